@@ -1,0 +1,33 @@
+#include "common/base/rule.h"
+
+#include <atomic>
+#include <utility>
+
+namespace pando {
+namespace {
+
+constexpr std::pair<std::string_view, Rule> kNames[] = {
+    {"F1", Rule::kF1}, {"F2", Rule::kF2}, {"F3", Rule::kF3}, {"V1", Rule::kV1},
+    {"L2", Rule::kL2}, {"L4", Rule::kL4}, {"L5", Rule::kL5}, {"S2", Rule::kS2},
+    {"S3", Rule::kS3}, {"U2", Rule::kU2}, {"R2", Rule::kR2},
+};
+
+}  // namespace
+
+#ifdef PANDO_BROKEN_VARIANTS
+namespace {
+std::atomic<Rule> broken_rule{Rule::kNone};
+}  // namespace
+
+void BreakRule(Rule rule) { broken_rule.store(rule, std::memory_order_relaxed); }
+Rule BrokenRule() { return broken_rule.load(std::memory_order_relaxed); }
+#endif
+
+Rule RuleByName(std::string_view name) {
+  for (const auto& [known, rule] : kNames) {
+    if (known == name) return rule;
+  }
+  return Rule::kNone;
+}
+
+}  // namespace pando

@@ -1,0 +1,38 @@
+// Broken variants of the protocol's rules. A test build (PANDO_BROKEN_VARIANTS) can switch off one
+// rule at run time, to prove that the simulator notices. In every other build RuleHolds() is a
+// constant true and the variant is not compiled in.
+#pragma once
+
+#include <string_view>
+
+namespace pando {
+
+enum class Rule {
+  kNone,
+  kF1,  // front and rear entry versions are compared
+  kF2,  // every write of a line changes its entry version; formatting succeeds the old image's
+        // versions
+  kF3,  // a reference's life is compared with the node's
+  kV1,  // two in-fence slots of one key make an image torn
+  kL2,  // no further lock is waited for under a node lock
+  kL4,  // the release follows the write in its chain
+  kL5,  // acknowledgement and handover wait for the write-back's completion
+  kS2,  // a split's node-level write changes NV on every line
+  kS3,  // a separator goes only into the parent that covers it, once, and only for a live child
+  kU2,  // a key present before and after an entry-level write keeps its slot
+  kR2,  // a scan consumes only images that contain its cursor
+};
+
+#ifdef PANDO_BROKEN_VARIANTS
+// The one rule that is switched off in this process; kNone at start.
+void BreakRule(Rule rule);
+Rule BrokenRule();
+inline bool RuleHolds(Rule rule) { return BrokenRule() != rule; }
+#else
+constexpr bool RuleHolds(Rule) { return true; }
+#endif
+
+// "F1" -> Rule::kF1; kNone for anything unknown.
+Rule RuleByName(std::string_view name);
+
+}  // namespace pando

@@ -1,0 +1,58 @@
+#include "common/base/ticks.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+namespace pando {
+namespace {
+
+#ifdef __x86_64__
+constexpr int64_t kMeasureNs = 5 * kMillisecondNs;
+
+bool HasInvariantTsc() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(0x80000007, &eax, &ebx, &ecx, &edx) != 0 && (edx & (1u << 8)) != 0;
+}
+
+struct Moment {
+  int64_t ns;
+  int64_t ticks;
+};
+
+// Counter and clock of one moment: the closest of several pairs, because a thread may be
+// interrupted between the two.
+Moment TakeMoment() {
+  Moment best = {};
+  int64_t best_gap = INT64_MAX;
+  for (int i = 0; i < 16; ++i) {
+    const auto before = static_cast<int64_t>(__builtin_ia32_rdtsc());
+    const int64_t ns = RealClock().NowNs();
+    const auto after = static_cast<int64_t>(__builtin_ia32_rdtsc());
+    if (after - before >= best_gap) continue;
+    best_gap = after - before;
+    best = {ns, before + best_gap / 2};
+  }
+  return best;
+}
+#endif
+
+}  // namespace
+
+Ticks::Rate Ticks::Measure() {
+  Rate rate;
+#ifdef __x86_64__
+  if (!HasInvariantTsc()) return rate;
+  const Moment start = TakeMoment();
+  while (RealClock().NowNs() - start.ns < kMeasureNs) {
+  }
+  const Moment end = TakeMoment();
+  if (end.ticks <= start.ticks) return rate;
+  rate.invariant = true;
+  rate.ns_per_tick =
+      static_cast<double>(end.ns - start.ns) / static_cast<double>(end.ticks - start.ticks);
+#endif
+  return rate;
+}
+
+}  // namespace pando

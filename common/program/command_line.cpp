@@ -1,0 +1,108 @@
+#include "common/program/command_line.h"
+
+#include <gflags/gflags.h>
+#include <glog/logging.h>
+
+#include <cstdlib>
+#include <iostream>
+
+namespace pando {
+namespace {
+
+std::vector<gflags::CommandLineFlagInfo> OwnFlags(const ProgramInfo& program) {
+  std::vector<gflags::CommandLineFlagInfo> all, own;
+  gflags::GetAllFlags(&all);
+  for (gflags::CommandLineFlagInfo& flag : all) {
+    if (flag.filename == program.source) own.push_back(std::move(flag));
+  }
+  return own;
+}
+
+[[noreturn]] void PrintHelpAndExit(const ProgramInfo& program) {
+  std::cout << program.summary << "\n\nFlags:\n";
+  for (const gflags::CommandLineFlagInfo& flag : OwnFlags(program)) {
+    std::cout << "  --" << flag.name << " (" << flag.type;
+    if (!flag.default_value.empty()) std::cout << ", default " << flag.default_value;
+    std::cout << ")\n      " << flag.description << "\n";
+  }
+  std::cout << "  --help, --version\n";
+  std::exit(0);
+}
+
+// "name" or "noname" of a boolean flag; sets `value` for the latter.
+bool FindFlag(std::string* name, std::string* value, gflags::CommandLineFlagInfo* info) {
+  if (gflags::GetCommandLineFlagInfo(name->c_str(), info)) return true;
+  if (!name->starts_with("no")) return false;
+  const std::string positive = name->substr(2);
+  if (!gflags::GetCommandLineFlagInfo(positive.c_str(), info) || info->type != "bool") return false;
+  *name = positive;
+  *value = "false";
+  return true;
+}
+
+}  // namespace
+
+void ExitWithUsageError(const ProgramInfo& program, std::string_view message) {
+  std::cerr << program.name << ": " << message << "\nTry '" << program.name << " --help'.\n";
+  std::exit(2);
+}
+
+std::vector<std::string> ParseCommandLine(int argc, char** argv, const ProgramInfo& program) {
+  FLAGS_logtostderr = true;
+  if (!program.logs_info) FLAGS_minloglevel = google::WARNING;
+  google::InitGoogleLogging(argv[0]);
+  std::vector<std::string> arguments;
+  bool flags_ended = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (flags_ended || word.size() < 2 || word[0] != '-') {
+      arguments.push_back(word);
+      continue;
+    }
+    if (word == "--") {
+      flags_ended = true;
+      continue;
+    }
+    const size_t equals = word.find('=');
+    std::string name = word.substr(word[1] == '-' ? 2 : 1);
+    name = name.substr(0, name.find('='));
+    std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    if (name == "help" || name == "h") PrintHelpAndExit(program);
+    if (name == "version") {
+      std::cout << program.name << " " << PANDO_VERSION << "\n";
+      std::exit(0);
+    }
+    gflags::CommandLineFlagInfo info;
+    if (!FindFlag(&name, &value, &info)) ExitWithUsageError(program, "there is no flag --" + name);
+    if (equals == std::string::npos && value.empty()) {
+      if (info.type == "bool") {
+        value = "true";
+      } else if (i + 1 < argc) {
+        value = argv[++i];
+      } else {
+        ExitWithUsageError(program, "--" + name + " needs a value");
+      }
+    }
+    if (gflags::SetCommandLineOption(name.c_str(), value.c_str()).empty()) {
+      ExitWithUsageError(
+          program, "--" + name + " takes a value of type " + info.type + ", not '" + value + "'");
+    }
+  }
+  if (!arguments.empty() && !program.takes_arguments) {
+    ExitWithUsageError(program, "'" + arguments.front() + "' is no flag");
+  }
+  return arguments;
+}
+
+std::string RegistryFromFlag(const std::string& flag) {
+  if (!flag.empty()) return flag;
+  if (const char* registry = std::getenv("PANDO_REGISTRY"); registry != nullptr && *registry != 0) {
+    return registry;
+  }
+  if (const char* run = std::getenv("XDG_RUNTIME_DIR"); run != nullptr && *run != 0) {
+    return std::string(run) + "/pando";
+  }
+  return "";
+}
+
+}  // namespace pando

@@ -1,0 +1,82 @@
+#include "common/program/command_line.h"
+
+#include <gflags/gflags.h>
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+DEFINE_int32(count, 3, "how many");
+DEFINE_bool(fast, true, "whether it is fast");
+DEFINE_string(name, "", "what it is called");
+
+namespace pando {
+namespace {
+
+using testing::ElementsAre;
+using testing::ExitedWithCode;
+
+const ProgramInfo kProgram = {
+    .name = "test", .summary = "A test.", .source = __FILE__, .takes_arguments = true};
+
+std::vector<std::string> Parse(std::vector<std::string> words,
+                               const ProgramInfo& program = kProgram) {
+  std::vector<char*> argv = {const_cast<char*>("test")};
+  for (std::string& word : words) argv.push_back(word.data());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), program);
+}
+
+// The log can be initialised once a process, so each case runs in a process of its own.
+#define EXPECT_PARSES(words, condition) \
+  EXPECT_EXIT(                          \
+      {                                 \
+        const auto rest = Parse words;  \
+        std::exit(condition ? 42 : 43); \
+      },                                \
+      ExitedWithCode(42), "")
+
+TEST(CommandLineDeathTest, SetsFlagsInEveryForm) {
+  EXPECT_PARSES(({}), (FLAGS_count == 3 && FLAGS_fast && rest.empty()));
+  EXPECT_PARSES(({"--count=5", "--nofast"}), (FLAGS_count == 5 && !FLAGS_fast));
+  EXPECT_PARSES(({"-count", "6", "--fast=false"}), (FLAGS_count == 6 && !FLAGS_fast));
+  EXPECT_PARSES(({"--name="}), FLAGS_name.empty());
+  EXPECT_PARSES(({"--name=a=b"}), (FLAGS_name == "a=b"));
+}
+
+TEST(CommandLineDeathTest, ReturnsArgumentsBetweenFlags) {
+  EXPECT_PARSES(({"get", "--count=7", "key"}),
+                (FLAGS_count == 7 && rest == std::vector<std::string>{"get", "key"}));
+  EXPECT_PARSES(({"get", "--", "--count=7", "-"}),
+                (FLAGS_count == 3 && rest == std::vector<std::string>{"get", "--count=7", "-"}));
+}
+
+TEST(CommandLineDeathTest, WhatIsWrongIsSaidAndExitsWithTwo) {
+  EXPECT_EXIT(Parse({"--colour=red"}), ExitedWithCode(2), "there is no flag --colour");
+  EXPECT_EXIT(Parse({"--count=many"}), ExitedWithCode(2),
+              "--count takes a value of type int32, not 'many'");
+  EXPECT_EXIT(Parse({"--count"}), ExitedWithCode(2), "--count needs a value");
+  EXPECT_EXIT(Parse({"--noname"}), ExitedWithCode(2), "there is no flag --noname");
+  ProgramInfo strict = kProgram;
+  strict.takes_arguments = false;
+  EXPECT_EXIT(Parse({"word"}, strict), ExitedWithCode(2), "'word' is no flag");
+}
+
+TEST(CommandLineDeathTest, HelpAndVersionSucceed) {
+  EXPECT_EXIT(Parse({"--help"}), ExitedWithCode(0), "");
+  EXPECT_EXIT(Parse({"--version"}), ExitedWithCode(0), "");
+}
+
+TEST(RegistryFromFlagTest, TheFlagWinsOverTheEnvironment) {
+  setenv("PANDO_REGISTRY", "/a", 1);
+  setenv("XDG_RUNTIME_DIR", "/b", 1);
+  EXPECT_EQ(RegistryFromFlag("/c"), "/c");
+  EXPECT_EQ(RegistryFromFlag(""), "/a");
+  unsetenv("PANDO_REGISTRY");
+  EXPECT_EQ(RegistryFromFlag(""), "/b/pando");
+  unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_EQ(RegistryFromFlag(""), "");
+}
+
+}  // namespace
+}  // namespace pando
