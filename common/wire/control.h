@@ -1,0 +1,158 @@
+// Control messages: the small two-sided requests between compute and memory servers, and their
+// replies.
+//
+// Every message is a ControlHeader followed by `length` bytes of body; all integers little-endian.
+// Parsers take any bytes and return a status; they never read out of bounds (fuzzed: control_fuzz).
+// Encoders and parsers are pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/wire/remote_address.h"
+#include "common/wire/root_record.h"
+#include "common/wire/superblock.h"
+
+namespace pando {
+
+inline constexpr uint16_t kControlVersion = 1;
+inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
+inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
+inline constexpr size_t kTreeNameBytesMax = 120;
+
+enum class ControlOpcode : uint16_t {
+  kServerInfo = 1,  // -> ServerInfo
+  kJoin = 2,        // catalog server only: issues (compute server id, incarnation)
+  kAttach = 3,      // other servers: introduces that identity
+  kLeave = 4,       // in order; everything the client held is given back
+  kPing = 5,
+  kCreateTree = 10,  // catalog server only: create-if-absent -> CatalogEntry, created or existing
+  kOpenTree = 11,    // by name -> CatalogEntry
+  kListTrees = 12,
+  kDropTree = 13,    // every server, the catalog server last
+  kAttachTree = 14,  // this client may hold references into the tree from now on
+  kDetachTree = 15,
+  kAllocateChunk = 20,
+  kReturnChunk = 21,  // untouched remainder of a chunk, at an orderly leave
+  kStats = 30,        // -> counters by name
+};
+
+struct ControlHeader {
+  uint32_t magic = kControlMagic;
+  uint16_t version = kControlVersion;
+  uint16_t opcode = 0;  // replies: opcode of the request
+  uint16_t sender = 0;  // compute-server id (0: not joined) or memory-server id in replies
+  uint16_t flags = 0;   // bit 0: reply
+  uint32_t target_incarnation = 0;  // 0: any
+  uint32_t incarnation = 0;         // of the sender
+  uint32_t session = 0;
+  uint32_t sequence = 0;  // of this request in (sender, incarnation); a repeat gets the same reply
+  uint32_t first_incomplete = 0;  // lowest sequence the sender still waits for
+  int64_t deadline_ns = 0;        // relative: the sender gives up after this long; 0: none
+  uint32_t epoch = 0;
+  uint32_t status = 0;  // replies: absl::StatusCode; the body is then the message
+  uint32_t length = 0;  // of the body
+  uint32_t crc = 0;     // CRC32C of header (this field 0) and body
+};
+static_assert(std::is_trivially_copyable_v<ControlHeader>);
+static_assert(sizeof(ControlHeader) == 56);
+
+// --- Bodies.
+
+struct ServerInfo {
+  Superblock superblock;
+  uint8_t is_catalog = 0;
+  uint64_t free_bytes = 0;  // chunks nobody holds
+  uint64_t used_bytes = 0;
+  bool operator==(const ServerInfo&) const = delete;
+};
+struct JoinRequest {
+  uint64_t process_id = 0;
+};
+struct JoinReply {
+  uint16_t compute_server = 0;  // 1..65535
+  uint32_t incarnation = 0;     // > 0, increasing for ever
+};
+// Trees. The shape is fixed at creation.
+struct TreeShape {
+  uint32_t key_bytes_max = 0;
+  uint32_t value_bytes_max = 0;
+  uint32_t node_bytes = 0;
+  uint32_t packet_bytes = 0;
+};
+struct CreateTreeRequest {
+  std::string name;
+  TreeShape shape;
+};
+struct CatalogEntry {
+  std::string name;
+  uint32_t tree_id = 0;  // never reused
+  TreeShape shape;
+  RemoteAddress root_record;  // on the catalog server
+  uint32_t root_lock_index = 0;
+  uint32_t version = 1;
+  FeatureMasks features;
+  uint8_t created = 0;  // by this request
+};
+struct ChunkRequest {
+  uint32_t tree_id = 0;
+  uint32_t node_bytes = 0;
+};
+struct ChunkGrant {
+  uint64_t offset = 0;      // of the first unused node
+  uint64_t bytes = 0;       // from there, a multiple of node_bytes
+  uint64_t free_bytes = 0;  // left on the server afterwards
+};
+using CounterList = std::vector<std::pair<std::string, uint64_t>>;
+
+// --- Encoding. Encode* give the body; EncodeMessage adds the header (fills magic, version, length,
+// crc).
+std::string EncodeMessage(ControlHeader header, std::string_view body);
+// A reply to `request` carrying a body, or an error (body = message).
+std::string EncodeReply(const ControlHeader& request, ServerId server, std::string_view body);
+std::string EncodeErrorReply(const ControlHeader& request, ServerId server,
+                             const absl::Status& status);
+
+struct ControlMessage {
+  ControlHeader header;
+  std::string_view body;  // into the parsed bytes
+};
+// FailedPrecondition: another version of the handshake (says both); DataLoss: not a control
+// message, truncated, checksum; bytes after the body are DataLoss too.
+absl::StatusOr<ControlMessage> ParseMessage(std::string_view bytes);
+// The body of a reply, or the status it carries, or why the bytes are no reply to
+// `opcode`/`sequence`.
+absl::StatusOr<std::string_view> ParseReply(std::string_view bytes, ControlOpcode opcode,
+                                            uint32_t sequence);
+
+std::string EncodeServerInfo(const ServerInfo& info);
+absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body);
+std::string EncodeJoinRequest(const JoinRequest& request);
+absl::StatusOr<JoinRequest> ParseJoinRequest(std::string_view body);
+std::string EncodeJoinReply(const JoinReply& reply);  // also the body of kAttach
+absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body);
+std::string EncodeCreateTree(const CreateTreeRequest& request);
+absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body);
+std::string EncodeCatalogEntry(const CatalogEntry& entry);
+absl::StatusOr<CatalogEntry> ParseCatalogEntry(std::string_view body);
+std::string EncodeCatalogList(const std::vector<CatalogEntry>& entries);
+absl::StatusOr<std::vector<CatalogEntry>> ParseCatalogList(std::string_view body);
+std::string EncodeTreeName(std::string_view name);  // kOpenTree
+absl::StatusOr<std::string> ParseTreeName(std::string_view body);
+std::string EncodeTreeId(uint32_t tree_id);  // kDropTree, kAttachTree, kDetachTree
+absl::StatusOr<uint32_t> ParseTreeId(std::string_view body);
+std::string EncodeChunkRequest(const ChunkRequest& request);
+absl::StatusOr<ChunkRequest> ParseChunkRequest(std::string_view body);
+std::string EncodeChunkGrant(const ChunkGrant& grant);  // also the body of kReturnChunk
+absl::StatusOr<ChunkGrant> ParseChunkGrant(std::string_view body);
+std::string EncodeCounters(const CounterList& counters);
+absl::StatusOr<CounterList> ParseCounters(std::string_view body);
+
+}  // namespace pando

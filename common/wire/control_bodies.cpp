@@ -1,0 +1,261 @@
+// Bodies of control messages: one Encode and one Parse each, fields in the order of the struct.
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/wire/byte_codec.h"
+#include "common/wire/control.h"
+#include "common/wire/lock_word.h"
+#include "common/wire/node_layout.h"
+
+namespace pando {
+namespace {
+
+using wire::ByteReader;
+using wire::ByteWriter;
+
+constexpr size_t kCounterNameBytesMax = 120;
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("control message: malformed ", what));
+}
+
+void PutShape(const TreeShape& shape, ByteWriter* writer) {
+  writer->Put(shape.key_bytes_max)
+      .Put(shape.value_bytes_max)
+      .Put(shape.node_bytes)
+      .Put(shape.packet_bytes);
+}
+void TakeShape(ByteReader* reader, TreeShape* shape) {
+  reader->Take(&shape->key_bytes_max);
+  reader->Take(&shape->value_bytes_max);
+  reader->Take(&shape->node_bytes);
+  reader->Take(&shape->packet_bytes);
+}
+
+absl::Status CheckName(std::string_view name) {
+  if (!name.empty() && name.size() <= kTreeNameBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tree name of ", name.size(), " bytes, must be 1 to ", kTreeNameBytesMax));
+}
+
+void PutEntry(const CatalogEntry& entry, ByteWriter* writer) {
+  writer->PutString(entry.name).Put(entry.tree_id);
+  PutShape(entry.shape, writer);
+  writer->Put(entry.root_record.raw()).Put(entry.root_lock_index).Put(entry.version);
+  writer->Put(entry.features.compatible).Put(entry.features.read_compatible);
+  writer->Put(entry.features.incompatible).Put(entry.created);
+}
+bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
+  uint64_t root_record = 0;
+  reader->TakeString(kTreeNameBytesMax, &entry->name);
+  reader->Take(&entry->tree_id);
+  TakeShape(reader, &entry->shape);
+  reader->Take(&root_record);
+  reader->Take(&entry->root_lock_index);
+  reader->Take(&entry->version);
+  reader->Take(&entry->features.compatible);
+  reader->Take(&entry->features.read_compatible);
+  reader->Take(&entry->features.incompatible);
+  entry->root_record = RemoteAddress::FromRaw(root_record);
+  return reader->Take(&entry->created) && !entry->name.empty();
+}
+
+// What a client relies on when it opens the tree.
+absl::Status CheckEntry(const CatalogEntry& entry) {
+  const uint64_t unknown = entry.features.incompatible & ~kKnownFeatures.incompatible;
+  if (entry.version != CatalogEntry{}.version || unknown != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree '", entry.name, "': catalog version ", entry.version,
+                     ", unknown incompatible features ", absl::Hex(unknown),
+                     " (hex); use the release that created it"));
+  }
+  const auto layout = NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
+                                         entry.shape.node_bytes);
+  if (!layout.ok() || layout->node_bytes() != entry.shape.node_bytes) {
+    return Malformed(absl::StrCat("catalog entry: shape of tree '", entry.name, "'"));
+  }
+  if (entry.shape.packet_bytes < layout->lines_per_slot() * kLineBytes) {
+    return Malformed(
+        absl::StrCat("catalog entry: a packet holds no slot of tree '", entry.name, "'"));
+  }
+  if (entry.tree_id == 0 || entry.root_record.is_null() ||
+      entry.root_record.offset() % kLineBytes != 0 || entry.root_lock_index >= kRootLockWords) {
+    return Malformed(absl::StrCat("catalog entry: root record of tree '", entry.name, "'"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::StatusOr<T> DoneOr(const ByteReader& reader, T value, absl::string_view what) {
+  if (!reader.Done()) return Malformed(what);
+  return value;
+}
+
+}  // namespace
+
+std::string EncodeServerInfo(const ServerInfo& info) {
+  return ByteWriter()
+      .Put(info.superblock)
+      .Put(info.is_catalog)
+      .Put(info.free_bytes)
+      .Put(info.used_bytes)
+      .Take();
+}
+absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
+  ByteReader reader(body);
+  ServerInfo info;
+  reader.Take(&info.superblock);
+  reader.Take(&info.is_catalog);
+  reader.Take(&info.free_bytes);
+  reader.Take(&info.used_bytes);
+  if (!reader.Done()) return Malformed("server info");
+  const absl::Status status = ValidateSuperblock(info.superblock);
+  if (!status.ok()) return status;
+  return info;
+}
+
+std::string EncodeJoinRequest(const JoinRequest& request) {
+  return ByteWriter().Put(request.process_id).Take();
+}
+absl::StatusOr<JoinRequest> ParseJoinRequest(std::string_view body) {
+  ByteReader reader(body);
+  JoinRequest request;
+  reader.Take(&request.process_id);
+  return DoneOr(reader, request, "join request");
+}
+
+std::string EncodeJoinReply(const JoinReply& reply) {
+  return ByteWriter().Put(reply.compute_server).Put(reply.incarnation).Take();
+}
+absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body) {
+  ByteReader reader(body);
+  JoinReply reply;
+  reader.Take(&reply.compute_server);
+  reader.Take(&reply.incarnation);
+  if (reader.Done() && (reply.compute_server == 0 || reply.incarnation == 0)) {
+    return Malformed("identity: compute server and incarnation start at 1");
+  }
+  return DoneOr(reader, reply, "identity");
+}
+
+std::string EncodeCreateTree(const CreateTreeRequest& request) {
+  ByteWriter writer;
+  writer.PutString(request.name);
+  PutShape(request.shape, &writer);
+  return writer.Take();
+}
+absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
+  ByteReader reader(body);
+  CreateTreeRequest request;
+  reader.TakeString(UINT16_MAX, &request.name);
+  TakeShape(&reader, &request.shape);
+  if (!reader.Done()) return Malformed("request to create a tree");
+  const absl::Status status = CheckName(request.name);
+  if (!status.ok()) return status;
+  return request;
+}
+
+std::string EncodeCatalogEntry(const CatalogEntry& entry) {
+  ByteWriter writer;
+  PutEntry(entry, &writer);
+  return writer.Take();
+}
+absl::StatusOr<CatalogEntry> ParseCatalogEntry(std::string_view body) {
+  ByteReader reader(body);
+  CatalogEntry entry;
+  if (!TakeEntry(&reader, &entry) || !reader.Done()) return Malformed("catalog entry");
+  const absl::Status status = CheckEntry(entry);
+  if (!status.ok()) return status;
+  return entry;
+}
+
+std::string EncodeCatalogList(const std::vector<CatalogEntry>& entries) {
+  ByteWriter writer;
+  writer.Put(static_cast<uint32_t>(entries.size()));
+  for (const CatalogEntry& entry : entries) PutEntry(entry, &writer);
+  return writer.Take();
+}
+absl::StatusOr<std::vector<CatalogEntry>> ParseCatalogList(std::string_view body) {
+  ByteReader reader(body);
+  uint32_t count = 0;
+  std::vector<CatalogEntry> entries;
+  reader.Take(&count);
+  for (uint32_t i = 0; i < count; ++i) {  // ends with the bytes, whatever `count` says
+    if (!TakeEntry(&reader, &entries.emplace_back())) return Malformed("list of trees");
+  }
+  return DoneOr(reader, std::move(entries), "list of trees");
+}
+
+std::string EncodeTreeName(std::string_view name) { return ByteWriter().PutString(name).Take(); }
+absl::StatusOr<std::string> ParseTreeName(std::string_view body) {
+  ByteReader reader(body);
+  std::string name;
+  reader.TakeString(UINT16_MAX, &name);
+  if (!reader.Done()) return Malformed("tree name");
+  const absl::Status status = CheckName(name);
+  if (!status.ok()) return status;
+  return name;
+}
+
+std::string EncodeTreeId(uint32_t tree_id) { return ByteWriter().Put(tree_id).Take(); }
+absl::StatusOr<uint32_t> ParseTreeId(std::string_view body) {
+  ByteReader reader(body);
+  uint32_t tree_id = 0;
+  reader.Take(&tree_id);
+  return DoneOr(reader, tree_id, "tree id");
+}
+
+std::string EncodeChunkRequest(const ChunkRequest& request) {
+  return ByteWriter().Put(request.tree_id).Put(request.node_bytes).Take();
+}
+absl::StatusOr<ChunkRequest> ParseChunkRequest(std::string_view body) {
+  ByteReader reader(body);
+  ChunkRequest request;
+  reader.Take(&request.tree_id);
+  reader.Take(&request.node_bytes);
+  if (reader.Done() && (request.node_bytes < kNodeBytesMin || request.node_bytes > kNodeBytesMax ||
+                        request.node_bytes % kLineBytes != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk request: node_bytes is ", request.node_bytes));
+  }
+  return DoneOr(reader, request, "chunk request");
+}
+
+std::string EncodeChunkGrant(const ChunkGrant& grant) {
+  return ByteWriter().Put(grant.offset).Put(grant.bytes).Put(grant.free_bytes).Take();
+}
+absl::StatusOr<ChunkGrant> ParseChunkGrant(std::string_view body) {
+  ByteReader reader(body);
+  ChunkGrant grant;
+  reader.Take(&grant.offset);
+  reader.Take(&grant.bytes);
+  reader.Take(&grant.free_bytes);
+  const bool inside = grant.offset <= RemoteAddress::kOffsetMask &&
+                      grant.bytes <= RemoteAddress::kOffsetMask - grant.offset;
+  if (!inside || grant.offset % kLineBytes != 0 || grant.bytes % kLineBytes != 0) {
+    return Malformed("chunk");
+  }
+  return DoneOr(reader, grant, "chunk");
+}
+
+std::string EncodeCounters(const CounterList& counters) {
+  ByteWriter writer;
+  writer.Put(static_cast<uint32_t>(counters.size()));
+  for (const auto& [name, value] : counters) writer.PutString(name).Put(value);
+  return writer.Take();
+}
+absl::StatusOr<CounterList> ParseCounters(std::string_view body) {
+  ByteReader reader(body);
+  uint32_t count = 0;
+  CounterList counters;
+  reader.Take(&count);
+  for (uint32_t i = 0; i < count; ++i) {  // ends with the bytes, whatever `count` says
+    auto& [name, value] = counters.emplace_back();
+    reader.TakeString(kCounterNameBytesMax, &name);
+    if (!reader.Take(&value)) return Malformed("counters");
+  }
+  return DoneOr(reader, std::move(counters), "counters");
+}
+
+}  // namespace pando

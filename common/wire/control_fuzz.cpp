@@ -1,0 +1,96 @@
+// Fuzz target: whatever arrives on a control socket is a message or a status, and what is a message
+// is written again as the same bytes.
+#include "common/base/check.h"
+#include "common/base/fuzz.h"
+#include "common/wire/control.h"
+
+namespace pando {
+namespace {
+
+template <typename Parse, typename Encode>
+void CheckBody(std::string_view body, Parse parse, Encode encode) {
+  const auto parsed = parse(body);
+  if (parsed.ok()) PANDO_CHECK(encode(*parsed) == body);
+}
+
+void CheckBodies(std::string_view body) {
+  CheckBody(body, ParseServerInfo, EncodeServerInfo);
+  CheckBody(body, ParseJoinRequest, EncodeJoinRequest);
+  CheckBody(body, ParseJoinReply, EncodeJoinReply);
+  CheckBody(body, ParseCreateTree, EncodeCreateTree);
+  CheckBody(body, ParseCatalogEntry, EncodeCatalogEntry);
+  CheckBody(body, ParseCatalogList, EncodeCatalogList);
+  CheckBody(body, ParseTreeName, EncodeTreeName);
+  CheckBody(body, ParseTreeId, EncodeTreeId);
+  CheckBody(body, ParseChunkRequest, EncodeChunkRequest);
+  CheckBody(body, ParseChunkGrant, EncodeChunkGrant);
+  CheckBody(body, ParseCounters, EncodeCounters);
+}
+
+// The bytes as they are; a message among them is checked body and all.
+void CheckMessage(std::string_view bytes) {
+  const auto message = ParseMessage(bytes);
+  const auto reply = ParseReply(bytes, ControlOpcode::kOpenTree, 0);
+  if (!message.ok()) {
+    PANDO_CHECK(!reply.ok());
+    return;
+  }
+  PANDO_CHECK(EncodeMessage(message->header, message->body) == bytes);
+  CheckBodies(message->body);
+}
+
+std::string Seed(char kind, const std::string& bytes) { return kind + bytes; }
+
+}  // namespace
+
+std::vector<std::string> FuzzSeeds() {
+  Superblock superblock;
+  superblock.region_bytes = 64 << 20;
+  superblock.root_offset = 4096;
+  superblock.chunk_offset = 1 << 20;
+  superblock.chunk_bytes = 1 << 20;
+  superblock.chunk_count = 63;
+  superblock.lock_words = 32'768;
+  superblock.packet_bytes = 4096;
+  SealSuperblock(&superblock);
+  CatalogEntry entry;
+  entry.name = "words";
+  entry.tree_id = 3;
+  entry.shape = {60, 8, 4352, 4096};
+  entry.root_record = RemoteAddress(1, 4160);
+  ControlHeader request;
+  request.opcode = static_cast<uint16_t>(ControlOpcode::kOpenTree);
+  const std::string body = EncodeCatalogEntry(entry);
+  return {
+      Seed('m', EncodeMessage(request, body)),
+      Seed('m', EncodeReply(request, 1, body)),
+      Seed('m', EncodeErrorReply(request, 1, absl::NotFoundError("no such tree"))),
+      Seed('b', EncodeServerInfo({superblock, 1, 2, 3})),
+      Seed('b', EncodeJoinRequest({1})),
+      Seed('b', EncodeJoinReply({1, 2})),
+      Seed('b', EncodeCreateTree({"words", {8, 8, 0, 0}})),
+      Seed('b', body),
+      Seed('b', EncodeCatalogList({entry, entry})),
+      Seed('b', EncodeTreeName("words")),
+      Seed('b', EncodeTreeId(3)),
+      Seed('b', EncodeChunkRequest({3, 1024})),
+      Seed('b', EncodeChunkGrant({1 << 20, 1 << 20, 0})),
+      Seed('b', EncodeCounters({{"reads", 1}, {"writes", 2}})),
+  };
+}
+
+}  // namespace pando
+
+// The first byte says what the rest is: bytes off the socket, or the body of a message whose
+// checksum is right.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] == 'm') {
+    pando::CheckMessage(rest);
+  } else if (rest.size() <= pando::kControlBodyBytesMax) {
+    pando::CheckBodies(rest);
+    pando::CheckMessage(pando::EncodeMessage({}, rest));
+  }
+  return 0;
+}

@@ -1,0 +1,47 @@
+#include "common/wire/crc32c.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "common/wire/line.h"
+
+namespace pando {
+namespace {
+
+TEST(Crc32cTest, KnownValues) {
+  EXPECT_EQ(Crc32c("123456789", 9), 0xe3069283u);
+  EXPECT_EQ(Crc32c("", 0), 0u);
+  const std::string zeros(32, '\0'), ones(32, '\xff');  // RFC 3720, B.4
+  EXPECT_EQ(Crc32c(zeros.data(), zeros.size()), 0x8a9136aau);
+  EXPECT_EQ(Crc32c(ones.data(), ones.size()), 0x62a8ab43u);
+}
+
+TEST(Crc32cTest, Continues) {
+  const std::string text = "a node is whole 64-byte lines";
+  for (size_t i = 0; i <= text.size(); ++i) {
+    const uint32_t first = Crc32c(text.data(), i);
+    EXPECT_EQ(Crc32c(text.data() + i, text.size() - i, first), Crc32c(text.data(), text.size()));
+  }
+}
+
+TEST(Crc32cTest, RawOfZerosIsZero) {
+  const std::string zeros(64, '\0');
+  EXPECT_EQ(Crc32cRaw(zeros.data(), zeros.size()), 0u);
+}
+
+TEST(Crc32cTest, LineChecksumSeesEveryBit) {
+  std::byte line[kLineBytes];
+  for (uint32_t i = 0; i < kLineBytes; ++i) line[i] = static_cast<std::byte>(i * 7);
+  wire::SealLine(line, 9, 1000, true);
+  ASSERT_TRUE(wire::LineCrcHolds(line));
+  for (uint32_t bit = 0; bit < kLineBytes * 8; ++bit) {
+    line[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+    EXPECT_FALSE(wire::LineCrcHolds(line)) << "bit " << bit;
+    line[bit / 8] ^= static_cast<std::byte>(1 << (bit % 8));
+  }
+}
+
+}  // namespace
+}  // namespace pando

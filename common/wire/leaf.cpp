@@ -1,0 +1,239 @@
+#include "common/wire/leaf.h"
+
+#include <bit>
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
+#include "common/base/check.h"
+#include "common/base/rule.h"
+#include "common/wire/line.h"
+#include "common/wire/slot.h"
+
+namespace pando {
+
+using wire::LoadMeta;
+using wire::PlaceOf;
+using wire::SlotMeta;
+using wire::SlotPlace;
+using wire::SlotStart;
+
+void ReadSlotValue(const std::byte* image, const NodeLayout& layout, uint32_t slot,
+                   std::string* value) {
+  const SlotPlace place = PlaceOf(layout, slot);
+  const SlotMeta meta = LoadMeta(SlotStart(image, place), layout);
+  const uint32_t bytes = std::min(meta.value_bytes, layout.value_bytes_max());
+  const uint32_t offset = layout.slot_meta_bytes() + layout.key_bytes_max();
+  if (layout.lines_per_slot() == 1) {
+    const std::byte* from = SlotStart(image, place) + offset;
+    value->assign(reinterpret_cast<const char*>(from), bytes);
+    return;
+  }
+  value->resize(bytes);
+  wire::ReadStream(image, place.line, place.offset + offset, bytes, value->data());
+}
+
+namespace {
+
+// The fences of an image, read once.
+class Fences {
+ public:
+  Fences(const std::byte* image, const NodeLayout& layout)
+      : low_(LowFence(image, layout, &low_scratch_)),
+        high_(HighFence(image, layout, &high_scratch_)) {}
+  Fences(const Fences&) = delete;
+
+  bool Cover(std::string_view key) const {
+    return !wire::KeyLess(key, low_) && (high_.empty() || wire::KeyLess(key, high_));
+  }
+
+ private:
+  FenceScratch low_scratch_, high_scratch_;
+  std::string_view low_, high_;
+};
+
+// Calls visit(slot, place, meta, key) for each used, well-formed slot until it returns false.
+template <typename Visit>
+void ForEachUsed(const std::byte* image, const NodeLayout& layout, Visit visit) {
+  char scratch[256];
+  for (uint32_t slot = 0; slot < layout.slot_count(); ++slot) {
+    const SlotPlace place = PlaceOf(layout, slot);
+    const SlotMeta meta = LoadMeta(SlotStart(image, place), layout);
+    if (!meta.used() || !meta.WellFormed(layout)) continue;
+    if (!visit(slot, place, meta, wire::SlotKey(image, layout, place, meta, scratch))) return;
+  }
+}
+
+// The keys seen so far: open addressing over positions in a vector of entries, at most half full.
+class SeenKeys {
+ public:
+  explicit SeenKeys(uint32_t keys_max) : positions_(std::bit_ceil(2 * keys_max + 1), kNone) {}
+
+  // False: a key like entries[position].key was added before.
+  bool Add(const std::vector<LeafEntry>& entries, uint32_t position) {
+    const std::string_view key = entries[position].key;
+    const size_t mask = positions_.size() - 1;
+    for (size_t at = wire::HashKey(key) & mask;; at = (at + 1) & mask) {
+      if (positions_[at] == kNone) {
+        positions_[at] = position;
+        return true;
+      }
+      if (entries[positions_[at]].key == key) return false;
+    }
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  absl::InlinedVector<uint32_t, 128> positions_;
+};
+
+}  // namespace
+
+bool ReadLeafEntries(const std::byte* image, const NodeLayout& layout,
+                     std::vector<LeafEntry>* entries) {
+  const Fences fences(image, layout);
+  SeenKeys seen(layout.slot_count());
+  uint32_t count = 0;
+  bool unique = true;
+  ForEachUsed(image, layout, [&](uint32_t slot, SlotPlace, SlotMeta, std::string_view key) {
+    if (!fences.Cover(key)) return true;
+    if (count == entries->size()) entries->emplace_back();  // else reuse that string's memory
+    LeafEntry& entry = (*entries)[count];
+    entry.key.assign(key);
+    ReadSlotValue(image, layout, slot, &entry.value);
+    unique = seen.Add(*entries, count++) || !RuleHolds(Rule::kV1);
+    return unique;
+  });
+  entries->resize(unique ? count : 0);
+  return unique;
+}
+
+bool LeafEditor::InFence(std::string_view key) const { return Fences(image_, layout_).Cover(key); }
+
+int LeafEditor::Find(std::string_view key) const {
+  return wire::ScanSlots(image_, layout_, key).slot;
+}
+
+// First choice: an empty slot, from the key's preferred group on. Then one that is out of fence;
+// then one whose key was erased in this batch (its key may come back, see invariant 1).
+int LeafEditor::FindFree(std::string_view key) const {
+  const uint32_t slots = layout_.slot_count();
+  const auto preferred =
+      static_cast<uint32_t>(wire::HashKey(key) % layout_.group_count()) * layout_.slots_per_line();
+  int erased = -1;
+  for (uint32_t i = 0, slot = preferred; i < slots; ++i) {
+    const SlotMeta meta = LoadMeta(SlotStart(image_, PlaceOf(layout_, slot)), layout_);
+    if (meta.empty()) return static_cast<int>(slot);
+    if (!meta.used() && erased < 0) erased = static_cast<int>(slot);
+    if (++slot == slots) slot = 0;
+  }
+  int outside = -1;
+  const Fences fences(image_, layout_);
+  ForEachUsed(image_, layout_, [&](uint32_t slot, SlotPlace, SlotMeta, std::string_view slot_key) {
+    if (!fences.Cover(slot_key)) outside = static_cast<int>(slot);
+    return outside < 0;
+  });
+  return outside >= 0 ? outside : erased;
+}
+
+bool LeafEditor::HasFreeSlot() const { return FindFree({}) >= 0; }
+
+void LeafEditor::WriteSlot(uint32_t slot, std::string_view key, std::string_view value) {
+  const SlotPlace place = PlaceOf(layout_, slot);
+  const auto key_bytes = static_cast<uint32_t>(key.size());
+  const auto value_bytes = static_cast<uint32_t>(value.size());
+  wire::StoreMeta(SlotStart(image_, place), layout_, {key_bytes, value_bytes, kSlotUsed});
+  const uint32_t key_at = place.offset + layout_.slot_meta_bytes();
+  const uint32_t value_at = key_at + layout_.key_bytes_max();
+  wire::WriteStream(image_, place.line, key_at, key_bytes, key.data());
+  wire::ZeroStream(image_, place.line, key_at + key_bytes, layout_.key_bytes_max() - key_bytes);
+  wire::WriteStream(image_, place.line, value_at, value_bytes, value.data());
+  wire::ZeroStream(image_, place.line, value_at + value_bytes,
+                   layout_.value_bytes_max() - value_bytes);
+  MarkDirty(slot);
+}
+
+void LeafEditor::ClearSlot(uint32_t slot) {
+  const SlotPlace place = PlaceOf(layout_, slot);
+  wire::ZeroStream(image_, place.line, place.offset, layout_.slot_bytes());
+  MarkDirty(slot);
+}
+
+bool LeafEditor::Put(std::string_view key, std::string_view value) {
+  PANDO_CHECK(!key.empty() && key.size() <= layout_.key_bytes_max());
+  PANDO_CHECK_LE(value.size(), layout_.value_bytes_max());
+  const wire::SlotScan scan = wire::ScanSlots(image_, layout_, key);
+  if (scan.slot >= 0 && RuleHolds(Rule::kU2)) {
+    WriteSlot(static_cast<uint32_t>(scan.slot), key, value);
+    return true;
+  }
+  const int free = scan.slot < 0 && scan.erased >= 0 ? scan.erased : FindFree(key);
+  if (scan.slot >= 0) {  // rule U2 broken: the key moves
+    WriteSlot(static_cast<uint32_t>(free >= 0 ? free : scan.slot), key, value);
+    if (free >= 0) ClearSlot(static_cast<uint32_t>(scan.slot));
+    return true;
+  }
+  if (free < 0) return false;
+  WriteSlot(static_cast<uint32_t>(free), key, value);
+  return true;
+}
+
+bool LeafEditor::PutAt(int slot, std::string_view key, std::string_view value) {
+  if (slot < 0 || !RuleHolds(Rule::kU2)) return Put(key, value);
+  PANDO_DCHECK(Find(key) == slot);
+  PANDO_CHECK_LE(value.size(), layout_.value_bytes_max());
+  WriteSlot(static_cast<uint32_t>(slot), key, value);
+  return true;
+}
+
+bool LeafEditor::Erase(std::string_view key) {
+  const int slot = Find(key);
+  if (slot < 0) return false;
+  // Key and lengths stay until SealDirty(), so that a later Put of this batch finds the slot again.
+  std::byte* const start = SlotStart(image_, PlaceOf(layout_, static_cast<uint32_t>(slot)));
+  SlotMeta meta = LoadMeta(start, layout_);
+  meta.flags = 0;
+  wire::StoreMeta(start, layout_, meta);
+  MarkDirty(static_cast<uint32_t>(slot));
+  return true;
+}
+
+uint32_t LeafEditor::used_slots() const {
+  const Fences fences(image_, layout_);
+  uint32_t used = 0;
+  ForEachUsed(image_, layout_, [&](uint32_t, SlotPlace, SlotMeta, std::string_view key) {
+    used += fences.Cover(key) ? 1 : 0;
+    return true;
+  });
+  return used;
+}
+
+bool LeafEditor::dirty() const {
+  for (const uint64_t word : dirty_groups_) {
+    if (word != 0) return true;
+  }
+  return false;
+}
+
+void LeafEditor::ClearErased(uint32_t group) {
+  for (uint32_t i = 0; i < layout_.slots_per_line(); ++i) {
+    const uint32_t slot = group * layout_.slots_per_line() + i;
+    const SlotMeta meta = LoadMeta(SlotStart(image_, PlaceOf(layout_, slot)), layout_);
+    if (!meta.used() && !meta.empty()) ClearSlot(slot);
+  }
+}
+
+LineRuns LeafEditor::SealDirty(uint32_t packet_bytes) {
+  LineRuns runs;
+  for (uint32_t word = 0; word < dirty_groups_.size(); ++word) {
+    for (uint64_t& bits = dirty_groups_[word]; bits != 0; bits &= bits - 1) {
+      const uint32_t group = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      const uint32_t first_line = layout_.FirstLineOfGroup(group);
+      ClearErased(group);
+      SealEntryLevel(image_, first_line, layout_.lines_per_slot(), crc_);
+      AppendLines(first_line, layout_.lines_per_slot(), packet_bytes, &runs);
+    }
+  }
+  return runs;
+}
+
+}  // namespace pando

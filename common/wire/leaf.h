@@ -1,0 +1,106 @@
+// Leaves: unsorted slots with point lookup, and the editor that changes an image held under the
+// node's lock.
+//
+// A slot whose key is outside the fences is free space to everyone (rule F5).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/wire/line_run.h"
+#include "common/wire/node_image.h"
+#include "common/wire/node_layout.h"
+
+namespace pando {
+
+// Slot flags: at least three spare (promoted, delta, indirect) are reserved.
+enum SlotFlags : uint8_t { kSlotUsed = 1, kSlotPromoted = 2, kSlotDelta = 4, kSlotIndirect = 8 };
+
+// Value of a used slot, appended to nothing: `value` is replaced. The slot comes from LeafMatch.
+void ReadSlotValue(const std::byte* image, const NodeLayout& layout, uint32_t slot,
+                   std::string* value);
+
+struct LeafEntry {
+  std::string key, value;
+};
+// All in-fence entries, unsorted (slot order). False if two of them have one key (the image is
+// torn, rule V1).
+[[nodiscard]] bool ReadLeafEntries(const std::byte* image, const NodeLayout& layout,
+                                   std::vector<LeafEntry>* entries);
+
+// Edits an accepted leaf image in place, held under the node's lock.
+//
+// 1. A key present before and after keeps its slot (rule U2), also through an Erase and a later Put
+// of one batch as
+//    long as another free slot is left for the keys in between; the preferred slot line of a new
+//    key is hash(key).
+// 2. Free is empty or out of fence (rule F5).
+// 3. Only the groups of changed slots become dirty; versions change in SealDirty() alone.
+// 4. Find, Put, Erase and SealDirty allocate nothing (SealDirty beyond four runs excepted).
+//
+// Call SealDirty() (or SealNodeLevel()) once, after the last edit. Keys and values fit the layout
+// (CHECKed). Not thread-safe; image and layout must outlive the editor.
+class LeafEditor {
+ public:
+  LeafEditor(std::byte* image, const NodeLayout& layout, bool crc)
+      : image_(image), layout_(layout), crc_(crc) {}
+
+  // Slot of an in-fence key or -1.
+  int Find(std::string_view key) const;
+  bool HasFreeSlot() const;
+  // Overwrites the key's slot, or takes a free one. False: no free slot (nothing changed).
+  [[nodiscard]] bool Put(std::string_view key, std::string_view value);
+  // False: not there.
+  bool Erase(std::string_view key);
+  // The same for callers that have looked: `slot` is Find(key) of the image as it was given, or -1.
+  [[nodiscard]] bool PutAt(int slot, std::string_view key, std::string_view value);
+
+  uint32_t used_slots() const;  // in-fence
+  bool dirty() const;
+
+  // Entry level: new EV on the lines of each dirty group. Returns the dirty lines as runs in
+  // ascending order, adjacent groups joined, none longer than packet_bytes, each ending at a slot
+  // boundary (rule F6).
+  LineRuns SealDirty(uint32_t packet_bytes);
+
+  // Rule S: where to split. Returns a separator: the shortest key that is > every key that remains
+  // and <= every key that moves. Needs >= 2 in-fence entries. `pending_key` may be empty; when it
+  // is above every key here, the split leaves the left node nearly full (ascending inserts), else
+  // it halves, give or take a twelfth for a shorter separator.
+  std::string ChooseSeparator(std::string_view pending_key) const;
+  // Moves entries with key >= separator to the same slots of `sibling`, an image of the same layout
+  // with its header written, whose body is cleared first; also clears out-of-fence slots here (rule
+  // F5). Neither image is sealed. The caller sets high and right.
+  void MoveTo(std::string_view separator, LeafEditor* sibling);
+
+ private:
+  static constexpr uint32_t kGroupsMax = kNodeBytesMax / kLineBytes;
+
+  bool InFence(std::string_view key) const;
+  int FindFree(std::string_view key) const;
+  void WriteSlot(uint32_t slot, std::string_view key, std::string_view value);
+  void ClearSlot(uint32_t slot);
+  void ClearErased(uint32_t group);
+  void MarkDirty(uint32_t slot) {
+    const uint32_t group = layout_.GroupOfSlot(slot);
+    dirty_groups_[group / 64] |= uint64_t{1} << (group % 64);
+  }
+
+  std::byte* const image_;
+  const NodeLayout& layout_;
+  const bool crc_;
+  std::array<uint64_t, kGroupsMax / 64> dirty_groups_{};
+};
+
+// Fills a header-written leaf image with these entries and nothing else (bulk load, split): not
+// sealed. CHECK-fails if they do not fit.
+void FillLeaf(std::byte* image, const NodeLayout& layout, const std::vector<LeafEntry>& entries);
+
+// Shortest separator s with left < s <= right (suffix truncation). Needs left < right.
+std::string ShortestSeparator(std::string_view left, std::string_view right);
+
+}  // namespace pando

@@ -1,0 +1,98 @@
+// Rule V1: the one place that says what an image is.
+
+#include "common/base/rule.h"
+#include "common/wire/line.h"
+#include "common/wire/node_format.h"
+#include "common/wire/node_image.h"
+#include "common/wire/slot.h"
+
+namespace pando {
+namespace {
+
+using wire::LoadAs;
+
+// Front and rear EV of each line agree, all lines carry line 0's NV, and the checksums hold.
+bool EachLineConsistent(const std::byte* image, const NodeLayout& layout, bool crc) {
+  const uint32_t lines = layout.lines();
+  // One load for NV and rear EV: the last byte of the checksum before them is shifted out.
+  constexpr uint32_t kTailOffset = wire::kNvOffset - 1;
+  const uint32_t nv = wire::Nv(image);
+  const bool rear = RuleHolds(Rule::kF1);
+  uint32_t difference = 0;
+  for (uint32_t i = 0; i < lines; ++i) {
+    const std::byte* line = image + i * kLineBytes;
+    const uint32_t tail = LoadAs<uint32_t>(line + kTailOffset) >> 8;
+    const uint32_t front = wire::FrontEv(line);
+    difference |= (rear ? tail : (tail & 0xffff) | front << 16) ^ (nv | front << 16);
+  }
+  if (difference != 0) return false;
+  if (!crc) return true;
+  for (uint32_t i = 0; i < lines; ++i) {
+    if (!wire::LineCrcHolds(image + i * kLineBytes)) return false;
+  }
+  return true;
+}
+
+// All lines of one slot carry one EV.
+bool GroupsConsistent(const std::byte* image, const NodeLayout& layout) {
+  const uint32_t lines_per_slot = layout.lines_per_slot();
+  if (lines_per_slot == 1) return true;
+  for (uint32_t group = 0; group < layout.group_count(); ++group) {
+    const std::byte* lines = image + layout.FirstLineOfGroup(group) * kLineBytes;
+    for (uint32_t i = 1; i < lines_per_slot; ++i) {
+      if (wire::FrontEv(lines + i * kLineBytes) != wire::FrontEv(lines)) return false;
+    }
+  }
+  return true;
+}
+
+// Line 0 is of the node meant.
+bool IsNodeMeant(const std::byte* image, const NodeExpectation& expectation) {
+  const auto state = static_cast<NodeState>(LoadAs<uint8_t>(image + wire::kStateOffset));
+  return LoadAs<uint16_t>(image + wire::kMagicOffset) == kNodeMagic &&
+         LoadAs<uint8_t>(image + wire::kLevelOffset) == expectation.level &&
+         LoadAs<uint32_t>(image + wire::kTreeOffset) == expectation.tree_id &&
+         (LifeOf(image) == expectation.life || !RuleHolds(Rule::kF3)) &&
+         (state == NodeState::kLive || state == NodeState::kMerging);
+}
+
+// kAccepted where the fences cover the key. kStale: the fences are none.
+NodeVerdict CompareFences(const std::byte* image, const NodeLayout& layout, std::string_view key) {
+  const wire::FenceField low_field = wire::LowField(layout), high_field = wire::HighField(layout);
+  if (wire::StoredLength(image, low_field) > layout.key_bytes_max() ||
+      wire::StoredLength(image, high_field) > layout.key_bytes_max()) {
+    return NodeVerdict::kStale;
+  }
+  FenceScratch low_scratch, high_scratch;
+  const std::string_view low = wire::ReadFence(image, layout, low_field, low_scratch.bytes);
+  const std::string_view high = wire::ReadFence(image, layout, high_field, high_scratch.bytes);
+  if (!high.empty() && !wire::KeyLess(low, high)) return NodeVerdict::kStale;
+  if (wire::KeyLess(key, low)) return NodeVerdict::kMovedLeft;
+  if (!high.empty() && !wire::KeyLess(key, high)) return NodeVerdict::kMovedRight;
+  return NodeVerdict::kAccepted;
+}
+
+}  // namespace
+
+bool LinesConsistent(const std::byte* image, const NodeLayout& layout, bool crc) {
+  return EachLineConsistent(image, layout, crc) && GroupsConsistent(image, layout);
+}
+
+NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
+                     const NodeExpectation& expectation, bool crc, LeafMatch* match) {
+  if (match != nullptr) match->slot = -1;
+  if (!EachLineConsistent(image, layout, crc)) return NodeVerdict::kTorn;
+  // Before the groups: a node that serves another tree now has groups of another size.
+  if (!IsNodeMeant(image, expectation)) return NodeVerdict::kStale;
+  if (!GroupsConsistent(image, layout)) return NodeVerdict::kTorn;
+  const NodeVerdict verdict = CompareFences(image, layout, expectation.key);
+  if (verdict != NodeVerdict::kAccepted || expectation.level != 0) return verdict;
+
+  const wire::SlotScan scan = wire::ScanSlots(image, layout, expectation.key);
+  if (scan.malformed) return NodeVerdict::kStale;
+  if (scan.matches > 1 && RuleHolds(Rule::kV1)) return NodeVerdict::kTorn;
+  if (match != nullptr) match->slot = scan.slot;
+  return NodeVerdict::kAccepted;
+}
+
+}  // namespace pando

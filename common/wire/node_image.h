@@ -1,0 +1,106 @@
+// A node image: a local copy of a node's bytes, and the one function that says what it is (rule
+// V1).
+//
+// Images are 64-byte aligned buffers of layout.node_bytes() bytes, as READ from remote memory: any
+// bytes at all. Nothing here trusts them; nothing else in Pando interprets header lines before
+// Classify() accepted the image. Thread safety: const functions on distinct images may run in
+// parallel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/wire/node_layout.h"
+#include "common/wire/remote_address.h"
+
+namespace pando {
+
+inline constexpr uint16_t kNodeMagic = 0x4e50;  // "PN"
+
+enum class NodeState : uint8_t { kFree = 0, kLive = 1, kMerging = 2, kDead = 3 };
+
+// A key bound. Keys are never empty, so the empty string stands for -infinity as a low fence and
+// +infinity as a high fence.
+struct NodeHeader {
+  uint32_t tree_id = 0;
+  uint8_t level = 0;  // 0: leaf
+  NodeState state = NodeState::kFree;
+  uint32_t life = 0;
+  Reference right;     // null: rightmost of its level
+  Reference peer;      // `left` of a merging node, `absorbing` of a merging survivor
+  Reference leftmost;  // internal: child for keys below the first separator; leaf: null
+  std::string low, high;
+  std::string reserve;  // kReserveBytes of design.md section 9, kept by splits
+
+  static constexpr size_t kReserveBytes = 32;
+};
+
+enum class NodeVerdict : uint8_t {
+  kAccepted,
+  kTorn,        // read again (rule V4)
+  kStale,       // consistent, but not the node meant (rule V3)
+  kMovedRight,  // key >= high
+  kMovedLeft,   // key < low
+};
+
+// What the reader means: the reference it followed and the key it is after.
+struct NodeExpectation {
+  uint32_t tree_id = 0;
+  uint8_t level = 0;
+  uint32_t life = 0;
+  std::string_view key;  // empty: the smallest possible key (scan cursors)
+};
+
+// Result of looking for the expectation's key in an accepted leaf, found in the same pass.
+struct LeafMatch {
+  int slot = -1;  // -1: not found
+};
+
+// Rule V1. `crc`: lines carry checksums (superblock). For a leaf and a non-null `match` it examines
+// every slot for the key (rule V2); two in-fence slots with that key make the image torn. Malformed
+// lengths in an otherwise consistent image are kStale, never out-of-bounds reads.
+NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
+                     const NodeExpectation& expectation, bool crc, LeafMatch* match = nullptr);
+
+// Consistency of versions (and checksums) alone: what makes an image torn, whatever it is an image
+// of.
+bool LinesConsistent(const std::byte* image, const NodeLayout& layout, bool crc);
+
+// Accessors for an image that Classify() accepted (or that this process formatted).
+NodeHeader ReadHeader(const std::byte* image, const NodeLayout& layout);
+Reference RightOf(const std::byte* image);
+uint32_t LifeOf(const std::byte* image);
+// The fences. `scratch` is used where the key continues in header lines of its own; the view lives
+// as long as both image and scratch.
+struct FenceScratch {
+  char bytes[256];
+};
+std::string_view LowFence(const std::byte* image, const NodeLayout& layout, FenceScratch* scratch);
+std::string_view HighFence(const std::byte* image, const NodeLayout& layout, FenceScratch* scratch);
+
+// --- Writing. Images under construction or held under the node's lock.
+
+// Writes all header lines' payloads (not versions). A missing `reserve` is zeros.
+void WriteHeader(std::byte* image, const NodeLayout& layout, const NodeHeader& header);
+void SetRight(std::byte* image, const Reference& right);
+// Replaces `high` (line 0 and its continuation lines).
+void SetHigh(std::byte* image, const NodeLayout& layout, std::string_view high);
+
+// Zeroes the payloads behind the header: no slots, no entries.
+void ClearBody(std::byte* image, const NodeLayout& layout);
+
+// Rule F2, node level: every line gets NV newer than every line's NV of `old_image` (the first NV
+// is 1) and an EV that differs from every EV of its group's lines in `old_image`; checksums follow.
+// `old_image` may be `image` itself, may be torn, or any bytes at all.
+void SealNodeLevel(std::byte* image, const std::byte* old_image, const NodeLayout& layout,
+                   bool crc);
+// Rule F2, entry level: the lines [first_line, first_line + line_count) of one group get one new
+// EV; NV stays.
+void SealEntryLevel(std::byte* image, uint32_t first_line, uint32_t line_count, bool crc);
+
+// Rule F4: life of a node being formatted over `old_image` (any bytes): old life + 1, never 0.
+uint32_t NextLife(const std::byte* old_image);
+
+}  // namespace pando

@@ -1,0 +1,119 @@
+#include "common/wire/slot.h"
+
+#include "common/wire/lock_word.h"
+
+namespace pando::wire {
+namespace {
+
+// Compares what follows the first eight bytes of a key; out of line because it is reached only on a
+// match of those.
+[[gnu::noinline]] bool TailMatches(const std::byte* image, const NodeLayout& layout, uint32_t slot,
+                                   std::string_view key) {
+  bool same = true;
+  const SlotPlace place = PlaceOf(layout, slot);
+  ForEachPiece(place.line, place.offset + layout.slot_meta_bytes(),
+               static_cast<uint32_t>(key.size()), [&](uint32_t at, uint32_t done, uint32_t length) {
+                 same = same && std::memcmp(image + at, key.data() + done, length) == 0;
+               });
+  return same;
+}
+
+// Takes down a slot that holds the key.
+void Note(uint32_t slot, bool used, SlotScan* scan) {
+  if (used) {
+    scan->slot = static_cast<int>(slot);
+    ++scan->matches;
+  } else {
+    scan->erased = static_cast<int>(slot);
+  }
+}
+
+// Covers the first bytes of a key in a word loaded from a slot, and nothing behind the key.
+uint64_t PrefixMask(std::string_view key) {
+  return key.size() >= 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * key.size())) - 1;
+}
+
+// 8/8, the hot path of every get: three slots a line. A key is one word, and the three slots'
+// lengths are checked in one: lanes of 16 bits, each (key length 4 | value length 4 | flags 8).
+// kWhole: the key has all eight bytes; a shorter one is compared under a mask.
+template <bool kWhole>
+SlotScan ScanEights(const std::byte* image, const NodeLayout& layout, std::string_view key) {
+  constexpr uint32_t kSlotBytes = 18, kMetaBytes = 2;
+  constexpr uint64_t kLanes = 0x0000'0001'0001'0001;
+  [[maybe_unused]] const uint64_t mask = PrefixMask(key);
+  const uint64_t want = __builtin_bswap64(KeyPrefix(key));
+  const std::byte* line = image + layout.header_lines() * kLineBytes + kLinePayloadOffset;
+  SlotScan scan;
+  uint64_t malformed = 0;
+  for (uint32_t slot = 0; slot < layout.slot_count(); slot += 3, line += kLineBytes) {
+    const uint64_t meta = LoadAs<uint16_t>(line) |
+                          uint64_t{LoadAs<uint16_t>(line + kSlotBytes)} << 16 |
+                          uint64_t{LoadAs<uint16_t>(line + 2 * kSlotBytes)} << 32;
+    // Bit 3 of (length - 1) says that a key's length is not 1 to 8; a value's over 8 carries into
+    // bit 8, the place of the used flag.
+    const uint64_t bad_key = ((meta & 0xf * kLanes) + 0xf * kLanes) & 0x8 * kLanes;
+    const uint64_t bad_value = (meta & 0xf0 * kLanes) + 0x70 * kLanes;
+    malformed |= (bad_key << 5 | bad_value) & meta & (uint64_t{kSlotUsed} << 8) * kLanes;
+    const auto compare = [&](uint32_t i) {  // not a loop: GCC would keep it rolled
+      const auto word = LoadAs<uint64_t>(line + i * kSlotBytes + kMetaBytes);
+      if ((kWhole ? word : word & mask) != want) return;
+      const auto own = static_cast<uint32_t>(meta >> (16 * i));
+      if ((own & 0xf) == key.size()) Note(slot + i, (own >> 8 & kSlotUsed) != 0, &scan);
+    };
+    compare(0);
+    compare(1);
+    compare(2);
+  }
+  scan.malformed = malformed != 0;
+  return scan;
+}
+
+// Any geometry. A key's first eight bytes are compared as one word; reading eight bytes stays
+// inside the slot's first line even where key and value together are shorter (the line's tail
+// follows); what is behind the key is masked out.
+template <uint32_t kMetaBytes>
+SlotScan ScanAny(const std::byte* image, const NodeLayout& layout, std::string_view key) {
+  const uint32_t slot_bytes = layout.slot_bytes(), slots_per_line = layout.slots_per_line();
+  const uint32_t key_bytes_max = layout.key_bytes_max(), value_bytes_max = layout.value_bytes_max();
+  const uint64_t mask = PrefixMask(key);
+  const uint64_t want = __builtin_bswap64(KeyPrefix(key));
+  const std::byte* line = image + layout.header_lines() * kLineBytes + kLinePayloadOffset;
+  SlotScan scan;
+  bool malformed = false;
+  for (uint32_t slot = 0; slot < layout.slot_count();
+       line += layout.lines_per_slot() * kLineBytes) {
+    const std::byte* start = line;
+    for (uint32_t i = 0; i < slots_per_line; ++i, ++slot, start += slot_bytes) {
+      const uint32_t meta = LoadAs<uint32_t>(start);  // with the key's first byte or two
+      const uint32_t stored_key = kMetaBytes == 2 ? meta & 0xf : meta & 0xff;
+      const uint32_t stored_value = kMetaBytes == 2 ? meta >> 4 & 0xf : meta >> 8 & 0xff;
+      const bool used = (meta >> 8 * (kMetaBytes - 1) & kSlotUsed) != 0;
+      malformed |= used & ((stored_key - 1 >= key_bytes_max) | (stored_value > value_bytes_max));
+      if ((LoadAs<uint64_t>(start + kMetaBytes) & mask) != want) continue;
+      if (stored_key != key.size()) continue;
+      if (key.size() <= 8 || TailMatches(image, layout, slot, key)) Note(slot, used, &scan);
+    }
+  }
+  scan.malformed = malformed;
+  return scan;
+}
+
+}  // namespace
+
+SlotScan ScanSlots(const std::byte* image, const NodeLayout& layout, std::string_view key) {
+  if (layout.slot_meta_bytes() == 3) return ScanAny<3>(image, layout, key);
+  if (layout.key_bytes_max() == 8 && layout.value_bytes_max() == 8) {
+    if (key.size() == 8) return ScanEights<true>(image, layout, key);
+    if (key.size() > 8) key = {};  // no slot holds it
+    return ScanEights<false>(image, layout, key);
+  }
+  return ScanAny<2>(image, layout, key);
+}
+
+uint64_t HashKey(std::string_view key) {
+  uint64_t hash = key.size();
+  for (; key.size() > 8; key.remove_prefix(8)) hash = MixAddress(hash ^ KeyPrefix(key));
+  return MixAddress(hash ^ KeyPrefix(key));
+}
+
+}  // namespace pando::wire

@@ -1,0 +1,53 @@
+// Layout of a memory server's region.
+//
+//   0                  superblock (one 4 KiB page)
+//   root_offset        root records: kRootRecordsMax lines of 64 bytes (used on the catalog server)
+//   chunk_offset       chunks of chunk_bytes each, to the end of the region
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "absl/status/status.h"
+
+namespace pando {
+
+inline constexpr uint64_t kSuperblockMagic = 0x6b6c6f66646e6170;
+inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kRootRecordsMax = 256;  // one root lock word each (lock_word.h)
+
+// Feature masks: an unknown incompatible bit is refused at open, an unknown read-compatible bit
+// allows reads only.
+struct FeatureMasks {
+  uint64_t compatible = 0;
+  uint64_t read_compatible = 0;
+  uint64_t incompatible = 0;
+};
+inline constexpr uint64_t kIncompatibleLineCrc = 1;  // rule F1: lines carry checksums
+inline constexpr FeatureMasks kKnownFeatures = {0, 0, kIncompatibleLineCrc};
+
+struct Superblock {
+  uint64_t magic = kSuperblockMagic;
+  uint32_t version = kFormatVersion;
+  uint16_t server_id = 0;
+  uint16_t reserved = 0;
+  FeatureMasks features;
+  uint64_t region_bytes = 0;
+  uint64_t root_offset = 0;
+  uint64_t chunk_offset = 0;
+  uint32_t chunk_bytes = 0;
+  uint32_t chunk_count = 0;
+  uint32_t lock_words = 0;
+  uint32_t packet_bytes = 0;  // rule F6
+  uint32_t crc = 0;           // CRC32C of all bytes before this field
+  uint32_t padding = 0;
+};
+static_assert(std::is_trivially_copyable_v<Superblock>);
+static_assert(sizeof(Superblock) == 88);
+
+void SealSuperblock(Superblock* superblock);
+// DataLoss (damaged), FailedPrecondition (other version, unknown incompatible feature).
+absl::Status ValidateSuperblock(const Superblock& superblock);
+
+}  // namespace pando
