@@ -1,0 +1,86 @@
+#include "common/fabric/chain.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace pando {
+
+Verb& Chain::Append(VerbKind kind, MemorySpace space, uint64_t offset) {
+  PANDO_CHECK_LT(count_, kMaxVerbs) << "a chain for server " << server_ << " is full";
+  Verb& verb = verbs_[count_++];
+  verb.kind = kind;
+  verb.space = space;
+  verb.fence = false;
+  verb.piece_count = 0;
+  verb.offset = offset;
+  verb.bytes = 0;
+  return verb;
+}
+
+Verb& Chain::Read(MemorySpace space, uint64_t offset, LocalBuffer into) {
+  Verb& verb = Append(VerbKind::kRead, space, offset);
+  verb.piece_count = 1;
+  verb.pieces[0] = into;
+  verb.bytes = into.bytes;
+  return verb;
+}
+
+Verb& Chain::Write(MemorySpace space, uint64_t offset, LocalBuffer from) {
+  return WriteGather(space, offset, {&from, 1});
+}
+
+Verb& Chain::WriteGather(MemorySpace space, uint64_t offset, std::span<const LocalBuffer> from) {
+  PANDO_CHECK(!from.empty() && from.size() <= Verb::kMaxPieces) << from.size() << " pieces";
+  Verb& verb = Append(VerbKind::kWrite, space, offset);
+  verb.piece_count = static_cast<uint8_t>(from.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    verb.pieces[i] = from[i];
+    verb.bytes += from[i].bytes;
+  }
+  return verb;
+}
+
+Verb& Chain::CompareSwap(MemorySpace space, uint64_t offset, uint64_t compare, uint64_t swap) {
+  Verb& verb = Append(VerbKind::kCompareSwap, space, offset);
+  verb.bytes = 8;
+  verb.compare = compare;
+  verb.swap_or_add = swap;
+  verb.old_value = 0;
+  return verb;
+}
+
+Verb& Chain::FetchAdd(MemorySpace space, uint64_t offset, uint64_t add) {
+  Verb& verb = Append(VerbKind::kFetchAdd, space, offset);
+  verb.bytes = 8;
+  verb.swap_or_add = add;
+  verb.old_value = 0;
+  return verb;
+}
+
+void Chain::Reset(ServerId server) {
+  server_ = server;
+  count_ = 0;
+  done_ = false;
+  status_ = absl::OkStatus();
+  posted_ns_ = completed_ns_ = 0;
+  on_done_ = nullptr;
+  on_done_context_ = nullptr;
+}
+
+int Chain::round_trips() const {
+  int fences = 0;
+  for (const Verb& verb : verbs()) fences += verb.fence ? 1 : 0;
+  return 1 + fences;
+}
+
+void Chain::Complete(absl::Status status, int64_t now_ns) {
+  PANDO_CHECK(!done_) << "a chain for server " << server_ << " completed twice";
+  status_ = std::move(status);
+  completed_ns_ = now_ns;
+  done_ = true;
+  // Last: the chain may be gone when the callee returns.
+  if (on_done_ != nullptr) on_done_(this, on_done_context_);
+}
+
+}  // namespace pando

@@ -1,0 +1,115 @@
+// Verbs and chains: what a session posts to one memory server in one go.
+//
+// A Chain is owned by its poster and must stay alive and unmoved until done() is true. It has room
+// for kMaxVerbs verbs and never allocates. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "common/wire/remote_address.h"
+
+namespace pando {
+
+// The two memory spaces of a memory server: its region, and its lock table (on-chip where the NIC
+// has it).
+enum class MemorySpace : uint8_t { kMain, kLocks };
+
+enum class VerbKind : uint8_t { kRead, kWrite, kCompareSwap, kFetchAdd };
+
+// Registered local memory that verbs may read from and write to. A view: Endpoint owns the memory.
+struct LocalBuffer {
+  std::byte* data = nullptr;
+  uint32_t bytes = 0;
+  uint32_t key = 0;  // the provider's local key; meaningless on shm and sim
+
+  LocalBuffer Slice(uint32_t offset, uint32_t length) const { return {data + offset, length, key}; }
+};
+
+struct Verb {
+  static constexpr int kMaxPieces = 3;
+
+  VerbKind kind = VerbKind::kRead;
+  MemorySpace space = MemorySpace::kMain;
+  // A WRITE or atomic that follows a READ or atomic of the same chain is ordered behind it only
+  // with the fence, which costs a round trip (and is metered as one).
+  bool fence = false;
+  uint8_t piece_count = 0;  // READ: 1; WRITE: 1..kMaxPieces, gathered in order; atomics: 0
+  uint64_t offset = 0;      // in `space`; atomics: 8-byte aligned
+  uint32_t bytes = 0;       // sum of the pieces; atomics: 8
+  std::array<LocalBuffer, kMaxPieces> pieces;
+  uint64_t compare = 0;      // CAS
+  uint64_t swap_or_add = 0;  // CAS: new value; FAA: addend
+  uint64_t old_value = 0;    // atomics: the value found, valid once the chain is done and ok
+
+  bool is_atomic() const { return kind == VerbKind::kCompareSwap || kind == VerbKind::kFetchAdd; }
+  bool swapped() const { return old_value == compare; }
+};
+
+class Chain {
+ public:
+  static constexpr int kMaxVerbs = 16;
+
+  Chain() = default;
+  explicit Chain(ServerId server) : server_(server) {}
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  // Builders. CHECK-fail when the chain is full: a chain's size is known to whoever builds it.
+  Verb& Read(MemorySpace space, uint64_t offset, LocalBuffer into);
+  Verb& Write(MemorySpace space, uint64_t offset, LocalBuffer from);
+  Verb& WriteGather(MemorySpace space, uint64_t offset, std::span<const LocalBuffer> from);
+  Verb& CompareSwap(MemorySpace space, uint64_t offset, uint64_t compare, uint64_t swap);
+  Verb& FetchAdd(MemorySpace space, uint64_t offset, uint64_t add);
+
+  // Empties the chain for another use. Not while posted.
+  void Reset(ServerId server);
+
+  ServerId server() const { return server_; }
+  std::span<Verb> verbs() { return {verbs_.data(), count_}; }
+  std::span<const Verb> verbs() const { return {verbs_.data(), count_}; }
+  Verb& verb(size_t i) { return verbs_[i]; }
+  size_t size() const { return count_; }
+  // 1 + the number of fences.
+  int round_trips() const;
+
+  bool done() const { return done_; }
+  const absl::Status& status() const { return status_; }
+  bool ok() const { return status_.ok(); }
+  int64_t posted_ns() const { return posted_ns_; }
+  int64_t completed_ns() const { return completed_ns_; }
+
+  // --- For the scheduler: who is told. Called on the posting endpoint's own thread, from Post()
+  // (when the chain finishes at once) or from Poll(). Set before Post().
+  using OnDone = void (*)(Chain* chain, void* context);
+  void set_on_done(OnDone fn, void* context) {
+    on_done_ = fn;
+    on_done_context_ = context;
+  }
+
+  // --- For backends.
+  void MarkPosted(int64_t now_ns) {
+    done_ = false;
+    posted_ns_ = now_ns;
+  }
+  // Sets the outcome and calls on_done. The chain may be destroyed by that call.
+  void Complete(absl::Status status, int64_t now_ns);
+
+ private:
+  Verb& Append(VerbKind kind, MemorySpace space, uint64_t offset);
+
+  ServerId server_ = 0;
+  uint8_t count_ = 0;
+  bool done_ = false;
+  absl::Status status_;
+  int64_t posted_ns_ = 0;
+  int64_t completed_ns_ = 0;
+  OnDone on_done_ = nullptr;
+  void* on_done_context_ = nullptr;
+  std::array<Verb, kMaxVerbs> verbs_;
+};
+
+}  // namespace pando

@@ -1,0 +1,127 @@
+// The fabric contract (fabric.h), test by test, for every backend.
+//
+// A backend's test program compiles common/fabric/conformance*.cpp in and instantiates the suite:
+//
+//   INSTANTIATE_TEST_SUITE_P(Shm, FabricConformance,
+//                            testing::Values(ConformanceBackend{"plain", MakeShmCluster}),
+//                            ConformanceName);
+//
+// Concurrency is written so that threads and a single-threaded simulator can both run it: an Actor
+// is a small state machine that posts one chain at a time on an endpoint of its own; RunActors()
+// runs each on a thread where the backend allows it, else interleaves them on the calling thread
+// and lets Endpoint::Wait() drive the events.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/fabric/fabric.h"
+#include "common/fabric/server.h"
+#include "gtest/gtest.h"
+
+namespace pando {
+
+struct ConformanceOptions {
+  int servers = 2;  // ids 1..servers
+  int fabrics = 2;  // client processes, as far as the servers can tell: each is a peer of its own
+  uint64_t main_bytes = 1 << 20;
+  uint64_t lock_bytes = 64 << 10;
+  uint32_t packet_bytes = 1024;
+  uint64_t seed = 1;
+};
+
+// Servers and clients of one test. Destroyed before the handlers, after all endpoints.
+class ConformanceCluster {
+ public:
+  virtual ~ConformanceCluster() = default;
+
+  // `index` in [0, fabrics).
+  virtual Fabric& fabric(int index) = 0;
+  // The server's own view of its memory.
+  virtual ServerMemory memory(ServerId server) = 0;
+  // Endpoints of one fabric, and of different ones, may be used on several threads at once.
+  virtual bool threads_allowed() const = 0;
+  // Ends the server in order. What happens on the clients' side is the test's business.
+  virtual void StopServer(ServerId server) = 0;
+  // Drops the fabric (its endpoints are gone already): an orderly leave of that process.
+  // fabric(index) is invalid then.
+  virtual void CloseFabric(int index) = 0;
+  // From now on (until Resume) no call to this server is answered. False: this backend cannot do
+  // that.
+  virtual bool PauseCalls(ServerId server) = 0;
+  virtual void ResumeCalls(ServerId server) = 0;
+};
+
+struct ConformanceBackend {
+  std::string name;
+  // handlers[i] serves server i + 1.
+  std::function<std::unique_ptr<ConformanceCluster>(const ConformanceOptions&,
+                                                    const std::vector<ControlHandler*>& handlers)>
+      make;
+};
+
+inline std::string ConformanceName(const testing::TestParamInfo<ConformanceBackend>& info) {
+  return info.param.name;
+}
+
+// Answers "echo:" + request; remembers who called and who left.
+class EchoHandler : public ControlHandler {
+ public:
+  std::string Handle(PeerId peer, std::string_view request) override;
+  void OnPeerGone(PeerId peer) override;
+
+  std::set<PeerId> callers() const;
+  std::vector<PeerId> gone() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<PeerId> callers_;
+  std::vector<PeerId> gone_;
+};
+
+// Posts chains one after the other. Step() is called when `chain` is done (or before its first
+// use): it looks at the outcome, builds the next chain and returns true to post it, or returns
+// false when finished.
+class Actor {
+ public:
+  virtual ~Actor() = default;
+  virtual bool Step() = 0;
+
+  std::unique_ptr<Endpoint> endpoint;
+  Chain chain;
+};
+
+class FabricConformance : public testing::TestWithParam<ConformanceBackend> {
+ protected:
+  static constexpr ServerId kServer = 1;
+
+  void SetUp() override { Start(ConformanceOptions{}); }
+  void TearDown() override;
+  // Starts over with other options. No endpoint of the test may be left.
+  void Start(const ConformanceOptions& options);
+
+  std::unique_ptr<Endpoint> Connect(int fabric = 0);
+  LocalBuffer Buffer(Endpoint& endpoint, size_t bytes);
+  // Posts and waits for completion.
+  void Run(Endpoint& endpoint, Chain& chain);
+  void Finish(Endpoint& endpoint, PendingCall& call);
+  // Runs all actors to their end; gives each an endpoint first (of fabric i % fabrics).
+  void RunActors(std::span<Actor* const> actors);
+
+  uint64_t Word(MemorySpace space, uint64_t offset, ServerId server = kServer);
+  void SetWord(MemorySpace space, uint64_t offset, uint64_t value, ServerId server = kServer);
+
+  ConformanceOptions options_;
+  std::map<ServerId, std::unique_ptr<EchoHandler>> handlers_;
+  std::unique_ptr<ConformanceCluster> cluster_;
+};
+
+}  // namespace pando

@@ -1,0 +1,36 @@
+// The fabric contract (memory-server side): the memory a server offers and the handler of its
+// control calls. The same handler runs behind every backend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/wire/remote_address.h"
+
+namespace pando {
+
+// One connection of a compute-server process to this memory server. Ids are never reused within a
+// run.
+using PeerId = uint64_t;
+
+// Implemented by memory::MemoryServer. All methods are called from one thread at a time.
+class ControlHandler {
+ public:
+  virtual ~ControlHandler() = default;
+  // `request` is whatever arrived: validate it. The reply is always a well-formed control message.
+  virtual std::string Handle(PeerId peer, std::string_view request) = 0;
+  // The peer's process has exited or closed its last connection, and every WRITE it had begun is
+  // whole or absent.
+  virtual void OnPeerGone(PeerId peer) = 0;
+};
+
+// Memory offered to remote verbs. Spans stay valid and in place for the server's life.
+struct ServerMemory {
+  std::span<std::byte> main;   // 4096-byte aligned, zero at start
+  std::span<std::byte> locks;  // 64-byte aligned, zero at start
+};
+
+}  // namespace pando

@@ -1,0 +1,367 @@
+#include "common/fabric/shm/shm_endpoint.h"
+
+#include <sys/random.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/fabric/shm/intent.h"
+#include "common/fabric/shm/timed_copy.h"
+#include "common/fabric/shm/verb_check.h"
+#include "common/fabric/shm/word_copy.h"
+
+namespace pando {
+namespace {
+
+constexpr int64_t kResendNs = kMillisecondNs;  // a full socket is tried again
+
+// RealClock() without the virtual call: a chain takes two readings.
+int64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kSecondNs + now.tv_nsec;
+}
+
+bool HasRead(const Chain& chain) {
+  for (const Verb& verb : chain.verbs()) {
+    if (verb.kind == VerbKind::kRead) return true;
+  }
+  return false;
+}
+
+// Eight bytes from the pieces of a WRITE.
+uint64_t GatherWord(const Verb& verb) {
+  uint64_t word = 0;
+  size_t filled = 0;
+  for (int p = 0; p < verb.piece_count; ++p) {
+    std::memcpy(reinterpret_cast<std::byte*>(&word) + filled, verb.pieces[p].data,
+                verb.pieces[p].bytes);
+    filled += verb.pieces[p].bytes;
+  }
+  return word;
+}
+
+}  // namespace
+
+ShmEndpoint::ShmEndpoint(std::shared_ptr<ShmClient> client)
+    : client_(std::move(client)), mailbox_(std::make_shared<Mailbox>()) {
+  for (const auto& link : client_->links()) {
+    Target target;
+    target.link = link.get();
+    for (const MemorySpace space : {MemorySpace::kMain, MemorySpace::kLocks}) {
+      target.space[static_cast<int>(space)] = link->region.space(space);
+      target.space_bytes[static_cast<int>(space)] = link->region.space_bytes(space);
+    }
+    target.packet_bytes = link->region.geometry().packet_bytes;
+    targets_.push_back(target);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Endpoint>> ShmEndpoint::Open(std::shared_ptr<ShmClient> client,
+                                                            uint16_t compute_server,
+                                                            uint32_t incarnation) {
+  std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(client)));
+  PANDO_RETURN_IF_ERROR(endpoint->mailbox_->Init());
+  endpoint->client_->Attach(endpoint->mailbox_);
+  PANDO_RETURN_IF_ERROR(endpoint->OpenSlots(compute_server, incarnation));
+  return endpoint;
+}
+
+absl::Status ShmEndpoint::OpenSlots(uint16_t compute_server, uint32_t incarnation) {
+  struct Request {
+    int link;
+    uint32_t sequence;
+  };
+  const std::string body = EncodeShmOpenSlot({compute_server, incarnation});
+  const int64_t deadline_ns = NowNs() + client_->options().connect_timeout_ms * kMillisecondNs;
+  absl::Status status;
+  std::vector<Request> requests;
+  for (int link = 0; link < static_cast<int>(targets_.size()); ++link) {
+    const auto sequence = client_->Send(link, ShmFrameType::kOpenSlot, body, mailbox_);
+    // A server that is gone has no slots; chains to it will say so.
+    if (!sequence.ok()) continue;
+    if (*sequence == 0) status = absl::UnavailableError("the control connection is congested");
+    requests.push_back({link, *sequence});
+  }
+  while (status.ok() && !requests.empty()) {
+    for (Mailbox::Reply& reply : mailbox_->TakeAll()) {
+      const auto request =
+          std::find_if(requests.begin(), requests.end(),
+                       [&reply](const Request& r) { return r.sequence == reply.sequence; });
+      if (request == requests.end()) continue;
+      Target& target = targets_[request->link];
+      requests.erase(request);
+      if (absl::IsUnavailable(reply.status)) continue;
+      const absl::StatusOr<uint32_t> slot =
+          reply.type == ShmFrameType::kSlotReply ? ParseShmSlot(reply.body) : reply.status;
+      if (!slot.ok() || *slot >= target.link->region.geometry().endpoints_max) {
+        status = Annotate(slot.ok() ? absl::DataLossError("impossible slot") : slot.status(),
+                          absl::StrCat("server ", target.link->location.id));
+        continue;
+      }
+      target.slot = *slot;
+      target.intent = target.link->region.intent(*slot);
+    }
+    if (requests.empty() || !status.ok()) break;
+    if (NowNs() >= deadline_ns) {
+      status = absl::UnavailableError(
+          absl::StrCat("server ", targets_[requests.front().link].link->location.id,
+                       " does not answer: is it stuck or stopped?"));
+    }
+    mailbox_->doorbell().WaitUntil(deadline_ns);
+  }
+  for (const Request& request : requests) client_->Forget(request.sequence);
+  return status;
+}
+
+ShmEndpoint::~ShmEndpoint() {
+  PANDO_CHECK_EQ(in_flight(), 0u) << "an endpoint is destroyed with chains or calls in flight";
+  client_->Detach(mailbox_);
+  for (size_t link = 0; link < targets_.size(); ++link) {
+    if (targets_[link].slot != kNoSlot) {
+      client_->CloseSlot(static_cast<int>(link), targets_[link].slot);
+    }
+  }
+}
+
+absl::StatusOr<LocalBuffer> ShmEndpoint::AllocateBuffer(size_t bytes) {
+  if (bytes == 0 || bytes > UINT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat("a buffer of ", bytes, " bytes"));
+  }
+  auto* memory =
+      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}, std::nothrow));
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a buffer of ", bytes, " bytes"));
+  }
+  std::memset(memory, 0, bytes);
+  buffers_.emplace_back(memory);
+  return LocalBuffer{memory, static_cast<uint32_t>(bytes), 0};
+}
+
+// --- Chains.
+
+void ShmEndpoint::DoPost(Chain* chain) {
+  // Chains of one endpoint stay in order: behind a deferred one everything is, also what is posted
+  // while Poll() runs them.
+  if (!overlap() && deferred_.empty() && running_.empty()) {
+    if (HasRead(*chain)) last_ns_ = NowNs();
+    return Run(chain);
+  }
+  chain->MarkPosted(0);
+  Prefetch(*chain);
+  deferred_.push_back(chain);
+}
+
+void ShmEndpoint::Prefetch(const Chain& chain) const {
+  const int link = client_->LinkIndex(chain.server());
+  if (link == ShmClient::kNoLink) return;  // Execute() says so
+  const Target& target = targets_[link];
+  for (const Verb& verb : chain.verbs()) {
+    const int space = static_cast<int>(verb.space);
+    if (CheckVerb(verb, target.space_bytes[space], target.packet_bytes) != nullptr) return;
+    const std::byte* const shared = target.space[space] + verb.offset;
+    const size_t ahead = std::min<size_t>(verb.bytes, kPrefetchBytes);
+    for (size_t i = 0; i < ahead; i += kShmLineBytes) __builtin_prefetch(shared + i);
+  }
+}
+
+size_t ShmEndpoint::RunDeferred() {
+  // A callee may post: what it defers is for the next Poll().
+  running_.swap(deferred_);
+  last_ns_ = NowNs();
+  for (Chain* const chain : running_) Run(chain);
+  const size_t count = running_.size();
+  running_.clear();
+  return count;
+}
+
+// Only READs have to be timed (rule F2), and clock readings are dear: a chain starts when the one
+// before it ended, or when the caller has looked.
+void ShmEndpoint::Run(Chain* chain) {
+  chain->MarkPosted(last_ns_);
+  absl::Status status = Execute(chain, &last_ns_);
+  // A chain that ends with a READ has looked at the clock already.
+  if (HasRead(*chain) && chain->verbs().back().kind != VerbKind::kRead) last_ns_ = NowNs();
+  chain->Complete(std::move(status), last_ns_);
+}
+
+absl::Status ShmEndpoint::Execute(Chain* chain, int64_t* time_ns) {
+  const int link = client_->LinkIndex(chain->server());
+  if (link == ShmClient::kNoLink) [[unlikely]] {
+    return absl::InvalidArgumentError(absl::StrCat("server ", chain->server(), ": ",
+                                                   VerbName(chain->verb(0).kind),
+                                                   ": not connected to such a server"));
+  }
+  const Target& target = targets_[link];
+  // Before: the dead answer nothing. After: what was done may have been done to memory that nobody
+  // serves any more.
+  if (!target.link->gone.load(std::memory_order_acquire)) [[likely]] {
+    PANDO_RETURN_IF_ERROR(ExecuteVerbs(target, chain, time_ns));
+    if (!target.link->gone.load(std::memory_order_acquire)) [[likely]]
+      return absl::OkStatus();
+  }
+  return Annotate(target.link->GoneError(),
+                  chain->size() == 0 ? "empty chain" : DescribeVerb(chain->verb(0)));
+}
+
+absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain, int64_t* time_ns) {
+  bool stored = false;  // a plain store may still be on its way to the others
+  for (Verb& verb : chain->verbs()) {
+    const int space = static_cast<int>(verb.space);
+    const char* reason = CheckVerb(verb, target.space_bytes[space], target.packet_bytes);
+    if (reason != nullptr) [[unlikely]]
+      return VerbError(chain->server(), verb, reason);
+    std::byte* shared = target.space[space] + verb.offset;
+    switch (verb.kind) {
+      case VerbKind::kRead:
+        if (stored) FullFence();
+        stored = false;
+        if (!TimedCopy::Copy(verb.pieces[0].data, shared, verb.bytes, NowNs, time_ns))
+            [[unlikely]] {
+          return absl::AbortedError(absl::StrCat("server ", chain->server(), ": ",
+                                                 DescribeVerb(verb), ": interrupted every time"));
+        }
+        break;
+      case VerbKind::kWrite:
+        if (verb.bytes == kWordBytes) {
+          StoreWord(shared, GatherWord(verb));
+        } else {
+          ExecuteWithIntent(target.intent, verb, shared);
+        }
+        stored = true;
+        break;
+      case VerbKind::kCompareSwap:
+        verb.old_value = CompareSwapWord(shared, verb.compare, verb.swap_or_add);
+        stored = false;
+        break;
+      case VerbKind::kFetchAdd:
+        verb.old_value = FetchAddWord(shared, verb.swap_or_add);
+        stored = false;
+        break;
+    }
+  }
+  // A completed WRITE is seen by every READ that is posted later, whoever posts it.
+  if (stored) FullFence();
+  return absl::OkStatus();
+}
+
+// --- Calls.
+
+absl::Status ShmEndpoint::Refuse(PendingCall* call) const {
+  if (client_->LinkIndex(call->server) == ShmClient::kNoLink) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("server ", call->server, ": call: not connected to such a server"));
+  }
+  if (call->request.size() > kShmBodyBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("server ", call->server, ": call: a request of ",
+                                                   call->request.size(), " bytes is over ",
+                                                   kShmBodyBytesMax));
+  }
+  if (calls_.size() >= kCallsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("server ", call->server, ": call: ", kCallsMax, " calls are under way"));
+  }
+  return absl::OkStatus();
+}
+
+void ShmEndpoint::DoCall(PendingCall* call) {
+  call->done = false;
+  CallState state;
+  state.call = call;
+  state.link = client_->LinkIndex(call->server);
+  state.status = Refuse(call);
+  state.finished = !state.status.ok();
+  if (!state.finished) SendCall(&state);
+  calls_.push_back(std::move(state));
+}
+
+void ShmEndpoint::SendCall(CallState* state) {
+  const auto sequence =
+      client_->Send(state->link, ShmFrameType::kCall, state->call->request, mailbox_);
+  if (sequence.ok()) {
+    state->sequence = *sequence;
+  } else {
+    state->finished = true;
+    state->status = Annotate(sequence.status(), "call");
+  }
+}
+
+void ShmEndpoint::TakeReplies() {
+  for (Mailbox::Reply& reply : mailbox_->TakeAll()) {
+    const auto state = std::find_if(calls_.begin(), calls_.end(), [&reply](const CallState& state) {
+      return state.sequence == reply.sequence && !state.finished;
+    });
+    if (state == calls_.end()) continue;  // came after its deadline
+    state->finished = true;
+    state->status = std::move(reply.status);
+    state->reply = std::move(reply.body);
+    if (state->status.ok() && reply.type != ShmFrameType::kCallReply) {
+      state->status = absl::DataLossError(
+          absl::StrCat("server ", state->call->server, ": call: the reply is no reply to a call"));
+    }
+  }
+}
+
+size_t ShmEndpoint::Poll() {
+  const size_t chains = deferred_.empty() ? 0 : RunDeferred();
+  if (calls_.empty()) [[likely]]
+    return chains;
+  TakeReplies();
+  const int64_t now_ns = NowNs();
+  for (CallState& state : calls_) {
+    if (state.finished) continue;
+    if (state.call->deadline_ns <= now_ns) {
+      client_->Forget(state.sequence);
+      state.finished = true;
+      state.status = absl::DeadlineExceededError(
+          absl::StrCat("server ", state.call->server, ": call: no reply before the deadline"));
+    } else if (state.sequence == 0) {
+      SendCall(&state);
+    }
+  }
+  const auto finished = std::stable_partition(calls_.begin(), calls_.end(),
+                                              [](const CallState& s) { return !s.finished; });
+  // Callees may make calls: they find a consistent list.
+  std::vector<CallState> done(std::make_move_iterator(finished),
+                              std::make_move_iterator(calls_.end()));
+  calls_.erase(finished, calls_.end());
+  for (CallState& state : done) {
+    PendingCall* call = state.call;
+    call->status = std::move(state.status);
+    call->reply = std::move(state.reply);
+    call->done = true;
+    if (call->on_done != nullptr) call->on_done(call, call->context);
+  }
+  return chains + done.size();
+}
+
+// --- Waiting.
+
+void ShmEndpoint::Wait(int64_t until_ns) {
+  if (!deferred_.empty()) return;
+  for (const CallState& state : calls_) {
+    if (state.finished) return;
+    until_ns = std::min(until_ns, state.call->deadline_ns);
+    if (state.sequence == 0) until_ns = std::min(until_ns, NowNs() + kResendNs);
+  }
+  mailbox_->doorbell().WaitUntil(until_ns);
+}
+
+const Clock& ShmEndpoint::clock() const { return RealClock(); }
+
+uint64_t ShmEndpoint::random_seed() {
+  uint64_t seed = 0;
+  if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(seed))) {
+    seed = static_cast<uint64_t>(NowNs()) ^ reinterpret_cast<uintptr_t>(this);
+  }
+  return seed;
+}
+
+}  // namespace pando

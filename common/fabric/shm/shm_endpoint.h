@@ -1,0 +1,88 @@
+// An endpoint of the shm fabric: executes chains on mapped memory where it stands, and makes calls
+// through the client's connections. Belongs to one thread (fabric.h); Wake() is for others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/fabric.h"
+#include "common/fabric/shm/shm_client.h"
+
+namespace pando {
+
+class ShmEndpoint final : public Endpoint {
+ public:
+  // Calls under way at once; more are ResourceExhausted.
+  static constexpr size_t kCallsMax = 4096;
+
+  // Takes an intent slot on every server that is there.
+  static absl::StatusOr<std::unique_ptr<Endpoint>> Open(std::shared_ptr<ShmClient> client,
+                                                        uint16_t compute_server,
+                                                        uint32_t incarnation);
+  ~ShmEndpoint() override;
+
+  size_t Poll() override;
+  size_t in_flight() const override { return calls_.size() + deferred_.size(); }
+  absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
+  void Wait(int64_t until_ns) override;
+  void Wake() override { mailbox_->doorbell().Ring(); }
+  void WakeAt(int64_t) override {}
+  void set_runner(std::function<void()>) override {}
+  const Clock& clock() const override;
+  uint64_t random_seed() override;
+
+ protected:
+  void DoPost(Chain* chain) override;
+  void DoCall(PendingCall* call) override;
+
+ private:
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+
+  // One server, as flat as the hot path wants it.
+  struct Target {
+    const ShmLink* link = nullptr;
+    std::byte* space[2] = {};
+    uint64_t space_bytes[2] = {};
+    std::byte* intent = nullptr;
+    uint32_t packet_bytes = 0;
+    uint32_t slot = kNoSlot;
+  };
+  struct CallState {
+    PendingCall* call = nullptr;
+    int link = ShmClient::kNoLink;
+    uint32_t sequence = 0;  // 0: not sent yet
+    bool finished = false;
+    absl::Status status;
+    std::string reply;
+  };
+  struct FreeDeleter {
+    void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
+  };
+
+  explicit ShmEndpoint(std::shared_ptr<ShmClient> client);
+  absl::Status OpenSlots(uint16_t compute_server, uint32_t incarnation);
+  void Run(Chain* chain);
+  size_t RunDeferred();
+  void Prefetch(const Chain& chain) const;
+  absl::Status Execute(Chain* chain, int64_t* time_ns);
+  absl::Status ExecuteVerbs(const Target& target, Chain* chain, int64_t* time_ns);
+  absl::Status Refuse(PendingCall* call) const;
+  void SendCall(CallState* state);
+  void TakeReplies();
+
+  const std::shared_ptr<ShmClient> client_;
+  const std::shared_ptr<Mailbox> mailbox_;
+  std::vector<Target> targets_;  // by link
+  std::vector<CallState> calls_;
+  // Chains that Poll() executes, in the order they were posted; their memory is on its way
+  // meanwhile.
+  std::vector<Chain*> deferred_, running_;
+  int64_t last_ns_ = 0;  // the last clock reading of a chain
+  std::vector<std::unique_ptr<std::byte[], FreeDeleter>> buffers_;
+};
+
+}  // namespace pando

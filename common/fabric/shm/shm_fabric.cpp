@@ -1,0 +1,60 @@
+#include "common/fabric/shm/shm_fabric.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/fabric/shm/shm_client.h"
+#include "common/fabric/shm/shm_endpoint.h"
+
+namespace pando {
+namespace {
+
+class ShmFabric final : public Fabric {
+ public:
+  explicit ShmFabric(std::shared_ptr<ShmClient> client) : client_(std::move(client)) {
+    capabilities_.name = "shm";
+    capabilities_.lines_atomic = false;
+    capabilities_.needs_crc = false;
+    capabilities_.write_unlock = true;
+    capabilities_.min_write_interval_ns = 0;  // endpoints time their READs (timed_copy.h)
+    capabilities_.packet_bytes = UINT32_MAX;
+    for (const auto& link : client_->links()) {
+      capabilities_.packet_bytes =
+          std::min(capabilities_.packet_bytes, link->region.geometry().packet_bytes);
+    }
+    capabilities_.inline_bytes = capabilities_.packet_bytes;
+  }
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+
+  std::vector<ServerId> servers() const override {
+    std::vector<ServerId> ids;
+    for (const auto& link : client_->links()) ids.push_back(link->location.id);
+    return ids;
+  }
+
+  uint64_t SpaceBytes(ServerId server, MemorySpace space) const override {
+    const int link = client_->LinkIndex(server);
+    return link == ShmClient::kNoLink ? 0 : client_->links()[link]->region.space_bytes(space);
+  }
+
+  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
+                                                    uint32_t incarnation) override {
+    return ShmEndpoint::Open(client_, compute_server, incarnation);
+  }
+
+ private:
+  const std::shared_ptr<ShmClient> client_;
+  Capabilities capabilities_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Fabric>> ConnectShm(const std::vector<ServerLocation>& servers,
+                                                   const ShmFabricOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<ShmClient> client, ShmClient::Connect(servers, options));
+  return std::make_shared<ShmFabric>(std::move(client));
+}
+
+}  // namespace pando

@@ -1,0 +1,81 @@
+// Messages on the control socket of the shm fabric. One datagram is one frame: a header and a body
+// of `length` bytes. Magic and version stand first in every version, so that two versions can tell
+// each other apart.
+//
+// Encoders and parsers are pure; parsers take any bytes. FailedPrecondition: another version (says
+// both). DataLoss: anything else that is no frame.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/shm/shm_geometry.h"
+#include "common/wire/remote_address.h"
+
+namespace pando {
+
+inline constexpr uint32_t kShmMagic = 0x4d485350;  // "PSHM"
+inline constexpr uint16_t kShmVersion = 1;
+inline constexpr uint32_t kShmBodyBytesMax = 64 << 10;
+
+enum class ShmFrameType : uint16_t {
+  kHello = 1,       // client: the first frame. Body: none
+  kHelloReply = 2,  // ShmHelloReply, and the memory's file descriptor
+  kOpenSlot = 3,    // client: ShmOpenSlot
+  kSlotReply = 4,   // slot 4
+  kCloseSlot = 5,   // client: slot 4. The endpoint executes no more verbs. No reply
+  kCall = 6,        // client: a request for the ControlHandler
+  kCallReply = 7,   // its reply
+  kError = 8,       // absl::StatusCode 4, message. Sequence 0: the connection is refused
+};
+
+struct ShmFrameHeader {
+  uint32_t magic = kShmMagic;
+  uint16_t version = kShmVersion;
+  uint16_t type = 0;
+  uint32_t sequence = 0;  // replies repeat their request's; never 0 after the hello
+  uint32_t length = 0;    // of the body
+};
+static_assert(std::is_trivially_copyable_v<ShmFrameHeader>);
+static_assert(sizeof(ShmFrameHeader) == 16);
+
+inline constexpr size_t kShmFrameBytesMax = sizeof(ShmFrameHeader) + kShmBodyBytesMax;
+
+struct ShmFrame {
+  ShmFrameType type = ShmFrameType::kError;
+  uint32_t sequence = 0;
+  std::string_view body;  // into the parsed bytes
+};
+
+// `body` is at most kShmBodyBytesMax (CHECKed).
+std::string EncodeShmFrame(ShmFrameType type, uint32_t sequence, std::string_view body);
+absl::StatusOr<ShmFrame> ParseShmFrame(std::string_view bytes);
+
+struct ShmHelloReply {
+  ServerId server_id = 0;
+  ShmGeometry geometry;
+};
+std::string EncodeShmHelloReply(const ShmHelloReply& reply);
+absl::StatusOr<ShmHelloReply> ParseShmHelloReply(std::string_view body);
+
+// Who the endpoint works for: said in logs.
+struct ShmOpenSlot {
+  uint16_t compute_server = 0;
+  uint32_t incarnation = 0;
+};
+std::string EncodeShmOpenSlot(const ShmOpenSlot& request);
+absl::StatusOr<ShmOpenSlot> ParseShmOpenSlot(std::string_view body);
+
+std::string EncodeShmSlot(uint32_t slot);
+absl::StatusOr<uint32_t> ParseShmSlot(std::string_view body);
+
+std::string EncodeShmError(const absl::Status& status);
+// The status that the body carries; DataLoss if it carries none.
+absl::Status ParseShmError(std::string_view body);
+
+}  // namespace pando

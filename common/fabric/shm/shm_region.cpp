@@ -1,0 +1,129 @@
+#include "common/fabric/shm/shm_region.h"
+
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <bitset>
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace pando {
+namespace {
+
+constexpr int kNumaNodesMax = 1024;
+
+absl::StatusOr<std::byte*> MapShared(int fd, uint64_t bytes, int extra_flags) {
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | extra_flags, fd, 0);
+  if (base == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("mapping ", bytes, " bytes of shared memory"));
+  }
+  return static_cast<std::byte*>(base);
+}
+
+// The raw call: binding a mapping is all that is needed of libnuma here.
+absl::Status BindToNode(std::byte* base, uint64_t bytes, int numa_node) {
+  if (numa_node >= kNumaNodesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no NUMA node ", numa_node));
+  }
+  unsigned long mask[kNumaNodesMax / (8 * sizeof(unsigned long))] = {};
+  constexpr int kBits = 8 * sizeof(unsigned long);
+  mask[numa_node / kBits] |= 1ul << (numa_node % kBits);
+  if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, kNumaNodesMax, 0) == 0) return {};
+  if (errno == ENOSYS || errno == EPERM) {
+    PANDO_LOG(WARNING) << "cannot bind memory to NUMA node " << numa_node
+                       << " here: pages lie wherever they are touched first";
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  return absl::InvalidArgumentError(absl::StrCat("binding memory to NUMA node ", numa_node, ": ",
+                                                 absl::ErrnoToStatus(error, "").ToString()));
+}
+
+}  // namespace
+
+ShmRegion::ShmRegion(ShmRegion&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      geometry_(other.geometry_),
+      base_(std::exchange(other.base_, nullptr)) {}
+
+ShmRegion& ShmRegion::operator=(ShmRegion&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(geometry_, other.geometry_);
+  std::swap(base_, other.base_);
+  return *this;
+}
+
+ShmRegion::~ShmRegion() {
+  if (base_ != nullptr) munmap(base_, geometry_.total_bytes());
+}
+
+ServerMemory ShmRegion::memory() const {
+  return {{space(MemorySpace::kMain), geometry_.main_bytes},
+          {space(MemorySpace::kLocks), geometry_.lock_bytes}};
+}
+
+absl::StatusOr<ShmRegion> ShmRegion::CreateWithPages(const ShmGeometry& geometry, bool huge_pages) {
+  const uint64_t bytes = geometry.total_bytes();
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge_pages ? MFD_HUGETLB : 0u);
+  UniqueFd fd(memfd_create("pando-memory", flags));
+  if (!fd) return absl::ErrnoToStatus(errno, "memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("growing shared memory to ", bytes, " bytes"));
+  }
+  // Neither a client nor a bug of ours may cut the memory off under somebody's mapping.
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return absl::ErrnoToStatus(errno, "sealing shared memory");
+  }
+  // Huge pages are reserved by this mapping, so that a shortage shows here and not as a SIGBUS
+  // later.
+  PANDO_ASSIGN_OR_RETURN(std::byte * base,
+                         MapShared(fd.get(), bytes, huge_pages ? 0 : MAP_NORESERVE));
+  return ShmRegion(std::move(fd), geometry, base);
+}
+
+absl::StatusOr<ShmRegion> ShmRegion::Create(const ShmGeometry& geometry, bool huge_pages,
+                                            int numa_node) {
+  absl::StatusOr<ShmRegion> region = CreateWithPages(geometry, huge_pages);
+  if (huge_pages && !region.ok()) {
+    PANDO_LOG(WARNING) << "no huge pages for " << geometry.total_bytes()
+                       << " bytes, using normal pages: " << region.status()
+                       << " (vm.nr_hugepages reserves some)";
+    region = CreateWithPages(geometry, false);
+    // Where the kernel gives shared memory transparent huge pages on advice, take them.
+    if (region.ok()) madvise(region->base_, geometry.total_bytes(), MADV_HUGEPAGE);
+  }
+  if (!region.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat("no shared memory of ", geometry.total_bytes(),
+                                                     " bytes: ", region.status().message()));
+  }
+  if (numa_node >= 0) {
+    PANDO_RETURN_IF_ERROR(BindToNode(region->base_, geometry.total_bytes(), numa_node));
+  }
+  return region;
+}
+
+absl::StatusOr<ShmRegion> ShmRegion::Map(UniqueFd fd, const ShmGeometry& geometry) {
+  struct stat file;
+  if (fstat(fd.get(), &file) != 0) return absl::ErrnoToStatus(errno, "fstat of shared memory");
+  if (static_cast<uint64_t>(file.st_size) < geometry.total_bytes()) {
+    return absl::DataLossError(
+        absl::StrCat("shared memory has ", file.st_size, " bytes, not ", geometry.total_bytes()));
+  }
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return absl::DataLossError("shared memory is not sealed against shrinking");
+  }
+  PANDO_ASSIGN_OR_RETURN(std::byte * base,
+                         MapShared(fd.get(), geometry.total_bytes(), MAP_NORESERVE));
+  return ShmRegion(std::move(fd), geometry, base);
+}
+
+}  // namespace pando

@@ -1,0 +1,302 @@
+#include "common/fabric/shm/shm_server.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/fabric/shm/shm_connection.h"
+#include "common/fabric/shm/shm_frame.h"
+#include "common/fabric/shm/shm_region.h"
+#include "common/fabric/shm/slot_table.h"
+#include "common/fabric/shm/unique_fd.h"
+#include "common/fabric/shm/unix_socket.h"
+
+namespace pando {
+namespace {
+
+constexpr int kEventsMax = 64;
+constexpr int kAcceptsPerEvent = 16;
+constexpr int64_t kAcceptPauseNs = 100 * kMillisecondNs;
+
+// What an epoll event is about, in its 64 bits: peers count from 1, so their keys are above the two
+// fixed ones.
+enum class EventKind : uint64_t { kSocket = 0, kProcess = 1 };
+constexpr uint64_t kStopEvent = 0;
+constexpr uint64_t kListenEvent = 1;
+uint64_t EventKey(PeerId peer, EventKind kind) { return peer << 1 | static_cast<uint64_t>(kind); }
+
+class ShmServerImpl final : public ShmServer {
+ public:
+  ShmServerImpl(const ShmServerOptions& options, ShmRegion region, UniqueFd listener,
+                UniqueFd epoll, UniqueFd stop)
+      : options_(options),
+        region_(std::move(region)),
+        slots_(&region_),
+        listener_(std::move(listener)),
+        epoll_(std::move(epoll)),
+        stop_(std::move(stop)),
+        buffer_(kShmFrameBytesMax) {
+    struct stat file;
+    if (stat(options_.socket_path.c_str(), &file) == 0) socket_inode_ = file.st_ino;
+  }
+  ~ShmServerImpl() override { CloseAll(); }
+
+  const ShmServerOptions& options() const override { return options_; }
+  ServerMemory memory() override { return region_.memory(); }
+  uint64_t intents_completed() const override {
+    return intents_completed_.load(std::memory_order_acquire);
+  }
+
+  absl::Status Serve(ControlHandler* handler) override;
+  void Stop() override {
+    const uint64_t one = 1;
+    // Fails only where the counter is at its end: then the server has been told often enough.
+    [[maybe_unused]] const ssize_t ignored = write(stop_.get(), &one, sizeof(one));
+  }
+
+ private:
+  absl::Status Loop();
+  void Dispatch(const epoll_event& event);
+  void Accept();
+  void Welcome(UniqueFd socket);
+  absl::Status Watch(int fd, uint32_t events, uint64_t key);
+  void CloseLateGreeters();
+  int TimeoutMs() const;
+  void OnSocket(ShmConnection* connection, uint32_t events);
+  // These may end the connection: `connection` may be gone afterwards.
+  void OnProcessExit(ShmConnection* connection);
+  void OnClosed(ShmConnection* connection);
+  void Remove(ShmConnection* connection);
+  void CloseAll();
+
+  const ShmServerOptions options_;
+  ShmRegion region_;
+  SlotTable slots_;
+  UniqueFd listener_, epoll_, stop_;
+  ino_t socket_inode_ = 0;
+  std::vector<std::byte> buffer_;
+  ControlHandler* handler_ = nullptr;
+  std::atomic<bool> served_{false};
+  std::atomic<uint64_t> intents_completed_{0};
+  PeerId last_peer_ = 0;
+  int64_t accept_again_ns_ = 0;  // 0: accepting
+  size_t greeting_ = 0;          // connections that have not said hello yet
+  absl::flat_hash_map<PeerId, std::unique_ptr<ShmConnection>> connections_;
+};
+
+absl::Status ShmServerImpl::Watch(int fd, uint32_t events, uint64_t key) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = key;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "epoll_ctl");
+}
+
+absl::Status ShmServerImpl::Serve(ControlHandler* handler) {
+  if (served_.exchange(true)) {
+    return absl::FailedPreconditionError("this memory server has served already: create another");
+  }
+  handler_ = handler;
+  absl::Status status = Loop();
+  CloseAll();
+  return status;
+}
+
+absl::Status ShmServerImpl::Loop() {
+  PANDO_RETURN_IF_ERROR(Watch(stop_.get(), EPOLLIN, kStopEvent));
+  PANDO_RETURN_IF_ERROR(Watch(listener_.get(), EPOLLIN, kListenEvent));
+  std::array<epoll_event, kEventsMax> events;
+  for (;;) {
+    const int count = epoll_wait(epoll_.get(), events.data(), kEventsMax, TimeoutMs());
+    if (count < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "epoll_wait");
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.u64 == kStopEvent) return absl::OkStatus();
+      Dispatch(events[i]);
+    }
+    CloseLateGreeters();
+  }
+}
+
+void ShmServerImpl::Dispatch(const epoll_event& event) {
+  if (event.data.u64 == kListenEvent) return Accept();
+  // An earlier event of the same batch may have ended the connection.
+  const auto found = connections_.find(event.data.u64 >> 1);
+  if (found == connections_.end()) return;
+  ShmConnection* connection = found->second.get();
+  switch (static_cast<EventKind>(event.data.u64 & 1)) {
+    case EventKind::kSocket:
+      return OnSocket(connection, event.events);
+    case EventKind::kProcess:
+      return OnProcessExit(connection);
+  }
+}
+
+void ShmServerImpl::Accept() {
+  for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      Welcome(std::move(socket));
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // Level-triggered: without a pause this would spin until somebody leaves.
+      PANDO_LOG(WARNING) << "cannot accept clients now: " << absl::ErrnoToStatus(errno, "accept");
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+      accept_again_ns_ = RealClock().NowNs() + kAcceptPauseNs;
+    }
+    if (errno != EINTR && errno != ECONNABORTED) return;
+  }
+}
+
+void ShmServerImpl::Welcome(UniqueFd socket) {
+  absl::StatusOr<PeerProcess> process = IdentifyPeer(socket.get());
+  absl::Status status = process.status();
+  if (status.ok() && connections_.size() >= options_.connections_max) {
+    status = absl::ResourceExhaustedError(absl::StrCat(
+        "server ", options_.server_id, " has ", connections_.size(), " clients (connections_max)"));
+  }
+  if (status.ok()) {
+    const PeerId peer = ++last_peer_;
+    const int64_t hello_by_ns = RealClock().NowNs() + options_.hello_timeout_ms * kMillisecondNs;
+    auto connection =
+        std::make_unique<ShmConnection>(peer, std::move(socket), *std::move(process), hello_by_ns);
+    status = Watch(connection->socket(), EPOLLIN, EventKey(peer, EventKind::kSocket));
+    if (status.ok()) {
+      status = Watch(connection->pidfd(), EPOLLIN, EventKey(peer, EventKind::kProcess));
+    }
+    if (status.ok()) {
+      ++greeting_;
+      connections_.emplace(peer, std::move(connection));
+      return;
+    }
+    PANDO_LOG(WARNING) << "client refused: " << status;
+    return;
+  }
+  PANDO_LOG(WARNING) << "client refused: " << status;
+  SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeShmError(status)));
+}
+
+void ShmServerImpl::OnSocket(ShmConnection* connection, uint32_t events) {
+  const bool was_greeting = connection->greeting();
+  ShmConnection::Context context = {options_.server_id, &region_, &slots_, handler_, buffer_};
+  const absl::Status status = connection->OnReady(context, events != EPOLLIN);
+  if (was_greeting && !(connection->greeting() && status.ok())) --greeting_;
+  if (!status.ok()) {
+    if (!absl::IsCancelled(status)) {
+      PANDO_LOG(WARNING) << "connection of process " << connection->pid() << " closed: " << status;
+    }
+    return OnClosed(connection);
+  }
+  // A connection whose replies nobody takes is not read from either.
+  epoll_event event = {};
+  event.events = connection->wants_write() ? EPOLLOUT : EPOLLIN;
+  event.data.u64 = EventKey(connection->peer(), EventKind::kSocket);
+  if (event.events != connection->watched_events) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->socket(), &event);
+    connection->watched_events = event.events;
+  }
+}
+
+void ShmServerImpl::OnClosed(ShmConnection* connection) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket(), nullptr);
+  connection->CloseSocket();
+  // While the process lives its endpoints may still execute verbs: their slots stay theirs (rule
+  // F7).
+  if (connection->slots().empty()) Remove(connection);
+}
+
+void ShmServerImpl::OnProcessExit(ShmConnection* connection) {
+  if (connection->greeting()) --greeting_;
+  const uint64_t completed = slots_.CompleteAndFree(connection->peer(), connection->slots());
+  intents_completed_.fetch_add(completed, std::memory_order_acq_rel);
+  if (completed > 0) {
+    PANDO_LOG(INFO) << "process " << connection->pid() << " exited within " << completed
+                    << " WRITEs: completed";
+  }
+  Remove(connection);
+}
+
+void ShmServerImpl::Remove(ShmConnection* connection) {
+  const PeerId peer = connection->peer();
+  const bool introduced = connection->introduced();
+  connections_.erase(peer);
+  if (introduced) handler_->OnPeerGone(peer);
+}
+
+void ShmServerImpl::CloseLateGreeters() {
+  const int64_t now_ns = RealClock().NowNs();
+  if (accept_again_ns_ != 0 && now_ns >= accept_again_ns_) {
+    if (Watch(listener_.get(), EPOLLIN, kListenEvent).ok()) accept_again_ns_ = 0;
+  }
+  if (greeting_ == 0) return;
+  std::vector<ShmConnection*> late;
+  for (const auto& [peer, connection] : connections_) {
+    if (connection->greeting() && connection->hello_by_ns() <= now_ns) {
+      late.push_back(connection.get());
+    }
+  }
+  for (ShmConnection* connection : late) {
+    PANDO_LOG(WARNING) << "process " << connection->pid()
+                       << " connected and did not say hello in time: connection closed";
+    --greeting_;
+    Remove(connection);
+  }
+}
+
+int ShmServerImpl::TimeoutMs() const {
+  int64_t next_ns = accept_again_ns_ != 0 ? accept_again_ns_ : kNeverNs;
+  if (greeting_ > 0) {
+    for (const auto& [peer, connection] : connections_) {
+      if (connection->greeting()) next_ns = std::min(next_ns, connection->hello_by_ns());
+    }
+  }
+  if (next_ns == kNeverNs) return -1;
+  const int64_t left_ns = std::max<int64_t>(0, next_ns - RealClock().NowNs());
+  return static_cast<int>(left_ns / kMillisecondNs + 1);
+}
+
+void ShmServerImpl::CloseAll() {
+  if (!listener_) return;
+  // Only our own file: somebody may have replaced it meanwhile.
+  struct stat file;
+  if (stat(options_.socket_path.c_str(), &file) == 0 && file.st_ino == socket_inode_) {
+    unlink(options_.socket_path.c_str());
+  }
+  connections_.clear();
+  listener_.Reset();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShmServer>> ShmServer::Create(const ShmServerOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(const ShmGeometry geometry,
+                         ShmGeometry::Create(options.main_bytes, options.lock_bytes,
+                                             options.packet_bytes, options.endpoints_max));
+  if (options.connections_max == 0 || options.hello_timeout_ms <= 0) {
+    return absl::InvalidArgumentError("connections_max and hello_timeout_ms have to be above 0");
+  }
+  PANDO_ASSIGN_OR_RETURN(ShmRegion region,
+                         ShmRegion::Create(geometry, options.huge_pages, options.numa_node));
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !stop) return absl::ErrnoToStatus(errno, "epoll_create1 or eventfd");
+  PANDO_ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(options.socket_path));
+  return std::make_unique<ShmServerImpl>(options, std::move(region), std::move(listener),
+                                         std::move(epoll), std::move(stop));
+}
+
+}  // namespace pando

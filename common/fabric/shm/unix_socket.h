@@ -1,0 +1,53 @@
+// Unix sockets that keep message borders (SOCK_SEQPACKET), and what the kernel knows about who is
+// at the other end. Free functions over descriptors; thread-safe as the system calls are. All
+// sockets are non-blocking and close on exec.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/shm/unique_fd.h"
+
+namespace pando {
+
+// Listens at `path`, socket file mode 0600. A file left behind by a dead process is replaced;
+// AlreadyExists where somebody listens or something else than a socket is there; InvalidArgument:
+// over 107 bytes.
+absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
+// Unavailable: nobody listens there (or not before `deadline_ns`). InvalidArgument: over 107 bytes.
+absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, int64_t deadline_ns);
+
+struct PeerProcess {
+  pid_t pid = 0;
+  UniqueFd pidfd;  // readable once the whole process has exited
+};
+// The process at the other end. PermissionDenied: it runs as another user than this process or
+// root.
+absl::StatusOr<PeerProcess> IdentifyPeer(int socket);
+
+enum class SendResult { kSent, kFull, kGone };
+// Sends one message, optionally with a file descriptor. kFull: nothing was sent, try again later.
+SendResult SendMessage(int socket, std::string_view message, int fd_to_pass = -1);
+
+enum class ReceiveResult {
+  kMessage,
+  kNothing,  // not now
+  kTooLong,  // a message longer than the buffer; it is lost
+  kGone,     // the other end has closed, or the connection broke
+};
+// Receives one message into `buffer` (`*bytes` of it). A passed descriptor goes to `*fd` where
+// given; others are closed.
+ReceiveResult ReceiveMessage(int socket, std::span<std::byte> buffer, size_t* bytes,
+                             UniqueFd* fd = nullptr);
+
+// Waits until the descriptor is readable (POLLIN, or hung up), or the time. False: time passed.
+bool WaitReadable(int fd, int64_t deadline_ns);
+
+}  // namespace pando

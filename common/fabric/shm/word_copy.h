@@ -1,0 +1,95 @@
+// How bytes cross between private and shared memory on shm: whole aligned 8-byte words, each copied
+// by one atomic access, in the order that rule F1 needs. Shared pointers are 8-byte aligned;
+// private ones need no alignment.
+//
+// Inside a line a WRITE goes upwards with release stores and a READ downwards with acquire loads.
+// So a reader that finds a new rear word finds everything before it at least as new, and one that
+// then still finds the old front word has read nothing new: equal front and rear versions mean one
+// write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace pando {
+
+inline constexpr size_t kWordBytes = 8;
+inline constexpr size_t kShmLineBytes = 64;
+inline constexpr size_t kPrefetchBytes = 2048;
+
+using SharedWord = uint64_t __attribute__((may_alias));
+
+inline uint64_t LoadWord(const std::byte* shared) {
+  return __atomic_load_n(reinterpret_cast<const SharedWord*>(shared), __ATOMIC_ACQUIRE);
+}
+inline void StoreWord(std::byte* shared, uint64_t word) {
+  __atomic_store_n(reinterpret_cast<SharedWord*>(shared), word, __ATOMIC_RELEASE);
+}
+// Return the value found.
+inline uint64_t CompareSwapWord(std::byte* shared, uint64_t compare, uint64_t swap) {
+  __atomic_compare_exchange_n(reinterpret_cast<SharedWord*>(shared), &compare, swap, false,
+                              __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return compare;
+}
+inline uint64_t FetchAddWord(std::byte* shared, uint64_t add) {
+  return __atomic_fetch_add(reinterpret_cast<SharedWord*>(shared), add, __ATOMIC_SEQ_CST);
+}
+
+// Makes this thread's earlier stores visible to everybody before its later loads. (A locked
+// instruction on a private word: what compilers emit for a full fence on x86, and unlike the fence
+// known to TSan.)
+inline void FullFence() {
+#if defined(__x86_64__)
+  uint64_t word = 0;
+  __atomic_fetch_or(&word, 1, __ATOMIC_SEQ_CST);
+  asm volatile("" : : "r"(&word) : "memory");
+#else
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+// `bytes` is a multiple of 8.
+inline void CopyToShared(std::byte* shared, const std::byte* from, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += kWordBytes) {
+    uint64_t word;
+    std::memcpy(&word, from + i, kWordBytes);
+    StoreWord(shared + i, word);
+  }
+}
+
+inline void CopyWordsDown(std::byte* to, const std::byte* shared, size_t bytes) {
+  for (size_t i = bytes; i != 0;) {
+    i -= kWordBytes;
+    const uint64_t word = LoadWord(shared + i);
+    std::memcpy(to + i, &word, kWordBytes);
+  }
+}
+
+// Lines in ascending order, each downwards. `bytes` is a multiple of 8.
+inline void CopyFromShared(std::byte* to, const std::byte* shared, size_t bytes) {
+  const size_t into_line = reinterpret_cast<uintptr_t>(shared) % kShmLineBytes;
+  if (into_line != 0) {
+    const size_t head = bytes < kShmLineBytes - into_line ? bytes : kShmLineBytes - into_line;
+    CopyWordsDown(to, shared, head);
+    to += head;
+    shared += head;
+    bytes -= head;
+  }
+  // All misses at once: a copy of 8-byte words alone keeps few lines in flight.
+  const size_t ahead = bytes < kPrefetchBytes ? bytes : kPrefetchBytes;
+  for (size_t i = kShmLineBytes; i < ahead; i += kShmLineBytes) __builtin_prefetch(shared + i);
+  for (; bytes >= kShmLineBytes; bytes -= kShmLineBytes) {
+#pragma GCC unroll 8
+    for (size_t i = kShmLineBytes; i != 0;) {
+      i -= kWordBytes;
+      const uint64_t word = LoadWord(shared + i);
+      std::memcpy(to + i, &word, kWordBytes);
+    }
+    to += kShmLineBytes;
+    shared += kShmLineBytes;
+  }
+  CopyWordsDown(to, shared, bytes);
+}
+
+}  // namespace pando

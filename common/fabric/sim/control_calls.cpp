@@ -1,0 +1,103 @@
+// Control calls of the simulated fabric: delayed, sometimes lost, and answered late.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/fabric/sim/world_impl.h"
+
+namespace pando::sim {
+namespace {
+
+absl::Status ServerGoneError(ServerId id) {
+  return absl::UnavailableError(absl::StrCat("server ", id, ": call: nobody answers there"));
+}
+
+}  // namespace
+
+void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, PendingCall* call) {
+  ++core.stats.calls;
+  const uint32_t id = next_call++;
+  CallInFlight& flight = calls[id];
+  flight.call = call;
+  flight.endpoint = endpoint;
+  flight.process = process;
+  flight.server = core.ServerIndex(call->server);
+  flight.request = call->request;
+  flight.events_left = 1;
+  core.ScheduleAt(std::min(call->deadline_ns, core.now_ns + core.options.call_timeout_ns),
+                  EventKind::kCallDeadline, id);
+  const Server& server = core.servers[flight.server];
+  if (!server.dead && (server.calls_paused || core.random.Chance(core.options.call_request_loss))) {
+    ++core.stats.lost_requests;
+    return;
+  }
+  ++flight.events_left;
+  core.Schedule(core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns),
+                EventKind::kCallRequest, id);
+}
+
+void SimWorld::Impl::OnCallRequest(const Event& event) {
+  CallInFlight& flight = calls.at(event.target);
+  Server& server = core.servers[flight.server];
+  int64_t reply_ns =
+      core.now_ns + core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns);
+  if (server.dead || server.handler == nullptr) {
+    flight.status = ServerGoneError(server.id);
+    if (server.dead) {
+      reply_ns = std::max(reply_ns,
+                          core.DeathSeenNs(flight.process, static_cast<uint32_t>(flight.server)));
+    }
+  } else {
+    core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.request.data()),
+                        flight.request.size());
+    flight.reply = server.handler->Handle(flight.process + 1, flight.request);
+    core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.reply.data()),
+                        flight.reply.size());
+    if (core.random.Chance(core.options.call_reply_loss)) {
+      ++core.stats.lost_replies;
+      DropCallEvent(event.target);
+      return;
+    }
+  }
+  // The request's place on the agenda goes to the reply.
+  core.ScheduleAt(reply_ns, EventKind::kCallReply, event.target);
+}
+
+// The reply, or the end of the caller's patience, whichever comes first.
+void SimWorld::Impl::OnCallEnd(const Event& event) {
+  CallInFlight& flight = calls.at(event.target);
+  if (flight.call != nullptr) {
+    SimEndpoint* endpoint = Receiver(flight.endpoint, event);
+    if (endpoint == nullptr) return;  // paused: the event comes again
+    PendingCall* call = std::exchange(flight.call, nullptr);
+    if (event.kind == EventKind::kCallDeadline) {
+      endpoint->Finish(call,
+                       absl::DeadlineExceededError(absl::StrCat(
+                           "server ", core.servers[flight.server].id, ": no answer to a call")),
+                       "");
+    } else {
+      endpoint->Finish(call, std::move(flight.status), std::move(flight.reply));
+    }
+    DropCallEvent(event.target);
+    endpoint->CallRunner();
+    return;
+  }
+  DropCallEvent(event.target);
+}
+
+void SimWorld::Impl::FailCalls(uint32_t server_index) {
+  for (auto& [id, flight] : calls) {
+    if (flight.server != static_cast<int>(server_index) || flight.call == nullptr) continue;
+    flight.status = ServerGoneError(core.servers[server_index].id);
+    flight.reply.clear();
+    ++flight.events_left;
+    core.ScheduleAt(core.DeathSeenNs(flight.process, server_index), EventKind::kCallReply, id);
+  }
+}
+
+void SimWorld::Impl::DropCallEvent(uint32_t id) {
+  if (--calls.at(id).events_left == 0) calls.erase(id);
+}
+
+}  // namespace pando::sim

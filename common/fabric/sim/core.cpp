@@ -1,0 +1,79 @@
+#include "common/fabric/sim/core.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace pando::sim {
+namespace {
+
+constexpr std::array<std::pair<DeliveryMode, std::string_view>, 4> kModeNames = {{
+    {DeliveryMode::kLines, "lines"},
+    {DeliveryMode::kWords, "words"},
+    {DeliveryMode::kShmOrder, "shm"},
+    {DeliveryMode::kWhole, "whole"},
+}};
+
+}  // namespace
+
+std::string_view DeliveryModeName(DeliveryMode mode) {
+  for (const auto& [known, name] : kModeNames) {
+    if (known == mode) return name;
+  }
+  return "?";
+}
+
+bool ParseDeliveryMode(std::string_view name, DeliveryMode* mode) {
+  for (const auto& [known, known_name] : kModeNames) {
+    if (known_name == name) {
+      *mode = known;
+      return true;
+    }
+  }
+  return false;
+}
+
+SparseMemory::SparseMemory(uint64_t bytes) : bytes_(bytes) {
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  PANDO_CHECK(mapped != MAP_FAILED)
+      << "simulated memory of " << bytes << " bytes: " << strerror(errno);
+  data_ = static_cast<std::byte*>(mapped);
+}
+
+SparseMemory::~SparseMemory() { munmap(data_, bytes_); }
+
+Core::Core(const SimOptions& sim_options) : options(sim_options), random(sim_options.seed) {
+  trace.Mix(options.seed);
+}
+
+int64_t Core::NetworkDelay() {
+  int64_t delay_ns = options.delay_ns + Jitter(options.jitter_ns);
+  if (options.long_delay_probability > 0 && random.Chance(options.long_delay_probability)) {
+    ++stats.long_delays;
+    delay_ns += Jitter(options.long_delay_ns);
+  }
+  return delay_ns;
+}
+
+int Core::ServerIndex(ServerId id) const {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (servers[i].id == id) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int64_t Core::DeathSeenNs(uint32_t process, uint32_t server) {
+  std::vector<int64_t>& seen = processes[process]->death_seen_ns;
+  if (seen.size() <= server) seen.resize(server + 1, 0);
+  if (seen[server] == 0) seen[server] = now_ns + 1 + Jitter(options.death_seen_ns);
+  return seen[server];
+}
+
+}  // namespace pando::sim

@@ -1,0 +1,95 @@
+// What the parts of the simulator share: time, agenda, randomness, trace, servers and processes.
+// One thread. Nothing here depends on the addresses of objects: a run is a function of its options
+// and inputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/random.h"
+#include "common/fabric/chain.h"
+#include "common/fabric/server.h"
+#include "common/fabric/sim/event_queue.h"
+#include "common/fabric/sim/sim_options.h"
+#include "common/fabric/sim/trace_hash.h"
+
+namespace pando::sim {
+
+// Zero pages that take memory only where they were written.
+class SparseMemory {
+ public:
+  explicit SparseMemory(uint64_t bytes);
+  ~SparseMemory();
+  SparseMemory(const SparseMemory&) = delete;
+  SparseMemory& operator=(const SparseMemory&) = delete;
+
+  std::span<std::byte> span() const { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+struct Server {
+  ServerId id = 0;
+  std::unique_ptr<SparseMemory> main, locks;
+  ControlHandler* handler = nullptr;
+  bool dead = false;
+  bool calls_paused = false;
+
+  std::span<std::byte> Space(MemorySpace space) const {
+    return space == MemorySpace::kMain ? main->span() : locks->span();
+  }
+};
+
+// A compute-server process: one Fabric with its endpoints.
+struct Process {
+  bool killed = false;    // its events stop; what is in the network may go on
+  bool draining = false;  // killed, but its code is run to its end with failing chains
+  bool paused = false;    // its events wait
+  bool closed = false;
+  std::vector<uint32_t> endpoints;          // open ones
+  std::vector<Event> held;                  // while paused
+  std::vector<uint32_t> chains_in_network;  // by server index
+  std::vector<int64_t> death_seen_ns;       // by server index, 0: not dead
+};
+
+class Core final : public Clock {
+ public:
+  explicit Core(const SimOptions& sim_options);
+
+  int64_t NowNs() const override { return now_ns; }
+
+  void ScheduleAt(int64_t time_ns, EventKind kind, uint32_t target, uint8_t verb = 0) {
+    events.Push({time_ns < now_ns ? now_ns : time_ns, 0, target, kind, verb});
+  }
+  void Schedule(int64_t delay_ns, EventKind kind, uint32_t target, uint8_t verb = 0) {
+    ScheduleAt(now_ns + delay_ns, kind, target, verb);
+  }
+  // U(0, limit), both ends included.
+  int64_t Jitter(int64_t limit_ns) {
+    return limit_ns <= 0
+               ? 0
+               : static_cast<int64_t>(random.Uniform(static_cast<uint64_t>(limit_ns) + 1));
+  }
+  // One way through the network.
+  int64_t NetworkDelay();
+  // -1: no such server.
+  int ServerIndex(ServerId id) const;
+  // When `process` notices that the (dead) server is dead.
+  int64_t DeathSeenNs(uint32_t process, uint32_t server);
+
+  const SimOptions options;
+  Random random;
+  int64_t now_ns = 1 * kMillisecondNs;  // not 0: nobody may take 0 for "never"
+  EventQueue events;
+  TraceHash trace;
+  SimStats stats;
+  std::vector<Server> servers;
+  std::vector<std::unique_ptr<Process>> processes;
+};
+
+}  // namespace pando::sim

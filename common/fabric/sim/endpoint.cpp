@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/fabric/sim/world_impl.h"
+#include "common/wire/control.h"
+
+namespace pando::sim {
+namespace {
+
+constexpr size_t kBufferAlignment = 64;
+
+absl::Status KilledError() { return absl::UnavailableError("killed: this compute server is dead"); }
+
+absl::Status UnknownServerError(ServerId id, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("server ", id, ": ", what, ": this fabric does not know that server"));
+}
+
+}  // namespace
+
+SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process)
+    : world_(world), process_(process), server_count_(world->core.servers.size()) {
+  const SimOptions& options = world->core.options;
+  capabilities_.name = "sim";
+  capabilities_.lines_atomic =
+      options.mode == DeliveryMode::kLines || options.mode == DeliveryMode::kWhole;
+  capabilities_.needs_crc = options.mode == DeliveryMode::kWords;
+  capabilities_.write_unlock = options.write_unlock;
+  capabilities_.on_chip_bytes = options.on_chip_bytes;
+  capabilities_.packet_bytes = options.packet_bytes;
+  // A line is not written again before its writer or the next lock holder has heard of the write.
+  capabilities_.min_write_interval_ns = 2 * options.delay_ns;
+  ++world_->open_fabrics;
+}
+
+SimFabric::~SimFabric() { world_->CloseFabric(process_); }
+
+std::vector<ServerId> SimFabric::servers() const {
+  std::vector<ServerId> ids;
+  for (size_t i = 0; i < server_count_; ++i) ids.push_back(world_->core.servers[i].id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+uint64_t SimFabric::SpaceBytes(ServerId server, MemorySpace space) const {
+  const int index = world_->core.ServerIndex(server);
+  if (index < 0 || static_cast<size_t>(index) >= server_count_) return 0;
+  return world_->core.servers[index].Space(space).size();
+}
+
+absl::StatusOr<std::unique_ptr<Endpoint>> SimFabric::Connect(uint16_t /*compute_server*/,
+                                                             uint32_t /*incarnation*/) {
+  if (world_->core.processes[process_]->killed) return KilledError();
+  return std::make_unique<SimEndpoint>(world_, process_, server_count_);
+}
+
+void SimEndpoint::FreeAligned::operator()(std::byte* data) const {
+  ::operator delete (data, std::align_val_t{kBufferAlignment});
+}
+
+SimEndpoint::SimEndpoint(SimWorld::Impl* world, uint32_t process, size_t server_count)
+    : world_(world), process_(process), id_(static_cast<uint32_t>(world->endpoints.size())) {
+  world_->endpoints.push_back(this);
+  owner().endpoints.push_back(id_);
+  for (uint32_t server = 0; server < server_count; ++server) {
+    queue_pairs_.push_back(world_->network.AddQueuePair(process, id_, server));
+  }
+}
+
+SimEndpoint::~SimEndpoint() {
+  PANDO_CHECK_EQ(in_flight_, 0u) << "an endpoint is destroyed while something is in flight";
+  for (uint32_t queue_pair : queue_pairs_) world_->network.CloseQueuePair(queue_pair);
+  world_->endpoints[id_] = nullptr;
+  std::erase(owner().endpoints, id_);
+}
+
+absl::StatusOr<LocalBuffer> SimEndpoint::AllocateBuffer(size_t bytes) {
+  constexpr size_t kBytesMax = size_t{1} << 30;
+  if (bytes == 0 || bytes > kBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("a buffer of ", bytes, " bytes"));
+  }
+  auto* data = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kBufferAlignment}));
+  std::memset(data, 0, bytes);
+  buffers_.emplace_back(data);
+  return LocalBuffer{data, static_cast<uint32_t>(bytes), 0};
+}
+
+void SimEndpoint::DoPost(Chain* chain) {
+  chain->MarkPosted(world_->core.now_ns);
+  ++in_flight_;
+  const int server = world_->core.ServerIndex(chain->server());
+  if (owner().killed) {
+    Finish(chain, KilledError());
+  } else if (server < 0 || static_cast<size_t>(server) >= queue_pairs_.size()) {
+    Finish(chain,
+           UnknownServerError(chain->server(),
+                              chain->size() == 0 ? "nothing" : VerbName(chain->verb(0).kind)));
+  } else {
+    world_->network.Post(queue_pairs_[server], chain);
+  }
+}
+
+void SimEndpoint::DoCall(PendingCall* call) {
+  ++in_flight_;
+  call->done = false;
+  const int server = world_->core.ServerIndex(call->server);
+  if (owner().killed) {
+    Finish(call, KilledError(), "");
+  } else if (server < 0 || static_cast<size_t>(server) >= queue_pairs_.size()) {
+    Finish(call, UnknownServerError(call->server, "call"), "");
+  } else if (call->request.size() > sizeof(ControlHeader) + kControlBodyBytesMax) {
+    Finish(call,
+           absl::InvalidArgumentError(absl::StrCat("server ", call->server, ": call of ",
+                                                   call->request.size(), " bytes: too long")),
+           "");
+  } else {
+    world_->StartCall(id_, process_, call);
+  }
+}
+
+void SimEndpoint::Finish(Chain* chain, absl::Status status) {
+  --in_flight_;
+  chain->Complete(std::move(status), world_->core.now_ns);
+}
+
+void SimEndpoint::Finish(PendingCall* call, absl::Status status, std::string reply) {
+  --in_flight_;
+  call->status = std::move(status);
+  call->reply = std::move(reply);
+  call->done = true;
+  if (call->on_done != nullptr) call->on_done(call, call->context);
+}
+
+void SimEndpoint::FailAbandoned() {
+  // Completions may post again (and fail at once): take the lists first.
+  for (Chain* chain : std::exchange(abandoned_, {})) Finish(chain, KilledError());
+  for (PendingCall* call : std::exchange(abandoned_calls_, {})) Finish(call, KilledError(), "");
+  next_run_ns_[kWoken] = next_run_ns_[kTimed] = kNeverNs;
+  Wake();
+}
+
+void SimEndpoint::Wait(int64_t until_ns) {
+  PANDO_CHECK(!world_->in_event) << "Wait() from inside an event";
+  if (owner().killed && !owner().draining) {
+    world_->BeginDrain(process_);
+    return;
+  }
+  Core& core = world_->core;
+  if (core.events.empty() || core.events.top().time_ns > until_ns) {
+    PANDO_CHECK(until_ns != kNeverNs)
+        << "deadlock: the simulated world is quiet at " << core.now_ns << " ns (seed "
+        << core.options.seed << ") and a session waits without a deadline";
+    core.now_ns = std::max(core.now_ns, until_ns);
+    return;
+  }
+  world_->Step();
+}
+
+void SimEndpoint::Wake() {
+  if (next_run_ns_[kWoken] != kNeverNs) return;
+  ScheduleRun(kWoken,
+              world_->core.now_ns + 1 + world_->core.Jitter(world_->core.options.wake_delay_ns));
+}
+
+void SimEndpoint::WakeAt(int64_t ns) { ScheduleRun(kTimed, std::max(ns, world_->core.now_ns)); }
+
+void SimEndpoint::ScheduleRun(RunCause cause, int64_t ns) {
+  // A call that is due now may be under way already: it does not count for a later one.
+  const bool asked = next_run_ns_[cause] <= ns && next_run_ns_[cause] > world_->core.now_ns;
+  if (asked) return;
+  next_run_ns_[cause] = ns;
+  world_->core.ScheduleAt(ns, EventKind::kRun, id_, cause);
+}
+
+void SimEndpoint::OnRun(const Event& event) {
+  if (next_run_ns_[event.verb] <= event.time_ns) next_run_ns_[event.verb] = kNeverNs;
+  CallRunner();
+}
+
+void SimEndpoint::CallRunner() {
+  if (!runner_) return;
+  ++world_->core.stats.runner_calls;
+  runner_();
+}
+
+uint64_t SimEndpoint::random_seed() { return DeriveSeed(world_->core.options.seed, 1 + id_); }
+
+}  // namespace pando::sim

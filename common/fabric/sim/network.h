@@ -1,0 +1,144 @@
+// Queue pairs of the simulated network: carries chains to memory servers and executes their verbs.
+//
+// A queue pair keeps the order an RC queue pair keeps, and no more: a WRITE or atomic waits for the
+// WRITEs before it; a READ waits for the WRITEs and atomics before it; whatever else the contract
+// leaves open happens in a seeded order, so an unfenced WRITE or atomic may overtake READs and
+// atomics, and READs each other. A fenced verb waits until everything before it is done and a round
+// trip has passed; nothing passes a fence.
+//
+// Not thread-safe. Invariants:
+//   1. Every posted chain is handed to the completion sink exactly once, or to KillProcess().
+//   2. After that its verbs and buffers are not touched again.
+//   3. A WRITE that has moved its first bytes moves them all, whoever dies (but its server).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/fabric/chain.h"
+#include "common/fabric/sim/core.h"
+#include "common/fabric/sim/delivery.h"
+
+namespace pando::sim {
+
+absl::string_view VerbName(VerbKind kind);  // "READ", "WRITE", "CAS", "FAA"
+
+class Network {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  explicit Network(Core* core) : core_(core) {}
+
+  uint32_t AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server);
+  // Nobody posts to it any more; chains of a killed sender may still be in it.
+  void CloseQueuePair(uint32_t queue_pair) { queue_pairs_[queue_pair].closed = true; }
+
+  void Post(uint32_t queue_pair, Chain* chain);
+
+  // Events.
+  void OnArrive(uint32_t flight);
+  void OnFencePassed(uint32_t flight, uint8_t verb);
+  void OnUnit(uint32_t flight, uint8_t verb);
+  // Ends the flight; the chain (nullptr: its sender is dead) and its outcome.
+  Chain* OnComplete(uint32_t flight, absl::Status* status);
+
+  uint32_t EndpointOf(uint32_t flight) const {
+    return queue_pairs_[flights_[flight]->queue_pair].endpoint;
+  }
+
+  // True: the sender is dead, nobody waits for this completion.
+  bool IsAbandoned(uint32_t flight) const { return flights_[flight]->chain == nullptr; }
+
+  struct Abandoned {
+    Chain* chain;
+    uint32_t endpoint;
+  };
+  // Cuts the sender off between two packets: of what it had posted, a seeded prefix of each queue
+  // pair is still executed. Appends the chains that will never complete.
+  void KillProcess(uint32_t process, std::vector<Abandoned>* abandoned);
+  // Nothing is executed there any more; chains complete with Unavailable once the sender has
+  // noticed.
+  void KillServer(uint32_t server);
+
+ private:
+  enum class VerbState : uint8_t { kWaiting, kFencing, kRunning, kDone, kDropped };
+  struct VerbRun {
+    VerbState state = VerbState::kWaiting;
+    bool fence_passed = false;
+    bool holds_word = false;  // an atomic between its read and its write
+    bool split = false;
+    uint32_t delivery = kNone;
+    uint32_t units_to_stall = 0;  // 0: it does not stall
+  };
+  // The WRITEs of a dead sender that are still in the network.
+  struct Remains {
+    std::array<Verb, Chain::kMaxVerbs> verbs;
+    std::vector<std::byte> data;
+  };
+  // A posted chain until its completion is delivered.
+  struct Flight {
+    Chain* chain = nullptr;  // nullptr: the sender is dead
+    Verb* verbs = nullptr;   // the chain's, or of `remains`
+    std::unique_ptr<Remains> remains;
+    absl::Status status;
+    uint32_t queue_pair = 0;
+    uint32_t previous = kNone, next = kNone;  // in the queue pair
+    uint8_t verb_count = 0;
+    uint8_t unfinished = 0;
+    bool arrived = false;
+    bool in_queue = false;
+    bool retired = false;  // events of dropped verbs may be on the agenda: not used again
+    std::array<VerbRun, Chain::kMaxVerbs> runs;
+  };
+  struct QueuePair {
+    uint32_t process = 0, endpoint = 0, server = 0;
+    uint32_t head = kNone, tail = kNone;
+    uint32_t waiting_verbs = 0;
+    int64_t last_arrival_ns = 0;
+    bool closed = false;
+  };
+  struct HeldWord {
+    uint32_t server;
+    MemorySpace space;
+    uint64_t offset;
+    uint64_t value;  // as the atomic that holds it has read it
+  };
+
+  uint32_t TakeFlight();
+  void Append(uint32_t flight);
+  void Unlink(uint32_t flight);
+  // Starts every verb of the queue pair that may start.
+  void Pump(uint32_t queue_pair);
+  absl::Status Validate(const QueuePair& queue_pair, const Verb& verb) const;
+  void StartVerb(uint32_t flight, uint8_t verb);
+  void FinishVerb(uint32_t flight, uint8_t verb, VerbState state);
+  // Drops verbs [first, end) that have not started; the chain fails with `status`.
+  void DropFrom(uint32_t flight, uint8_t first, const absl::Status& status);
+  void FinishFlight(uint32_t flight);
+  void MoveUnit(const Flight& flight, uint8_t verb);
+  void ExecuteAtomic(Flight& flight, uint8_t verb);
+  bool StepAtomic(uint32_t flight, uint8_t verb);
+  std::vector<HeldWord>::iterator FindHeld(const QueuePair& queue_pair, const Verb& verb);
+  void CountOvertakes(uint32_t flight, uint8_t verb);
+  void Orphan(Flight& flight);
+  void KillQueuePair(uint32_t queue_pair);
+  void CutVerbs(uint32_t flight, uint64_t* sent);
+
+  std::span<std::byte> Space(const QueuePair& queue_pair, MemorySpace space) const {
+    return core_->servers[queue_pair.server].Space(space);
+  }
+
+  Core* const core_;
+  std::vector<QueuePair> queue_pairs_;
+  std::vector<std::unique_ptr<Flight>> flights_;
+  std::vector<uint32_t> free_flights_;
+  DeliveryPool deliveries_;
+  std::vector<HeldWord> held_words_;
+};
+
+}  // namespace pando::sim

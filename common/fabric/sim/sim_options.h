@@ -1,0 +1,92 @@
+// Options and statistics of the simulated fabric.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "common/base/clock.h"
+
+namespace pando::sim {
+
+// How the bytes of one READ or WRITE meet memory. Verbs of other endpoints run in between.
+enum class DeliveryMode : uint8_t {
+  // Each aligned 64-byte line is whole; lines go one by one in a seeded order. A hardware NIC.
+  kLines,
+  // Aligned 8-byte words go one by one in a seeded order: neither lines nor the copy order can be
+  // relied on, so the fabric needs checksums. SoftRoCE at its worst.
+  kWords,
+  // Lines in a seeded order; inside a line a WRITE goes upwards and a READ downwards, word by word
+  // (rule F1). Shared memory.
+  kShmOrder,
+  // Each READ and WRITE is whole and chains run in order: the fast mode, for counting and for long
+  // runs.
+  kWhole,
+};
+
+std::string_view DeliveryModeName(DeliveryMode mode);
+bool ParseDeliveryMode(std::string_view name, DeliveryMode* mode);
+
+struct SimOptions {
+  uint64_t seed = 1;
+  DeliveryMode mode = DeliveryMode::kLines;
+
+  // --- The network, one way. A chain's delay is base + U(0, jitter); rarely it is held up much
+  // longer.
+  int64_t delay_ns = 1 * kMicrosecondNs;
+  int64_t jitter_ns = 1 * kMicrosecondNs;
+  double long_delay_probability = 0.005;
+  int64_t long_delay_ns = 30 * kMicrosecondNs;
+
+  // --- Inside the memory server's NIC (not in kWhole).
+  // From the moment a verb may start until its first bytes move: U(0, start_jitter). Verbs that the
+  // contract leaves unordered overtake each other here.
+  int64_t start_jitter_ns = 600;
+  // One event moves 1..burst_units lines (words where lines are not atomic), then a gap of U(0,
+  // unit_gap).
+  int burst_units = 4;
+  int64_t unit_gap_ns = 400;
+  // A verb that stops somewhere in the middle for U(0, stall).
+  double stall_probability = 0.03;
+  int64_t stall_ns = 12 * kMicrosecondNs;
+
+  // --- Control calls, one way.
+  int64_t call_delay_ns = 20 * kMicrosecondNs;
+  double call_request_loss = 0.0;
+  double call_reply_loss = 0.0;
+  // A call without an answer fails after this long even if its own deadline is later:
+  // DeadlineExceeded.
+  int64_t call_timeout_ns = 5 * kSecondNs;
+
+  // --- The client's side.
+  int64_t wake_delay_ns = 200;  // Wake() to the runner: U(1, this)
+  // A dead server is noticed after U(0, this).
+  int64_t death_seen_ns = 1500 * kMillisecondNs;
+
+  // --- What Capabilities say.
+  uint32_t packet_bytes = 4096;
+  uint32_t on_chip_bytes = 256 << 10;
+  // False: an atomic is a read and a later write as far as plain WRITEs are concerned, so that a
+  // WRITE in between is lost (rule L4: such a fabric needs CAS to unlock).
+  bool write_unlock = true;
+};
+
+// What happened. Tests assert that each unkindness really occurs.
+struct SimStats {
+  uint64_t events = 0;
+  uint64_t chains = 0;
+  uint64_t verbs = 0;
+  uint64_t overtakes =
+      0;  // WRITEs and atomics done before an earlier READ or atomic of their queue pair
+  uint64_t split_verbs = 0;  // delivered in more than one event
+  uint64_t stalled_verbs = 0;
+  uint64_t long_delays = 0;
+  uint64_t lost_unlocks = 0;  // WRITEs that an atomic in progress overwrote (write_unlock == false)
+  uint64_t calls = 0;
+  uint64_t lost_requests = 0;
+  uint64_t lost_replies = 0;
+  uint64_t verbs_after_kill = 0;  // executed although their sender was dead
+  uint64_t verbs_cut = 0;         // posted and never executed because their sender died
+  uint64_t runner_calls = 0;
+};
+
+}  // namespace pando::sim

@@ -1,0 +1,215 @@
+#include "common/fabric/sim/sim_world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/fabric/sim/world_impl.h"
+
+namespace pando::sim {
+namespace {
+
+const SimFabric& AsSim(const Fabric& fabric) {
+  const auto* sim_fabric = dynamic_cast<const SimFabric*>(&fabric);
+  PANDO_CHECK(sim_fabric != nullptr) << "not a simulated fabric";
+  return *sim_fabric;
+}
+
+}  // namespace
+
+SimWorld::SimWorld(const SimOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+
+SimWorld::~SimWorld() { PANDO_CHECK_EQ(impl_->open_fabrics, 0u) << "fabrics outlive their world"; }
+
+ServerMemory SimWorld::AddServer(ServerId id, uint64_t main_bytes, uint64_t lock_bytes) {
+  PANDO_CHECK(impl_->core.ServerIndex(id) < 0) << "server " << id << " twice";
+  PANDO_CHECK_LT(impl_->core.servers.size(), 255u);
+  Server& server = impl_->core.servers.emplace_back();
+  server.id = id;
+  server.main = std::make_unique<SparseMemory>(main_bytes);
+  server.locks = std::make_unique<SparseMemory>(lock_bytes);
+  return Memory(id);
+}
+
+void SimWorld::SetHandler(ServerId id, ControlHandler* handler) {
+  impl_->core.servers[impl_->core.ServerIndex(id)].handler = handler;
+}
+
+ServerMemory SimWorld::Memory(ServerId id) const {
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  const Server& server = impl_->core.servers[index];
+  return {server.main->span(), server.locks->span()};
+}
+
+std::shared_ptr<Fabric> SimWorld::NewFabric() {
+  const auto process = static_cast<uint32_t>(impl_->core.processes.size());
+  impl_->core.processes.push_back(std::make_unique<Process>());
+  return std::make_shared<SimFabric>(impl_.get(), process);
+}
+
+void SimWorld::KillFabric(const Fabric& fabric) { impl_->Kill(AsSim(fabric).process()); }
+
+bool SimWorld::IsKilled(const Fabric& fabric) const {
+  return impl_->core.processes[AsSim(fabric).process()]->killed;
+}
+
+void SimWorld::PauseFabric(const Fabric& fabric) {
+  impl_->core.processes[AsSim(fabric).process()]->paused = true;
+}
+
+void SimWorld::ResumeFabric(const Fabric& fabric) {
+  Process& process = *impl_->core.processes[AsSim(fabric).process()];
+  process.paused = false;
+  for (Event event : std::exchange(process.held, {})) {
+    event.time_ns = impl_->core.now_ns + impl_->core.Jitter(impl_->core.options.wake_delay_ns);
+    impl_->core.events.Push(event);
+  }
+}
+
+void SimWorld::KillServer(ServerId id) {
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  impl_->core.servers[index].dead = true;
+  impl_->network.KillServer(static_cast<uint32_t>(index));
+  impl_->FailCalls(static_cast<uint32_t>(index));
+}
+
+void SimWorld::PauseCalls(ServerId id, bool paused) {
+  impl_->core.servers[impl_->core.ServerIndex(id)].calls_paused = paused;
+}
+
+void SimWorld::At(int64_t time_ns, std::function<void()> callback) {
+  const uint32_t id = impl_->next_callback++;
+  impl_->callbacks.emplace(id, std::move(callback));
+  impl_->core.ScheduleAt(time_ns, EventKind::kCallback, id);
+}
+
+bool SimWorld::Step() { return impl_->Step(); }
+
+void SimWorld::RunUntil(int64_t time_ns) {
+  Core& core = impl_->core;
+  while (!core.events.empty() && core.events.top().time_ns <= time_ns) impl_->Step();
+  core.now_ns = std::max(core.now_ns, time_ns);
+}
+
+const Clock& SimWorld::clock() const { return impl_->core; }
+uint64_t SimWorld::trace_hash() const { return impl_->core.trace.value(); }
+const SimStats& SimWorld::stats() const { return impl_->core.stats; }
+const SimOptions& SimWorld::options() const { return impl_->core.options; }
+
+bool SimWorld::Impl::Step() {
+  PANDO_CHECK(!in_event) << "the world is driven from inside one of its events";
+  if (core.events.empty()) return false;
+  const Event event = core.events.Pop();
+  core.now_ns = std::max(core.now_ns, event.time_ns);
+  ++core.stats.events;
+  core.trace.Mix(static_cast<uint64_t>(event.time_ns));
+  core.trace.Mix(uint64_t{event.target} << 16 | uint64_t{event.verb} << 8 |
+                 static_cast<uint64_t>(event.kind));
+  in_event = true;
+  Dispatch(event);
+  in_event = false;
+  return true;
+}
+
+void SimWorld::Impl::Dispatch(const Event& event) {
+  switch (event.kind) {
+    case EventKind::kArrive:
+      return network.OnArrive(event.target);
+    case EventKind::kFencePassed:
+      return network.OnFencePassed(event.target, event.verb);
+    case EventKind::kUnit:
+      return network.OnUnit(event.target, event.verb);
+    case EventKind::kComplete:
+      return OnComplete(event);
+    case EventKind::kRun:
+      if (SimEndpoint* endpoint = Receiver(event.target, event)) endpoint->OnRun(event);
+      return;
+    case EventKind::kCallRequest:
+      return OnCallRequest(event);
+    case EventKind::kCallReply:
+    case EventKind::kCallDeadline:
+      return OnCallEnd(event);
+    case EventKind::kPeerGone: {
+      Server& server = core.servers[event.verb];
+      if (server.handler != nullptr && !server.dead) server.handler->OnPeerGone(event.target + 1);
+      return;
+    }
+    case EventKind::kCallback: {
+      auto node = callbacks.extract(event.target);
+      // The harness may kill, pause and schedule; it is no event as far as the world is concerned.
+      in_event = false;
+      node.mapped()();
+      return;
+    }
+  }
+}
+
+SimEndpoint* SimWorld::Impl::Receiver(uint32_t endpoint_id, const Event& event) {
+  SimEndpoint* endpoint = endpoints[endpoint_id];
+  if (endpoint == nullptr) return nullptr;
+  Process& process = *core.processes[endpoint->process()];
+  if (process.killed && !process.draining) return nullptr;
+  if (process.paused && !process.killed) {
+    process.held.push_back(event);
+    return nullptr;
+  }
+  return endpoint;
+}
+
+void SimWorld::Impl::OnComplete(const Event& event) {
+  absl::Status status;
+  if (network.IsAbandoned(event.target)) {
+    network.OnComplete(event.target, &status);
+    return;
+  }
+  SimEndpoint* endpoint = Receiver(network.EndpointOf(event.target), event);
+  if (endpoint == nullptr) return;
+  Chain* chain = network.OnComplete(event.target, &status);
+  endpoint->Finish(chain, std::move(status));
+  endpoint->CallRunner();
+}
+
+void SimWorld::Impl::Kill(uint32_t process_index) {
+  PANDO_CHECK(!in_event) << "a process is killed from inside an event";
+  Process& process = *core.processes[process_index];
+  if (process.killed) return;
+  std::vector<Network::Abandoned> abandoned;
+  network.KillProcess(process_index, &abandoned);
+  process.killed = true;
+  process.paused = false;
+  process.held.clear();
+  for (const auto& [chain, endpoint] : abandoned) endpoints[endpoint]->Abandon(chain);
+  for (auto& [id, call] : calls) {
+    if (call.process != process_index || call.call == nullptr) continue;
+    endpoints[call.endpoint]->Abandon(std::exchange(call.call, nullptr));
+  }
+  SchedulePeerGone(process_index);
+}
+
+void SimWorld::Impl::BeginDrain(uint32_t process_index) {
+  Process& process = *core.processes[process_index];
+  process.draining = true;
+  for (uint32_t endpoint : process.endpoints) endpoints[endpoint]->FailAbandoned();
+}
+
+void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
+  const std::vector<uint32_t>& counts = core.processes[process_index]->chains_in_network;
+  for (size_t server = 0; server < core.servers.size(); ++server) {
+    if (server < counts.size() && counts[server] > 0) continue;  // its last packet will tell
+    core.Schedule(core.NetworkDelay(), EventKind::kPeerGone, process_index,
+                  static_cast<uint8_t>(server));
+  }
+}
+
+void SimWorld::Impl::CloseFabric(uint32_t process_index) {
+  Process& process = *core.processes[process_index];
+  PANDO_CHECK(process.endpoints.empty()) << "endpoints outlive their fabric";
+  process.closed = true;
+  --open_fabrics;
+  if (!process.killed) SchedulePeerGone(process_index);
+}
+
+}  // namespace pando::sim

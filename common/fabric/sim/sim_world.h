@@ -1,0 +1,89 @@
+// The simulated fabric: memory servers and compute servers in one thread, on virtual time, from one
+// seed.
+//
+//   sim::SimWorld world({.seed = 7});
+//   ServerMemory memory = world.AddServer(1, 64 << 20, 256 << 10);
+//   world.SetHandler(1, &memory_server);
+//   std::shared_ptr<Fabric> fabric = world.NewFabric();   // one per compute server, so that it can
+//   be killed
+//   ... clients on it: their blocking calls drive the world; coroutines run when world.Step() says
+//   so
+//
+// It sits below the scheduler: a completion is an event, then the endpoint's runner is called. Time
+// moves only from event to event. Code outside the event loop drives the world by Step() or
+// Endpoint::Wait().
+//
+// Thread safety: none; a world and everything on it belong to one thread (several worlds may run
+// side by side). Invariants:
+//   1. The same options and the same calls in the same order give the same run (trace_hash()).
+//   2. Runners, handlers and callbacks are called from Step() only, never from inside one another.
+//   3. Whatever the fabric contract leaves open happens in some order, for some seed (network.h,
+//   delivery.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "common/base/clock.h"
+#include "common/fabric/fabric.h"
+#include "common/fabric/server.h"
+#include "common/fabric/sim/sim_options.h"
+
+namespace pando::sim {
+
+class SimWorld {
+ public:
+  explicit SimWorld(const SimOptions& options);
+  // Fabrics and their endpoints must be gone (CHECKed).
+  ~SimWorld();
+  SimWorld(const SimWorld&) = delete;
+  SimWorld& operator=(const SimWorld&) = delete;
+
+  // Sparse zero memory. A fabric knows the servers that existed when it was made.
+  ServerMemory AddServer(ServerId id, uint64_t main_bytes, uint64_t lock_bytes);
+  // Must outlive the world or be replaced by nullptr (calls are then Unavailable).
+  void SetHandler(ServerId id, ControlHandler* handler);
+  ServerMemory Memory(ServerId id) const;
+
+  std::shared_ptr<Fabric> NewFabric();
+
+  // kill -9 of a compute server, between two packets: its events stop, a part of what it had posted
+  // is still executed, each WRITE whole or not at all; the servers hear of it when that is over.
+  // What is posted on it afterwards fails at once with Unavailable. Not from its own code.
+  //
+  // Its coroutines are still there. To get rid of them run the sessions to their end from outside:
+  // the first Endpoint::Wait() on a killed fabric completes its chains with Unavailable and lets
+  // its runners go again.
+  void KillFabric(const Fabric& fabric);
+  bool IsKilled(const Fabric& fabric) const;
+  // SIGSTOP and SIGCONT: its events wait; what it has posted goes on.
+  void PauseFabric(const Fabric& fabric);
+  void ResumeFabric(const Fabric& fabric);
+  // The server's memory and its control socket are gone; chains and calls become Unavailable within
+  // 2 s.
+  void KillServer(ServerId id);
+  // From now on calls to this server are lost.
+  void PauseCalls(ServerId id, bool paused);
+
+  // Runs `callback` as an event of its own at a time (now, if that is past).
+  void At(int64_t time_ns, std::function<void()> callback);
+
+  // Runs the next event. False: there is none. Not from inside an event (CHECKed).
+  bool Step();
+  // Events until the world is quiet or `time_ns` has come; the clock shows at least `time_ns` then.
+  void RunUntil(int64_t time_ns);
+
+  const Clock& clock() const;
+  uint64_t trace_hash() const;
+  const SimStats& stats() const;
+  const SimOptions& options() const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando::sim

@@ -1,0 +1,133 @@
+// Inside of SimWorld: event dispatch, endpoints, control calls. See sim_world.h.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/fabric/sim/core.h"
+#include "common/fabric/sim/network.h"
+#include "common/fabric/sim/sim_world.h"
+
+namespace pando::sim {
+
+class SimEndpoint;
+
+// A control call on its way. Ends when the caller was told and nothing of it is in the network.
+struct CallInFlight {
+  PendingCall* call = nullptr;  // nullptr: the caller has its answer, or is dead
+  uint32_t endpoint = 0;
+  uint32_t process = 0;
+  int server = 0;
+  int events_left = 0;  // on the agenda
+  std::string request;
+  std::string reply;
+  absl::Status status;
+};
+
+struct SimWorld::Impl {
+  explicit Impl(const SimOptions& options) : core(options), network(&core) {}
+
+  bool Step();
+  void Dispatch(const Event& event);
+  // The endpoint an event is for, if its process is there to take it; else holds or drops the
+  // event.
+  SimEndpoint* Receiver(uint32_t endpoint, const Event& event);
+
+  void StartCall(uint32_t endpoint, uint32_t process, PendingCall* call);
+  void OnCallRequest(const Event& event);
+  void OnCallEnd(const Event& event);
+  void DropCallEvent(uint32_t id);
+  // Tells the callers that wait for a dead server.
+  void FailCalls(uint32_t server_index);
+  void OnComplete(const Event& event);
+  void Kill(uint32_t process);
+  void BeginDrain(uint32_t process);
+  void SchedulePeerGone(uint32_t process);
+  void CloseFabric(uint32_t process);
+
+  Core core;
+  Network network;
+  bool in_event = false;
+  size_t open_fabrics = 0;
+  std::vector<SimEndpoint*> endpoints;     // by id; nullptr: closed
+  std::map<uint32_t, CallInFlight> calls;  // by call id
+  uint32_t next_call = 0;
+  std::map<uint32_t, std::function<void()>> callbacks;
+  uint32_t next_callback = 0;
+};
+
+class SimFabric final : public Fabric {
+ public:
+  SimFabric(SimWorld::Impl* world, uint32_t process);
+  ~SimFabric() override;
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::vector<ServerId> servers() const override;
+  uint64_t SpaceBytes(ServerId server, MemorySpace space) const override;
+  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
+                                                    uint32_t incarnation) override;
+  uint32_t process() const { return process_; }
+
+ private:
+  SimWorld::Impl* const world_;
+  const uint32_t process_;
+  const size_t server_count_;
+  Capabilities capabilities_;
+};
+
+class SimEndpoint final : public Endpoint {
+ public:
+  SimEndpoint(SimWorld::Impl* world, uint32_t process, size_t server_count);
+  ~SimEndpoint() override;
+
+  size_t Poll() override { return 0; }  // completions are events
+  size_t in_flight() const override { return in_flight_; }
+  absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
+  void Wait(int64_t until_ns) override;
+  void Wake() override;
+  void WakeAt(int64_t ns) override;
+  void set_runner(std::function<void()> runner) override { runner_ = std::move(runner); }
+  const Clock& clock() const override { return world_->core; }
+  uint64_t random_seed() override;
+
+  uint32_t process() const { return process_; }
+  // Completions that died with the process, delivered as failures when its code is run to its end.
+  void Abandon(Chain* chain) { abandoned_.push_back(chain); }
+  void Abandon(PendingCall* call) { abandoned_calls_.push_back(call); }
+  void FailAbandoned();
+  void Finish(Chain* chain, absl::Status status);
+  void Finish(PendingCall* call, absl::Status status, std::string reply);
+  void OnRun(const Event& event);
+  void CallRunner();
+
+ protected:
+  void DoPost(Chain* chain) override;
+  void DoCall(PendingCall* call) override;
+
+ private:
+  struct FreeAligned {
+    void operator()(std::byte* data) const;
+  };
+  enum RunCause : uint8_t { kWoken, kTimed };
+  void ScheduleRun(RunCause cause, int64_t ns);
+  Process& owner() { return *world_->core.processes[process_]; }
+
+  SimWorld::Impl* const world_;
+  const uint32_t process_;
+  const uint32_t id_;
+  std::vector<uint32_t> queue_pairs_;  // by server index
+  size_t in_flight_ = 0;
+  // Earliest runner calls on the agenda. Two, because one who asked by WakeAt() need not ask again
+  // after a Wake().
+  int64_t next_run_ns_[2] = {kNeverNs, kNeverNs};
+  std::function<void()> runner_;
+  std::vector<std::unique_ptr<std::byte, FreeAligned>> buffers_;
+  std::vector<Chain*> abandoned_;
+  std::vector<PendingCall*> abandoned_calls_;
+};
+
+}  // namespace pando::sim
