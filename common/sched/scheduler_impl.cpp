@@ -1,0 +1,176 @@
+#include "common/sched/scheduler_impl.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace pando {
+namespace sched {
+namespace {
+
+thread_local Worker* current_worker = nullptr;
+
+}  // namespace
+
+[[gnu::noinline]] Worker* CurrentWorker() { return current_worker; }
+[[gnu::noinline]] Worker* SetCurrentWorker(Worker* worker) {
+  return std::exchange(current_worker, worker);
+}
+
+Worker* Worker::FromTimer(Timer* timer) {
+  // Worker is not standard-layout, so offsetof is conditionally supported; GCC and Clang define it.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+  return reinterpret_cast<Worker*>(reinterpret_cast<char*>(timer) - offsetof(Worker, timer));
+#pragma GCC diagnostic pop
+}
+
+}  // namespace sched
+
+using sched::Coroutine;
+using sched::Inbox;
+using sched::Letter;
+using sched::SetCurrentWorker;
+using sched::Timer;
+using sched::Worker;
+
+Scheduler::Impl::Impl(Scheduler* owner, Options scheduler_options)
+    : scheduler(owner),
+      endpoint(&owner->endpoint()),
+      options(scheduler_options),
+      inbox(std::make_shared<Inbox>(endpoint)) {
+  PANDO_CHECK_GT(options.coroutines_max, 0);
+}
+
+Worker* Scheduler::Impl::TakeWorker() {
+  if (idle_head != nullptr) return std::exchange(idle_head, idle_head->next);
+  if (workers.size() >= static_cast<size_t>(options.coroutines_max)) return nullptr;
+  auto worker = std::make_unique<Worker>(scheduler);
+  worker->coroutine = Coroutine::Create(options.stack_bytes, &RunWorker, worker.get());
+  if (worker->coroutine == nullptr) {
+    PANDO_CHECK(!workers.empty()) << "no memory for a coroutine stack of " << options.stack_bytes
+                                  << " bytes";
+    options.coroutines_max = static_cast<int>(workers.size());  // go on with what there is
+    PANDO_LOG(WARNING) << "no memory for more than " << options.coroutines_max << " coroutines";
+    return nullptr;
+  }
+  workers.push_back(std::move(worker));
+  return workers.back().get();
+}
+
+void Scheduler::Impl::Accept(std::function<void()> task) {
+  Worker* const worker = TakeWorker();
+  if (worker == nullptr) {
+    queued.push_back(std::move(task));
+    return;
+  }
+  worker->task = std::move(task);
+  ++assigned;
+  MakeReady(worker);
+}
+
+void Scheduler::Impl::MakeReady(Worker* worker) {
+  worker->state = Worker::State::kReady;
+  worker->next = nullptr;
+  (ready_tail == nullptr ? ready_head : ready_tail->next) = worker;
+  ready_tail = worker;
+  ++ready_count;
+}
+
+void Scheduler::Impl::Resume(Worker* worker) {
+  worker->state = Worker::State::kRunning;
+  worker->immediate = 0;
+  Worker* const before = SetCurrentWorker(worker);
+  worker->coroutine->Resume();
+  SetCurrentWorker(before);
+}
+
+void Scheduler::Impl::Suspend(Worker* worker, Worker::State state) {
+  if (state == Worker::State::kReady) {
+    MakeReady(worker);
+  } else {
+    worker->state = state;
+  }
+  worker->coroutine->Suspend();
+}
+
+void Scheduler::Impl::RunWorker(void* argument) noexcept {
+  auto* const worker = static_cast<Worker*>(argument);
+  Impl* const impl = worker->scheduler->impl_.get();
+  while (!impl->stopping) {
+    ++impl->active;
+    worker->task();
+    worker->task = nullptr;  // what it holds goes before the task counts as finished
+    --impl->active;
+    --impl->assigned;
+    if (!impl->queued.empty()) {
+      worker->task = std::move(impl->queued.front());
+      impl->queued.pop_front();
+      ++impl->assigned;
+      impl->Suspend(worker, Worker::State::kReady);
+    } else {
+      worker->next = std::exchange(impl->idle_head, worker);
+      impl->Suspend(worker, Worker::State::kIdle);
+    }
+  }
+}
+
+void Scheduler::Impl::OnePendingDone(Worker* worker) {
+  if (--worker->pending == 0 && worker->state == Worker::State::kWaiting) MakeReady(worker);
+}
+
+void Scheduler::Impl::WaitPending(Worker* worker, int posted) {
+  if (worker->pending != 0) {
+    Suspend(worker, Worker::State::kWaiting);
+  } else if ((worker->immediate += posted) >= kImmediateMax) {
+    Suspend(worker, Worker::State::kReady);
+  }
+}
+
+void Scheduler::Impl::Deliver(Parking::State* parking) {
+  // A letter may be older than the present wait: then the phase is not kUnparked, or nobody waits.
+  if (parking->waiter == nullptr ||
+      parking->phase.load(std::memory_order_acquire) != Parking::State::kUnparked) {
+    return;
+  }
+  Worker* const worker = std::exchange(parking->waiter, nullptr);
+  timers.Disarm(&worker->timer);
+  if (worker->state == Worker::State::kWaiting) MakeReady(worker);  // else its time came first
+}
+
+void Scheduler::Impl::ReadMail() {
+  inbox->Take(&letters);
+  for (Letter& letter : letters) {
+    if (letter.parking != nullptr) {
+      Deliver(letter.parking.get());
+    } else {
+      Accept(std::move(letter.task));
+    }
+  }
+  letters.clear();
+}
+
+void Scheduler::Impl::FireTimers() {
+  if (timers.empty()) return;
+  const int64_t now_ns = scheduler->NowNs();
+  while (Timer* const timer = timers.PopDue(now_ns)) {
+    Worker* const worker = Worker::FromTimer(timer);
+    // A worker that waits for a call has a timer only so that the endpoint is polled at its
+    // deadline.
+    if (worker->pending == 0 && worker->state == Worker::State::kWaiting) MakeReady(worker);
+  }
+}
+
+void Scheduler::Impl::RequestRunner() {
+  int64_t wanted_ns = timers.next_due_ns();
+  if (!in_run_until && (ready_count > 0 || !inbox->empty())) wanted_ns = scheduler->NowNs();
+  if (wanted_ns == kNeverNs) return;
+  const bool asked = runner_asked_ns <= wanted_ns && runner_asked_ns > scheduler->NowNs();
+  if (asked) return;
+  runner_asked_ns = wanted_ns;
+  endpoint->WakeAt(wanted_ns);
+}
+
+}  // namespace pando
