@@ -1,0 +1,37 @@
+// The local registry: a directory. For server 3 there are
+//
+//   server-3        the entry: two lines, "pando-registry 1" and the address
+//   server-3.lock   locked for as long as the announcing process lives; never removed, so that
+//   nobody locks a dead file server-3.sock   where SocketPath() puts the server's socket
+//
+// Thread-safe: no state but the directory's name.
+#pragma once
+
+#include <string>
+
+#include "common/registry/registry.h"
+
+namespace pando {
+
+class LocalRegistry final : public Registry {
+ public:
+  // `directory` is absolute and has been checked.
+  explicit LocalRegistry(std::string directory) : directory_(std::move(directory)) {}
+
+  // Makes the directory if need be. Statuses as OpenRegistry().
+  static absl::StatusOr<std::unique_ptr<Registry>> Open(const std::string& directory);
+
+  absl::StatusOr<std::unique_ptr<Announcement>> Announce(const ServerLocation& location) override;
+  absl::StatusOr<std::vector<ServerLocation>> List() override;
+  absl::StatusOr<std::vector<ServerLocation>> WaitFor(size_t servers_min,
+                                                      int64_t timeout_ms) override;
+  absl::StatusOr<std::string> SocketPath(ServerId server) const override;
+
+ private:
+  std::string EntryPath(ServerId server) const;
+  std::string LockPath(ServerId server) const;
+
+  const std::string directory_;
+};
+
+}  // namespace pando
