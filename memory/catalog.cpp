@@ -1,0 +1,186 @@
+#include "memory/catalog.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/wire/node_image.h"
+#include "common/wire/node_layout.h"
+
+namespace pando::memory {
+namespace {
+
+absl::Status CheckName(std::string_view name) {
+  if (name.empty() || name.size() > kTreeNameBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tree name has 1 to ", kTreeNameBytesMax, " bytes, not ", name.size()));
+  }
+  // Printable ASCII and any byte of UTF-8 above it: no control characters in logs and listings.
+  const bool printable = std::all_of(name.begin(), name.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x20 && byte != 0x7f;
+  });
+  if (printable) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tree name '", absl::CHexEscape(std::string(name)), "' has unprintable bytes"));
+}
+
+std::string Describe(const TreeShape& shape) {
+  return absl::StrCat("keys of ", shape.key_bytes_max, ", values of ", shape.value_bytes_max,
+                      ", nodes of ", shape.node_bytes, ", packets of ", shape.packet_bytes,
+                      " bytes");
+}
+
+struct AlignedImage {
+  explicit AlignedImage(uint32_t bytes)
+      : data(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kLineBytes}))) {
+    std::memset(data, 0, bytes);
+  }
+  ~AlignedImage() { ::operator delete (data, std::align_val_t{kLineBytes}); }
+  AlignedImage(const AlignedImage&) = delete;
+  AlignedImage& operator=(const AlignedImage&) = delete;
+  std::byte* const data;
+};
+
+}  // namespace
+
+Catalog::Catalog(Region* region, ChunkAllocator* chunks, IdSource* ids)
+    : region_(region), chunks_(chunks), ids_(ids), record_used_(kRootRecordsMax, false) {}
+
+absl::StatusOr<TreeShape> Catalog::CompleteShape(const TreeShape& requested) const {
+  PANDO_ASSIGN_OR_RETURN(
+      const NodeLayout layout,
+      NodeLayout::Create(requested.key_bytes_max, requested.value_bytes_max, requested.node_bytes));
+  TreeShape shape = requested;
+  shape.node_bytes = layout.node_bytes();
+  const uint32_t server_packet = region_->superblock().packet_bytes;
+  shape.packet_bytes =
+      requested.packet_bytes == 0 ? server_packet : std::min(requested.packet_bytes, server_packet);
+  const uint32_t slot_lines_bytes = layout.lines_per_slot() * kLineBytes;
+  if (shape.packet_bytes < slot_lines_bytes || shape.packet_bytes % kLineBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "packets of ", shape.packet_bytes, " bytes do not fit: a slot of this tree needs ",
+        slot_lines_bytes, " in one (a multiple of ", kLineBytes, ")"));
+  }
+  return shape;
+}
+
+absl::Status Catalog::CheckSameShape(const CatalogEntry& entry, const TreeShape& shape) const {
+  const TreeShape& have = entry.shape;
+  // Rule F6: a client whose packets are smaller than the tree's would tear its writes; larger ones
+  // do no harm.
+  const bool same = have.key_bytes_max == shape.key_bytes_max &&
+                    have.value_bytes_max == shape.value_bytes_max &&
+                    have.node_bytes == shape.node_bytes && have.packet_bytes <= shape.packet_bytes;
+  if (same) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("tree '", entry.name, "' exists with other options: it has ", Describe(have),
+                   "; asked for were ", Describe(shape)));
+}
+
+absl::StatusOr<Reference> Catalog::FormatRootLeaf(uint32_t tree_id, const TreeShape& shape) {
+  PANDO_ASSIGN_OR_RETURN(
+      const NodeLayout layout,
+      NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes));
+  PANDO_ASSIGN_OR_RETURN(const uint64_t offset, chunks_->AllocateNode(tree_id, shape.node_bytes));
+  const AlignedImage old_image(shape.node_bytes);
+  const AlignedImage image(shape.node_bytes);
+  region_->Read(offset, old_image.data, shape.node_bytes);
+  NodeHeader header;
+  header.tree_id = tree_id;
+  header.state = NodeState::kLive;
+  header.life = NextLife(old_image.data);
+  header.reserve.assign(NodeHeader::kReserveBytes, '\0');
+  WriteHeader(image.data, layout, header);
+  SealNodeLevel(image.data, old_image.data, layout, region_->crc());
+  region_->Write(offset, image.data, shape.node_bytes);
+  return Reference{RemoteAddress(region_->server_id(), offset), header.life};
+}
+
+void Catalog::WriteRootRecord(uint32_t index, uint32_t tree_id, const Reference& root,
+                              bool dropped) {
+  std::array<std::byte, kLineBytes> old_line, line{};
+  region_->Read(region_->RootRecordOffset(index), old_line.data(), kLineBytes);
+  RootRecord record;
+  record.tree_id = tree_id;
+  record.root = root;
+  record.dropped = dropped;
+  EncodeRootRecord(record, old_line.data(), region_->crc(), line.data());
+  region_->Write(region_->RootRecordOffset(index), line.data(), kLineBytes);
+}
+
+absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
+  PANDO_RETURN_IF_ERROR(CheckName(request.name));
+  PANDO_ASSIGN_OR_RETURN(const TreeShape shape, CompleteShape(request.shape));
+  if (const auto existing = trees_.find(request.name); existing != trees_.end()) {
+    PANDO_RETURN_IF_ERROR(CheckSameShape(existing->second, shape));
+    return existing->second;
+  }
+  const auto free = std::find(record_used_.begin(), record_used_.end(), false);
+  if (free == record_used_.end()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the catalog is full: ", kRootRecordsMax, " trees; drop one"));
+  }
+  const auto index = static_cast<uint32_t>(free - record_used_.begin());
+  PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ids_->Peek());
+  PANDO_ASSIGN_OR_RETURN(const Reference root, FormatRootLeaf(tree_id, shape));
+  ids_->Take();
+  WriteRootRecord(index, tree_id, root, false);
+
+  CatalogEntry entry;
+  entry.name = request.name;
+  entry.tree_id = tree_id;
+  entry.shape = shape;
+  entry.root_record = RemoteAddress(region_->server_id(), region_->RootRecordOffset(index));
+  entry.root_lock_index = index;
+  entry.features = region_->superblock().features;
+  record_used_[index] = true;
+  names_[tree_id] = request.name;
+  trees_[request.name] = entry;
+  ++created_;
+  entry.created = 1;
+  return entry;
+}
+
+absl::StatusOr<CatalogEntry> Catalog::Open(std::string_view name) const {
+  PANDO_RETURN_IF_ERROR(CheckName(name));
+  const auto tree = trees_.find(name);
+  if (tree == trees_.end())
+    return absl::NotFoundError(absl::StrCat("there is no tree '", std::string(name), "'"));
+  return tree->second;
+}
+
+std::vector<CatalogEntry> Catalog::List() const {
+  std::vector<CatalogEntry> entries;
+  entries.reserve(trees_.size());
+  for (const auto& [name, entry] : trees_) entries.push_back(entry);
+  return entries;
+}
+
+void Catalog::Drop(uint32_t tree_id) {
+  const auto name = names_.find(tree_id);
+  PANDO_CHECK(name != names_.end()) << "there is no tree with id " << tree_id;
+  const auto tree = trees_.find(name->second);
+  PANDO_CHECK(tree != trees_.end());
+  dropped_records_[tree_id] = tree->second.root_lock_index;
+  trees_.erase(tree);
+  names_.erase(name);
+}
+
+void Catalog::Release(uint32_t tree_id) {
+  const auto record = dropped_records_.find(tree_id);
+  PANDO_CHECK(record != dropped_records_.end()) << "tree " << tree_id << " was not dropped";
+  // A reference no node answers to: late readers learn that the tree is gone.
+  const RemoteAddress nowhere(region_->server_id(), region_->RootRecordOffset(record->second));
+  WriteRootRecord(record->second, tree_id, Reference{nowhere, 0}, true);
+  region_->ClearLockWord(record->second);
+  record_used_[record->second] = false;
+  dropped_records_.erase(record);
+}
+
+}  // namespace pando::memory

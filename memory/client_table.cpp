@@ -1,0 +1,99 @@
+#include "memory/client_table.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace pando::memory {
+
+void ClientTable::Become(Entry* entry, ClientState state) {
+  joined_ -= entry->state == ClientState::kJoined;
+  dead_ -= entry->state == ClientState::kDead;
+  entry->state = state;
+  joined_ += entry->state == ClientState::kJoined;
+  dead_ += entry->state == ClientState::kDead;
+}
+
+// Ids go round, so that an id is used again as late as possible; those of the dead only when no
+// other is left.
+absl::StatusOr<uint16_t> ClientTable::FreeComputeServer() {
+  if (joined_ >= kComputeServerMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(joined_, " compute servers are joined: no id is left"));
+  }
+  const bool take_dead = joined_ + dead_ >= kComputeServerMax;
+  for (uint32_t tried = 0; tried < kComputeServerMax; ++tried) {
+    last_id_ = last_id_ % kComputeServerMax + 1;
+    const auto entry = entries_.find(static_cast<uint16_t>(last_id_));
+    if (entry == entries_.end() || entry->second.state == ClientState::kLeft) break;
+    if (take_dead && entry->second.state == ClientState::kDead) break;
+  }
+  return static_cast<uint16_t>(last_id_);
+}
+
+absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
+  PANDO_ASSIGN_OR_RETURN(const uint16_t id, FreeComputeServer());
+  PANDO_ASSIGN_OR_RETURN(const uint32_t incarnation, ids->Peek());
+  ids->Take();
+  Entry& entry = entries_[id];
+  PANDO_CHECK(entry.state != ClientState::kJoined);
+  entry.incarnation = incarnation;
+  entry.peer = peer;
+  Become(&entry, ClientState::kJoined);
+  return ClientId{id, incarnation};
+}
+
+absl::Status ClientTable::Attach(PeerId peer, const ClientId& client, ClientId* superseded) {
+  if (client.compute_server == 0 || client.incarnation == 0) {
+    return absl::InvalidArgumentError(
+        "an identity has an id and an incarnation above 0: join first");
+  }
+  Entry& entry = entries_[client.compute_server];
+  if (entry.incarnation == client.incarnation) return Check(peer, client);
+  if (entry.incarnation > client.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat(client.ToString(), " is over: incarnation ",
+                                                      entry.incarnation, " has replaced it"));
+  }
+  if (entry.state == ClientState::kJoined) *superseded = {client.compute_server, entry.incarnation};
+  entry.incarnation = client.incarnation;
+  entry.peer = peer;
+  Become(&entry, ClientState::kJoined);
+  return absl::OkStatus();
+}
+
+absl::Status ClientTable::Check(PeerId peer, const ClientId& client) const {
+  const auto entry = entries_.find(client.compute_server);
+  if (entry == entries_.end() || entry->second.incarnation != client.incarnation) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(client.ToString(), " is not known here: connect again"));
+  }
+  if (entry->second.state != ClientState::kJoined) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(client.ToString(),
+                     entry->second.state == ClientState::kDead ? " was declared dead" : " has left",
+                     ": connect again"));
+  }
+  if (entry->second.peer != peer) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(client.ToString(), " belongs to another connection"));
+  }
+  return absl::OkStatus();
+}
+
+void ClientTable::Leave(const ClientId& client) {
+  const auto entry = entries_.find(client.compute_server);
+  PANDO_CHECK(entry != entries_.end() && entry->second.incarnation == client.incarnation);
+  Become(&entry->second, ClientState::kLeft);
+}
+
+std::vector<ClientId> ClientTable::PeerGone(PeerId peer) {
+  std::vector<ClientId> gone;
+  for (auto& [id, entry] : entries_) {
+    if (entry.peer != peer || entry.state != ClientState::kJoined) continue;
+    gone.push_back({id, entry.incarnation});
+    Become(&entry, ClientState::kDead);
+  }
+  return gone;
+}
+
+}  // namespace pando::memory

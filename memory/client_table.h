@@ -1,0 +1,61 @@
+// The compute servers that this memory server knows: who joined over which connection.
+//
+// Not thread-safe: one control thread. Invariants:
+//   1. An incarnation is issued once, by the catalog's server, in ascending order (rule C0).
+//   2. At most one life of a compute-server id is joined; leaving in order and death are different
+//   ends.
+//   3. A life that ended never comes back.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/server.h"
+#include "memory/client_id.h"
+#include "memory/id_source.h"
+
+namespace pando::memory {
+
+enum class ClientState : uint8_t { kJoined, kLeft, kDead };
+
+class ClientTable {
+ public:
+  static constexpr uint32_t kComputeServerMax = 65535;
+
+  // Catalog's server: a new identity. ResourceExhausted: 65,535 compute servers are joined.
+  absl::StatusOr<ClientId> Join(PeerId peer, IdSource* ids);
+  // Other servers: introduces an identity. An earlier life under the same id that is still joined
+  // here has ended elsewhere: it is put into `superseded` (else left alone) and is dead.
+  // InvalidArgument: no identity; FailedPrecondition: that life has ended; PermissionDenied: it
+  // belongs to another connection.
+  absl::Status Attach(PeerId peer, const ClientId& client, ClientId* superseded);
+
+  // OK if `client` is joined over `peer`. FailedPrecondition: unknown or ended; PermissionDenied:
+  // another peer's.
+  absl::Status Check(PeerId peer, const ClientId& client) const;
+  // Of a joined client.
+  void Leave(const ClientId& client);
+  // All clients that were joined over this connection; they are dead now.
+  std::vector<ClientId> PeerGone(PeerId peer);
+
+  size_t joined() const { return joined_; }
+  size_t dead() const { return dead_; }
+
+ private:
+  struct Entry {
+    uint32_t incarnation = 0;
+    ClientState state = ClientState::kLeft;
+    PeerId peer = 0;
+  };
+  absl::StatusOr<uint16_t> FreeComputeServer();
+  void Become(Entry* entry, ClientState state);
+
+  absl::btree_map<uint16_t, Entry> entries_;  // the latest life of each id
+  uint32_t last_id_ = 0;
+  size_t joined_ = 0, dead_ = 0;
+};
+
+}  // namespace pando::memory

@@ -1,0 +1,190 @@
+// The daemon pando-memory: one memory server on the shm fabric.
+
+#include <gflags/gflags.h>
+#include <numa.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/fabric/shm/shm_server.h"
+#include "common/program/command_line.h"
+#include "common/registry/registry.h"
+#include "memory/memory_server.h"
+
+DEFINE_string(
+    registry, "",
+    "directory in which servers and clients find each other; default: $PANDO_REGISTRY, else "
+    "$XDG_RUNTIME_DIR/pando");
+DEFINE_int32(server_id, 1, "id of this server, unique in its registry: 0 to 65535");
+DEFINE_string(memory, "1G", "memory to offer, with suffix K, M, G or T");
+DEFINE_string(
+    chunk, "4M",
+    "most memory handed to a client at once, a power of two from 64K; small servers use less");
+DEFINE_int32(locks, 32768,
+             "words of the lock table; 32768 words are 256 KiB, what NICs have on chip");
+DEFINE_int32(packet_bytes, 4096, "largest write that is whole or absent when its sender dies");
+DEFINE_int32(numa_node, -1, "NUMA node that the memory is bound to; -1: none in particular");
+DEFINE_bool(huge_pages, false, "take huge pages where there are some, else normal pages");
+DEFINE_string(catalog, "auto",
+              "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
+DEFINE_bool(exit_with_parent, false, "end when the process that started this one ends");
+
+namespace pando {
+namespace {
+
+const ProgramInfo kProgram = {.name = "pando-memory",
+                              .summary =
+                                  "pando-memory --registry=DIR --server_id=N --memory=SIZE\n\n"
+                                  "Offers memory to Pando clients on this host until it gets "
+                                  "SIGTERM or SIGINT. What it held is gone "
+                                  "when it ends.",
+                              .source = __FILE__};
+
+constexpr uint64_t kHugePageBytes = 2 * kMiB;
+
+ShmServer* server_to_stop = nullptr;
+
+void StopOnSignal(int) { server_to_stop->Stop(); }
+
+// While it lives, SIGTERM and SIGINT stop the server; afterwards it is on its way out and they are
+// ignored.
+class StopSignals {
+ public:
+  explicit StopSignals(ShmServer* server) {
+    server_to_stop = server;
+    Handle(StopOnSignal);
+    signal(SIGPIPE, SIG_IGN);
+  }
+  ~StopSignals() { Handle(SIG_IGN); }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  static void Handle(void (*handler)(int)) {
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
+  }
+};
+
+uint64_t BytesFromFlag(const char* name, const std::string& value) {
+  const absl::StatusOr<uint64_t> bytes = ParseBytes(value);
+  if (!bytes.ok())
+    ExitWithUsageError(kProgram, absl::StrCat("--", name, ": ", bytes.status().message()));
+  return *bytes;
+}
+
+bool IsCatalog() {
+  if (FLAGS_catalog == "auto") return FLAGS_server_id == 1;
+  if (FLAGS_catalog == "yes" || FLAGS_catalog == "true") return true;
+  if (FLAGS_catalog == "no" || FLAGS_catalog == "false") return false;
+  ExitWithUsageError(kProgram,
+                     absl::StrCat("--catalog is yes, no or auto, not '", FLAGS_catalog, "'"));
+}
+
+void CheckNumaNode() {
+  if (FLAGS_numa_node == -1) return;
+  if (numa_available() < 0)
+    ExitWithUsageError(kProgram, "--numa_node: this kernel has no NUMA support");
+  if (FLAGS_numa_node < -1 || FLAGS_numa_node > numa_max_node() ||
+      !numa_bitmask_isbitset(numa_all_nodes_ptr, static_cast<unsigned>(FLAGS_numa_node))) {
+    ExitWithUsageError(kProgram,
+                       absl::StrCat("--numa_node: there is no NUMA node ", FLAGS_numa_node,
+                                    "; nodes go from 0 to ", numa_max_node()));
+  }
+}
+
+void CheckRange(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return;
+  ExitWithUsageError(kProgram,
+                     absl::StrCat("--", name, " is ", low, " to ", high, ", not ", value));
+}
+
+// A restarted catalog begins above what its earlier lives gave out: one id a second is more than
+// clients and trees take in the long run.
+uint32_t FirstId() {
+  constexpr time_t kStartOf2024 = 1'704'067'200;
+  const time_t seconds = time(nullptr) - kStartOf2024;
+  return seconds > 0 ? static_cast<uint32_t>(seconds) : 1;
+}
+
+ShmServerOptions ServerOptions(std::string socket_path) {
+  ShmServerOptions options;
+  options.socket_path = std::move(socket_path);
+  options.server_id = static_cast<ServerId>(FLAGS_server_id);
+  options.huge_pages = FLAGS_huge_pages;
+  options.numa_node = FLAGS_numa_node;
+  options.packet_bytes = static_cast<uint32_t>(FLAGS_packet_bytes);
+  options.lock_bytes = (uint64_t{static_cast<uint32_t>(FLAGS_locks)} * 8 + 63) / 64 * 64;
+  const uint64_t granule = FLAGS_huge_pages ? kHugePageBytes : 4096;
+  options.main_bytes = BytesFromFlag("memory", FLAGS_memory) / granule * granule;
+  return options;
+}
+
+memory::MemoryServerOptions HandlerOptions(bool is_catalog) {
+  const uint64_t chunk_bytes = BytesFromFlag("chunk", FLAGS_chunk);
+  if (chunk_bytes > kGiB) ExitWithUsageError(kProgram, "--chunk is at most 1G");
+  memory::MemoryServerOptions options;
+  options.server_id = static_cast<ServerId>(FLAGS_server_id);
+  options.is_catalog = is_catalog;
+  options.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
+  options.packet_bytes = static_cast<uint32_t>(FLAGS_packet_bytes);
+  options.first_id = FirstId();
+  return options;
+}
+
+absl::Status Run(const std::string& registry_name) {
+  const bool is_catalog = IsCatalog();
+  const memory::MemoryServerOptions handler_options = HandlerOptions(is_catalog);
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> registry, OpenRegistry(registry_name));
+  PANDO_ASSIGN_OR_RETURN(std::string socket_path,
+                         registry->SocketPath(static_cast<ServerId>(FLAGS_server_id)));
+  const ShmServerOptions options = ServerOptions(socket_path);
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<ShmServer> server, ShmServer::Create(options));
+  const StopSignals stop_signals(server.get());
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::MemoryServer> handler,
+                         memory::MemoryServer::Create(server->memory(), handler_options));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Announcement> announcement,
+                         registry->Announce({.id = options.server_id, .address = socket_path}));
+  const Superblock& superblock = handler->superblock();
+  PANDO_LOG(INFO) << "memory server " << options.server_id << " at " << socket_path << ": "
+                  << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count
+                  << " chunks of " << FormatBytes(superblock.chunk_bytes)
+                  << (is_catalog ? ", keeps the catalog" : "");
+  PANDO_RETURN_IF_ERROR(server->Serve(handler.get()));
+  PANDO_LOG(INFO) << "memory server " << options.server_id << " stopped";
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace pando
+
+int main(int argc, char** argv) {
+  using namespace pando;
+  const pid_t parent = getppid();
+  ParseCommandLine(argc, argv, kProgram);
+  if (FLAGS_exit_with_parent) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) return 0;  // it ended before the call
+  }
+  const std::string registry = RegistryFromFlag(FLAGS_registry);
+  if (registry.empty()) ExitWithUsageError(kProgram, "where is the registry? Give --registry=DIR");
+  CheckRange("server_id", FLAGS_server_id, 0, 65535);
+  CheckRange("locks", FLAGS_locks, 512, 1 << 30);
+  CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
+  CheckNumaNode();
+  const absl::Status status = Run(registry);
+  if (status.ok()) return 0;
+  if (absl::IsInvalidArgument(status)) ExitWithUsageError(kProgram, std::string(status.message()));
+  PANDO_LOG(ERROR) << "memory server " << FLAGS_server_id << ": " << status;
+  return 1;
+}

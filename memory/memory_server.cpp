@@ -1,0 +1,298 @@
+#include "memory/memory_server.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace pando::memory {
+namespace {
+
+constexpr uint16_t kReplyFlag = 1;
+
+// What can be known of the sender of bytes that did not parse, so that it can match the refusal to
+// its request.
+ControlHeader SalvageHeader(std::string_view bytes) {
+  ControlHeader header;
+  if (bytes.size() < sizeof(header)) return ControlHeader{};
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  return header.magic == kControlMagic ? header : ControlHeader{};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
+    const ServerMemory& memory, const MemoryServerOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(Region region,
+                         Region::Format(memory, {.server_id = options.server_id,
+                                                 .chunk_bytes = options.chunk_bytes,
+                                                 .packet_bytes = options.packet_bytes,
+                                                 .needs_crc = options.needs_crc}));
+  MemoryServerOptions complete = options;
+  if (complete.clock == nullptr) complete.clock = &RealClock();
+  return std::unique_ptr<MemoryServer>(new MemoryServer(region, complete));
+}
+
+MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
+    : options_(options),
+      region_(region),
+      ids_(options.first_id),
+      chunks_(&region_, options.clock, options.rest_ns),
+      catalog_(&region_, &chunks_, &ids_) {}
+
+const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
+  using Op = ControlOpcode;
+  using Self = MemoryServer;
+  // opcode, handler, catalog only, joined only, changes state
+  static constexpr std::array<Operation, 14> kOperations = {{
+      {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
+      {Op::kJoin, &Self::OnJoin, true, false, true},
+      {Op::kAttach, &Self::OnAttach, false, false, true},
+      {Op::kLeave, &Self::OnLeave, false, true, true},
+      {Op::kPing, &Self::OnPing, false, false, false},
+      {Op::kCreateTree, &Self::OnCreateTree, true, true, true},
+      {Op::kOpenTree, &Self::OnOpenTree, true, false, false},
+      {Op::kListTrees, &Self::OnListTrees, true, false, false},
+      {Op::kDropTree, &Self::OnDropTree, false, true, true},
+      {Op::kAttachTree, &Self::OnAttachTree, false, true, true},
+      {Op::kDetachTree, &Self::OnDetachTree, false, true, true},
+      {Op::kAllocateChunk, &Self::OnAllocateChunk, false, true, true},
+      {Op::kReturnChunk, &Self::OnReturnChunk, false, true, true},
+      {Op::kStats, &Self::OnStats, false, false, false},
+  }};
+  const auto found =
+      std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& operation) {
+        return static_cast<uint16_t>(operation.opcode) == opcode;
+      });
+  return found == kOperations.end() ? nullptr : &*found;
+}
+
+std::string MemoryServer::Handle(PeerId peer, std::string_view request) {
+  ++counts_.calls;
+  const absl::StatusOr<ControlMessage> message = ParseMessage(request);
+  if (!message.ok()) {
+    ++counts_.bad_messages;
+    return EncodeErrorReply(SalvageHeader(request), options_.server_id, message.status());
+  }
+  const ControlHeader& header = message->header;
+  const Operation* operation = FindOperation(header.opcode);
+  if (operation == nullptr || (header.flags & kReplyFlag) != 0) {
+    ++counts_.bad_messages;
+    const absl::Status status = operation == nullptr
+                                    ? absl::UnimplementedError(absl::StrCat(
+                                          "this memory server knows no operation ", header.opcode))
+                                    : absl::InvalidArgumentError("a reply was sent as a request");
+    return EncodeErrorReply(header, options_.server_id, status);
+  }
+  if (operation->changes_state) {
+    const absl::StatusOr<const std::string*> kept = replies_[peer].Find(header, message->body);
+    if (!kept.ok()) return EncodeErrorReply(header, options_.server_id, kept.status());
+    if (*kept != nullptr) {
+      ++counts_.repeats;
+      return **kept;
+    }
+  }
+  const absl::StatusOr<std::string> body = Execute(*operation, peer, *message);
+  std::string reply = body.ok() ? EncodeReply(header, options_.server_id, *body)
+                                : EncodeErrorReply(header, options_.server_id, body.status());
+  if (!body.ok()) ++counts_.refused;
+  if (operation->changes_state) replies_[peer].Insert(header, message->body, reply);
+  return reply;
+}
+
+absl::StatusOr<std::string> MemoryServer::Execute(const Operation& operation, PeerId peer,
+                                                  const ControlMessage& message) {
+  PANDO_RETURN_IF_ERROR(CheckAllowed(operation, peer, message.header));
+  const ClientId sender = {message.header.sender, message.header.incarnation};
+  return (this->*operation.handler)({peer, sender, message.body});
+}
+
+absl::Status MemoryServer::CheckAllowed(const Operation& operation, PeerId peer,
+                                        const ControlHeader& header) const {
+  if (header.target_incarnation != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "meant for incarnation ", header.target_incarnation, "; memory servers have none"));
+  }
+  if (operation.catalog_only && !options_.is_catalog) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "memory server ", options_.server_id, " does not keep the catalog: ask the one that does"));
+  }
+  if (operation.joined_only) return clients_.Check(peer, {header.sender, header.incarnation});
+  return absl::OkStatus();
+}
+
+void MemoryServer::OnPeerGone(PeerId peer) {
+  ++counts_.peers_gone;
+  for (const ClientId& client : clients_.PeerGone(peer)) {
+    ++counts_.deaths;
+    ReleaseClient(client);
+  }
+  replies_.erase(peer);
+}
+
+void MemoryServer::Detach(const ClientId& client, uint32_t tree_id) {
+  chunks_.ReleaseHolder(client, tree_id);
+  if (trees_.Detach(client, tree_id)) FreeTree(tree_id);
+}
+
+void MemoryServer::ReleaseClient(const ClientId& client) {
+  for (uint32_t tree_id : trees_.TreesOf(client)) Detach(client, tree_id);
+}
+
+void MemoryServer::FreeTree(uint32_t tree_id) {
+  ++counts_.trees_freed;
+  chunks_.FreeTree(tree_id);
+  if (options_.is_catalog) catalog_.Release(tree_id);
+}
+
+ServerInfo MemoryServer::Info() const {
+  ServerInfo info;
+  info.superblock = region_.superblock();
+  info.is_catalog = options_.is_catalog ? 1 : 0;
+  info.free_bytes = chunks_.free_bytes();
+  info.used_bytes = chunks_.used_bytes();
+  return info;
+}
+
+absl::StatusOr<std::string> MemoryServer::OnServerInfo(const Request&) {
+  return EncodeServerInfo(Info());
+}
+
+absl::StatusOr<std::string> MemoryServer::OnPing(const Request&) { return std::string(); }
+
+absl::StatusOr<std::string> MemoryServer::OnStats(const Request&) {
+  return EncodeCounters(Counters());
+}
+
+absl::StatusOr<std::string> MemoryServer::OnJoin(const Request& request) {
+  PANDO_RETURN_IF_ERROR(ParseJoinRequest(request.body).status());
+  PANDO_ASSIGN_OR_RETURN(const ClientId client, clients_.Join(request.peer, &ids_));
+  trees_.NoteIncarnation(client.incarnation);
+  ++counts_.joins;
+  return EncodeJoinReply(
+      {.compute_server = client.compute_server, .incarnation = client.incarnation});
+}
+
+absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const JoinReply identity, ParseJoinReply(request.body));
+  const ClientId client = {identity.compute_server, identity.incarnation};
+  if (request.sender.compute_server != 0 && request.sender != client) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.sender.ToString(), " cannot introduce ", client.ToString()));
+  }
+  // The catalog's server knows every identity already.
+  if (options_.is_catalog) {
+    PANDO_RETURN_IF_ERROR(clients_.Check(request.peer, client));
+    return std::string();
+  }
+  ClientId superseded;
+  PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client, &superseded));
+  trees_.NoteIncarnation(client.incarnation);
+  if (superseded.compute_server != 0) {
+    ++counts_.deaths;
+    ReleaseClient(superseded);
+  }
+  ++counts_.attaches;
+  return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnLeave(const Request& request) {
+  ReleaseClient(request.sender);
+  clients_.Leave(request.sender);
+  ++counts_.leaves;
+  return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnCreateTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const CreateTreeRequest create, ParseCreateTree(request.body));
+  PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, catalog_.Create(create));
+  return EncodeCatalogEntry(entry);
+}
+
+absl::StatusOr<std::string> MemoryServer::OnOpenTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const std::string name, ParseTreeName(request.body));
+  PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, catalog_.Open(name));
+  return EncodeCatalogEntry(entry);
+}
+
+absl::StatusOr<std::string> MemoryServer::OnListTrees(const Request&) {
+  return EncodeCatalogList(catalog_.List());
+}
+
+absl::StatusOr<std::string> MemoryServer::OnDropTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ParseTreeId(request.body));
+  if (options_.is_catalog && !catalog_.Contains(tree_id)) {
+    return absl::NotFoundError(absl::StrCat("there is no tree with id ", tree_id));
+  }
+  PANDO_ASSIGN_OR_RETURN(const bool unused, trees_.Drop(tree_id));
+  if (options_.is_catalog) catalog_.Drop(tree_id);
+  ++counts_.trees_dropped;
+  if (unused) FreeTree(tree_id);
+  return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnAttachTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ParseTreeId(request.body));
+  if (options_.is_catalog && !catalog_.Contains(tree_id)) {
+    return absl::NotFoundError(absl::StrCat("there is no tree with id ", tree_id));
+  }
+  PANDO_RETURN_IF_ERROR(trees_.Attach(request.sender, tree_id));
+  return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ParseTreeId(request.body));
+  Detach(request.sender, tree_id);
+  return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnAllocateChunk(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const ChunkRequest chunk, ParseChunkRequest(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckMayGrow(request.sender, chunk.tree_id));
+  PANDO_ASSIGN_OR_RETURN(const ChunkGrant grant,
+                         chunks_.Allocate(request.sender, chunk.tree_id, chunk.node_bytes));
+  return EncodeChunkGrant(grant);
+}
+
+absl::StatusOr<std::string> MemoryServer::OnReturnChunk(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const ChunkGrant remainder, ParseChunkGrant(request.body));
+  PANDO_RETURN_IF_ERROR(chunks_.Return(request.sender, remainder));
+  return std::string();
+}
+
+CounterList MemoryServer::Counters() const {
+  const ChunkAllocator::Counts chunks = chunks_.counts();
+  return {
+      {"calls", counts_.calls},
+      {"bad_messages", counts_.bad_messages},
+      {"refused_calls", counts_.refused},
+      {"repeated_calls", counts_.repeats},
+      {"clients", clients_.joined()},
+      {"clients_dead", clients_.dead()},
+      {"joins", counts_.joins},
+      {"attaches", counts_.attaches},
+      {"leaves", counts_.leaves},
+      {"deaths", counts_.deaths},
+      {"peers_gone", counts_.peers_gone},
+      {"trees", options_.is_catalog ? catalog_.size() : trees_.in_use()},
+      {"trees_created", catalog_.created()},
+      {"trees_dropped", counts_.trees_dropped},
+      {"trees_freed", counts_.trees_freed},
+      {"chunk_bytes", region_.superblock().chunk_bytes},
+      {"chunks", region_.superblock().chunk_count},
+      {"chunks_free", chunks.free},
+      {"chunks_held", chunks.held},
+      {"chunks_partial", chunks.partial},
+      {"chunks_full", chunks.full},
+      {"chunk_grants", chunks.grants},
+      {"chunk_returns", chunks.returns},
+      {"chunk_recoveries", chunks.recovered},
+      {"chunks_exhausted", chunks.exhausted},
+      {"zeroed_bytes", chunks.zeroed_bytes},
+  };
+}
+
+}  // namespace pando::memory

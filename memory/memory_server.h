@@ -1,0 +1,130 @@
+// A memory server without its transport: formats the region and answers control messages. It runs
+// the same behind shm and behind the simulator, and does nothing for data operations (they are
+// one-sided).
+//
+// Threads: the methods of ControlHandler one at a time; the region itself is accessed by everybody.
+// Invariants:
+//   1. Every request gets a well-formed reply; whatever is wrong with it is a status and changes
+//   nothing.
+//   2. A repeat of (sender, incarnation, sequence, opcode) on one connection gets the same reply
+//   (rule R4).
+//   3. A request of a joined compute server is accepted from the connection it joined over and from
+//   no other.
+//   4. Memory of a dropped tree is used again only when no client is attached to the tree any more,
+//   after it has
+//      rested and been zeroed (rule R3).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/fabric/server.h"
+#include "common/wire/control.h"
+#include "memory/catalog.h"
+#include "memory/chunk_allocator.h"
+#include "memory/client_table.h"
+#include "memory/id_source.h"
+#include "memory/region.h"
+#include "memory/reply_cache.h"
+#include "memory/tree_table.h"
+
+namespace pando::memory {
+
+struct MemoryServerOptions {
+  // 0..65535, unique in the cluster. (Ids start at 1 by default: address 0 of server 0 is the null
+  // address.)
+  ServerId server_id = 1;
+  // Whether this server keeps the catalog and issues identities. Exactly one does; the default
+  // set-up: server 1.
+  bool is_catalog = true;
+  // Upper bound of a chunk, a power of two: fewer control calls against less memory held idle by
+  // each client.
+  uint32_t chunk_bytes = 4 << 20;
+  // Largest WRITE of the fabric that is whole or absent when its sender dies (rule F6).
+  uint32_t packet_bytes = 4096;
+  // Whether lines carry checksums (rule F1); follows from the fabric.
+  bool needs_crc = false;
+  // How long freed memory rests; clients discard READs that took over half of it (rule R3).
+  int64_t rest_ns = kSecondNs;
+  // First incarnation and tree id. A catalog that starts again must begin above its earlier lives
+  // (rule C0).
+  uint32_t first_id = 1;
+  const Clock* clock = nullptr;  // nullptr: RealClock()
+};
+
+class MemoryServer : public ControlHandler {
+ public:
+  // Formats `memory`, which is zero. InvalidArgument: sizes or options that cannot work.
+  static absl::StatusOr<std::unique_ptr<MemoryServer>> Create(const ServerMemory& memory,
+                                                              const MemoryServerOptions& options);
+
+  std::string Handle(PeerId peer, std::string_view request) override;
+  void OnPeerGone(PeerId peer) override;
+
+  const Superblock& superblock() const { return region_.superblock(); }
+  ServerInfo Info() const;
+  CounterList Counters() const;
+
+ private:
+  struct Request {
+    PeerId peer;
+    ClientId sender;
+    std::string_view body;
+  };
+  using Handler = absl::StatusOr<std::string> (MemoryServer::*)(const Request&);
+  struct Operation {
+    ControlOpcode opcode;
+    Handler handler;
+    bool catalog_only;
+    bool joined_only;
+    bool changes_state;  // its replies are kept for repeats
+  };
+  static const Operation* FindOperation(uint16_t opcode);
+
+  MemoryServer(Region region, const MemoryServerOptions& options);
+  absl::StatusOr<std::string> Execute(const Operation& operation, PeerId peer,
+                                      const ControlMessage& message);
+  absl::Status CheckAllowed(const Operation& operation, PeerId peer,
+                            const ControlHeader& header) const;
+
+  absl::StatusOr<std::string> OnServerInfo(const Request& request);
+  absl::StatusOr<std::string> OnJoin(const Request& request);
+  absl::StatusOr<std::string> OnAttach(const Request& request);
+  absl::StatusOr<std::string> OnLeave(const Request& request);
+  absl::StatusOr<std::string> OnPing(const Request& request);
+  absl::StatusOr<std::string> OnCreateTree(const Request& request);
+  absl::StatusOr<std::string> OnOpenTree(const Request& request);
+  absl::StatusOr<std::string> OnListTrees(const Request& request);
+  absl::StatusOr<std::string> OnDropTree(const Request& request);
+  absl::StatusOr<std::string> OnAttachTree(const Request& request);
+  absl::StatusOr<std::string> OnDetachTree(const Request& request);
+  absl::StatusOr<std::string> OnAllocateChunk(const Request& request);
+  absl::StatusOr<std::string> OnReturnChunk(const Request& request);
+  absl::StatusOr<std::string> OnStats(const Request& request);
+
+  void Detach(const ClientId& client, uint32_t tree_id);
+  void ReleaseClient(const ClientId& client);
+  void FreeTree(uint32_t tree_id);
+
+  const MemoryServerOptions options_;
+  Region region_;
+  IdSource ids_;
+  ChunkAllocator chunks_;
+  Catalog catalog_;
+  ClientTable clients_;
+  TreeTable trees_;
+  absl::flat_hash_map<PeerId, ReplyCache> replies_;
+
+  struct Counts {
+    uint64_t calls = 0, bad_messages = 0, refused = 0, repeats = 0;
+    uint64_t joins = 0, attaches = 0, leaves = 0, deaths = 0, peers_gone = 0;
+    uint64_t trees_dropped = 0, trees_freed = 0;
+  } counts_;
+};
+
+}  // namespace pando::memory

@@ -1,0 +1,104 @@
+#include "memory/tree_table.h"
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace pando::memory {
+
+bool IdRanges::Contains(uint32_t id) const {
+  auto after = ranges_.upper_bound(id);
+  return after != ranges_.begin() && std::prev(after)->second >= id;
+}
+
+void IdRanges::Insert(uint32_t id) {
+  if (Contains(id)) return;
+  uint32_t first = id, last = id;
+  if (const auto next = ranges_.find(id + 1); id != UINT32_MAX && next != ranges_.end()) {
+    last = next->second;
+    ranges_.erase(next);
+  }
+  if (auto after = ranges_.upper_bound(id); after != ranges_.begin()) {
+    const auto before = std::prev(after);
+    if (before->second + 1 == id) {
+      first = before->first;
+      ranges_.erase(before);
+    }
+  }
+  ranges_[first] = last;
+}
+
+void TreeTable::NoteIncarnation(uint32_t incarnation) {
+  if (first_incarnation_ == 0) first_incarnation_ = incarnation;
+  if (dropped_.range_count() < kDroppedRangesMax) dropped_.Insert(incarnation);
+}
+
+absl::Status TreeTable::Attach(const ClientId& client, uint32_t tree_id) {
+  if (tree_id == 0) return absl::InvalidArgumentError("tree id 0 stands for no tree");
+  if (dropped_.Contains(tree_id)) {
+    return absl::NotFoundError(absl::StrCat("tree ", tree_id, " was dropped"));
+  }
+  const auto use = uses_.find(tree_id);
+  if (use != uses_.end()) {
+    use->second.insert(client);
+    return absl::OkStatus();
+  }
+  if (tree_id < first_incarnation_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree ", tree_id,
+                     " is older than this life of the memory server: the share it had here is "
+                     "lost; drop the tree and create it again"));
+  }
+  if (uses_.size() >= kTreesInUseMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kTreesInUseMax, " trees are in use; close some"));
+  }
+  uses_[tree_id].insert(client);
+  return absl::OkStatus();
+}
+
+absl::Status TreeTable::CheckMayGrow(const ClientId& client, uint32_t tree_id) const {
+  const auto use = uses_.find(tree_id);
+  if (use == uses_.end() || !use->second.contains(client)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(client.ToString(), " is not attached to tree ", tree_id));
+  }
+  if (dropped_.Contains(tree_id)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree ", tree_id, " was dropped and cannot grow"));
+  }
+  return absl::OkStatus();
+}
+
+bool TreeTable::Detach(const ClientId& client, uint32_t tree_id) {
+  const auto use = uses_.find(tree_id);
+  if (use == uses_.end() || use->second.erase(client) == 0 || !use->second.empty()) return false;
+  // A tree that lives on stays known (invariant 2); its clients may come back.
+  if (!dropped_.Contains(tree_id)) return false;
+  uses_.erase(use);
+  return true;
+}
+
+absl::StatusOr<bool> TreeTable::Drop(uint32_t tree_id) {
+  if (tree_id == 0) return absl::InvalidArgumentError("tree id 0 stands for no tree");
+  if (dropped_.range_count() >= kDroppedRangesMax) {
+    return absl::ResourceExhaustedError("too many scattered tree ids were dropped");
+  }
+  dropped_.Insert(tree_id);
+  const auto use = uses_.find(tree_id);
+  if (use == uses_.end()) return true;
+  if (!use->second.empty()) return false;
+  uses_.erase(use);
+  return true;
+}
+
+std::vector<uint32_t> TreeTable::TreesOf(const ClientId& client) const {
+  std::vector<uint32_t> trees;
+  for (const auto& [tree_id, clients] : uses_) {
+    if (clients.contains(client)) trees.push_back(tree_id);
+  }
+  return trees;
+}
+
+}  // namespace pando::memory

@@ -1,0 +1,67 @@
+// Which clients use which trees on this memory server, and which trees were dropped.
+//
+// Servers other than the catalog's learn of a tree when its first client attaches. Not thread-safe:
+// one control thread. Invariants:
+//   1. A dropped tree gets no new client; it is remembered for ever (as ranges of ids: few trees
+//   live at a time).
+//   2. A tree older than this life of the server is refused: what it had here is lost, and fresh
+//   memory would look
+//      like its nodes. Ids and incarnations are one sequence, and clients connect before they join:
+//      a tree with an id below the first incarnation introduced here was created before.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "memory/client_id.h"
+
+namespace pando::memory {
+
+// A set of integers kept as disjoint ranges.
+class IdRanges {
+ public:
+  bool Contains(uint32_t id) const;
+  void Insert(uint32_t id);
+  size_t range_count() const { return ranges_.size(); }
+
+ private:
+  absl::btree_map<uint32_t, uint32_t> ranges_;  // first -> last, inclusive; never adjacent
+};
+
+class TreeTable {
+ public:
+  static constexpr size_t kTreesInUseMax = 1024;
+  static constexpr size_t kDroppedRangesMax = 64 * 1024;
+
+  // The incarnation of a client that was introduced here: the first one dates this life (invariant
+  // 2), and every one is an id that no tree has (invariant 1: the ranges between living trees
+  // close).
+  void NoteIncarnation(uint32_t incarnation);
+
+  // Idempotent. NotFound: dropped; FailedPrecondition: older than this server's life;
+  // ResourceExhausted: bound.
+  absl::Status Attach(const ClientId& client, uint32_t tree_id);
+  // OK if the client uses the tree and the tree may grow. FailedPrecondition: not attached, or
+  // dropped.
+  absl::Status CheckMayGrow(const ClientId& client, uint32_t tree_id) const;
+  // Not attached: nothing happens. True: the tree is dropped and this was its last client.
+  bool Detach(const ClientId& client, uint32_t tree_id);
+  // True: nobody uses it. False: it goes when the last client detaches. Repeating it is harmless.
+  absl::StatusOr<bool> Drop(uint32_t tree_id);
+
+  std::vector<uint32_t> TreesOf(const ClientId& client) const;  // ascending
+  size_t in_use() const { return uses_.size(); }
+
+ private:
+  using Clients = absl::flat_hash_set<ClientId>;
+  uint32_t first_incarnation_ = 0;  // 0: nobody introduced yet
+  absl::btree_map<uint32_t, Clients> uses_;
+  IdRanges dropped_;  // and incarnations
+};
+
+}  // namespace pando::memory

@@ -1,0 +1,91 @@
+#include "memory/tree_table.h"
+
+#include <set>
+
+#include "common/base/random.h"
+#include "gtest/gtest.h"
+
+namespace pando::memory {
+namespace {
+
+constexpr ClientId kAnna = {1, 1};
+constexpr ClientId kBert = {2, 2};
+
+TEST(IdRangesTest, AgreesWithASetAndJoinsNeighbours) {
+  Random random(1);
+  IdRanges ranges;
+  std::set<uint32_t> model;
+  for (int i = 0; i < 2000; ++i) {
+    const auto id = static_cast<uint32_t>(random.Uniform(500));
+    ranges.Insert(id);
+    model.insert(id);
+    const auto probe = static_cast<uint32_t>(random.Uniform(502));
+    ASSERT_EQ(ranges.Contains(probe), model.contains(probe)) << probe;
+  }
+  for (uint32_t id = 0; id < 500; ++id) ranges.Insert(id);
+  EXPECT_EQ(ranges.range_count(), 1u);
+  ranges.Insert(UINT32_MAX);
+  EXPECT_TRUE(ranges.Contains(UINT32_MAX));
+  EXPECT_FALSE(ranges.Contains(UINT32_MAX - 1));
+}
+
+TEST(TreeTableTest, ADroppedTreeGoesWithItsLastClient) {
+  TreeTable trees;
+  ASSERT_TRUE(trees.Attach(kAnna, 7).ok());
+  ASSERT_TRUE(trees.Attach(kBert, 7).ok());
+  ASSERT_TRUE(trees.Attach(kBert, 7).ok()) << "again";
+  EXPECT_TRUE(trees.CheckMayGrow(kAnna, 7).ok());
+  const auto unused = trees.Drop(7);
+  ASSERT_TRUE(unused.ok());
+  EXPECT_FALSE(*unused);
+  EXPECT_EQ(trees.CheckMayGrow(kAnna, 7).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(trees.Attach(ClientId{3, 3}, 7).code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(trees.Detach(kAnna, 7));
+  EXPECT_FALSE(trees.Detach(kAnna, 7)) << "not attached any more";
+  EXPECT_TRUE(trees.Detach(kBert, 7));
+  EXPECT_FALSE(trees.Detach(kBert, 7));
+  EXPECT_EQ(trees.Attach(kAnna, 7).code(), absl::StatusCode::kNotFound) << "never again";
+}
+
+TEST(TreeTableTest, ATreeNobodyUsesIsDroppedAtOnceAndLivesOnWithoutClientsOtherwise) {
+  TreeTable trees;
+  ASSERT_TRUE(trees.Attach(kAnna, 7).ok());
+  EXPECT_FALSE(trees.Detach(kAnna, 7));
+  ASSERT_TRUE(trees.Attach(kBert, 7).ok());
+  EXPECT_FALSE(trees.Detach(kBert, 7));
+  const auto unused = trees.Drop(7);
+  ASSERT_TRUE(unused.ok());
+  EXPECT_TRUE(*unused);
+  EXPECT_FALSE(trees.Drop(0).ok());
+}
+
+TEST(TreeTableTest, RefusesTreesOlderThanThisLifeOfTheServer) {
+  TreeTable trees;
+  trees.NoteIncarnation(50);
+  trees.NoteIncarnation(40);
+  EXPECT_EQ(trees.Attach(kAnna, 45).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(trees.Attach(kAnna, 51).ok());
+}
+
+TEST(TreeTableTest, IncarnationsCloseTheGapsBetweenDroppedTrees) {
+  TreeTable trees;
+  for (uint32_t id = 1; id < 100'000; id += 2) {
+    trees.NoteIncarnation(id);
+    ASSERT_TRUE(trees.Attach(kAnna, id + 1).ok());
+    ASSERT_FALSE(*trees.Drop(id + 1));
+    ASSERT_TRUE(trees.Detach(kAnna, id + 1));
+  }
+  EXPECT_EQ(trees.in_use(), 0u);
+}
+
+TEST(TreeTableTest, IsBounded) {
+  TreeTable trees;
+  for (uint32_t id = 1; id <= TreeTable::kTreesInUseMax; ++id)
+    ASSERT_TRUE(trees.Attach(kAnna, id).ok());
+  EXPECT_EQ(trees.Attach(kAnna, 100'000).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(trees.TreesOf(kAnna).size(), TreeTable::kTreesInUseMax);
+  EXPECT_TRUE(trees.TreesOf(kBert).empty());
+}
+
+}  // namespace
+}  // namespace pando::memory
