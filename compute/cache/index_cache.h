@@ -1,0 +1,75 @@
+// Index cache of a compute server (Sherman, section 4.2.3): decoded internal nodes by address.
+// Level-1 nodes are bounded in bytes and evicted by power of two choices; upper levels are always
+// kept. Entries are hints: every use is validated against the node that the reference leads to
+// (rule V1).
+//
+// Thread safety: Find() from any thread under an EpochDomain::Guard, without shared writes; the
+// rest from any thread. Invariants:
+//   1. A published node never changes but for its chain pointer and its coarse use stamp.
+//   2. The bytes of level-1 nodes never exceed the bound after Insert() returned.
+//   3. At most one node an address is in the table.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/base/random.h"
+#include "compute/cache/cached_node.h"
+#include "compute/cache/epoch.h"
+
+namespace pando {
+
+class IndexCache {
+ public:
+  IndexCache(size_t level1_bytes_max, uint64_t seed);
+  ~IndexCache();
+  IndexCache(const IndexCache&) = delete;
+  IndexCache& operator=(const IndexCache&) = delete;
+
+  EpochDomain& epochs() { return epochs_; }
+
+  // The node that `reference` means, or null. Needs a guard; the result is valid as long as the
+  // guard.
+  const CachedNode* Find(const Reference& reference) const;
+
+  // Publishes a decoded node, replacing what was there for its address.
+  void Insert(uint32_t tree_id, const Reference& self, const InternalNode& node);
+  // Forgets what is held for that address and life, if anything.
+  void Invalidate(const Reference& reference);
+  void InvalidateTree(uint32_t tree_id);
+
+  size_t level1_bytes() const { return level1_bytes_.load(std::memory_order_relaxed); }
+  size_t upper_bytes() const { return upper_bytes_.load(std::memory_order_relaxed); }
+  uint64_t evictions() const { return evictions_.load(std::memory_order_relaxed); }
+
+ private:
+  using Bucket = std::atomic<CachedNode*>;
+
+  Bucket& BucketOf(RemoteAddress address) const {
+    return buckets_[MixBucket(address) & bucket_mask_];
+  }
+  static uint64_t MixBucket(RemoteAddress address);
+  void RemoveLocked(CachedNode* node);
+  CachedNode* FindLocked(RemoteAddress address) const;
+  void EvictLocked();
+
+  const size_t level1_bytes_max_;
+  size_t bucket_mask_ = 0;
+  std::unique_ptr<Bucket[]> buckets_;
+  std::atomic<size_t> level1_bytes_{0};
+  std::atomic<size_t> upper_bytes_{0};
+  std::atomic<uint64_t> evictions_{0};
+  std::atomic<bool> pressure_{false};    // near the bound: lookups leave coarse stamps
+  std::atomic<uint32_t> generation_{1};  // advances with evictions; the unit of last_used
+
+  std::mutex mutex_;  // guards what follows, and all writes to the table
+  std::vector<CachedNode*> level1_;
+  Random random_;
+  EpochDomain epochs_;
+};
+
+}  // namespace pando

@@ -1,0 +1,154 @@
+#include "pando/client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/fabric/shm/shm_fabric.h"
+#include "common/registry/registry.h"
+#include "compute/client/client_impl.h"
+#include "compute/client/connect.h"
+#include "compute/client/session_impl.h"
+
+namespace pando {
+
+// --- Tree
+
+Tree::Tree(std::shared_ptr<TreeImpl> impl) : impl_(std::move(impl)) {}
+Tree::~Tree() = default;
+const std::string& Tree::name() const { return impl_->context().entry.name; }
+uint32_t Tree::key_bytes_max() const { return impl_->context().layout.key_bytes_max(); }
+uint32_t Tree::value_bytes_max() const { return impl_->context().layout.value_bytes_max(); }
+uint32_t Tree::node_bytes() const { return impl_->context().layout.node_bytes(); }
+
+// --- Client
+
+Client::Client(std::unique_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& options,
+                                                          std::shared_ptr<Fabric> fabric) {
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ClientImpl> impl,
+                         ClientImpl::Join(options, std::move(fabric)));
+  return std::make_unique<Client>(std::move(impl));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
+  if (options.fabric != "shm") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown fabric '", options.fabric, "'; this build has: shm"));
+  }
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> registry, OpenRegistry(options.registry));
+  absl::StatusOr<std::vector<ServerLocation>> servers = registry->WaitFor(
+      static_cast<size_t>(std::max(1, options.memory_servers_min)), options.connect_timeout_ms);
+  if (absl::IsDeadlineExceeded(servers.status())) {
+    return absl::UnavailableError(
+        absl::StrCat("registry '", options.registry, "': ", std::string(servers.status().message()),
+                     "; is pando-memory running with --registry=", options.registry, "?"));
+  }
+  PANDO_RETURN_IF_ERROR(servers.status());
+  PANDO_ASSIGN_OR_RETURN(
+      std::shared_ptr<Fabric> fabric,
+      ConnectShm(*servers, ShmFabricOptions{.connect_timeout_ms = options.connect_timeout_ms}));
+  return ConnectOverFabric(options, std::move(fabric));
+}
+
+absl::StatusOr<std::unique_ptr<Tree>> Client::CreateTree(std::string_view name,
+                                                         const TreeOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->CreateTree(name, options));
+  return std::make_unique<Tree>(std::move(tree));
+}
+
+absl::StatusOr<std::unique_ptr<Tree>> Client::OpenTree(std::string_view name) {
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->OpenTree(name));
+  return std::make_unique<Tree>(std::move(tree));
+}
+
+absl::Status Client::DropTree(std::string_view name) { return impl_->DropTree(name); }
+absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() { return impl_->ListTrees(); }
+std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
+ClientStats Client::Stats() const { return impl_->Stats(); }
+uint16_t Client::compute_server_id() const { return impl_->compute_server_id(); }
+
+absl::StatusOr<std::unique_ptr<Session>> Client::NewSession() {
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SessionContext> context, impl_->NewSessionContext());
+  return std::make_unique<Session>(std::make_unique<SessionImpl>(impl_.get(), std::move(context)));
+}
+
+// --- Session
+
+Session::Session(std::unique_ptr<SessionImpl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+absl::StatusOr<std::string> Session::Get(const Tree& tree, std::string_view key,
+                                         const OperationOptions& options) {
+  std::string value;
+  PANDO_RETURN_IF_ERROR(impl_->Get(tree, key, &value, options));
+  return value;
+}
+
+absl::Status Session::GetTo(const Tree& tree, std::string_view key, std::string* value,
+                            const OperationOptions& options) {
+  return impl_->Get(tree, key, value, options);
+}
+
+absl::Status Session::Put(const Tree& tree, std::string_view key, std::string_view value,
+                          const OperationOptions& options) {
+  return impl_->Write(tree, {WriteKind::kPut, key, value}, options);
+}
+
+absl::Status Session::Insert(const Tree& tree, std::string_view key, std::string_view value,
+                             const OperationOptions& options) {
+  return impl_->Write(tree, {WriteKind::kInsert, key, value}, options);
+}
+
+absl::Status Session::Update(const Tree& tree, std::string_view key, std::string_view value,
+                             const OperationOptions& options) {
+  return impl_->Write(tree, {WriteKind::kUpdate, key, value}, options);
+}
+
+absl::Status Session::Erase(const Tree& tree, std::string_view key,
+                            const OperationOptions& options) {
+  return impl_->Write(tree, {WriteKind::kErase, key, ""}, options);
+}
+
+absl::Status Session::Scan(const Tree& tree, std::string_view from, size_t limit,
+                           std::vector<KeyValue>* rows, const OperationOptions& options) {
+  return impl_->Scan(tree, from, limit, rows, options);
+}
+
+std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
+                                                           const std::vector<std::string>& keys,
+                                                           const OperationOptions& options) {
+  std::vector<absl::StatusOr<std::string>> results(keys.size());
+  impl_->ForEach(keys.size(), [&](size_t i) { results[i] = Get(tree, keys[i], options); });
+  return results;
+}
+
+std::vector<absl::Status> Session::MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
+                                            const OperationOptions& options) {
+  std::vector<absl::Status> results(entries.size());
+  impl_->ForEach(entries.size(), [&](size_t i) {
+    results[i] = Put(tree, entries[i].key, entries[i].value, options);
+  });
+  return results;
+}
+
+absl::Status Session::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
+  return impl_->BulkLoad(tree, next);
+}
+
+void Session::Spawn(std::function<void()> task) { impl_->Spawn(std::move(task)); }
+void Session::Run() { impl_->Run(); }
+
+void Session::SleepUntil(int64_t time_ns) {
+  Scheduler& scheduler = impl_->scheduler();
+  if (Scheduler::Current() == &scheduler) {
+    scheduler.SleepUntil(time_ns);
+  } else {
+    scheduler.Spawn([&scheduler, time_ns] { scheduler.SleepUntil(time_ns); });
+    Run();
+  }
+}
+
+}  // namespace pando

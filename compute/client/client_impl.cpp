@@ -1,0 +1,353 @@
+#include "compute/client/client_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/wire/control.h"
+#include "common/wire/lock_word.h"
+
+namespace pando {
+namespace {
+
+constexpr int kControlCoroutines = 4;
+// Seeds of a client's parts, derived from one.
+constexpr uint64_t kCacheSeed = 0x100;
+
+absl::Status CheckOptions(const ClientOptions& options) {
+  if (options.coroutines_per_session < 1 || options.coroutines_per_session > 4096) {
+    return absl::InvalidArgumentError("coroutines_per_session must be 1..4096");
+  }
+  if (options.handover_max < 0 || options.combine_max < 1) {
+    return absl::InvalidArgumentError("handover_max must be >= 0 and combine_max >= 1");
+  }
+  if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
+    return absl::InvalidArgumentError("timeouts must be at least 1 ms");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TreeImpl::~TreeImpl() { client_.CloseTree(context_); }
+
+ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric)
+    : options_(options), fabric_(std::move(fabric)), allocator_(&control_channel_) {}
+
+absl::StatusOr<std::unique_ptr<ClientImpl>> ClientImpl::Join(const ClientOptions& options,
+                                                             std::shared_ptr<Fabric> fabric) {
+  PANDO_RETURN_IF_ERROR(CheckOptions(options));
+  if (fabric->servers().empty()) return absl::UnavailableError("no memory server is connected");
+  std::unique_ptr<ClientImpl> client(new ClientImpl(options, std::move(fabric)));
+  PANDO_RETURN_IF_ERROR(client->JoinCluster());
+  return client;
+}
+
+absl::Status ClientImpl::JoinCluster() {
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
+  const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
+  cache_ = std::make_unique<IndexCache>(options_.index_cache_bytes, DeriveSeed(seed, kCacheSeed));
+  control_ = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
+                                              kControlCoroutines, DeriveSeed(seed, 0));
+  PANDO_RETURN_IF_ERROR(RunControl([this](OperationContext& context) -> absl::Status {
+    PANDO_RETURN_IF_ERROR(ReadServerInfos(context));
+    return TakeIdentity(context);
+  }));
+  const LockWord own{control_channel_.compute_server(), control_channel_.incarnation(),
+                     LockWord::kExclusive};
+  const Capabilities& capabilities = fabric_->capabilities();
+  hocl_ = std::make_unique<Hocl>(Hocl::Options{.techniques = options_.techniques,
+                                               .handover_max = options_.handover_max,
+                                               .write_unlock = capabilities.write_unlock,
+                                               .own_word = own.Encode()});
+  bool crc = false;
+  for (const ServerRecord& server : servers_) {
+    hocl_->AddServer(server.id, server.info.superblock.lock_words);
+    allocator_.AddServer(server.id, server.info.free_bytes);
+    crc = crc || (server.info.superblock.features.incompatible & kIncompatibleLineCrc) != 0;
+  }
+  environment_ =
+      std::make_unique<IndexEnvironment>(IndexEnvironment{.capabilities = capabilities,
+                                                          .hocl = *hocl_,
+                                                          .cache = *cache_,
+                                                          .allocator = allocator_,
+                                                          .techniques = options_.techniques,
+                                                          .combine_max = options_.combine_max,
+                                                          .crc = crc});
+  return absl::OkStatus();
+}
+
+absl::Status ClientImpl::CheckServer(const ServerInfo& info) const {
+  const Superblock& superblock = info.superblock;
+  PANDO_RETURN_IF_ERROR(ValidateSuperblock(superblock));
+  const Capabilities& capabilities = fabric_->capabilities();
+  const bool crc = (superblock.features.incompatible & kIncompatibleLineCrc) != 0;
+  if (capabilities.needs_crc && !crc) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "fabric ", capabilities.name, " needs line checksums; the server was formatted without"));
+  }
+  if (!servers_.empty() &&
+      superblock.features.incompatible != servers_.front().info.superblock.features.incompatible) {
+    return absl::FailedPreconditionError(
+        "the memory servers were formatted with different features");
+  }
+  if (superblock.packet_bytes > capabilities.packet_bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the server's packets have ", superblock.packet_bytes,
+                     " bytes, this path only ", capabilities.packet_bytes));
+  }
+  if (superblock.lock_words <= kRootLockWords) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a lock table of ", superblock.lock_words, " words is too small"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClientImpl::ReadServerInfos(OperationContext& context) {
+  int catalogs = 0;
+  for (const ServerId id : fabric_->servers()) {
+    PANDO_ASSIGN_OR_RETURN(const std::string body,
+                           control_channel_.Call(context, id, ControlOpcode::kServerInfo, ""));
+    PANDO_ASSIGN_OR_RETURN(ServerInfo info, ParseServerInfo(body));
+    const absl::Status usable = CheckServer(info);
+    if (!usable.ok()) return Annotate(usable, absl::StrCat("memory server ", id));
+    if (info.is_catalog) {
+      catalog_server_ = id;
+      ++catalogs;
+    }
+    servers_.push_back({id, std::move(info)});
+  }
+  if (catalogs == 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(catalogs, " of ", servers_.size(),
+                   " memory servers keep a catalog; exactly one must (pando-memory --catalog)"));
+}
+
+absl::Status ClientImpl::TakeIdentity(OperationContext& context) {
+  PANDO_ASSIGN_OR_RETURN(const std::string body,
+                         control_channel_.Call(context, catalog_server_, ControlOpcode::kJoin,
+                                               EncodeJoinRequest({.process_id = 0})));
+  PANDO_ASSIGN_OR_RETURN(const JoinReply identity, ParseJoinReply(body));
+  control_channel_.SetIdentity(identity.compute_server, identity.incarnation);
+  for (const ServerRecord& server : servers_) {
+    if (server.id == catalog_server_) continue;
+    PANDO_RETURN_IF_ERROR(
+        control_channel_.Call(context, server.id, ControlOpcode::kAttach, EncodeJoinReply(identity))
+            .status());
+  }
+  return absl::OkStatus();
+}
+
+ClientImpl::~ClientImpl() {
+  PANDO_CHECK(sessions_.empty()) << "a session outlives its client";
+  for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
+  if (control_ == nullptr || control_channel_.incarnation() == 0) return;
+  (void)RunControl([this](OperationContext& context) -> absl::Status {
+    for (const ServerRecord& server : servers_) {
+      // Best effort: a server that cannot be told notices by itself.
+      (void)control_channel_.Call(context, server.id, ControlOpcode::kLeave, "");
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationContext&)>& job) {
+  PANDO_CHECK(Scheduler::Current() == nullptr)
+      << "clients and trees are opened and closed outside a session's tasks";
+  std::lock_guard lock(control_mutex_);
+  absl::Status status;
+  control_->scheduler().Spawn([&] {
+    OperationContext context(control_.get(),
+                             control_->NowNs() + options_.connect_timeout_ms * kMillisecondNs);
+    status = job(context);
+  });
+  control_->scheduler().Drain();
+  return status;
+}
+
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_view name,
+                                                                 const TreeOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(
+      const NodeLayout layout,
+      NodeLayout::Create(options.key_bytes_max, options.value_bytes_max, options.node_bytes));
+  uint32_t packet_bytes = UINT32_MAX;
+  for (const ServerRecord& server : servers_) {
+    packet_bytes = std::min(packet_bytes, server.info.superblock.packet_bytes);
+  }
+  const CreateTreeRequest request{.name = std::string(name),
+                                  .shape = {.key_bytes_max = options.key_bytes_max,
+                                            .value_bytes_max = options.value_bytes_max,
+                                            .node_bytes = layout.node_bytes(),
+                                            .packet_bytes = packet_bytes}};
+  std::shared_ptr<TreeImpl> tree;
+  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(
+        const std::string body,
+        control_channel_.Call(context, catalog_server_, ControlOpcode::kCreateTree,
+                              EncodeCreateTree(request)));
+    PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, ParseCatalogEntry(body));
+    PANDO_ASSIGN_OR_RETURN(tree, Attach(context, std::move(entry)));
+    return absl::OkStatus();
+  }));
+  return tree;
+}
+
+absl::StatusOr<CatalogEntry> ClientImpl::FindEntry(OperationContext& context,
+                                                   std::string_view name) {
+  PANDO_ASSIGN_OR_RETURN(const std::string body,
+                         control_channel_.Call(context, catalog_server_, ControlOpcode::kOpenTree,
+                                               EncodeTreeName(name)));
+  return ParseCatalogEntry(body);
+}
+
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::OpenTree(std::string_view name) {
+  std::shared_ptr<TreeImpl> tree;
+  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, FindEntry(context, name));
+    PANDO_ASSIGN_OR_RETURN(tree, Attach(context, std::move(entry)));
+    return absl::OkStatus();
+  }));
+  return tree;
+}
+
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Attach(OperationContext& context,
+                                                             CatalogEntry entry) {
+  if (std::shared_ptr<TreeImpl> open = trees_[entry.tree_id].lock()) return open;
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
+                         NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
+                                            entry.shape.node_bytes));
+  if ((entry.features.incompatible & ~kKnownFeatures.incompatible) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree '", entry.name, "' uses features that this version does not know"));
+  }
+  if (entry.shape.packet_bytes > fabric_->capabilities().packet_bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree '", entry.name, "' was made for packets of ", entry.shape.packet_bytes,
+                     " bytes, this path has only ", fabric_->capabilities().packet_bytes));
+  }
+  if (hocl_->Words(entry.root_record.server()) == 0) {
+    return absl::DataLossError(
+        absl::StrCat("tree '", entry.name, "' has its root record on an unknown memory server"));
+  }
+  for (const ServerRecord& server : servers_) {
+    PANDO_RETURN_IF_ERROR(
+        control_channel_
+            .Call(context, server.id, ControlOpcode::kAttachTree, EncodeTreeId(entry.tree_id))
+            .status());
+  }
+  const uint32_t id = entry.tree_id;
+  auto tree = std::make_shared<TreeImpl>(this, std::move(entry), layout, environment_.get());
+  trees_[id] = tree;
+  return tree;
+}
+
+void ClientImpl::CloseTree(const TreeContext& tree) {
+  (void)RunControl([&](OperationContext& context) -> absl::Status {
+    // Opened again meanwhile: the new handle goes on with what the old one had.
+    if (!trees_[tree.id()].expired()) return absl::OkStatus();
+    trees_.erase(tree.id());
+    allocator_.ReturnAll(context, tree.id());
+    cache_->InvalidateTree(tree.id());
+    for (const ServerRecord& server : servers_) {
+      (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
+                                  EncodeTreeId(tree.id()));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ClientImpl::DropTree(std::string_view name) {
+  return RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
+    // The catalog last: until then a drop that was interrupted can be repeated by name.
+    std::vector<ServerId> order;
+    for (const ServerRecord& server : servers_) {
+      if (server.id != catalog_server_) order.push_back(server.id);
+    }
+    order.push_back(catalog_server_);
+    for (const ServerId server : order) {
+      PANDO_RETURN_IF_ERROR(
+          control_channel_
+              .Call(context, server, ControlOpcode::kDropTree, EncodeTreeId(entry.tree_id))
+              .status());
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
+  std::vector<TreeInfo> trees;
+  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(
+        const std::string body,
+        control_channel_.Call(context, catalog_server_, ControlOpcode::kListTrees, ""));
+    PANDO_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> entries, ParseCatalogList(body));
+    for (const CatalogEntry& entry : entries) {
+      trees.push_back({entry.name, entry.shape.key_bytes_max, entry.shape.value_bytes_max,
+                       entry.shape.node_bytes});
+    }
+    return absl::OkStatus();
+  }));
+  return trees;
+}
+
+std::vector<ServerStatus> ClientImpl::Servers() {
+  std::vector<ServerStatus> result;
+  (void)RunControl([&](OperationContext& context) -> absl::Status {
+    for (const ServerRecord& server : servers_) {
+      ServerStatus& status = result.emplace_back();
+      status.id = server.id;
+      const auto info_body =
+          control_channel_.Call(context, server.id, ControlOpcode::kServerInfo, "");
+      if (!info_body.ok()) continue;
+      const auto info = ParseServerInfo(*info_body);
+      if (!info.ok()) continue;
+      status.available = true;
+      status.is_catalog = info->is_catalog != 0;
+      status.region_bytes = info->superblock.region_bytes;
+      status.free_bytes = info->free_bytes;
+      status.used_bytes = info->used_bytes;
+      const auto stats = control_channel_.Call(context, server.id, ControlOpcode::kStats, "");
+      if (!stats.ok()) continue;
+      if (auto counters = ParseCounters(*stats); counters.ok()) status.counters = *counters;
+    }
+    return absl::OkStatus();
+  });
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext() {
+  PANDO_ASSIGN_OR_RETURN(
+      std::unique_ptr<Endpoint> endpoint,
+      fabric_->Connect(control_channel_.compute_server(), control_channel_.incarnation()));
+  std::lock_guard lock(sessions_mutex_);
+  const uint64_t number = next_session_++;
+  const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
+  auto session =
+      std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
+                                       options_.coroutines_per_session, DeriveSeed(seed, number));
+  // Now, since a release that finds no memory for it would leave the lock behind.
+  PANDO_RETURN_IF_ERROR(session->ZeroWord().status());
+  sessions_.push_back(session.get());
+  return session;
+}
+
+void ClientImpl::RemoveSession(const SessionContext* session) {
+  std::lock_guard lock(sessions_mutex_);
+  session->counters().AddTo(&finished_);
+  std::erase(sessions_, session);
+}
+
+ClientStats ClientImpl::Stats() const {
+  std::lock_guard lock(sessions_mutex_);
+  ClientStats stats = finished_;
+  control_->counters().AddTo(&stats);
+  for (const SessionContext* session : sessions_) session->counters().AddTo(&stats);
+  stats.tree.cache_bytes = cache_->level1_bytes();
+  stats.tree.cache_evictions = cache_->evictions();
+  return stats;
+}
+
+}  // namespace pando

@@ -1,0 +1,94 @@
+// The inside of a Client: its identity, what its sessions share, and a session of its own for
+// control calls.
+//
+// Thread safety: all methods from any thread, outside coroutines, but for the accessors, which are
+// free. Invariants:
+//   1. Everything shared (locks, cache, allocator) outlives sessions and trees: both are counted,
+//   and none is left when
+//      the client is destroyed (CHECKed).
+//   2. The control session is used under control_mutex_ only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/fabric.h"
+#include "compute/client/tree_impl.h"
+#include "compute/core/control_channel.h"
+#include "compute/core/node_allocator.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+#include "pando/client.h"
+
+namespace pando {
+
+class ClientImpl {
+ public:
+  // Joins the cluster. InvalidArgument (options), FailedPrecondition (format, features, packet
+  // size), Unavailable.
+  static absl::StatusOr<std::unique_ptr<ClientImpl>> Join(const ClientOptions& options,
+                                                          std::shared_ptr<Fabric> fabric);
+  ~ClientImpl();
+
+  absl::StatusOr<std::shared_ptr<TreeImpl>> CreateTree(std::string_view name,
+                                                       const TreeOptions& options);
+  absl::StatusOr<std::shared_ptr<TreeImpl>> OpenTree(std::string_view name);
+  absl::Status DropTree(std::string_view name);
+  absl::StatusOr<std::vector<TreeInfo>> ListTrees();
+  std::vector<ServerStatus> Servers();
+  void CloseTree(const TreeContext& tree);
+
+  // A session's parts; RemoveSession() keeps its counters.
+  absl::StatusOr<std::unique_ptr<SessionContext>> NewSessionContext();
+  void RemoveSession(const SessionContext* session);
+
+  ClientStats Stats() const;
+  const ClientOptions& options() const { return options_; }
+  uint16_t compute_server_id() const { return control_channel_.compute_server(); }
+  IndexEnvironment& environment() { return *environment_; }
+
+ private:
+  struct ServerRecord {
+    ServerId id = 0;
+    ServerInfo info;
+  };
+
+  ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric);
+
+  absl::Status JoinCluster();
+  absl::Status ReadServerInfos(OperationContext& context);
+  absl::Status CheckServer(const ServerInfo& info) const;
+  absl::Status TakeIdentity(OperationContext& context);
+  // Runs `job` in a coroutine of the control session.
+  absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
+  absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);
+  absl::StatusOr<std::shared_ptr<TreeImpl>> Attach(OperationContext& context, CatalogEntry entry);
+
+  const ClientOptions options_;
+  const std::shared_ptr<Fabric> fabric_;
+  ControlChannel control_channel_;
+  std::vector<ServerRecord> servers_;
+  ServerId catalog_server_ = 0;
+  std::unique_ptr<IndexCache> cache_;
+  std::unique_ptr<Hocl> hocl_;
+  NodeAllocator allocator_;
+  std::unique_ptr<IndexEnvironment> environment_;
+
+  std::mutex control_mutex_;
+  std::unique_ptr<SessionContext> control_;
+  absl::flat_hash_map<uint32_t, std::weak_ptr<TreeImpl>> trees_;  // by id; under control_mutex_
+
+  mutable std::mutex sessions_mutex_;
+  std::vector<const SessionContext*> sessions_;
+  ClientStats finished_;  // counters of sessions that are gone
+  uint64_t next_session_ = 1;
+};
+
+}  // namespace pando

@@ -1,0 +1,180 @@
+#include "compute/client/session_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "compute/index/operations.h"
+
+namespace pando {
+namespace {
+
+// How long a noticed separator may still be on its way from the session that split, in chain times.
+constexpr int64_t kRepairDelayChains = 16;
+// How long a repair may take, in chain times: a caller from outside waits for it.
+constexpr int64_t kRepairTimeoutChains = 1024;
+constexpr int64_t kBulkLoadTimeoutMs = 24 * 3600 * 1000;
+
+absl::Status CheckKey(const TreeContext& tree, std::string_view key) {
+  if (!key.empty() && key.size() <= tree.layout.key_bytes_max()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes; tree '",
+                                                 tree.entry.name, "' takes 1..",
+                                                 tree.layout.key_bytes_max()));
+}
+
+absl::Status CheckValue(const TreeContext& tree, std::string_view value) {
+  if (value.size() <= tree.layout.value_bytes_max()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a value of ", value.size(), " bytes; tree '",
+                                                 tree.entry.name, "' takes 0..",
+                                                 tree.layout.value_bytes_max()));
+}
+
+}  // namespace
+
+SessionImpl::~SessionImpl() {
+  repairs_.clear();
+  scheduler().Drain();
+  repaired_trees_.clear();
+  client_.RemoveSession(context_.get());
+}
+
+absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost,
+                                  absl::FunctionRef<absl::Status(OperationContext&)> job) {
+  if (&tree.impl().client() != &client_) {
+    return absl::InvalidArgumentError("the tree was opened by another client");
+  }
+  if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
+  absl::Status status;
+  const auto run = [&] {
+    OperationContext context(context_.get(), context_->NowNs() + timeout_ms * kMillisecondNs);
+    status = job(context);
+    if (cost != nullptr) {
+      cost->round_trips += context.cost.round_trips;
+      cost->verbs += context.cost.verbs;
+      cost->bytes_read += context.cost.bytes_read;
+      cost->bytes_written += context.cost.bytes_written;
+    }
+    if (context.missing.has_value() && repairs_.size() < kRepairsMax) {
+      repairs_.push_back({tree.shared_impl(), *std::move(context.missing)});
+    }
+  };
+  Scheduler* const current = Scheduler::Current();
+  if (current == &scheduler()) {
+    run();
+    if (!repairs_.empty()) SpawnRepairs();
+  } else if (current == nullptr) {
+    scheduler().Spawn([&run] { run(); });
+    scheduler().Drain();
+    if (!repaired_trees_.empty()) repaired_trees_.clear();
+  } else {
+    return absl::FailedPreconditionError("a session was used inside another session's task");
+  }
+  return status;
+}
+
+int64_t SessionImpl::RepairTimeoutNs() const {
+  return std::min(kRepairTimeoutChains * context_->chain_ns(),
+                  client_.options().operation_timeout_ms * kMillisecondNs);
+}
+
+void SessionImpl::SpawnRepairs() {
+  while (!repairs_.empty()) {
+    // The tree's handle stays open while it is repaired.
+    auto repair = std::make_shared<Repair>(std::move(repairs_.front()));
+    repairs_.pop_front();
+    scheduler().Spawn([this, repair] {
+      OperationContext context(context_.get(), context_->NowNs() + RepairTimeoutNs());
+      context.BackOff(kRepairDelayChains);
+      context_->counters().separator_repairs.Add();
+      // Best effort: whoever misses it next tries again.
+      (void)InsertSeparator(context, repair->tree->context(), std::move(repair->missing));
+      // Closing a tree makes control calls: the last reference may not go in a coroutine.
+      const auto kept = std::find(repaired_trees_.begin(), repaired_trees_.end(), repair->tree);
+      if (kept == repaired_trees_.end()) repaired_trees_.push_back(std::move(repair->tree));
+    });
+  }
+}
+
+void SessionImpl::Run() {
+  SpawnRepairs();
+  scheduler().Drain();
+  repaired_trees_.clear();
+}
+
+absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::string* value,
+                              const OperationOptions& options) {
+  TreeContext& context = tree.impl().context();
+  if (absl::Status status = CheckKey(context, key); !status.ok()) return status;
+  return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
+    return GetKey(operation, context, key, value);
+  });
+}
+
+absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operation,
+                                const OperationOptions& options) {
+  TreeContext& context = tree.impl().context();
+  if (absl::Status status = CheckKey(context, operation.key); !status.ok()) return status;
+  if (absl::Status status = CheckValue(context, operation.value); !status.ok()) return status;
+  if (Scheduler::Current() == nullptr) SpawnRepairs();
+  return Execute(tree, options.timeout_ms, options.cost,
+                 [&](OperationContext& op) { return WriteKey(op, context, operation); });
+}
+
+absl::Status SessionImpl::Scan(const Tree& tree, std::string_view from, size_t limit,
+                               std::vector<KeyValue>* rows, const OperationOptions& options) {
+  rows->clear();
+  if (from.size() > tree.impl().context().layout.key_bytes_max()) {
+    return CheckKey(tree.impl().context(), from);
+  }
+  return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
+    return ScanKeys(operation, tree.impl().context(), from, limit, rows);
+  });
+}
+
+absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
+  return Execute(tree, kBulkLoadTimeoutMs, nullptr, [&](OperationContext& operation) {
+    return BulkLoadTree(operation, tree.impl().context(), next);
+  });
+}
+
+void SessionImpl::ForEach(size_t count, const std::function<void(size_t)>& work) {
+  // Helpers share the counter with the caller. The caller works too, so it finishes even if no
+  // helper ever gets a coroutine; it waits only for helpers that have taken an item.
+  struct Shared {
+    explicit Shared(Scheduler* scheduler) : parking(scheduler) {}
+    size_t next = 0;
+    size_t busy = 0;
+    Parking parking;
+  };
+  const auto run = [&, this] {
+    auto shared = std::make_shared<Shared>(&scheduler());
+    const auto take_items = [count, &work](Shared& s) {
+      while (s.next < count) {
+        ++s.busy;
+        work(s.next++);
+        --s.busy;
+      }
+    };
+    const size_t helpers =
+        std::min(count, static_cast<size_t>(client_.options().coroutines_per_session)) - 1;
+    for (size_t i = 0; i < helpers; ++i) {
+      scheduler().Spawn([shared, take_items, count] {
+        if (shared->next >= count) return;  // too late: the caller may be gone
+        take_items(*shared);
+        shared->parking.Unpark();
+      });
+    }
+    take_items(*shared);
+    while (shared->busy > 0) shared->parking.ParkUntil(kNeverNs);
+  };
+  if (count == 0) return;
+  if (Scheduler::Current() != nullptr) {
+    run();
+  } else {
+    scheduler().Spawn([&run] { run(); });
+    Run();
+  }
+}
+
+}  // namespace pando

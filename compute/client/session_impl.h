@@ -1,0 +1,70 @@
+// The inside of a Session: runs operations in coroutines, and repairs what they noticed.
+//
+// Not thread-safe. Invariants:
+//   1. Outside its scheduler a session has no operation in flight: a call from outside returns when
+//   all of the session's
+//      tasks are done. So a waiter in a lock queue is always one that can receive a handover (rule
+//      L6).
+//   2. Repairs (rule S3) noticed by operations run with the next write, task or Run(), never on a
+//   get's time.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "compute/client/client_impl.h"
+#include "compute/core/session_context.h"
+#include "compute/lock/lock_request.h"
+#include "pando/client.h"
+
+namespace pando {
+
+class SessionImpl {
+ public:
+  SessionImpl(ClientImpl* client, std::unique_ptr<SessionContext> context)
+      : client_(*client), context_(std::move(context)) {}
+  ~SessionImpl();
+
+  absl::Status Get(const Tree& tree, std::string_view key, std::string* value,
+                   const OperationOptions& options);
+  absl::Status Write(const Tree& tree, const WriteOperation& operation,
+                     const OperationOptions& options);
+  absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
+                    std::vector<KeyValue>* rows, const OperationOptions& options);
+  absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
+
+  // Calls `work(i)` for each i < count from as many coroutines as there are; returns when all have
+  // returned.
+  void ForEach(size_t count, const std::function<void(size_t)>& work);
+
+  void Spawn(std::function<void()> task) { context_->scheduler().Spawn(std::move(task)); }
+  void Run();
+  Scheduler& scheduler() { return context_->scheduler(); }
+  SessionContext& context() { return *context_; }
+
+ private:
+  struct Repair {
+    std::shared_ptr<TreeImpl> tree;
+    MissingSeparator missing;
+  };
+  static constexpr size_t kRepairsMax = 256;  // more are noticed again later
+
+  // Runs `job` in a coroutine of this session, now.
+  absl::Status Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost,
+                       absl::FunctionRef<absl::Status(OperationContext&)> job);
+  void SpawnRepairs();
+  int64_t RepairTimeoutNs() const;
+
+  ClientImpl& client_;
+  std::unique_ptr<SessionContext> context_;
+  std::deque<Repair> repairs_;
+  // Each once; let go outside coroutines.
+  std::vector<std::shared_ptr<TreeImpl>> repaired_trees_;
+};
+
+}  // namespace pando

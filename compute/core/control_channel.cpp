@@ -1,0 +1,54 @@
+#include "compute/core/control_channel.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace pando {
+namespace {
+// How long one attempt waits before the request is sent again.
+constexpr int64_t kAttemptNs = 500 * kMillisecondNs;
+}  // namespace
+
+void ControlChannel::SetIdentity(uint16_t compute_server, uint32_t incarnation) {
+  compute_server_ = compute_server;
+  incarnation_ = incarnation;
+}
+
+absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, ServerId server,
+                                                 ControlOpcode opcode, std::string_view body) {
+  ControlHeader header;
+  header.opcode = static_cast<uint16_t>(opcode);
+  header.sender = compute_server_;
+  header.incarnation = incarnation_;
+  {
+    std::lock_guard lock(mutex_);
+    header.sequence = next_sequence_++;
+    incomplete_.insert(header.sequence);
+    header.first_incomplete = *incomplete_.begin();
+  }
+  Scheduler& scheduler = context.session.scheduler();
+  absl::StatusOr<std::string> result;
+  while (true) {
+    const int64_t now_ns = context.session.NowNs();
+    header.deadline_ns = std::max<int64_t>(1, context.deadline_ns - now_ns);
+    const int64_t attempt_until_ns = std::min(context.deadline_ns, now_ns + kAttemptNs);
+    context.session.counters().calls.Add();
+    result = scheduler.Call(server, EncodeMessage(header, body), attempt_until_ns);
+    const bool lost = absl::IsDeadlineExceeded(result.status()) && !context.expired();
+    if (!lost) break;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    incomplete_.erase(header.sequence);
+  }
+  if (result.ok()) {
+    const absl::StatusOr<std::string_view> reply = ParseReply(*result, opcode, header.sequence);
+    if (reply.ok()) return std::string(*reply);
+    result = reply.status();
+  }
+  return Annotate(result.status(), absl::StrCat("memory server ", server));
+}
+
+}  // namespace pando

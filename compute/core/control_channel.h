@@ -1,0 +1,39 @@
+// Control calls of a client to memory servers: numbering, retries and reply checks in one place.
+//
+// Thread safety: any session may call (inside its own coroutines). A lost request or reply is
+// repeated with the same sequence number, which the server answers once (rule R4).
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/wire/control.h"
+#include "compute/core/session_context.h"
+
+namespace pando {
+
+class ControlChannel {
+ public:
+  // The identity under which the client calls; before that it calls as nobody (0, 0).
+  void SetIdentity(uint16_t compute_server, uint32_t incarnation);
+  uint16_t compute_server() const { return compute_server_; }
+  uint32_t incarnation() const { return incarnation_; }
+
+  // The reply's body, or the status it carried, annotated with the server.
+  absl::StatusOr<std::string> Call(OperationContext& context, ServerId server, ControlOpcode opcode,
+                                   std::string_view body);
+
+ private:
+  uint16_t compute_server_ = 0;
+  uint32_t incarnation_ = 0;
+
+  std::mutex mutex_;
+  uint32_t next_sequence_ = 1;
+  std::set<uint32_t> incomplete_;
+};
+
+}  // namespace pando

@@ -1,0 +1,43 @@
+#include "compute/core/counters.h"
+
+namespace pando {
+
+void SessionCounters::Add(const Meter& meter) {
+  reads.Add(meter.reads);
+  writes.Add(meter.writes);
+  cas.Add(meter.cas);
+  if (meter.faa != 0) faa.Add(meter.faa);
+  chains.Add(meter.chains);
+  round_trips.Add(meter.round_trips);
+  bytes_read.Add(meter.bytes_read);
+  bytes_written.Add(meter.bytes_written);
+}
+
+void SessionCounters::AddTo(ClientStats* stats) const {
+  FabricStats& f = stats->fabric;
+  f.reads += reads.value();
+  f.writes += writes.value();
+  f.cas += cas.value();
+  f.faa += faa.value();
+  f.chains += chains.value();
+  f.round_trips += round_trips.value();
+  f.bytes_read += bytes_read.value();
+  f.bytes_written += bytes_written.value();
+  f.calls += calls.value();
+  TreeStats& t = stats->tree;
+  t.cache_hits += cache_hits.value();
+  t.cache_misses += cache_misses.value();
+  t.splits += splits.value();
+  t.root_splits += root_splits.value();
+  t.separator_repairs += separator_repairs.value();
+  t.torn_retries += torn_retries.value();
+  t.stale_retries += stale_retries.value();
+  t.moves_right += moves_right.value();
+  t.lock_attempts += lock_attempts.value();
+  t.lock_failures += lock_failures.value();
+  t.handovers += handovers.value();
+  t.combined += combined.value();
+  t.lost_races += lost_races.value();
+}
+
+}  // namespace pando

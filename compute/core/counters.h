@@ -1,0 +1,35 @@
+// Counters of one session: written by its thread, read by any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/fabric/meter.h"
+#include "pando/stats.h"
+
+namespace pando {
+
+// Single writer, so an increment is a plain load and store; readers see some recent value.
+class Counter {
+ public:
+  void Add(uint64_t n = 1) {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+struct SessionCounters {
+  // Fabric.
+  Counter reads, writes, cas, faa, chains, round_trips, bytes_read, bytes_written, calls;
+  // Tree.
+  Counter cache_hits, cache_misses, splits, root_splits, separator_repairs, torn_retries,
+      stale_retries, moves_right, lock_attempts, lock_failures, handovers, combined, lost_races;
+
+  void Add(const Meter& meter);
+  void AddTo(ClientStats* stats) const;
+};
+
+}  // namespace pando

@@ -1,0 +1,81 @@
+#include "compute/core/session_context.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace pando {
+namespace {
+constexpr int64_t kChainNsMin = kMicrosecondNs;
+constexpr int kSmoothing = 8;  // weight of the past in the moving average
+}  // namespace
+
+SessionContext::SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs,
+                               int coroutines_max, uint64_t seed)
+    : endpoint_(std::move(endpoint)),
+      scheduler_(endpoint_.get(), Scheduler::Options{.coroutines_max = coroutines_max}),
+      buffers_(endpoint_.get()),
+      random_(seed),
+      epochs_(epochs),
+      epoch_slot_(epochs->Register()) {}
+
+SessionContext::~SessionContext() { epochs_->Unregister(epoch_slot_); }
+
+absl::StatusOr<LocalBuffer> SessionContext::ZeroWord() {
+  if (zero_word_.data() == nullptr) {
+    PANDO_ASSIGN_OR_RETURN(zero_word_, buffers_.Lease(64));
+    std::memset(zero_word_.data(), 0, 64);
+  }
+  return zero_word_.Slice(0, 8);
+}
+
+void SessionContext::ObserveChain(int64_t duration_ns) {
+  chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + duration_ns) / kSmoothing);
+}
+
+void OperationContext::Count(const Chain& chain) {
+  Meter meter;
+  meter.Count(chain);
+  session.counters().Add(meter);
+  cost.verbs += static_cast<uint32_t>(meter.verbs());
+  cost.bytes_read += meter.bytes_read;
+  cost.bytes_written += meter.bytes_written;
+}
+
+absl::Status OperationContext::Await(Chain* chain) {
+  session.scheduler().Await(chain);
+  Count(*chain);
+  cost.round_trips += static_cast<uint32_t>(chain->round_trips());
+  // What a dead server takes to say so is no unit of back-off.
+  if (chain->ok()) {
+    session.ObserveChain((chain->completed_ns() - chain->posted_ns()) / chain->round_trips());
+  }
+  return chain->status();
+}
+
+absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
+  session.scheduler().AwaitAll(chains);
+  int round_trips = 0;
+  absl::Status status;
+  for (const Chain* chain : chains) {
+    Count(*chain);
+    round_trips = std::max(round_trips, chain->round_trips());
+    if (status.ok()) status = chain->status();
+  }
+  cost.round_trips += static_cast<uint32_t>(round_trips);
+  return status;
+}
+
+absl::Status OperationContext::DeadlineError(std::string_view doing) const {
+  return absl::DeadlineExceededError(absl::StrCat("deadline passed while ", std::string(doing)));
+}
+
+void OperationContext::BackOff(int64_t chain_times) {
+  const auto base = static_cast<double>(chain_times * session.chain_ns());
+  const auto wait_ns = static_cast<int64_t>(base * (0.5 + session.random().NextDouble()));
+  session.scheduler().SleepUntil(std::min(session.NowNs() + wait_ns, deadline_ns));
+}
+
+}  // namespace pando

@@ -1,0 +1,91 @@
+// What every operation of a session works with: its queue pairs, coroutines, buffers, random
+// numbers and counters. Lower than locks and index, so that both can use it. Not thread-safe,
+// except the counters.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/random.h"
+#include "common/fabric/fabric.h"
+#include "common/sched/scheduler.h"
+#include "common/wire/remote_address.h"
+#include "compute/cache/epoch.h"
+#include "compute/core/buffer_pool.h"
+#include "compute/core/counters.h"
+#include "pando/options.h"
+
+namespace pando {
+
+class SessionContext {
+ public:
+  SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs, int coroutines_max,
+                 uint64_t seed);
+  ~SessionContext();
+
+  Endpoint& endpoint() { return *endpoint_; }
+  Scheduler& scheduler() { return scheduler_; }
+  BufferPool& buffers() { return buffers_; }
+  Random& random() { return random_; }
+  SessionCounters& counters() { return counters_; }
+  const SessionCounters& counters() const { return counters_; }
+  EpochDomain::Slot* epoch_slot() { return epoch_slot_; }
+  int64_t NowNs() const { return endpoint_->clock().NowNs(); }
+  // Eight zero bytes in registered memory: the source of lock releases.
+  absl::StatusOr<LocalBuffer> ZeroWord();
+
+  // Smoothed duration of a one-round-trip chain, ns; the unit of back-off. At least 1 us: below
+  // that a waiter that sleeps costs more than it waits for.
+  int64_t chain_ns() const { return chain_ns_; }
+  void ObserveChain(int64_t duration_ns);
+
+ private:
+  std::unique_ptr<Endpoint> endpoint_;
+  Scheduler scheduler_;
+  BufferPool buffers_;
+  Random random_;
+  SessionCounters counters_;
+  EpochDomain* const epochs_;
+  EpochDomain::Slot* const epoch_slot_;
+  BufferLease zero_word_;
+  int64_t chain_ns_ = 2'000;
+};
+
+// A node that its parent level does not know yet (rule S3).
+struct MissingSeparator {
+  uint8_t parent_level = 0;
+  std::string separator;
+  Reference child;
+};
+
+// One operation (or one internal job of the index): its session, deadline and cost so far.
+struct OperationContext {
+  OperationContext(SessionContext* session, int64_t deadline_ns)
+      : session(*session), deadline_ns(deadline_ns) {}
+
+  SessionContext& session;
+  const int64_t deadline_ns;
+  OperationCost cost;
+  // What the operation noticed on its way; repaired by somebody who has the time, never by a get
+  // itself.
+  std::optional<MissingSeparator> missing;
+
+  // Posts and waits; counts round trips, verbs and bytes. The chain's status, annotated by the
+  // fabric.
+  absl::Status Await(Chain* chain);
+  // The same for chains to several servers: they count once. The first error.
+  absl::Status AwaitAll(std::span<Chain* const> chains);
+
+  bool expired() const { return session.NowNs() >= deadline_ns; }
+  absl::Status DeadlineError(std::string_view doing) const;
+  // Sleeps for `chain_times` chains, +-50 %, but not past the deadline.
+  void BackOff(int64_t chain_times);
+
+ private:
+  void Count(const Chain& chain);
+};
+
+}  // namespace pando

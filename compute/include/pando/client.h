@@ -1,0 +1,164 @@
+// The Pando client library: a distributed ordered index over the memory of memory servers.
+//
+//   auto client = pando::Client::Connect({.registry = "/run/pando"});
+//   auto tree = (*client)->CreateTree("words", {.key_bytes_max = 64});
+//   auto session = (*client)->NewSession();
+//   (*session)->Put(**tree, "key", "value");
+//   auto value = (*session)->Get(**tree, "key");          // StatusOr<std::string>
+//
+// Statuses (absl): NotFound, AlreadyExists, InvalidArgument (keys, values, options),
+// FailedPrecondition (other options for an existing tree, other format), ResourceExhausted (memory
+// servers are full: reads, updates and erases go on), DeadlineExceeded (the operation had no
+// effect), Unknown = IsOutcomeUnknown() (it may or may not have had one), Unavailable (a memory
+// server is gone), DataLoss (damaged remote memory).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pando/options.h"
+#include "pando/stats.h"
+
+namespace pando {
+
+class ClientImpl;
+class SessionImpl;
+class TreeImpl;
+class Session;
+
+// True for the status of an operation that may or may not have taken effect.
+bool IsOutcomeUnknown(const absl::Status& status);
+
+// A handle to an open tree. Thread-safe. Keep it while operations use it; the memory of a dropped
+// tree is given back when the last handle of the last client is gone.
+class Tree {
+ public:
+  ~Tree();
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  const std::string& name() const;
+  uint32_t key_bytes_max() const;
+  uint32_t value_bytes_max() const;
+  uint32_t node_bytes() const;
+
+  TreeImpl& impl() const { return *impl_; }
+  const std::shared_ptr<TreeImpl>& shared_impl() const { return impl_; }
+  explicit Tree(std::shared_ptr<TreeImpl> impl);
+
+ private:
+  std::shared_ptr<TreeImpl> impl_;
+};
+
+struct TreeInfo {
+  std::string name;
+  uint32_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
+};
+
+// Memory servers as the client sees them.
+struct ServerStatus {
+  uint16_t id = 0;
+  bool available = false;
+  bool is_catalog = false;
+  uint64_t region_bytes = 0, free_bytes = 0, used_bytes = 0;
+  std::vector<std::pair<std::string, uint64_t>> counters;
+};
+
+// One compute server: index cache and local lock tables shared by its sessions. Thread-safe.
+// Sessions and trees must be gone before the client is destroyed (CHECKed).
+class Client {
+ public:
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
+  ~Client();  // leaves in order
+
+  // Create if absent; an existing tree with other options is FailedPrecondition.
+  absl::StatusOr<std::unique_ptr<Tree>> CreateTree(std::string_view name,
+                                                   const TreeOptions& options);
+  absl::StatusOr<std::unique_ptr<Tree>> OpenTree(std::string_view name);
+  // The name is free at once; open handles go on working until they are closed, without growing.
+  absl::Status DropTree(std::string_view name);
+  absl::StatusOr<std::vector<TreeInfo>> ListTrees();
+  std::vector<ServerStatus> Servers();
+
+  absl::StatusOr<std::unique_ptr<Session>> NewSession();
+
+  ClientStats Stats() const;
+  uint16_t compute_server_id() const;
+
+  ClientImpl& impl() const { return *impl_; }
+  explicit Client(std::unique_ptr<ClientImpl> impl);
+
+ private:
+  std::unique_ptr<ClientImpl> impl_;
+};
+
+struct KeyValue {
+  std::string key, value;
+  friend bool operator==(const KeyValue&, const KeyValue&) = default;
+};
+
+// One thread's handle: its own queue pairs and coroutines. Not thread-safe: all calls from one
+// thread. Every operation may be called from outside (it blocks) or inside a task of this session
+// (it suspends the task). An operation is linearizable per key. Keys: 1..key_bytes_max bytes;
+// values: 0..value_bytes_max; any bytes.
+class Session {
+ public:
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  absl::StatusOr<std::string> Get(const Tree& tree, std::string_view key,
+                                  const OperationOptions& options = {});
+  // As Get, into a caller's string (no allocation once it has capacity).
+  absl::Status GetTo(const Tree& tree, std::string_view key, std::string* value,
+                     const OperationOptions& options = {});
+  // Blind upsert.
+  absl::Status Put(const Tree& tree, std::string_view key, std::string_view value,
+                   const OperationOptions& options = {});
+  absl::Status Insert(const Tree& tree, std::string_view key, std::string_view value,
+                      const OperationOptions& options = {});  // AlreadyExists
+  absl::Status Update(const Tree& tree, std::string_view key, std::string_view value,
+                      const OperationOptions& options = {});  // NotFound
+  absl::Status Erase(const Tree& tree, std::string_view key,
+                     const OperationOptions& options = {});  // NotFound
+  // At most `limit` entries with key >= from, ascending. Sorted, each key once, every key that was
+  // present throughout, each pair having been current at some moment of the scan; not a snapshot.
+  // On error `rows` holds nothing.
+  absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
+                    std::vector<KeyValue>* rows, const OperationOptions& options = {});
+
+  // Many operations at once over this session's coroutines. One status per key, in order.
+  std::vector<absl::StatusOr<std::string>> MultiGet(const Tree& tree,
+                                                    const std::vector<std::string>& keys,
+                                                    const OperationOptions& options = {});
+  std::vector<absl::Status> MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
+                                     const OperationOptions& options = {});
+
+  // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
+  // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending
+  // (nothing becomes visible then).
+  absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
+
+  // Runs `task` in a coroutine of this session; operations inside it suspend. Run() returns when
+  // all are finished.
+  void Spawn(std::function<void()> task);
+  void Run();
+  // Inside a task: suspends it until this time, CLOCK_MONOTONIC nanoseconds (virtual time on a
+  // simulated fabric). Outside: lets the session's tasks run at least until then.
+  void SleepUntil(int64_t time_ns);
+
+  SessionImpl& impl() const { return *impl_; }
+  explicit Session(std::unique_ptr<SessionImpl> impl);
+
+ private:
+  std::unique_ptr<SessionImpl> impl_;
+};
+
+}  // namespace pando

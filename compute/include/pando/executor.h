@@ -1,0 +1,51 @@
+// A thread-safe front: worker threads with a session each, fed through mailboxes. For callers that
+// have no session of their own: many threads, or an event loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pando/client.h"
+
+namespace pando {
+
+struct Operation {
+  enum class Kind : uint8_t { kGet, kPut, kInsert, kUpdate, kErase, kScan };
+  Kind kind = Kind::kGet;
+  std::string key;    // kScan: from
+  std::string value;  // writes
+  size_t limit = 0;   // kScan
+  int64_t timeout_ms = 0;
+};
+
+struct OperationResult {
+  absl::Status status;
+  std::string value;           // kGet
+  std::vector<KeyValue> rows;  // kScan
+};
+
+// Thread-safe. The client and the trees must outlive it. Destruction finishes what was submitted.
+class Executor {
+ public:
+  struct Options {
+    int workers = 2;              // threads, each with a session
+    size_t queue_max = 64 << 10;  // operations waiting; Submit beyond it is ResourceExhausted
+  };
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);
+  virtual ~Executor() = default;
+
+  // `done` is called once, on a worker thread; it must not block. The status says whether it was
+  // accepted: on an error `done` is not called.
+  virtual absl::Status Submit(const Tree& tree, Operation operation,
+                              std::function<void(OperationResult)> done) = 0;
+  // Blocking form, from any thread but a worker's.
+  OperationResult Execute(const Tree& tree, Operation operation);
+};
+
+}  // namespace pando

@@ -1,0 +1,104 @@
+// Options of the Pando client. Every field has a default and a reason.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace pando {
+
+// The techniques of the system, each a run-time option. Everything off is FG+, the baseline of the
+// Sherman paper (SIGMOD'22, section 3); Techniques::Sherman() is the system as published; the
+// default is everything on.
+struct Techniques {
+  // Sherman 4.5: the write-back and the release of the lock are one chain. Off: two round trips.
+  bool command_combining = true;
+  // Sherman 4.3: global locks in NIC memory where the fabric has it. Off: locks in the main
+  // region's host memory. (Only a timing model or real hardware shows a difference; the fabric says
+  // where its lock space lives.)
+  bool on_chip_locks = true;
+  // Sherman 4.3: a local lock table in front of the global words. Off: every session polls the
+  // global word.
+  bool local_locks = true;
+  // Sherman 4.3: local waiters are served in arrival order. Off: a free local lock goes to whoever
+  // comes.
+  bool wait_queue = true;
+  // Sherman 4.3: a held global lock is passed to the next local waiter. Needs local_locks and
+  // wait_queue.
+  bool handover = true;
+  // Beyond the paper: the holder applies waiting local operations of the same leaf in its own
+  // write-back. Needs local_locks and wait_queue.
+  bool operation_combining = true;
+  // Beyond the paper: [CAS lock, READ node] is one chain. Off: the node is read after the lock is
+  // held.
+  bool lock_and_read = true;
+  // Beyond the paper: the leaf image travels with a handed-over lock. Needs handover.
+  bool handover_image = true;
+  // Sherman 4.4: an entry-level update writes one line. Off: every write-back writes the whole
+  // node.
+  bool two_level_versions = true;
+
+  static Techniques Everything() { return {}; }
+  static Techniques Sherman() {
+    Techniques t;
+    t.operation_combining = t.lock_and_read = t.handover_image = false;
+    return t;
+  }
+  static Techniques FgPlus() {
+    Techniques t = Sherman();
+    t.command_combining = t.on_chip_locks = t.local_locks = t.wait_queue = t.handover = false;
+    t.two_level_versions = false;
+    return t;
+  }
+};
+
+struct ClientOptions {
+  // Where the memory servers are found: the directory that pando-memory was given ("DIR" or
+  // "local:DIR").
+  std::string registry;
+  // Transport: "shm" (one host, no privileges).
+  std::string fabric = "shm";
+  // How long Connect() waits for `memory_servers_min` servers to appear, milliseconds.
+  int64_t connect_timeout_ms = 5'000;
+  int memory_servers_min = 1;
+
+  Techniques techniques;
+
+  // Bound on decoded level-1 nodes kept by this compute server, bytes; upper levels are always kept
+  // (Sherman 4.2.3). The default holds the parents of some 50 M records of 8/8.
+  size_t index_cache_bytes = 64 << 20;
+  // Coroutines a session may run at once; further operations wait in a queue.
+  int coroutines_per_session = 64;
+  // Handovers in a row before a lock is given up to other compute servers (rule L6).
+  int handover_max = 32;
+  // Operations that one write-back may carry (rule U2's budget).
+  int combine_max = 64;
+  // Default deadline of an operation, milliseconds. OperationOptions can shorten or lengthen it.
+  int64_t operation_timeout_ms = 10'000;
+  // Seed of back-off and placement decisions; 0: from the fabric.
+  uint64_t seed = 0;
+};
+
+struct TreeOptions {
+  // Fixed at creation. 1..255 and 0..255 bytes.
+  uint32_t key_bytes_max = 8;
+  uint32_t value_bytes_max = 8;
+  // Node size, bytes; 0: derived (1 KiB for 8/8, at least 32 slots a leaf).
+  uint32_t node_bytes = 0;
+};
+
+// What one operation cost. Round trips of a combined operation are counted at the operation that
+// executed it.
+struct OperationCost {
+  uint32_t round_trips = 0;
+  uint32_t verbs = 0;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+};
+
+struct OperationOptions {
+  int64_t timeout_ms = 0;         // 0: ClientOptions::operation_timeout_ms
+  OperationCost* cost = nullptr;  // filled in (added to) when given
+};
+
+}  // namespace pando

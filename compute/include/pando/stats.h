@@ -1,0 +1,29 @@
+// Counters of a client: what its sessions did since it connected.
+#pragma once
+
+#include <cstdint>
+
+namespace pando {
+
+struct FabricStats {
+  uint64_t reads = 0, writes = 0, cas = 0, faa = 0, chains = 0, round_trips = 0;
+  uint64_t bytes_read = 0, bytes_written = 0, calls = 0;
+};
+
+struct TreeStats {
+  uint64_t cache_hits = 0, cache_misses = 0, cache_evictions = 0;
+  uint64_t cache_bytes = 0;  // level-1 nodes held now
+  uint64_t splits = 0, root_splits = 0, merges = 0;
+  uint64_t separator_repairs = 0;  // separators inserted for somebody else's split
+  uint64_t torn_retries = 0, stale_retries = 0, moves_right = 0;
+  uint64_t lock_attempts = 0, lock_failures = 0;  // CAS of global words
+  uint64_t handovers = 0, combined = 0;
+  uint64_t lost_races = 0;  // root growth or separator insertion that somebody else had done
+};
+
+struct ClientStats {
+  FabricStats fabric;
+  TreeStats tree;
+};
+
+}  // namespace pando

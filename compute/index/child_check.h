@@ -1,0 +1,14 @@
+// Rule S3's question about the child, asked while the parent (or the root record) is locked.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+
+namespace pando {
+
+// True if the child is live, of the life meant, and starts at the separator.
+absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeContext& tree,
+                                         const MissingSeparator& missing);
+
+}  // namespace pando

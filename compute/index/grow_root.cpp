@@ -1,0 +1,106 @@
+#include <cstring>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/wire/internal_node.h"
+#include "compute/index/child_check.h"
+#include "compute/index/operations.h"
+#include "compute/index/read_node.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+namespace {
+
+// The new root over `record`, written but not yet referred to.
+absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const RootRecord& record,
+                          const MissingSeparator& missing, RemoteAddress spare, RootRecord* grown) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  std::memset(image.data(), 0, tree.layout.node_bytes());
+  InternalNode root;
+  root.header.tree_id = tree.id();
+  root.header.level = missing.parent_level;
+  root.header.state = NodeState::kLive;
+  root.header.life = NextLife(image.data());
+  root.header.leftmost = record.root;
+  root.header.reserve.assign(NodeHeader::kReserveBytes, '\0');
+  root.Insert(missing.separator, missing.child);
+  EncodeInternal(root, tree.layout, image.data(), tree.environment.crc, image.data());
+  WriteBack writes(context, tree, spare.server());
+  PANDO_RETURN_IF_ERROR(writes.AddNode(spare, image.buffer()));
+  PANDO_RETURN_IF_ERROR(writes.Flush());
+  grown->tree_id = tree.id();
+  grown->root = {spare, root.header.life};
+  grown->level = missing.parent_level;
+  tree.environment.cache.Insert(tree.id(), grown->root, root);
+  return absl::OkStatus();
+}
+
+// Under the record's lock: true if the root has to grow for `missing` (rule R1: rereads and
+// revalidates as S3).
+absl::StatusOr<bool> MustGrow(OperationContext& context, TreeContext& tree,
+                              const RootRecord& record, const MissingSeparator& missing) {
+  if (record.level + 1 != missing.parent_level) return false;
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
+                         ReadNode(context, tree, record.root, record.level, "", image.buffer()));
+  if (verdict != NodeVerdict::kAccepted) return false;
+  return ChildWantsSeparator(context, tree, missing);
+}
+
+}  // namespace
+
+absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
+                      const MissingSeparator& missing) {
+  NodeAllocator& allocator = tree.environment.allocator;
+  // Reserved before the lock is taken (rule L2).
+  std::optional<RemoteAddress> spare;
+  while (!(spare = allocator.TryTake(tree.id(), tree.entry.root_record.server()))) {
+    PANDO_RETURN_IF_ERROR(allocator.Refill(context, tree.id(), tree.layout.node_bytes(),
+                                           tree.entry.root_record.server()));
+  }
+  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
+  absl::StatusOr<std::optional<HeldLock>> acquired = tree.environment.hocl.Acquire(
+      context, tree.RootLock(), line.buffer(), tree.id(), nullptr, nullptr);
+  if (!acquired.ok()) {
+    allocator.PutBack(tree.id(), *spare);
+    return acquired.status();
+  }
+  HeldLock lock = **std::move(acquired);
+  WriteBack writes(context, tree, tree.entry.root_record.server());
+  RootRecord record;
+  absl::Status status;
+  if (DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) !=
+      RootVerdict::kAccepted) {
+    status = absl::DataLossError("the root record is inconsistent under its lock");
+  }
+  absl::StatusOr<bool> grow = false;
+  if (status.ok()) grow = MustGrow(context, tree, record, missing);
+  if (!grow.ok()) status = grow.status();
+  if (!status.ok() || !*grow) {
+    allocator.PutBack(tree.id(), *spare);
+    if (status.ok()) {
+      context.session.counters().lost_races.Add();
+      tree.root.Store(record);
+    }
+    const absl::Status released = writes.Release(std::move(lock), line.data());
+    return status.ok() ? released : status;
+  }
+  RootRecord grown;
+  status = WriteNewRoot(context, tree, record, missing, *spare, &grown);
+  if (status.ok()) {
+    EncodeRootRecord(grown, line.data(), tree.environment.crc, line.data());
+    status = writes.AddRaw(tree.entry.root_record, line.buffer());
+  }
+  if (!status.ok()) {
+    tree.environment.hocl.LeaveToFencing(std::move(lock));
+    return status;
+  }
+  PANDO_RETURN_IF_ERROR(writes.Release(std::move(lock), line.data()));
+  tree.root.Store(grown);
+  context.session.counters().root_splits.Add();
+  return absl::OkStatus();
+}
+
+}  // namespace pando

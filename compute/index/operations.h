@@ -1,0 +1,45 @@
+// The operations of the tree (design: one job a file). All run inside a coroutine of the context's
+// session; keys and values have been validated.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+#include "compute/lock/lock_request.h"
+#include "pando/client.h"
+
+namespace pando {
+
+// get.cpp. NotFound.
+absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_view key,
+                    std::string* value);
+
+// write.cpp: put, insert (AlreadyExists), update and erase (NotFound).
+absl::Status WriteKey(OperationContext& context, TreeContext& tree,
+                      const WriteOperation& operation);
+
+// scan.cpp (rule R2).
+absl::Status ScanKeys(OperationContext& context, TreeContext& tree, std::string_view from,
+                      size_t limit, std::vector<KeyValue>* rows);
+
+// separator.cpp (rule S3): makes `child` known to its parent level, growing the root where needed.
+// OK when there is nothing (more) to do. A missing separator is always legal, so errors cost only
+// speed.
+absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
+                             MissingSeparator missing);
+
+// grow_root.cpp (rule R1): puts a root over the present one, whose level is missing.parent_level
+// - 1. OK also when somebody else has.
+absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
+                      const MissingSeparator& missing);
+
+// bulk_load.cpp (rule R4).
+absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
+                          const std::function<bool(KeyValue*)>& next);
+
+}  // namespace pando

@@ -1,0 +1,35 @@
+// Reading nodes and the root record: READ, classify, retry (rules V1, V4, F2).
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/wire/node_image.h"
+#include "common/wire/root_record.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+
+namespace pando {
+
+// What a READ of one node is meant to find.
+inline NodeExpectation Expect(const TreeContext& tree, const Reference& node, uint8_t level,
+                              std::string_view key) {
+  return {.tree_id = tree.id(), .level = level, .life = node.life, .key = key};
+}
+
+// True if a READ may have taken so long that an entry version came around (rule F2): any one of the
+// chain's, however many there are.
+bool ReadTookTooLong(const TreeContext& tree, const Chain& chain);
+
+// READs the node until its image is not torn; a READ that the fabric was interrupted in and gave up
+// (Aborted, rule F2) counts as one. The verdict is accepted, stale or moved; never torn.
+// DeadlineExceeded when it stays torn.
+absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, const TreeContext& tree,
+                                     const Reference& node, uint8_t level, std::string_view key,
+                                     LocalBuffer image, LeafMatch* match = nullptr);
+
+// READs the root record and refreshes the tree's hint. NotFound: the tree was dropped and its
+// memory given back.
+absl::StatusOr<RootRecord> ReadRoot(OperationContext& context, TreeContext& tree);
+
+}  // namespace pando

@@ -1,0 +1,203 @@
+#include <cstring>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "common/wire/internal_node.h"
+#include "compute/index/child_check.h"
+#include "compute/index/descend.h"
+#include "compute/index/operations.h"
+#include "compute/index/read_node.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+namespace {
+
+// What became of an attempt to insert a separator into one parent.
+struct Attempt {
+  bool retry = false;
+  bool needs_node = false;
+  std::optional<MissingSeparator> next;  // the parent was split: its own separator
+};
+
+// Where an internal node with one entry too many is cut; the entry there moves up.
+size_t SplitPosition(const InternalNode& node, std::string_view inserted) {
+  const size_t count = node.entries.size();
+  // Ascending inserts leave the left node nearly full.
+  if (node.entries.back().key == inserted && node.header.high.empty()) return count - 2;
+  size_t bytes = 0;
+  size_t position = 0;
+  while (position + 2 < count && bytes < node.StreamBytes() / 2) {
+    bytes += InternalNode::EntryBytes(node.entries[position].key);
+    ++position;
+  }
+  return position;
+}
+
+absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock lock,
+                         InternalNode node, std::string_view inserted, LocalBuffer image,
+                         Attempt* attempt) {
+  const std::optional<RemoteAddress> spare =
+      tree.environment.allocator.TryTake(tree.id(), lock.target().server);
+  if (!spare.has_value()) {
+    attempt->needs_node = true;
+    WriteBack nothing(context, tree, lock.target().server);
+    return nothing.Release(std::move(lock), image.data);
+  }
+  absl::StatusOr<BufferLease> lease = context.session.buffers().Lease(tree.layout.node_bytes());
+  if (!lease.ok()) {
+    tree.environment.allocator.PutBack(tree.id(), *spare);
+    WriteBack nothing(context, tree, lock.target().server);
+    (void)nothing.Release(std::move(lock), image.data);
+    return lease.status();
+  }
+  const Reference self = lock.target().node;
+  const size_t position = SplitPosition(node, inserted);
+  std::memset(lease->data(), 0, tree.layout.node_bytes());
+  InternalNode right;
+  right.header = node.header;
+  right.header.life = NextLife(lease->data());
+  right.header.low = node.entries[position].key;
+  right.header.leftmost = node.entries[position].child;
+  right.entries.assign(std::make_move_iterator(node.entries.begin() + position + 1),
+                       std::make_move_iterator(node.entries.end()));
+  node.entries.resize(position);
+  node.header.high = right.header.low;
+  node.header.right = {*spare, right.header.life};
+
+  EncodeInternal(right, tree.layout, lease->data(), tree.environment.crc, lease->data());
+  EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
+  context.session.counters().splits.Add();
+  PANDO_RETURN_IF_ERROR(WriteSplit(context, tree, std::move(lock), *spare, lease->buffer(), image));
+  tree.environment.cache.Insert(tree.id(), self, node);
+  tree.environment.cache.Insert(tree.id(), node.header.right, right);
+  attempt->next = {static_cast<uint8_t>(node.header.level + 1), right.header.low,
+                   node.header.right};
+  return absl::OkStatus();
+}
+
+absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, HeldLock lock,
+                              const MissingSeparator& missing, LocalBuffer image,
+                              Attempt* attempt) {
+  const auto release = [&]() -> absl::Status {
+    WriteBack nothing(context, tree, lock.target().server);
+    return nothing.Release(std::move(lock), image.data);
+  };
+  InternalNode node;
+  const absl::Status decoded = DecodeInternal(image.data, tree.layout, &node);
+  if (!decoded.ok()) {
+    (void)release();
+    return decoded;
+  }
+  const Reference self = lock.target().node;
+  // Known already: as an entry, or as the leftmost child of a parent that was split just there.
+  if (node.header.low == missing.separator || node.FindSeparator(missing.separator) >= 0) {
+    context.session.counters().lost_races.Add();
+    tree.environment.cache.Insert(tree.id(), self, node);
+    return release();
+  }
+  const absl::StatusOr<bool> wanted = ChildWantsSeparator(context, tree, missing);
+  if (!wanted.ok() || !*wanted) {
+    (void)release();
+    return wanted.status();
+  }
+  node.Insert(missing.separator, missing.child);
+  if (!node.Fits(tree.layout)) {
+    return SplitParent(context, tree, std::move(lock), std::move(node), missing.separator, image,
+                       attempt);
+  }
+  EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
+  WriteBack writes(context, tree, self.address.server());
+  const absl::Status added = writes.AddNodeHeaderFirst(self.address, image);
+  if (!added.ok()) {
+    tree.environment.hocl.LeaveToFencing(std::move(lock));
+    return added;
+  }
+  PANDO_RETURN_IF_ERROR(writes.Release(std::move(lock), image.data));
+  tree.environment.cache.Insert(tree.id(), self, node);
+  return absl::OkStatus();
+}
+
+// One way down to the parent that covers the separator, and the insertion there.
+absl::Status TryInsert(OperationContext& context, TreeContext& tree,
+                       const MissingSeparator& missing, Descent& descent, Attempt* attempt) {
+  PANDO_RETURN_IF_ERROR(descent.Find());
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  const Reference parent = descent.node();
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(parent));
+  PANDO_ASSIGN_OR_RETURN(
+      std::optional<HeldLock> lock,
+      tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));
+  NodeVerdict verdict =
+      Classify(image.data(), tree.layout,
+               Expect(tree, parent, missing.parent_level, missing.separator), tree.environment.crc);
+  if (!RuleHolds(Rule::kS3) && verdict == NodeVerdict::kMovedRight) {
+    verdict =
+        NodeVerdict::kAccepted;  // the variant does not ask whether the parent covers the separator
+  }
+  if (verdict == NodeVerdict::kAccepted) {
+    return InsertIntoParent(context, tree, *std::move(lock), missing, image.buffer(), attempt);
+  }
+  const Reference right = verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
+  WriteBack nothing(context, tree, parent.address.server());
+  PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
+  if (verdict == NodeVerdict::kTorn) {
+    return absl::DataLossError(absl::StrCat("internal node ", parent.address.offset(),
+                                            " of server ", parent.address.server(),
+                                            " is inconsistent under its lock"));
+  }
+  descent.Report(verdict, right);
+  attempt->retry = true;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeContext& tree,
+                                         const MissingSeparator& missing) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  const auto level = static_cast<uint8_t>(missing.parent_level - 1);
+  PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict, ReadNode(context, tree, missing.child, level,
+                                                             missing.separator, image.buffer()));
+  FenceScratch scratch;
+  return verdict == NodeVerdict::kAccepted &&
+         LowFence(image.data(), tree.layout, &scratch) == missing.separator;
+}
+
+absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
+                             MissingSeparator missing) {
+  while (true) {
+    if (!tree.BeginSeparator(missing.parent_level, missing.separator)) return absl::OkStatus();
+    const absl::Cleanup done = [&tree, level = missing.parent_level,
+                                separator = missing.separator] {
+      tree.EndSeparator(level, separator);
+    };
+    Descent descent(context, tree, missing.separator, missing.parent_level);
+    Attempt attempt;
+    do {
+      attempt = {};
+      const absl::Status status = TryInsert(context, tree, missing, descent, &attempt);
+      if (absl::IsFailedPrecondition(status)) {
+        if (context.expired()) return context.DeadlineError("growing the root");
+        PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing));
+        attempt.retry =
+            true;  // finds the separator in the root that was just made, or inserts it there
+        continue;
+      }
+      PANDO_RETURN_IF_ERROR(status);
+      if (attempt.needs_node) {
+        PANDO_RETURN_IF_ERROR(tree.environment.allocator.Refill(
+            context, tree.id(), tree.layout.node_bytes(), descent.node().address.server()));
+        attempt.retry = true;
+      }
+    } while (attempt.retry);
+    if (!attempt.next.has_value()) return absl::OkStatus();
+    missing = *std::move(attempt.next);
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,87 @@
+// An open tree as the index code sees it: its shape, what is known of its root, and the client-wide
+// parts.
+//
+// Thread safety: shared by all sessions of a client.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/fabric.h"
+#include "common/wire/control.h"
+#include "common/wire/node_layout.h"
+#include "common/wire/root_record.h"
+#include "compute/cache/index_cache.h"
+#include "compute/core/node_allocator.h"
+#include "compute/lock/hocl.h"
+#include "pando/options.h"
+
+namespace pando {
+
+// The client-wide parts, owned by the client.
+struct IndexEnvironment {
+  const Capabilities& capabilities;
+  Hocl& hocl;
+  IndexCache& cache;
+  NodeAllocator& allocator;
+  Techniques techniques;
+  int combine_max = 64;
+  bool crc = false;  // lines carry checksums
+};
+
+// The root as last read. Its fields are loaded one by one: a mix of two roots is caught by
+// validation like any other stale reference.
+class RootHint {
+ public:
+  void Store(const RootRecord& record) {
+    life_.store(record.root.life, std::memory_order_relaxed);
+    level_.store(record.level, std::memory_order_relaxed);
+    address_.store(record.root.address.raw(), std::memory_order_release);
+  }
+  // Level of the root; -1: not known yet.
+  int Load(Reference* root) const {
+    const uint64_t raw = address_.load(std::memory_order_acquire);
+    if (raw == 0) return -1;
+    *root = {RemoteAddress::FromRaw(raw), life_.load(std::memory_order_relaxed)};
+    return level_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<uint64_t> address_{0};
+  std::atomic<uint32_t> life_{0};
+  std::atomic<uint8_t> level_{0};
+};
+
+class TreeContext {
+ public:
+  TreeContext(CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment)
+      : entry(std::move(entry)), layout(layout), environment(*environment) {}
+  TreeContext(const TreeContext&) = delete;
+  TreeContext& operator=(const TreeContext&) = delete;
+
+  const CatalogEntry entry;
+  const NodeLayout layout;
+  IndexEnvironment& environment;
+  RootHint root;
+
+  uint32_t id() const { return entry.tree_id; }
+  // Unavailable: the node lies on a memory server that this client is not connected to (references
+  // are remote data, and servers may have joined since).
+  absl::StatusOr<LockTarget> NodeLock(const Reference& node) const;
+  LockTarget RootLock() const;
+
+  // Rule S3: one insertion a (level, separator) and compute server at a time.
+  bool BeginSeparator(uint8_t level, std::string_view separator);
+  void EndSeparator(uint8_t level, std::string_view separator);
+
+ private:
+  std::mutex separators_mutex_;
+  absl::flat_hash_set<std::pair<int, std::string>> separators_;
+};
+
+}  // namespace pando

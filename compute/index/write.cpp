@@ -1,0 +1,231 @@
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "common/wire/leaf.h"
+#include "common/wire/node_image.h"
+#include "compute/index/descend.h"
+#include "compute/index/leaf_batch.h"
+#include "compute/index/operations.h"
+#include "compute/index/read_node.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+namespace {
+
+// A write at the leaf it belongs to: the lock is held, the image accepted.
+class LeafWrite {
+ public:
+  LeafWrite(OperationContext& context, TreeContext& tree, LocalBuffer image)
+      : context_(context), tree_(tree), image_(image) {}
+
+  // Executes the operation, and waiting ones with it, writes back and gives the lock up.
+  // `needs_node`: the leaf is full and no spare node was at hand; nothing happened, refill and try
+  // again.
+  absl::Status Execute(HeldLock lock, const WriteOperation& operation, bool* needs_node);
+
+ private:
+  absl::Status WriteEntries(HeldLock lock, LeafEditor& editor);
+  absl::Status Split(HeldLock lock, const WriteOperation& operation, bool* needs_node);
+  absl::Status ReleaseUnchanged(HeldLock lock);
+  // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
+  void Combine(HeldLock& lock, LeafBatch& batch);
+  // Results of combined operations; `write_back`: how the write went.
+  void FinishCombined(const LockTarget& target, const absl::Status& write_back);
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  const LocalBuffer image_;
+  std::vector<LockRequestPtr> combined_;
+  std::vector<absl::Status> results_;
+};
+
+absl::Status LeafWrite::Execute(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
+  LeafBatch batch(image_.data, tree_.layout, tree_.environment.crc);
+  absl::Status result;
+  if (!batch.Apply(operation, &result)) return Split(std::move(lock), operation, needs_node);
+  Combine(lock, batch);
+  LeafEditor& editor = batch.Commit();
+  const LockTarget target = lock.target();
+  if (!editor.dirty()) {
+    FinishCombined(target, absl::OkStatus());
+    // Nothing was written: the result stands even if the release fails.
+    (void)ReleaseUnchanged(std::move(lock));
+    return result;
+  }
+  if (!RuleHolds(Rule::kL5)) FinishCombined(target, absl::OkStatus());
+  const absl::Status written = WriteEntries(std::move(lock), editor);
+  FinishCombined(target, written);
+  if (!written.ok() && result.ok()) return WriteBackFailed(written);
+  return result;
+}
+
+void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
+  const auto max = static_cast<size_t>(tree_.environment.combine_max - 1);
+  std::vector<LockRequestPtr> waiting =
+      tree_.environment.hocl.TakeCombinable(lock, tree_.id(), max);
+  if (waiting.empty()) return;
+  FenceScratch low_scratch, high_scratch;
+  const std::string_view low = LowFence(image_.data, tree_.layout, &low_scratch);
+  const std::string_view high = HighFence(image_.data, tree_.layout, &high_scratch);
+  std::vector<LockRequestPtr> rest;
+  for (LockRequestPtr& request : waiting) {
+    const std::string_view key = request->key;
+    absl::Status result;
+    if (key >= low && (high.empty() || key < high) && batch.Apply(request->operation(), &result)) {
+      combined_.push_back(std::move(request));
+      results_.push_back(std::move(result));
+    } else {
+      rest.push_back(std::move(request));
+    }
+  }
+  tree_.environment.hocl.PutBack(lock, rest);
+}
+
+void LeafWrite::FinishCombined(const LockTarget& target, const absl::Status& write_back) {
+  if (!write_back.ok()) {
+    // Also NotFound and AlreadyExists: they may follow from what the batch did before them.
+    for (absl::Status& result : results_) result = WriteBackFailed(write_back);
+  }
+  tree_.environment.hocl.Finish(context_, target, combined_, results_);
+  combined_.clear();
+  results_.clear();
+}
+
+absl::Status LeafWrite::WriteEntries(HeldLock lock, LeafEditor& editor) {
+  const RemoteAddress node = lock.target().node.address;
+  const uint32_t packet_bytes = tree_.entry.shape.packet_bytes;
+  WriteBack writes(context_, tree_, node.server());
+  absl::Status status;
+  LineRuns runs;
+  if (tree_.environment.techniques.two_level_versions) runs = editor.SealDirty(packet_bytes);
+  // One verb is for the release. More scattered lines than that are cheaper as the whole node.
+  if (!runs.empty() && runs.size() < static_cast<size_t>(Chain::kMaxVerbs)) {
+    status = writes.Add(runs, node, image_);
+  } else {
+    SealNodeLevel(image_.data, image_.data, tree_.layout, tree_.environment.crc);
+    status = writes.AddNode(node, image_);
+  }
+  if (!RuleHolds(Rule::kL4)) {  // the variant lets others in before the write
+    ChainLease early(&context_.session.buffers());
+    early->Reset(node.server());
+    PANDO_CHECK_OK(tree_.environment.hocl.AppendRelease(context_, lock, early.get()));
+    (void)context_.Await(early.get());
+  }
+  if (!status.ok()) {
+    tree_.environment.hocl.LeaveToFencing(std::move(lock));
+    return status;
+  }
+  return writes.Release(std::move(lock), image_.data);
+}
+
+absl::Status LeafWrite::ReleaseUnchanged(HeldLock lock) {
+  WriteBack nothing(context_, tree_, lock.target().server);
+  return nothing.Release(std::move(lock), image_.data);
+}
+
+absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
+  const bool crc = tree_.environment.crc;
+  const NodeLayout& layout = tree_.layout;
+  const std::optional<RemoteAddress> spare =
+      tree_.environment.allocator.TryTake(tree_.id(), lock.target().server);
+  if (!spare.has_value()) {
+    *needs_node = true;
+    return ReleaseUnchanged(std::move(lock));
+  }
+  absl::StatusOr<BufferLease> sibling_lease = context_.session.buffers().Lease(layout.node_bytes());
+  if (!sibling_lease.ok()) {
+    tree_.environment.allocator.PutBack(tree_.id(), *spare);
+    (void)ReleaseUnchanged(std::move(lock));
+    return sibling_lease.status();
+  }
+  const LocalBuffer sibling_image = sibling_lease->buffer();
+  std::memset(sibling_image.data, 0, layout.node_bytes());  // the spare's old image
+
+  LeafEditor editor(image_.data, layout, crc);
+  LeafEditor sibling_editor(sibling_image.data, layout, crc);
+  const std::string separator = editor.ChooseSeparator(operation.key);
+  NodeHeader header = ReadHeader(image_.data, layout);
+  header.low = separator;
+  header.life = NextLife(sibling_image.data);
+  const Reference sibling{*spare, header.life};
+  WriteHeader(sibling_image.data, layout, header);
+  editor.MoveTo(separator, &sibling_editor);
+  SetHigh(image_.data, layout, separator);
+  SetRight(image_.data, sibling);
+  const bool fits =
+      (operation.key < separator ? editor : sibling_editor).Put(operation.key, operation.value);
+  PANDO_CHECK(fits) << "a split made no room";
+  SealNodeLevel(sibling_image.data, sibling_image.data, layout, crc);
+  if (RuleHolds(Rule::kS2)) {
+    SealNodeLevel(image_.data, image_.data, layout, crc);
+  } else {
+    for (uint32_t line = 0; line < layout.lines(); ++line) {
+      SealEntryLevel(image_.data, line, 1, crc);
+    }
+  }
+  context_.session.counters().splits.Add();
+  MissingSeparator missing{1, separator, sibling};
+  if (!RuleHolds(Rule::kL2)) {  // the variant waits for the parent's lock under the leaf's
+    WriteBack writes(context_, tree_, spare->server());
+    PANDO_RETURN_IF_ERROR(writes.AddNode(*spare, sibling_image));
+    PANDO_RETURN_IF_ERROR(writes.Flush());
+    (void)InsertSeparator(context_, tree_, missing);
+  }
+  PANDO_RETURN_IF_ERROR(
+      WriteSplit(context_, tree_, std::move(lock), *spare, sibling_image, image_));
+  // The operation is done; a separator that cannot be inserted now is inserted by whoever misses
+  // it.
+  if (!InsertSeparator(context_, tree_, missing).ok()) context_.missing = std::move(missing);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteKey(OperationContext& context, TreeContext& tree,
+                      const WriteOperation& operation) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  Hocl& hocl = tree.environment.hocl;
+  Descent descent(context, tree, operation.key, 0);
+  while (true) {
+    PANDO_RETURN_IF_ERROR(descent.Find());
+    const Reference node = descent.node();
+    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+    absl::Status executed;
+    PANDO_ASSIGN_OR_RETURN(
+        std::optional<HeldLock> lock,
+        hocl.Acquire(context, target, image.buffer(), tree.id(), &operation, &executed));
+    if (!lock.has_value()) return executed;
+    const NodeVerdict verdict = Classify(
+        image.data(), tree.layout, Expect(tree, node, 0, operation.key), tree.environment.crc);
+    if (verdict == NodeVerdict::kAccepted) [[likely]] {
+      FenceScratch scratch;
+      if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
+      bool needs_node = false;
+      LeafWrite write(context, tree, image.buffer());
+      const absl::Status status = write.Execute(*std::move(lock), operation, &needs_node);
+      if (!needs_node) return status;
+      PANDO_RETURN_IF_ERROR(tree.environment.allocator.Refill(
+          context, tree.id(), tree.layout.node_bytes(), node.address.server()));
+      continue;
+    }
+    const Reference right =
+        verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
+    WriteBack nothing(context, tree, node.address.server());
+    PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
+    if (verdict == NodeVerdict::kTorn) {
+      return absl::DataLossError(absl::StrCat("node ", node.address.offset(), " of server ",
+                                              node.address.server(),
+                                              " is inconsistent under its lock"));
+    }
+    descent.Report(verdict, right);
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,75 @@
+#include "compute/index/write_back.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace pando {
+
+WriteBack::WriteBack(OperationContext& context, const TreeContext& tree, ServerId server)
+    : context_(context), tree_(tree), chain_(&context.session.buffers()) {
+  chain_->Reset(server);
+}
+
+absl::Status WriteBack::AddRaw(RemoteAddress at, LocalBuffer bytes) {
+  if (chain_->size() + 1 >= static_cast<size_t>(Chain::kMaxVerbs)) PANDO_RETURN_IF_ERROR(Flush());
+  chain_->Write(MemorySpace::kMain, at.offset(), bytes);
+  return absl::OkStatus();
+}
+
+absl::Status WriteBack::Add(const LineRuns& runs, RemoteAddress node, LocalBuffer image) {
+  for (const LineRun& run : runs) {
+    const RemoteAddress at(node.server(), node.offset() + run.offset_bytes());
+    PANDO_RETURN_IF_ERROR(AddRaw(at, image.Slice(run.offset_bytes(), run.bytes())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteBack::AddNodeHeaderFirst(RemoteAddress node, LocalBuffer image) {
+  PANDO_RETURN_IF_ERROR(AddRaw(node, image.Slice(0, kLineBytes)));
+  return Add(NodeRuns(tree_.layout, 1, tree_.entry.shape.packet_bytes), node, image);
+}
+
+absl::Status WriteBack::AddNode(RemoteAddress node, LocalBuffer image) {
+  return Add(NodeRuns(tree_.layout, 0, tree_.entry.shape.packet_bytes), node, image);
+}
+
+absl::Status WriteBack::Flush() {
+  if (chain_->size() == 0) return absl::OkStatus();
+  posted_ = true;
+  PANDO_RETURN_IF_ERROR(context_.Await(chain_.get()));
+  chain_->Reset(chain_->server());
+  return absl::OkStatus();
+}
+
+absl::Status WriteBack::Release(HeldLock lock, const std::byte* image) {
+  posted_ = posted_ || chain_->size() > 0;
+  return tree_.environment.hocl.Release(context_, std::move(lock), chain_.get(), image);
+}
+
+absl::Status WriteBackFailed(const absl::Status& status) {
+  return OutcomeUnknownError(absl::StrCat("write-back failed: ", status.ToString()));
+}
+
+absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
+                        RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image) {
+  Hocl& hocl = tree.environment.hocl;
+  const RemoteAddress node = lock.target().node.address;
+  WriteBack writes(context, tree, node.server());
+  absl::Status status;
+  if (sibling.server() == node.server()) {
+    status = writes.AddNode(sibling, sibling_image);
+  } else {
+    WriteBack elsewhere(context, tree, sibling.server());
+    status = elsewhere.AddNode(sibling, sibling_image);
+    if (status.ok()) status = elsewhere.Flush();
+  }
+  if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
+  if (!status.ok()) {
+    hocl.LeaveToFencing(std::move(lock));
+    return WriteBackFailed(status);
+  }
+  status = writes.Release(std::move(lock), image.data);
+  return status.ok() ? status : WriteBackFailed(status);
+}
+
+}  // namespace pando

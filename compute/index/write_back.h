@@ -1,0 +1,47 @@
+// Writing a held node back: packets of a chain, and the split's two steps (rules F6, L4, S1, S2).
+#pragma once
+
+#include "absl/status/status.h"
+#include "common/wire/line_run.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+#include "compute/lock/hocl.h"
+
+namespace pando {
+
+// Gathers the WRITEs of one node (or of two on one server) into a chain; posts in between when the
+// chain is full, always leaving room for the release. Not thread-safe. The image must stay until
+// the chain is done.
+class WriteBack {
+ public:
+  WriteBack(OperationContext& context, const TreeContext& tree, ServerId server);
+
+  absl::Status Add(const LineRuns& runs, RemoteAddress node, LocalBuffer image);
+  // Line 0 by itself, then the rest: the order of rules S2 and C4.
+  absl::Status AddNodeHeaderFirst(RemoteAddress node, LocalBuffer image);
+  absl::Status AddNode(RemoteAddress node, LocalBuffer image);
+  absl::Status AddRaw(RemoteAddress at, LocalBuffer bytes);
+
+  // Posts what is left, without a release (private nodes, or a node on another server).
+  absl::Status Flush();
+  // Posts what is left with the release of the lock, or hands it over; `image` goes with a
+  // handover.
+  absl::Status Release(HeldLock lock, const std::byte* image);
+  // True once a WRITE may have reached the server.
+  bool posted() const { return posted_; }
+
+ private:
+  OperationContext& context_;
+  const TreeContext& tree_;
+  ChainLease chain_;
+  bool posted_ = false;
+};
+
+// The outcome of an operation whose write-back failed: unknown (rule L5), whatever the fabric said.
+absl::Status WriteBackFailed(const absl::Status& status);
+
+// A split of the held node L into L and the new node S, both images sealed: S1, S2, release.
+absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
+                        RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image);
+
+}  // namespace pando

@@ -1,0 +1,134 @@
+// Hierarchical on-chip locks (HOCL; Sherman, section 4.3): local queue, global word, handover.
+//
+// Thread safety: shared by the sessions of a compute server.
+// Invariants:
+//   1. A HeldLock ends in exactly one Release(), or in LeaveToFencing() after a failed chain (rule
+//   L5).
+//   2. Release, handover and acknowledgement come after the write-back's completion, or behind it
+//   in its chain (L4, L5).
+//   3. After `handover_max` handovers in a row the word is released, and this compute server leaves
+//   it alone for two
+//      round trips (rule L6).
+//   4. Every wait ends at the operation's deadline (rule L3).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compute/core/session_context.h"
+#include "compute/lock/local_lock.h"
+#include "compute/lock/lock_request.h"
+#include "pando/options.h"
+
+namespace pando {
+
+// What is locked, and what is read with it.
+struct LockTarget {
+  ServerId server = 0;
+  uint32_t word = 0;         // index in the server's lock table
+  Reference node;            // what `read_offset` holds, for handed-over images
+  uint64_t read_offset = 0;  // in main
+  uint32_t read_bytes = 0;
+};
+
+// A held lock. Move-only; must be released (CHECKed).
+class HeldLock {
+ public:
+  HeldLock() = default;
+  HeldLock(HeldLock&& other) noexcept { *this = std::move(other); }
+  HeldLock& operator=(HeldLock&& other) noexcept;
+  ~HeldLock();
+
+  const LockTarget& target() const { return target_; }
+  bool held() const { return held_; }
+  // False after a handover that did not carry the image.
+  bool image_is_fresh() const { return image_is_fresh_; }
+
+ private:
+  friend class Hocl;
+  LockTarget target_;
+  LocalLock* local_ = nullptr;  // null: local locks are off
+  int handovers_ = 0;
+  bool image_is_fresh_ = false;
+  bool contended_ = false;  // others wanted it: a failed CAS, or waiters to combine
+  bool held_ = false;
+};
+
+class Hocl {
+ public:
+  struct Options {
+    Techniques techniques;
+    int handover_max = 32;
+    bool write_unlock = true;  // the fabric's capability (rule L4)
+    uint64_t own_word = 0;     // LockWord of this client
+  };
+
+  explicit Hocl(Options options) : options_(options) {}
+
+  // Declares a server's lock table. Before any use; not thread-safe against it.
+  void AddServer(ServerId server, uint32_t words);
+  // 0: there is no such server.
+  uint32_t Words(ServerId server) const;
+
+  // Takes the lock and reads the target into `image`. An empty optional: a holder executed
+  // `operation` and `*executed` is its result. `operation` null: the lock itself is wanted.
+  // DeadlineExceeded: nothing happened. Unknown: a holder may have executed it (IsOutcomeUnknown).
+  absl::StatusOr<std::optional<HeldLock>> Acquire(OperationContext& context,
+                                                  const LockTarget& target, LocalBuffer image,
+                                                  uint32_t tree_id, const WriteOperation* operation,
+                                                  absl::Status* executed);
+
+  // One attempt, for holders of another lock (rule L2). An empty optional: somebody has it.
+  absl::StatusOr<std::optional<HeldLock>> TryAcquire(OperationContext& context,
+                                                     const LockTarget& target, LocalBuffer image);
+
+  // Waiting operations on the held node that the caller may execute. Every one must go to Finish()
+  // or PutBack().
+  std::vector<LockRequestPtr> TakeCombinable(HeldLock& lock, uint32_t tree_id, size_t max);
+  void PutBack(const HeldLock& lock, const std::vector<LockRequestPtr>& requests);
+  void Finish(OperationContext& context, const LockTarget& target,
+              const std::vector<LockRequestPtr>& requests,
+              const std::vector<absl::Status>& results);
+
+  // Posts `chain` (the last writes of the critical section; empty: none) with the release behind
+  // it, or hands over after An error: the writes' outcome is unknown and the word is left to
+  // fencing.
+  absl::Status Release(OperationContext& context, HeldLock lock, Chain* chain,
+                       const std::byte* image);
+  // After a failed chain: the global word stays taken; local waiters go on and find out for
+  // themselves (rule L5).
+  void LeaveToFencing(HeldLock lock);
+
+  // Appends a verb that frees the word. Exposed for rule variants and the lock benchmark.
+  absl::Status AppendRelease(OperationContext& context, const HeldLock& lock, Chain* chain);
+
+ private:
+  // Takes lock.target()'s word and reads the target. On an error lock.held() says whether the word
+  // was taken.
+  absl::Status AcquireGlobal(OperationContext& context, LocalBuffer image, HeldLock& lock);
+  Verb& AppendTake(const LockTarget& target, Chain* chain) const;
+  // Frees the word of a lock that turned out to be of no use, `why`; not where the chain may still
+  // be in flight.
+  void GiveBack(OperationContext& context, const HeldLock& lock, const absl::Status& why);
+  absl::Status ReadTarget(OperationContext& context, const LockTarget& target, LocalBuffer image);
+  absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
+                                                 const LockRequestPtr& request, bool* acquired,
+                                                 int64_t* stay_away_ns);
+  absl::Status AcquireLocalBySpinning(OperationContext& context, LocalLock& local,
+                                      int64_t* stay_away_ns);
+  // When this compute server may try the word again after releasing it; 0: at once.
+  int64_t StayAwayUntil(const OperationContext& context, const HeldLock& lock) const;
+  absl::Status ReleaseGlobal(OperationContext& context, const HeldLock& lock, Chain* chain);
+
+  const Options options_;
+  LocalLock& Local(const LockTarget& target) const {
+    return tables_[target.server]->At(target.word);
+  }
+  std::vector<std::unique_ptr<LocalLockTable>> tables_;  // by server id
+};
+
+}  // namespace pando

@@ -1,0 +1,109 @@
+// The local half of HOCL (Sherman, section 4.3): one FIFO queue a global lock word, shared by the
+// sessions of a compute server, so that only one of them competes for the word and a held word can
+// be passed on.
+//
+// Thread safety: all methods from any thread; the mutex is held for moments and never across a
+// suspension. Invariants:
+//   1. At most one session holds a LocalLock; whoever is granted it must call Release() or
+//   Handover() once.
+//   2. While it is held nobody else of this compute server touches the global word.
+//   3. Waiters are served in arrival order, but that a holder may execute any of them (combining).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "compute/lock/lock_request.h"
+
+namespace pando {
+
+class LocalLock {
+ public:
+  LocalLock() = default;
+  ~LocalLock() { delete contended_.load(); }
+  LocalLock(const LocalLock&) = delete;
+  LocalLock& operator=(const LocalLock&) = delete;
+
+  // Takes the lock if nobody holds it or waits for it. `stay_away_ns`: when the global word may be
+  // tried (rule L6).
+  bool TryAcquire(int64_t* stay_away_ns);
+  // The same, or queues the request.
+  bool AcquireOrEnqueue(const LockRequestPtr& request, int64_t* stay_away_ns);
+
+  // The waiter's side, after it was woken or its time passed: the state to act on. On timeout a
+  // queued or executing request becomes kAbandoned; a granted one stays granted.
+  LockRequest::State Resolve(const LockRequestPtr& request, bool timed_out);
+
+  // A hint: whoever arrives a moment later is served by Release().
+  bool HasWaiters() const { return state_.load(std::memory_order_relaxed) == kQueued; }
+  // Moves up to `max` combinable waiters for that node to kExecuting, in order.
+  std::vector<LockRequestPtr> TakeCombinable(uint32_t tree_id, const Reference& node, size_t max);
+  // Puts executing requests back to the front, in order; abandoned ones are dropped.
+  void PutBack(const std::vector<LockRequestPtr>& requests);
+  // Results of executed requests; wakes their waiters.
+  void Finish(const std::vector<LockRequestPtr>& requests,
+              const std::vector<absl::Status>& results);
+
+  // Passes the local lock and the held global word to the next waiter. `image`: the node as it is
+  // now under the lock, or null. False: nobody waits; the caller still holds both.
+  bool Handover(int handovers, const Reference& image_of, const std::byte* image,
+                uint32_t image_bytes);
+  // Gives up the local lock (the global word is already free): the next waiter gets it, and must
+  // take the word itself.
+  void Release(int64_t stay_away_until_ns);
+
+  // Copies the image that came with the handover to the new holder. False: none for this node.
+  bool TakeImage(const Reference& node, std::byte* to, uint32_t bytes);
+
+ private:
+  // kQueued: held, and the queue is not empty. Taking and giving up a lock nobody waits for is one
+  // atomic step each; everything about the queue happens under the mutex.
+  enum State : uint8_t { kFree, kHeld, kQueued };
+
+  // The first queued request, or null. The state follows.
+  LockRequestPtr PopLocked();
+  void NoteQueueLocked() {
+    state_.store(contended().queue.empty() ? kHeld : kQueued, std::memory_order_relaxed);
+  }
+
+  // What only a contended lock needs; made by the first waiter. The hot part stays small: a table
+  // of them is touched at random by every write.
+  struct Contended {
+    std::mutex mutex;
+    std::deque<LockRequestPtr> queue;
+    int64_t stay_away_until_ns = 0;  // the holder's
+    // The handed-over image; touched by the holder alone.
+    Reference image_of;
+    std::vector<std::byte> image;
+  };
+  Contended& contended();
+
+  std::atomic<State> state_{kFree};
+  std::atomic<Contended*> contended_{nullptr};
+};
+
+// The local locks of one memory server's lock table. Blocks are made when first touched.
+// Thread-safe.
+class LocalLockTable {
+ public:
+  explicit LocalLockTable(uint32_t words);
+  ~LocalLockTable();
+  LocalLockTable(const LocalLockTable&) = delete;
+  LocalLockTable& operator=(const LocalLockTable&) = delete;
+
+  LocalLock& At(uint32_t word);
+  uint32_t words() const { return words_; }
+
+ private:
+  static constexpr uint32_t kBlockLocks = 64;
+  const uint32_t words_;
+  std::vector<std::atomic<LocalLock*>> blocks_;
+};
+
+}  // namespace pando
