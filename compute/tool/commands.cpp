@@ -1,0 +1,182 @@
+#include "compute/tool/commands.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iomanip>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace pando::tool {
+namespace {
+
+constexpr size_t kScanRows = 1000;
+
+// A connection with one tree and one session: what most commands work on.
+struct OpenedTree {
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::unique_ptr<Session> session;
+};
+
+absl::StatusOr<OpenedTree> Open(const Settings& settings) {
+  OpenedTree opened;
+  auto client = Connect(settings);
+  if (!client.ok()) return client.status();
+  opened.client = *std::move(client);
+  auto tree = opened.client->OpenTree(settings.tree);
+  if (absl::IsNotFound(tree.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no tree '", settings.tree,
+                     "'; 'pando trees' lists them, 'pando create' and 'pando load' make them"));
+  }
+  if (!tree.ok()) return tree.status();
+  opened.tree = *std::move(tree);
+  auto session = opened.client->NewSession();
+  if (!session.ok()) return session.status();
+  opened.session = *std::move(session);
+  return opened;
+}
+
+// Pads to a column.
+std::string Column(std::string_view text, size_t width) {
+  std::string column(text);
+  column.resize(std::max(width, column.size() + 1), ' ');
+  return column;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
+  ClientOptions options;
+  options.registry = settings.registry;
+  options.connect_timeout_ms = 2'000;
+  options.operation_timeout_ms = settings.timeout_ms;
+  return Client::Connect(options);
+}
+
+std::string SizeText(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto size = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << size << " " << kUnits[unit];
+  return text.str();
+}
+
+absl::Status Print(std::string_view bytes) {
+  if (fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size()) return absl::OkStatus();
+  if (errno == EPIPE) return absl::OutOfRangeError("the reader of the output is gone");
+  return absl::InternalError(absl::StrCat("writing the output: ", strerror(errno)));
+}
+
+absl::Status FlushOutput() {
+  if (fflush(stdout) == 0) return absl::OkStatus();
+  if (errno == EPIPE) return absl::OutOfRangeError("the reader of the output is gone");
+  return absl::InternalError(absl::StrCat("writing the output: ", strerror(errno)));
+}
+
+absl::Status Get(const Settings& settings, const Arguments& arguments) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  const auto value = opened->session->Get(*opened->tree, arguments[0]);
+  if (!value.ok()) return value.status();
+  return Print(*value + "\n");
+}
+
+absl::Status Put(const Settings& settings, const Arguments& arguments) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  return opened->session->Put(*opened->tree, arguments[0], arguments[1]);
+}
+
+absl::Status Delete(const Settings& settings, const Arguments& arguments) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  return opened->session->Erase(*opened->tree, arguments[0]);
+}
+
+absl::Status Scan(const Settings& settings, const Arguments&) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  uint64_t left = settings.limit == 0 ? UINT64_MAX : settings.limit;
+  std::string from = settings.from;
+  std::string printed;  // the last key, empty at first
+  std::vector<KeyValue> rows;
+  while (left > 0) {
+    // One row more than wanted: the batch begins with the key that ended the one before.
+    const size_t wanted = static_cast<size_t>(std::min<uint64_t>(left, kScanRows)) + 1;
+    const absl::Status status = opened->session->Scan(*opened->tree, from, wanted, &rows);
+    if (!status.ok()) return status;
+    const size_t row_count = rows.size();
+    for (const KeyValue& row : rows) {
+      if (row.key == printed || left == 0) continue;
+      absl::Status written =
+          Print(settings.values ? row.key + "\t" + row.value + "\n" : row.key + "\n");
+      if (!written.ok()) return written;
+      --left;
+    }
+    if (row_count < wanted) break;
+    from = printed = rows.back().key;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Create(const Settings& settings, const Arguments&) {
+  const auto client = Connect(settings);
+  if (!client.ok()) return client.status();
+  TreeOptions options;
+  if (settings.key_bytes != 0) options.key_bytes_max = settings.key_bytes;
+  if (settings.value_bytes_given) options.value_bytes_max = settings.value_bytes;
+  return (*client)->CreateTree(settings.tree, options).status();
+}
+
+absl::Status Drop(const Settings& settings, const Arguments& arguments) {
+  const auto client = Connect(settings);
+  if (!client.ok()) return client.status();
+  return (*client)->DropTree(arguments[0]);
+}
+
+absl::Status Trees(const Settings& settings, const Arguments&) {
+  const auto client = Connect(settings);
+  if (!client.ok()) return client.status();
+  const auto trees = (*client)->ListTrees();
+  if (!trees.ok()) return trees.status();
+  size_t width = 4;
+  for (const TreeInfo& tree : *trees) width = std::max(width, tree.name.size());
+  absl::Status status =
+      Print(absl::StrCat(Column("name", width + 2), "key bytes  value bytes  node bytes\n"));
+  for (const TreeInfo& tree : *trees) {
+    if (!status.ok()) break;
+    status = Print(Column(tree.name, width + 2) + Column(std::to_string(tree.key_bytes_max), 11) +
+                   Column(std::to_string(tree.value_bytes_max), 13) +
+                   std::to_string(tree.node_bytes) + "\n");
+  }
+  return status;
+}
+
+absl::Status Stats(const Settings& settings, const Arguments&) {
+  const auto client = Connect(settings);
+  if (!client.ok()) return client.status();
+  absl::Status problem;
+  for (const ServerStatus& server : (*client)->Servers()) {
+    const std::string title = absl::StrCat("memory server ", server.id);
+    if (!server.available) {
+      problem = absl::UnavailableError(title + " does not answer");
+      continue;
+    }
+    absl::Status status = Print(absl::StrCat(
+        title, server.is_catalog ? " (catalog)" : "", ": ", SizeText(server.region_bytes), ", ",
+        SizeText(server.used_bytes), " used, ", SizeText(server.free_bytes), " free\n"));
+    for (const auto& [name, value] : server.counters) {
+      if (status.ok()) status = Print("  " + Column(name, 20) + std::to_string(value) + "\n");
+    }
+    if (!status.ok()) return status;
+  }
+  return problem;
+}
+
+}  // namespace pando::tool

@@ -1,0 +1,49 @@
+// The commands of `pando`, one function each. They print results to standard output and return what
+// went wrong; main.cpp turns that into a message and an exit code. Built on the public interface
+// only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "pando/client.h"
+
+namespace pando::tool {
+
+struct Settings {
+  std::string registry;
+  std::string tree;
+  int64_t timeout_ms = 10'000;  // of an operation
+  uint32_t key_bytes = 0;       // load, create; 0: derived, or the default
+  uint32_t value_bytes = 0;
+  bool value_bytes_given = false;
+  int sessions = 0;  // load; 0: one a CPU, at most 8
+  bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
+  std::string from;  // scan
+  uint64_t limit = 0;
+  bool values = false;
+};
+using Arguments = std::vector<std::string>;
+
+absl::Status Load(const Settings& settings, const Arguments& arguments);    // FILE
+absl::Status Get(const Settings& settings, const Arguments& arguments);     // KEY
+absl::Status Put(const Settings& settings, const Arguments& arguments);     // KEY VALUE
+absl::Status Delete(const Settings& settings, const Arguments& arguments);  // KEY
+absl::Status Scan(const Settings& settings, const Arguments& arguments);
+absl::Status Create(const Settings& settings, const Arguments& arguments);
+absl::Status Drop(const Settings& settings, const Arguments& arguments);  // NAME
+absl::Status Trees(const Settings& settings, const Arguments& arguments);
+absl::Status Stats(const Settings& settings, const Arguments& arguments);
+// Works without any server; FailedPrecondition if it found something that has to be fixed.
+absl::Status Doctor(const Settings& settings, const Arguments& arguments);
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings);
+// Sizes for people: "1.5 GiB".
+std::string SizeText(uint64_t bytes);
+// Writes to standard output; OutOfRange once its reader is gone (then there is nothing more to do).
+absl::Status Print(std::string_view bytes);
+absl::Status FlushOutput();
+
+}  // namespace pando::tool

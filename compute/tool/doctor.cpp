@@ -1,0 +1,277 @@
+// pando doctor: what this machine and this registry lack for Pando, and the exact fix.
+//
+// [ok] is as it should be, [note] works but could be better or is for later, [fix] has to be
+// changed.
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "compute/tool/commands.h"
+#include "pando/version.h"
+
+namespace pando::tool {
+namespace {
+
+constexpr uint64_t kMemoryAdvised = uint64_t{1} << 30;
+constexpr rlim_t kFilesAdvised = 1024;
+constexpr size_t kSocketPathBytesMax = 107;
+
+class Report {
+ public:
+  void Ok(const std::string& text) { lines_ += "[ok]   " + text + "\n"; }
+  void Note(const std::string& text) { lines_ += "[note] " + text + "\n"; }
+  void Fix(const std::string& text, const std::string& how) {
+    lines_ += "[fix]  " + text + "\n       -> " + how + "\n";
+    ++fixes_;
+  }
+  absl::Status Finish() const {
+    absl::Status status = Print(lines_);
+    if (status.ok() && fixes_ > 0) {
+      status = absl::FailedPreconditionError(
+          absl::StrCat(fixes_, fixes_ == 1 ? " thing has" : " things have", " to be fixed"));
+    }
+    return status;
+  }
+
+ private:
+  std::string lines_;
+  int fixes_ = 0;
+};
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// "MemAvailable" -> bytes.
+std::map<std::string, uint64_t> ReadMemoryInfo() {
+  std::map<std::string, uint64_t> info;
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name, unit;
+    uint64_t value = 0;
+    words >> name >> value >> unit;
+    if (!name.empty()) name.pop_back();
+    info[name] = unit == "kB" ? value * 1024 : value;
+  }
+  return info;
+}
+
+void CheckSystem(Report* report) {
+  utsname system = {};
+  uname(&system);
+  report->Ok(absl::StrCat("pando ", PANDO_VERSION_STRING, " on ", system.sysname, " ",
+                          system.release, ", ", system.machine));
+  const unsigned cpus = std::thread::hardware_concurrency();
+  if (cpus >= 2) {
+    report->Ok(absl::StrCat(cpus, " CPUs"));
+  } else {
+    report->Note("one CPU: everything works, clients and servers take turns");
+  }
+}
+
+void CheckMemory(Report* report) {
+  std::map<std::string, uint64_t> info = ReadMemoryInfo();
+  const uint64_t available = info["MemAvailable"];
+  const std::string memory =
+      absl::StrCat("memory: ", SizeText(info["MemTotal"]), ", ", SizeText(available), " available");
+  if (available >= kMemoryAdvised) {
+    report->Ok(memory);
+  } else {
+    report->Note(memory +
+                 "; start memory servers with less than the default of 1 GiB, e.g. --memory=256M");
+  }
+  if (info["HugePages_Total"] > 0) {
+    report->Ok(absl::StrCat("huge pages: ", info["HugePages_Free"], " of ", info["HugePages_Total"],
+                            " free, ", SizeText(info["Hugepagesize"]),
+                            " each (pando-memory --huge_pages)"));
+  } else {
+    report->Note(
+        "no huge pages are reserved: servers use normal pages; for 1 GiB of them: "
+        "sudo sysctl -w vm.nr_hugepages=512");
+  }
+  const std::string nodes = FirstLine("/sys/devices/system/node/online");
+  if (!nodes.empty()) report->Ok("NUMA nodes: " + nodes);
+}
+
+std::string LimitText(rlim_t limit) {
+  return limit == RLIM_INFINITY ? "unlimited" : SizeText(limit);
+}
+
+void CheckLimits(Report* report) {
+  rlimit locked = {}, files = {};
+  getrlimit(RLIMIT_MEMLOCK, &locked);
+  getrlimit(RLIMIT_NOFILE, &files);
+  const std::string text =
+      "locked memory: " + LimitText(locked.rlim_cur) + " (the shm fabric needs none)";
+  if (locked.rlim_cur == RLIM_INFINITY) {
+    report->Ok(text);
+  } else {
+    report->Note(text + "; RDMA will want 'ulimit -l unlimited'");
+  }
+  if (files.rlim_cur >= kFilesAdvised) {
+    report->Ok(absl::StrCat("open files: up to ", static_cast<uint64_t>(files.rlim_cur)));
+  } else {
+    report->Fix(
+        absl::StrCat("only ", static_cast<uint64_t>(files.rlim_cur), " open files are allowed"),
+        "ulimit -n 1024");
+  }
+  std::error_code error;
+  const std::filesystem::path devices = "/sys/class/infiniband";
+  const bool rdma =
+      std::filesystem::exists(devices, error) && !std::filesystem::is_empty(devices, error);
+  if (rdma) {
+    report->Note("there is an RDMA device; this version uses it for nothing yet");
+  } else {
+    report->Ok("no RDMA device, none needed: fabric shm");
+  }
+}
+
+// False: nothing below it can be looked at.
+bool CheckDirectory(const std::string& directory, Report* report) {
+  struct stat status = {};
+  if (stat(directory.c_str(), &status) != 0) {
+    if (errno == ENOENT) {
+      report->Note(absl::StrCat("registry ", directory,
+                                " is not there yet; the first memory server makes it: ",
+                                "pando-memory --registry=", directory, " --server_id=1 &"));
+    } else {
+      report->Fix(absl::StrCat("registry ", directory, ": ", strerror(errno)),
+                  "give another with --registry=DIR");
+    }
+    return false;
+  }
+  if (!S_ISDIR(status.st_mode)) {
+    report->Fix(absl::StrCat("registry ", directory, " is no directory"),
+                "give another with --registry=DIR");
+    return false;
+  }
+  if (status.st_uid != geteuid()) {
+    report->Fix(absl::StrCat("registry ", directory, " belongs to user ", status.st_uid,
+                             ", not to you (", geteuid(), ")"),
+                "run as that user, or give another with --registry=DIR");
+    return false;
+  }
+  if ((status.st_mode & 022) != 0) {
+    report->Fix(absl::StrCat("others may write to registry ", directory), "chmod 700 " + directory);
+    return false;
+  }
+  report->Ok(absl::StrCat("registry ", directory, " is yours alone"));
+  return true;
+}
+
+enum class SocketState { kAlive, kDead, kForbidden };
+
+SocketState ProbeSocket(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() > kSocketPathBytesMax) return SocketState::kDead;
+  memcpy(address.sun_path, path.data(), path.size());
+  // The kind of socket does not matter for the question whether anybody listens.
+  for (int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return SocketState::kDead;
+    const int result = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    const int error = errno;
+    close(fd);
+    if (result == 0 || error == EAGAIN) return SocketState::kAlive;
+    if (error == EACCES) return SocketState::kForbidden;
+  }
+  return SocketState::kDead;
+}
+
+// Returns how many servers listen.
+int CheckSockets(const std::string& directory, Report* report) {
+  int alive = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (!entry.is_socket(error)) continue;
+    const std::string path = entry.path().string();
+    struct stat status = {};
+    if (stat(path.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
+      report->Fix(absl::StrCat("others may use socket ", path), "chmod 600 " + path);
+    }
+    switch (ProbeSocket(path)) {
+      case SocketState::kAlive:
+        ++alive;
+        break;
+      case SocketState::kDead:
+        report->Note(absl::StrCat("nobody listens at ", path,
+                                  " (a server that was killed; its next start, or rm, "
+                                  "removes the file)"));
+        break;
+      case SocketState::kForbidden:
+        report->Fix("no permission to use socket " + path, "run as the user of the memory servers");
+        break;
+    }
+  }
+  if (error)
+    report->Fix(absl::StrCat("cannot list ", directory, ": ", error.message()),
+                "chmod 700 " + directory);
+  return alive;
+}
+
+void CheckServers(const Settings& settings, Report* report) {
+  const auto client = Connect(settings);
+  if (!client.ok()) {
+    report->Fix(
+        absl::StrCat("cannot work with the memory servers: ", client.status().message()),
+        "if versions differ, start servers and clients of one build; else see the servers' logs");
+    return;
+  }
+  for (const ServerStatus& server : (*client)->Servers()) {
+    const std::string title =
+        absl::StrCat("memory server ", server.id, server.is_catalog ? " (catalog)" : "");
+    if (!server.available) {
+      report->Fix(title + " does not answer", "restart it");
+    } else if (server.free_bytes == 0) {
+      report->Fix(title + " is full", "drop a tree, or start the servers with more --memory");
+    } else {
+      report->Ok(absl::StrCat(title, ": ", SizeText(server.free_bytes), " of ",
+                              SizeText(server.region_bytes), " free"));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status Doctor(const Settings& settings, const Arguments&) {
+  Report report;
+  CheckSystem(&report);
+  CheckMemory(&report);
+  CheckLimits(&report);
+  if (settings.registry.empty()) {
+    report.Note(
+        "no registry is named: give --registry=DIR or set PANDO_REGISTRY to look at servers too");
+    return report.Finish();
+  }
+  std::string directory = settings.registry;
+  if (directory.starts_with("local:")) directory.erase(0, strlen("local:"));
+  if (CheckDirectory(directory, &report)) {
+    if (CheckSockets(directory, &report) > 0) {
+      CheckServers(settings, &report);
+    } else {
+      report.Note(absl::StrCat("no memory server is running; start one: pando-memory --registry=",
+                               directory, " --server_id=1 &"));
+    }
+  }
+  return report.Finish();
+}
+
+}  // namespace pando::tool

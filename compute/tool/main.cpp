@@ -1,0 +1,136 @@
+// The command-line client: pando COMMAND [ARGUMENTS] [--flags].
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "common/program/command_line.h"
+#include "compute/tool/commands.h"
+
+DEFINE_string(registry, "",
+              "directory in which the memory servers are found; default: $PANDO_REGISTRY, else "
+              "$XDG_RUNTIME_DIR/pando");
+DEFINE_string(tree, "default", "name of the tree to work on");
+DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
+DEFINE_int32(key_bytes, 0,
+             "create, load: longest key, 1 to 255 bytes; 0: the file's longest line, or 8");
+DEFINE_int32(value_bytes, -1,
+             "create, load: longest value, 0 to 255 bytes; -1: what the file needs, or 8");
+DEFINE_int32(sessions, 0, "load: sessions that put at the same time; 0: one a CPU, at most 8");
+DEFINE_bool(bulk, true, "load: fill an empty tree in one go; --nobulk puts key by key");
+DEFINE_string(from, "", "scan: first key, or the least key above it");
+DEFINE_uint64(limit, 0, "scan: at most this many keys; 0: all");
+DEFINE_bool(values, false, "scan: also print values, after a tab");
+
+namespace pando {
+namespace {
+
+using tool::Arguments;
+using tool::Settings;
+
+const ProgramInfo kProgram = {
+    .name = "pando",
+    .summary = R"(pando COMMAND [ARGUMENTS] [--registry=DIR] [--tree=NAME] ...
+
+Works on the trees of running memory servers.
+
+  load FILE       put the lines of FILE as keys, line numbers as values; makes the tree if need be
+  get KEY         print the value
+  put KEY VALUE
+  delete KEY
+  scan            print keys in order, as bytes (--from, --limit, --values)
+  create          make an empty tree (--key_bytes, --value_bytes)
+  drop NAME       remove a tree
+  trees           list the trees
+  stats           print the memory servers' counters
+  doctor          say what is missing on this machine and how to fix it
+
+Exit codes: 0 done, 1 not found or failed, 2 wrong command line.)",
+    .source = __FILE__,
+    .takes_arguments = true,
+    .logs_info = false};
+
+struct Command {
+  const char* name;
+  size_t arguments;
+  absl::Status (*run)(const Settings&, const Arguments&);
+};
+
+constexpr std::array<Command, 10> kCommands = {{
+    {"load", 1, tool::Load},
+    {"get", 1, tool::Get},
+    {"put", 2, tool::Put},
+    {"delete", 1, tool::Delete},
+    {"scan", 0, tool::Scan},
+    {"create", 0, tool::Create},
+    {"drop", 1, tool::Drop},
+    {"trees", 0, tool::Trees},
+    {"stats", 0, tool::Stats},
+    {"doctor", 0, tool::Doctor},
+}};
+
+const Command& FindCommand(const Arguments& words) {
+  if (words.empty()) ExitWithUsageError(kProgram, "which command?");
+  const auto command = std::find_if(kCommands.begin(), kCommands.end(),
+                                    [&](const Command& c) { return c.name == words.front(); });
+  if (command == kCommands.end())
+    ExitWithUsageError(kProgram, "there is no command '" + words.front() + "'");
+  if (words.size() - 1 != command->arguments) {
+    ExitWithUsageError(kProgram, words.front() + " takes " + std::to_string(command->arguments) +
+                                     " argument(s), not " + std::to_string(words.size() - 1));
+  }
+  return *command;
+}
+
+void CheckRange(const std::string& flag, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return;
+  ExitWithUsageError(kProgram, "--" + flag + " is " + std::to_string(low) + " to " +
+                                   std::to_string(high) + ", not " + std::to_string(value));
+}
+
+Settings SettingsFromFlags(const Command& command) {
+  CheckRange("timeout_ms", FLAGS_timeout_ms, 1, 24 * 3600 * 1000);
+  CheckRange("key_bytes", FLAGS_key_bytes, 0, 255);
+  CheckRange("value_bytes", FLAGS_value_bytes, -1, 255);
+  CheckRange("sessions", FLAGS_sessions, 0, 256);
+  Settings settings;
+  settings.registry = RegistryFromFlag(FLAGS_registry);
+  if (settings.registry.empty() && command.run != tool::Doctor) {
+    ExitWithUsageError(kProgram,
+                       "where is the registry? Give --registry=DIR or set PANDO_REGISTRY");
+  }
+  settings.tree = FLAGS_tree;
+  settings.timeout_ms = FLAGS_timeout_ms;
+  settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
+  settings.value_bytes_given = FLAGS_value_bytes >= 0;
+  if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
+  settings.sessions = FLAGS_sessions;
+  settings.bulk = FLAGS_bulk;
+  settings.from = FLAGS_from;
+  settings.limit = FLAGS_limit;
+  settings.values = FLAGS_values;
+  return settings;
+}
+
+}  // namespace
+}  // namespace pando
+
+int main(int argc, char** argv) {
+  using namespace pando;
+  signal(SIGPIPE, SIG_IGN);
+  Arguments words = ParseCommandLine(argc, argv, kProgram);
+  const Command& command = FindCommand(words);
+  const Settings settings = SettingsFromFlags(command);
+  words.erase(words.begin());
+  absl::Status status = command.run(settings, words);
+  if (const absl::Status flushed = tool::FlushOutput(); status.ok()) status = flushed;
+  if (status.ok() || absl::IsOutOfRange(status)) return 0;
+  const std::string code = absl::StatusCodeToString(status.code());
+  fprintf(stderr, "pando: %s: %s (%s)\n", command.name, std::string(status.message()).c_str(),
+          code.c_str());
+  return 1;
+}
