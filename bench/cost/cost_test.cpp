@@ -1,0 +1,238 @@
+// What operations cost in round trips, verbs and bytes: counted on the simulated fabric, so the
+// same on every machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "bench/cost/sim_cluster.h"
+#include "bench/workload/distribution.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+
+namespace pando {
+namespace {
+
+SimCluster::Options Quiet(uint64_t seed) {
+  return {.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole}};
+}
+
+void BulkLoad(Session& session, const Tree& tree, uint64_t records) {
+  uint64_t next = 0;
+  const absl::Status loaded = session.BulkLoad(tree, [&](KeyValue* entry) {
+    if (next == records) return false;
+    entry->key = KeyOf(next * 2);
+    entry->value = KeyOf(next++);
+    return true;
+  });
+  ASSERT_TRUE(loaded.ok()) << loaded;
+}
+
+TEST(Cost, OperationsWork) {
+  SimCluster cluster(Quiet(1));
+  auto client = cluster.NewClient();
+  auto tree = client->CreateTree("t", {});
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  auto session = client->NewSession();
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (uint64_t i = 0; i < 5000; ++i) {
+    const absl::Status put = (*session)->Put(**tree, KeyOf(i * 7919 % 5000), KeyOf(i));
+    ASSERT_TRUE(put.ok()) << put << " at " << i;
+  }
+  for (uint64_t i = 0; i < 5000; ++i) {
+    auto value = (*session)->Get(**tree, KeyOf(i * 7919 % 5000));
+    ASSERT_TRUE(value.ok()) << value.status() << " at " << i;
+    ASSERT_EQ(*value, KeyOf(i));
+  }
+  EXPECT_TRUE(absl::IsNotFound((*session)->Get(**tree, KeyOf(5001)).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists((*session)->Insert(**tree, KeyOf(5), "x")));
+  EXPECT_TRUE(absl::IsNotFound((*session)->Update(**tree, KeyOf(5005), "x")));
+  EXPECT_TRUE((*session)->Erase(**tree, KeyOf(5)).ok());
+  EXPECT_TRUE(absl::IsNotFound((*session)->Erase(**tree, KeyOf(5))));
+  std::vector<KeyValue> rows;
+  ASSERT_TRUE((*session)->Scan(**tree, KeyOf(3), 1000, &rows).ok());
+  ASSERT_EQ(rows.size(), 1000u);
+  EXPECT_EQ(rows[1].key, KeyOf(4));
+  EXPECT_EQ(rows[2].key, KeyOf(6));
+  EXPECT_EQ(rows[999].key, KeyOf(1003));
+}
+
+TEST(Cost, GetWithCachedParentIsOneRoundTrip) {
+  constexpr uint64_t kRecords = 1'000'000, kGets = 20'000;
+  SimCluster cluster(Quiet(2));
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  BulkLoad(*session, *tree, kRecords);
+  Random random(1);
+  for (uint64_t i = 0; i < kRecords; i += 400) (void)session->Get(*tree, KeyOf(i * 2));  // warm
+  OperationCost cost;
+  for (uint64_t i = 0; i < kGets; ++i) {
+    auto value = session->Get(*tree, KeyOf(random.Uniform(kRecords) * 2), {.cost = &cost});
+    ASSERT_TRUE(value.ok()) << value.status();
+  }
+  EXPECT_LE(cost.round_trips, kGets * 1.02);
+  EXPECT_LE(cost.bytes_read, kGets * 1024 * 1.02);
+}
+
+TEST(Cost, UncontendedUpdateIsTwoRoundTrips) {
+  constexpr uint64_t kRecords = 200'000, kUpdates = 20'000;
+  SimCluster cluster(Quiet(3));
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  BulkLoad(*session, *tree, kRecords);
+  for (uint64_t i = 0; i < kRecords; i += 400) (void)session->Get(*tree, KeyOf(i * 2));
+  Random random(1);
+  OperationCost cost;
+  for (uint64_t i = 0; i < kUpdates; ++i) {
+    const absl::Status updated =
+        session->Update(*tree, KeyOf(random.Uniform(kRecords) * 2), KeyOf(i), {.cost = &cost});
+    ASSERT_TRUE(updated.ok()) << updated;
+  }
+  EXPECT_LE(cost.round_trips, kUpdates * 2.05);
+  // One CAS, one line, one lock word.
+  EXPECT_LE(cost.bytes_written, kUpdates * (8 + 64 + 8) * 1.02);
+}
+
+// Updates by 4 compute servers x 16 coroutines; keys by `next_key`.
+struct ContendedResult {
+  double round_trips = 0;  // per update
+  TreeStats tree;
+};
+
+ContendedResult Contend(const Techniques& techniques, uint64_t records, uint64_t updates_each,
+                        const std::function<uint64_t(Random*)>& next_key) {
+  constexpr int kComputeServers = 4, kCoroutines = 16;
+  SimCluster cluster(Quiet(4));
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::unique_ptr<Tree>> trees;
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < kComputeServers; ++i) {
+    clients.push_back(
+        cluster.NewClient({.techniques = techniques, .operation_timeout_ms = 60'000}));
+    trees.push_back(*clients.back()->CreateTree("t", {}));
+    sessions.push_back(*clients.back()->NewSession());
+  }
+  BulkLoad(*sessions[0], *trees[0], records);
+  for (int c = 0; c < kComputeServers; ++c) {
+    for (uint64_t i = 0; i < records; i += 400) (void)sessions[c]->Get(*trees[c], KeyOf(i * 2));
+  }
+  uint64_t failures = 0;
+  OperationCost cost;
+  for (int c = 0; c < kComputeServers; ++c) {
+    for (int k = 0; k < kCoroutines; ++k) {
+      sessions[c]->Spawn([&, c, k] {
+        Random random(static_cast<uint64_t>(c * 100 + k));
+        for (uint64_t i = 0; i < updates_each; ++i) {
+          const std::string key = KeyOf(next_key(&random) * 2);
+          failures += !sessions[c]->Update(*trees[c], key, KeyOf(i), {.cost = &cost}).ok();
+        }
+      });
+    }
+  }
+  for (auto& session : sessions) session->Run();
+  EXPECT_EQ(failures, 0u);
+  ContendedResult result;
+  result.round_trips = static_cast<double>(cost.round_trips) /
+                       static_cast<double>(updates_each * kComputeServers * kCoroutines);
+  for (auto& client : clients) {
+    const TreeStats stats = client->Stats().tree;
+    result.tree.lock_failures += stats.lock_failures;
+    result.tree.handovers += stats.handovers;
+    result.tree.combined += stats.combined;
+  }
+  return result;
+}
+
+ContendedResult OneLeaf(const Techniques& techniques) {
+  return Contend(techniques, 16, 500, [](Random* random) { return random->Uniform(16); });
+}
+
+TEST(Cost, UpdatesOfOneLeafAreCombined) {
+  const ContendedResult everything = OneLeaf(Techniques::Everything());
+  RecordProperty("round_trips", std::to_string(everything.round_trips));
+  EXPECT_LE(everything.round_trips, 0.3);
+  EXPECT_GT(everything.tree.combined, 0u);
+}
+
+TEST(Cost, UpdatesOfOneLeafAreHandedOver) {
+  Techniques techniques;
+  techniques.operation_combining = false;
+  const ContendedResult handover = OneLeaf(techniques);
+  RecordProperty("round_trips", std::to_string(handover.round_trips));
+  EXPECT_LE(handover.round_trips, 1.15);
+  EXPECT_EQ(handover.tree.combined, 0u);
+  EXPECT_GT(handover.tree.handovers, 0u);
+}
+
+TEST(Cost, EachLockTechniqueSavesRoundTripsAndFailedCasUnderSkew) {
+  constexpr uint64_t kRecords = 1'000'000;
+  const bench::ZipfianRank rank(kRecords, 0.99);
+  const bench::Scramble scramble(kRecords);
+  const auto zipfian = [&](Random* random) { return scramble(rank.Next(random)); };
+  const auto run = [&](const Techniques& techniques) {
+    return Contend(techniques, kRecords, 400, zipfian);
+  };
+  Techniques techniques;
+  const ContendedResult everything = run(techniques);
+  techniques.operation_combining = false;
+  const ContendedResult without_combining = run(techniques);
+  techniques.handover = techniques.handover_image = false;
+  const ContendedResult without_handover = run(techniques);
+  techniques.local_locks = techniques.wait_queue = false;
+  const ContendedResult without_local_locks = run(techniques);
+  std::printf("round trips %.3f %.3f %.3f %.3f, failed CAS %lu %lu %lu %lu\n",
+              everything.round_trips, without_combining.round_trips, without_handover.round_trips,
+              without_local_locks.round_trips, everything.tree.lock_failures,
+              without_combining.tree.lock_failures, without_handover.tree.lock_failures,
+              without_local_locks.tree.lock_failures);
+  EXPECT_LT(everything.round_trips, without_combining.round_trips);
+  EXPECT_LT(without_combining.round_trips, without_handover.round_trips);
+  EXPECT_LT(without_handover.round_trips, without_local_locks.round_trips);
+  EXPECT_LT(everything.tree.lock_failures, without_combining.tree.lock_failures);
+  EXPECT_LT(without_combining.tree.lock_failures, without_handover.tree.lock_failures);
+  EXPECT_LT(without_handover.tree.lock_failures, without_local_locks.tree.lock_failures);
+}
+
+TEST(Cost, FgPlusTakesFourRoundTripsAndWritesTheNode) {
+  SimCluster cluster(Quiet(5));
+  auto client = cluster.NewClient({.techniques = Techniques::FgPlus()});
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  BulkLoad(*session, *tree, 10'000);
+  for (uint64_t i = 0; i < 10'000; i += 40) (void)session->Get(*tree, KeyOf(i * 2));
+  OperationCost cost;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(session->Update(*tree, KeyOf(i * 2), KeyOf(i), {.cost = &cost}).ok());
+  }
+  EXPECT_EQ(cost.round_trips, 4000u);
+  EXPECT_EQ(cost.bytes_written, 1000u * (1024 + 16));
+}
+
+TEST(Cost, ShermanAsPublishedTakesThreeRoundTripsAndTwoAfterAHandover) {
+  SimCluster cluster(Quiet(6));
+  auto client = cluster.NewClient({.techniques = Techniques::Sherman()});
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  BulkLoad(*session, *tree, 10'000);
+  for (uint64_t i = 0; i < 10'000; i += 40) (void)session->Get(*tree, KeyOf(i * 2));
+  OperationCost cost;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(session->Update(*tree, KeyOf(i * 2), KeyOf(i), {.cost = &cost}).ok());
+  }
+  EXPECT_EQ(cost.round_trips, 3000u);
+  // Two coroutines on one leaf: the second waits, is handed the lock, and reads the node itself.
+  std::vector<OperationCost> costs(2);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    session->Spawn([&, i] {
+      ASSERT_TRUE(session->Update(*tree, KeyOf(0), KeyOf(i), {.cost = &costs[i]}).ok());
+    });
+  }
+  session->Run();
+  EXPECT_EQ(costs[0].round_trips, 3u);  // CAS, READ, WRITE without release
+  EXPECT_EQ(costs[1].round_trips, 2u);  // READ, [WRITE, release]
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,65 @@
+// A cluster on the simulated fabric: memory servers, clients and sessions in one thread, from one
+// seed. For tests and counts; pando-sim has its own, with faults.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/fabric/sim/sim_world.h"
+#include "compute/client/connect.h"
+#include "memory/memory_server.h"
+#include "pando/client.h"
+
+namespace pando {
+
+class SimCluster {
+ public:
+  struct Options {
+    sim::SimOptions sim;
+    int memory_servers = 2;
+    uint64_t main_bytes = uint64_t{256} << 20;
+    uint64_t lock_words = 32768;
+    uint32_t chunk_bytes = 1 << 20;
+  };
+
+  explicit SimCluster(const Options& options) : options_(options), world_(options.sim) {
+    for (int i = 1; i <= options.memory_servers; ++i) {
+      const auto id = static_cast<ServerId>(i);
+      const ServerMemory memory = world_.AddServer(id, options.main_bytes, options.lock_words * 8);
+      auto server = memory::MemoryServer::Create(memory, {.server_id = id,
+                                                          .is_catalog = i == 1,
+                                                          .chunk_bytes = options.chunk_bytes,
+                                                          .clock = &world_.clock()});
+      PANDO_CHECK_OK(server.status());
+      servers_.push_back(*std::move(server));
+      world_.SetHandler(id, servers_.back().get());
+    }
+  }
+
+  // A compute server. Clients must be gone before the cluster.
+  std::unique_ptr<Client> NewClient(ClientOptions options = {}) {
+    if (options.seed == 0) options.seed = options_.sim.seed * 1000 + ++clients_;
+    auto client = ConnectOverFabric(options, world_.NewFabric());
+    PANDO_CHECK_OK(client.status());
+    return *std::move(client);
+  }
+
+  sim::SimWorld& world() { return world_; }
+
+ private:
+  const Options options_;
+  sim::SimWorld world_;
+  std::vector<std::unique_ptr<memory::MemoryServer>> servers_;
+  uint64_t clients_ = 0;
+};
+
+// Eight bytes, big-endian: keys that sort like the numbers.
+inline std::string KeyOf(uint64_t n) {
+  std::string key(8, '\0');
+  for (int i = 7; i >= 0; --i, n >>= 8) key[static_cast<size_t>(i)] = static_cast<char>(n & 0xff);
+  return key;
+}
+
+}  // namespace pando

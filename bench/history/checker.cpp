@@ -1,0 +1,259 @@
+#include "bench/history/checker.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "bench/history/history_io.h"
+
+namespace pando::history {
+namespace {
+
+using Kind = KeyOperation::Kind;
+
+constexpr size_t kExamplesMax = 5;
+constexpr uint32_t kFinalState = UINT32_MAX;  // as the source of an operation
+
+// Text as it is, other bytes as hex.
+std::string Printable(std::string_view bytes) {
+  const bool plain =
+      std::all_of(bytes.begin(), bytes.end(), [](char c) { return c > ' ' && c < 127; });
+  return plain ? absl::StrCat("\"", absl::string_view(bytes.data(), bytes.size()), "\"")
+               : absl::StrCat("0x", ToHex(bytes));
+}
+
+struct KeyHistory {
+  int32_t initial = kAbsent;
+  std::vector<KeyOperation> operations;
+};
+
+class HistoryCheck {
+ public:
+  HistoryCheck(const std::vector<Operation>& operations, const State* initial, const State* final)
+      : operations_(operations) {
+    CollectKeys(initial, final);
+    if (initial != nullptr) {
+      for (const auto& [key, value] : *initial) keys_[KeyIndex(key)].initial = Number(value);
+    }
+    for (size_t i = 0; i < operations_.size(); ++i) AddOperation(static_cast<uint32_t>(i));
+    if (final != nullptr) AddFinal(*final);
+  }
+
+  CheckResult Run(const KeyLimits& limits);
+
+ private:
+  void CollectKeys(const State* initial, const State* final);
+  size_t KeyIndex(const std::string& key) const {
+    return static_cast<size_t>(std::lower_bound(names_.begin(), names_.end(), key) -
+                               names_.begin());
+  }
+  int32_t Number(const std::string& value) {
+    const auto [entry, is_new] = numbers_.emplace(value, static_cast<int32_t>(values_.size()));
+    if (is_new) values_.push_back(value);
+    return entry->second;
+  }
+  void AddOperation(uint32_t source);
+  void AddScan(uint32_t source);
+  void AddFinal(const State& final);
+  void Broken(const std::string& what) { broken_.push_back(what); }
+  std::string Describe(const KeyOperation& o) const;
+  std::string Explain(size_t key, const KeyVerdict& verdict) const;
+
+  const std::vector<Operation>& operations_;
+  std::vector<std::string_view> names_;  // sorted
+  std::vector<KeyHistory> keys_;         // by position in names_
+  std::vector<std::string_view> values_ = {"(absent)"};
+  absl::flat_hash_map<std::string_view, int32_t> numbers_;
+  std::vector<std::string> broken_;  // wrong by itself, whatever the order
+  int64_t last_ns_ = 0;
+};
+
+void HistoryCheck::CollectKeys(const State* initial, const State* final) {
+  for (const Operation& o : operations_) {
+    if (o.kind != OperationKind::kScan) names_.push_back(o.key);
+    for (const auto& row : o.rows) names_.push_back(row.first);
+    last_ns_ = std::max(last_ns_, o.unknown() ? o.call_ns : o.return_ns);
+  }
+  for (const State* state : {initial, final}) {
+    if (state == nullptr) continue;
+    for (const auto& entry : *state) names_.push_back(entry.first);
+  }
+  std::sort(names_.begin(), names_.end());
+  names_.erase(std::unique(names_.begin(), names_.end()), names_.end());
+  keys_.resize(names_.size());
+}
+
+void HistoryCheck::AddOperation(uint32_t source) {
+  const Operation& operation = operations_[source];
+  if (operation.kind == OperationKind::kScan) return AddScan(source);
+  KeyOperation o;
+  o.unknown = operation.unknown();
+  o.call_ns = operation.call_ns;
+  o.return_ns = operation.return_ns;
+  o.source = source;
+  const bool takes_effect = o.unknown || operation.found;
+  switch (operation.kind) {
+    case OperationKind::kGet:
+      o.kind = Kind::kSee;
+      if (operation.found) o.value = Number(operation.value);
+      break;
+    case OperationKind::kPut:
+      o.kind = Kind::kPut;
+      o.value = Number(operation.value);
+      break;
+    case OperationKind::kInsert:
+      o.kind = operation.found && !o.unknown ? Kind::kSeePresent : Kind::kInsert;
+      if (o.kind == Kind::kInsert) o.value = Number(operation.value);
+      break;
+    case OperationKind::kUpdate:
+      o.kind = takes_effect ? Kind::kUpdate : Kind::kSee;
+      if (takes_effect) o.value = Number(operation.value);
+      break;
+    case OperationKind::kDelete:
+      o.kind = takes_effect ? Kind::kDelete : Kind::kSee;
+      break;
+    case OperationKind::kScan:
+      break;
+  }
+  keys_[KeyIndex(operation.key)].operations.push_back(o);
+}
+
+void HistoryCheck::AddScan(uint32_t source) {
+  const Operation& scan = operations_[source];
+  if (scan.unknown()) return;
+  const std::string where =
+      scan.line > 0 ? absl::StrCat("line ", scan.line, ": scan: ")
+                    : absl::StrCat("scan of client ", scan.client, " at ", scan.call_ns, ": ");
+  if (scan.rows.size() > scan.limit) {
+    Broken(absl::StrCat(where, scan.rows.size(), " rows, limit ", scan.limit));
+  }
+  std::vector<std::pair<size_t, int32_t>> returned;
+  for (size_t i = 0; i < scan.rows.size(); ++i) {
+    const std::string& key = scan.rows[i].first;
+    const char* what = key < scan.key                           ? "is before the scan's start"
+                       : i > 0 && key == scan.rows[i - 1].first ? "is there twice"
+                       : i > 0 && key < scan.rows[i - 1].first  ? "is not in order"
+                                                                : nullptr;
+    if (what != nullptr) Broken(absl::StrCat(where, "key ", Printable(key), " ", what));
+    returned.emplace_back(KeyIndex(key), Number(scan.rows[i].second));
+  }
+  std::sort(returned.begin(), returned.end());
+  if (scan.limit == 0) return;
+  const bool to_end = scan.rows.size() < scan.limit;
+  const size_t first = KeyIndex(scan.key);
+  const size_t end = to_end ? names_.size() : returned.back().first + 1;
+  auto row = returned.begin();
+  for (size_t key = std::min(first, returned.empty() ? first : returned.front().first); key < end;
+       ++key) {
+    KeyOperation o;
+    o.call_ns = scan.call_ns;
+    o.return_ns = scan.return_ns;
+    o.source = source;
+    const bool is_row = row != returned.end() && row->first == key;
+    if (!is_row && key < first) continue;
+    for (; row != returned.end() && row->first == key; ++row) {
+      o.value = row->second;
+      keys_[key].operations.push_back(o);
+    }
+    if (!is_row) keys_[key].operations.push_back(o);
+  }
+}
+
+void HistoryCheck::AddFinal(const State& final) {
+  std::vector<bool> seen(keys_.size());
+  KeyOperation o;
+  o.call_ns = last_ns_ + 1;
+  o.return_ns = last_ns_ + 2;
+  o.source = kFinalState;
+  for (const auto& [key, value] : final) {
+    const size_t index = KeyIndex(key);
+    if (seen[index]) Broken(absl::StrCat("final state: key ", Printable(key), " twice"));
+    seen[index] = true;
+    o.value = Number(value);
+    keys_[index].operations.push_back(o);
+  }
+  o.value = kAbsent;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    if (!seen[i]) keys_[i].operations.push_back(o);
+  }
+}
+
+std::string HistoryCheck::Describe(const KeyOperation& o) const {
+  if (o.source == kFinalState) return absl::StrCat("final state: ", Printable(values_[o.value]));
+  const Operation& operation = operations_[o.source];
+  const std::string line = operation.line > 0 ? absl::StrCat("line ", operation.line, " ") : "";
+  const std::string returned = o.unknown ? "unknown" : absl::StrCat(operation.return_ns);
+  std::string text = absl::StrCat(line, "[", operation.call_ns, ", ", returned, "] client ",
+                                  operation.client, " ", OperationKindName(operation.kind));
+  if (!operation.value.empty()) absl::StrAppend(&text, " ", Printable(operation.value));
+  if (operation.kind == OperationKind::kScan || operation.kind == OperationKind::kGet) {
+    return absl::StrCat(text, " -> ", o.value == kAbsent ? "absent" : Printable(values_[o.value]));
+  }
+  if (o.unknown || operation.kind == OperationKind::kPut) return text;
+  return absl::StrCat(text, operation.found ? " -> it was there" : " -> it was not there");
+}
+
+std::string HistoryCheck::Explain(size_t key, const KeyVerdict& verdict) const {
+  const std::vector<KeyOperation>& all = keys_[key].operations;
+  const size_t culprit = EarliestCulprit(keys_[key].initial, all, verdict).culprit;
+  const int64_t end_ns = all[culprit].return_ns;
+  // What is concurrent with the culprit, what stored the value it read, and the few before.
+  constexpr size_t kBefore = 6, kMost = 24;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].call_ns <= end_ns) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return all[a].call_ns < all[b].call_ns; });
+  size_t before = 0;
+  std::vector<size_t> shown;
+  for (auto at = order.rbegin(); at != order.rend() && shown.size() < kMost; ++at) {
+    const KeyOperation& o = all[*at];
+    const bool concurrent = o.unknown || o.return_ns >= all[culprit].call_ns;
+    const bool stored_it =
+        o.kind != Kind::kSee && o.value != kAbsent && o.value == all[culprit].value;
+    if (concurrent || stored_it || ++before <= kBefore) shown.push_back(*at);
+  }
+  std::string text = absl::StrCat(
+      "key ", Printable(names_[key]), ", initially ",
+      keys_[key].initial == kAbsent ? "absent" : Printable(values_[keys_[key].initial]), ": ",
+      verdict.why);
+  for (auto at = shown.rbegin(); at != shown.rend(); ++at) {
+    absl::StrAppend(&text, *at == culprit ? "\n  => " : "\n     ", Describe(all[*at]));
+  }
+  return text;
+}
+
+CheckResult HistoryCheck::Run(const KeyLimits& limits) {
+  CheckResult result;
+  result.operations = operations_.size();
+  result.keys = keys_.size();
+  for (const Operation& o : operations_) result.unknown_operations += o.unknown() ? 1 : 0;
+  result.violations = broken_;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const KeyVerdict verdict = CheckKey(keys_[i].initial, keys_[i].operations, limits);
+    if (verdict.verdict == Verdict::kUndecided) {
+      result.undecided.push_back(absl::StrCat("key ", Printable(names_[i]), ": ",
+                                              keys_[i].operations.size(),
+                                              " operations: ", verdict.why));
+    } else if (verdict.verdict == Verdict::kViolation && ++result.keys_violated <= kExamplesMax) {
+      result.violations.push_back(Explain(i, verdict));
+    }
+  }
+  result.verdict = !result.violations.empty()  ? Verdict::kViolation
+                   : !result.undecided.empty() ? Verdict::kUndecided
+                                               : Verdict::kCorrect;
+  return result;
+}
+
+}  // namespace
+
+CheckResult CheckHistory(const std::vector<Operation>& operations, const State* initial,
+                         const State* final, const KeyLimits& limits) {
+  return HistoryCheck(operations, initial, final).Run(limits);
+}
+
+}  // namespace pando::history

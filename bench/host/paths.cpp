@@ -1,0 +1,85 @@
+#include "bench/host/paths.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace pando::bench {
+
+std::filesystem::path ProgramFile() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error);
+}
+
+std::filesystem::path ProgramFolder() { return ProgramFile().parent_path(); }
+
+namespace {
+
+constexpr char kPrefix[] = "pando-run-";
+constexpr char kLockFile[] = "owner.lock";
+
+// A descriptor that holds the lock of the folder; -1: another process does, or it is no such
+// folder.
+int LockFolder(const std::filesystem::path& folder, int more_flags) {
+  const int fd = open((folder / kLockFile).c_str(), O_RDWR | O_CLOEXEC | more_flags, 0600);
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+void RemoveLeftovers(const std::filesystem::path& base) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(base, error)) {
+    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    const int fd = LockFolder(entry.path(), 0);
+    if (fd < 0) continue;
+    std::filesystem::remove_all(entry.path(), error);
+    close(fd);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
+  // Not the user's runtime folder: histories are written here, and that one is small.
+  const char* base = getenv("TMPDIR");
+  std::error_code error;
+  if (base == nullptr || !std::filesystem::is_directory(base, error)) base = "/tmp";
+  RemoveLeftovers(base);
+  std::string name = absl::StrCat(base, "/", kPrefix, "XXXXXX");
+  if (mkdtemp(name.data()) == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot make a folder ", name, ": ", std::strerror(errno)));
+  }
+  TemporaryFolder folder;
+  folder.path_ = name;
+  folder.lock_fd_ = LockFolder(name, O_CREAT);
+  // Another Create() may take a folder that is not locked yet for a leftover.
+  if (folder.lock_fd_ < 0) return absl::UnavailableError(absl::StrCat("cannot lock ", name));
+  return folder;
+}
+
+TemporaryFolder::TemporaryFolder(TemporaryFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+
+TemporaryFolder& TemporaryFolder::operator=(TemporaryFolder&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_fd_, other.lock_fd_);
+  return *this;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code error;  // best effort: nothing depends on it
+  if (!path_.empty()) std::filesystem::remove_all(path_, error);
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+}  // namespace pando::bench

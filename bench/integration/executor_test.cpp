@@ -1,0 +1,224 @@
+// The thread-safe front: from many threads, and from an event loop that is told of completions.
+#include "pando/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/integration/integration_cluster.h"
+
+namespace pando {
+namespace {
+
+using Kind = Operation::Kind;
+
+std::string Key(uint64_t n) { return "k" + std::to_string(100'000 + n); }
+
+class ExecutorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    client_ = cluster_.NewClient();
+    auto tree = client_->CreateTree("t", {});
+    ASSERT_OK(tree);
+    tree_ = *std::move(tree);
+  }
+  std::unique_ptr<Executor> NewExecutor(const Executor::Options& options) {
+    auto executor = Executor::Create(client_.get(), options);
+    EXPECT_TRUE(executor.ok()) << executor.status();
+    return *std::move(executor);
+  }
+
+  IntegrationCluster cluster_;
+  std::unique_ptr<Client> client_;
+  std::unique_ptr<Tree> tree_;
+};
+
+TEST_F(ExecutorTest, EveryKindOfOperation) {
+  const auto executor = NewExecutor({});
+  EXPECT_CODE(executor->Execute(*tree_, {.kind = Kind::kGet, .key = "a"}).status, NotFound);
+  ASSERT_OK(executor->Execute(*tree_, {.kind = Kind::kPut, .key = "a", .value = "1"}).status);
+  EXPECT_CODE(executor->Execute(*tree_, {.kind = Kind::kInsert, .key = "a"}).status, AlreadyExists);
+  ASSERT_OK(executor->Execute(*tree_, {.kind = Kind::kInsert, .key = "b", .value = "2"}).status);
+  ASSERT_OK(executor->Execute(*tree_, {.kind = Kind::kUpdate, .key = "a", .value = "3"}).status);
+  EXPECT_CODE(executor->Execute(*tree_, {.kind = Kind::kUpdate, .key = "c"}).status, NotFound);
+  EXPECT_EQ(executor->Execute(*tree_, {.kind = Kind::kGet, .key = "a"}).value, "3");
+  const OperationResult scan = executor->Execute(*tree_, {.kind = Kind::kScan, .limit = 9});
+  ASSERT_OK(scan.status);
+  EXPECT_EQ(scan.rows, (std::vector<KeyValue>{{"a", "3"}, {"b", "2"}}));
+  ASSERT_OK(executor->Execute(*tree_, {.kind = Kind::kErase, .key = "a"}).status);
+  EXPECT_CODE(executor->Execute(*tree_, {.kind = Kind::kErase, .key = "a"}).status, NotFound);
+  EXPECT_CODE(executor->Execute(*tree_, {.kind = Kind::kPut, .key = ""}).status, InvalidArgument);
+}
+
+TEST_F(ExecutorTest, FromManyThreads) {
+  constexpr uint64_t kThreads = 8, kEach = 300;
+  const auto executor = NewExecutor({.workers = 3});
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t n = 0; n < kEach; ++n) {
+        const std::string key = Key(t * kEach + n), value = std::to_string(n);
+        ASSERT_OK(
+            executor->Execute(*tree_, {.kind = Kind::kPut, .key = key, .value = value}).status);
+        const OperationResult got = executor->Execute(*tree_, {.kind = Kind::kGet, .key = key});
+        ASSERT_OK(got.status);
+        ASSERT_EQ(got.value, value);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const OperationResult all = executor->Execute(*tree_, {.kind = Kind::kScan, .limit = SIZE_MAX});
+  ASSERT_OK(all.status);
+  EXPECT_EQ(all.rows.size(), kThreads * kEach);
+}
+
+// One thread that runs what is posted to it: what a server built on an event loop does.
+class EventLoop {
+ public:
+  void Post(std::function<void()> event) {
+    std::lock_guard lock(mutex_);
+    events_.push(std::move(event));
+    arrived_.notify_one();
+  }
+  void RunUntil(const std::function<bool()>& done) {
+    while (!done()) {
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, [this] { return !events_.empty(); });
+      const std::function<void()> event = std::move(events_.front());
+      events_.pop();
+      lock.unlock();
+      event();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::queue<std::function<void()>> events_;
+};
+
+TEST_F(ExecutorTest, FromAnEventLoop) {
+  constexpr int kRequests = 50, kSteps = 20;
+  const auto executor = NewExecutor({});
+  EventLoop loop;
+  int finished = 0;  // of the loop's thread, like everything else here
+  // Each request increments a counter of its own step by step: get, put, get, ...
+  std::function<void(int)> read, write_next;
+  std::vector<int> steps(kRequests, 0);
+  const auto submit = [&](Operation operation, std::function<void(OperationResult)> then) {
+    const absl::Status status =
+        executor->Submit(*tree_, std::move(operation), [&loop, then](OperationResult result) {
+          loop.Post([then, result = std::move(result)] { then(result); });
+        });
+    ASSERT_OK(status);
+  };
+  read = [&](int request) {
+    submit({.kind = Kind::kGet, .key = Key(static_cast<uint64_t>(request))},
+           [&, request](const OperationResult& result) {
+             const int step = steps[static_cast<size_t>(request)];
+             if (step == 0) {
+               EXPECT_CODE(result.status, NotFound);
+             } else {
+               EXPECT_EQ(result.value, std::to_string(step));
+             }
+             step == kSteps ? static_cast<void>(++finished) : write_next(request);
+           });
+  };
+  write_next = [&](int request) {
+    const int step = ++steps[static_cast<size_t>(request)];
+    submit({.kind = Kind::kPut,
+            .key = Key(static_cast<uint64_t>(request)),
+            .value = std::to_string(step)},
+           [&, request](const OperationResult& result) {
+             EXPECT_TRUE(result.status.ok()) << result.status;
+             read(request);
+           });
+  };
+  for (int request = 0; request < kRequests; ++request) read(request);
+  loop.RunUntil([&] { return finished == kRequests; });
+}
+
+TEST_F(ExecutorTest, ACallbackMaySubmit) {
+  const auto executor = NewExecutor({.workers = 2});
+  std::atomic<int> done{0};
+  std::function<void(int)> next = [&](int left) {
+    const absl::Status status =
+        executor->Submit(*tree_, {.kind = Kind::kPut, .key = Key(1), .value = std::to_string(left)},
+                         [&, left](OperationResult result) {
+                           EXPECT_TRUE(result.status.ok()) << result.status;
+                           if (left > 1) next(left - 1);
+                           ++done;
+                         });
+    EXPECT_TRUE(status.ok()) << status;
+  };
+  next(200);
+  while (done < 200) std::this_thread::yield();
+  EXPECT_EQ(executor->Execute(*tree_, {.kind = Kind::kGet, .key = Key(1)}).value, "1");
+}
+
+TEST_F(ExecutorTest, DestructionFinishesWhatWasSubmitted) {
+  std::atomic<int> done{0};
+  {
+    const auto executor = NewExecutor({.workers = 2});
+    for (uint64_t n = 0; n < 2'000; ++n) {
+      ASSERT_OK(executor->Submit(*tree_, {.kind = Kind::kPut, .key = Key(n), .value = "v"},
+                                 [&](OperationResult result) { done += result.status.ok(); }));
+    }
+  }
+  EXPECT_EQ(done, 2'000);
+  auto session = client_->NewSession();
+  ASSERT_OK(session);
+  std::vector<KeyValue> rows;
+  ASSERT_OK((*session)->Scan(*tree_, "", SIZE_MAX, &rows));
+  EXPECT_EQ(rows.size(), 2'000u);
+}
+
+TEST_F(ExecutorTest, AFullQueueRefuses) {
+  const auto none = NewExecutor({.workers = 1, .queue_max = 0});
+  EXPECT_CODE(none->Submit(*tree_, {}, [](OperationResult) { ADD_FAILURE() << "not accepted"; }),
+              ResourceExhausted);
+  EXPECT_CODE(none->Execute(*tree_, {}).status, ResourceExhausted);
+
+  std::atomic<int> done{0};
+  int accepted = 0, refused = 0;
+  {
+    const auto small = NewExecutor({.workers = 1, .queue_max = 4});
+    for (uint64_t n = 0; n < 20'000; ++n) {
+      const absl::Status status =
+          small->Submit(*tree_, {.kind = Kind::kPut, .key = Key(n), .value = "v"},
+                        [&](OperationResult) { ++done; });
+      status.ok() ? ++accepted : ++refused;
+      if (!status.ok()) {
+        EXPECT_CODE(status, ResourceExhausted);
+      }
+    }
+  }
+  EXPECT_EQ(done, accepted) << "called once where accepted, and never where not";
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(ExecutorTest, BadOptions) {
+  EXPECT_CODE(Executor::Create(client_.get(), {.workers = 0}), InvalidArgument);
+  EXPECT_CODE(Executor::Create(client_.get(), {.workers = 100'000}), InvalidArgument);
+}
+
+TEST_F(ExecutorTest, StartStopStart) {
+  for (int i = 0; i < 3; ++i) {
+    const auto executor = NewExecutor({.workers = 1 + i});
+    const std::string value = std::to_string(i);
+    ASSERT_OK(executor->Execute(*tree_, {.kind = Kind::kPut, .key = "a", .value = value}).status);
+    EXPECT_EQ(executor->Execute(*tree_, {.kind = Kind::kGet, .key = "a"}).value, value);
+  }
+}
+
+}  // namespace
+}  // namespace pando

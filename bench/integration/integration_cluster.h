@@ -1,0 +1,152 @@
+// A cluster as users run it, in one process: shm servers with the real memory server behind them on
+// threads of their own, found through a registry. Tests use it through the public API alone.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/fabric/shm/shm_server.h"
+#include "common/registry/registry.h"
+#include "memory/memory_server.h"
+#include "pando/client.h"
+
+namespace pando {
+
+class IntegrationCluster {
+ public:
+  struct Options {
+    int memory_servers = 2;
+    uint64_t main_bytes = uint64_t{64} << 20;
+    uint64_t lock_words = 4096;
+    uint32_t chunk_bytes = 256 << 10;
+  };
+
+  IntegrationCluster() : IntegrationCluster(Options{}) {}
+  explicit IntegrationCluster(const Options& options) : options_(options) {
+    char name[] = "/tmp/pando-integration-XXXXXX";
+    PANDO_CHECK(mkdtemp(name) != nullptr);
+    directory_ = name;
+    auto registry = OpenRegistry(directory_);
+    PANDO_CHECK_OK(registry.status());
+    registry_ = *std::move(registry);
+    StartAll();
+  }
+  ~IntegrationCluster() {
+    StopAll();
+    std::filesystem::remove_all(directory_);
+  }
+  IntegrationCluster(const IntegrationCluster&) = delete;
+  IntegrationCluster& operator=(const IntegrationCluster&) = delete;
+
+  const std::string& registry() const { return directory_; }
+  ClientOptions ClientDefaults() const {
+    ClientOptions options;
+    options.registry = directory_;
+    options.memory_servers_min = options_.memory_servers;
+    return options;
+  }
+  // A compute server.
+  std::unique_ptr<Client> NewClient() { return NewClient(ClientDefaults()); }
+  std::unique_ptr<Client> NewClient(const ClientOptions& options) {
+    auto client = Client::Connect(options);
+    PANDO_CHECK_OK(client.status());
+    return *std::move(client);
+  }
+
+  // Memory of dropped trees rests for a second: creates as soon as there is some.
+  absl::StatusOr<std::unique_ptr<Tree>> CreateTreeWhenFree(Client& client,
+                                                           const std::string& name) {
+    while (true) {
+      auto tree = client.CreateTree(name, {});
+      if (!absl::IsResourceExhausted(tree.status())) return tree;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+  ServerMemory memory(int server) { return servers_[static_cast<size_t>(server - 1)]->memory(); }
+  uint64_t lock_words() const { return options_.lock_words; }
+
+  // Clients must be gone, or see Unavailable.
+  void StopAll() { servers_.clear(); }
+  void StartAll() {
+    for (int i = 1; i <= options_.memory_servers; ++i) {
+      servers_.push_back(std::make_unique<Server>(options_, i, next_first_id_, registry_.get()));
+    }
+    next_first_id_ += 1'000'000;
+  }
+
+ private:
+  class Server {
+   public:
+    Server(const Options& options, int number, uint32_t first_id, Registry* registry) {
+      const auto id = static_cast<ServerId>(number);
+      auto path = registry->SocketPath(id);
+      PANDO_CHECK_OK(path.status());
+      auto server = ShmServer::Create({.socket_path = *path,
+                                       .server_id = id,
+                                       .main_bytes = options.main_bytes,
+                                       .lock_bytes = options.lock_words * 8});
+      PANDO_CHECK_OK(server.status());
+      shm_ = *std::move(server);
+      auto handler =
+          memory::MemoryServer::Create(shm_->memory(), {.server_id = id,
+                                                        .is_catalog = number == 1,
+                                                        .chunk_bytes = options.chunk_bytes,
+                                                        .first_id = first_id});
+      PANDO_CHECK_OK(handler.status());
+      handler_ = *std::move(handler);
+      thread_ = std::thread([this] { PANDO_CHECK_OK(shm_->Serve(handler_.get())); });
+      auto announcement = registry->Announce({.id = id, .address = *path});
+      PANDO_CHECK_OK(announcement.status());
+      announcement_ = *std::move(announcement);
+    }
+    ~Server() {
+      announcement_.reset();
+      shm_->Stop();
+      thread_.join();
+    }
+    ServerMemory memory() { return shm_->memory(); }
+
+   private:
+    std::unique_ptr<ShmServer> shm_;
+    std::unique_ptr<memory::MemoryServer> handler_;
+    std::thread thread_;
+    std::unique_ptr<Announcement> announcement_;
+  };
+
+  const Options options_;
+  uint32_t next_first_id_ = 1;
+  std::string directory_;
+  std::unique_ptr<Registry> registry_;
+  std::vector<std::unique_ptr<Server>> servers_;
+};
+
+// For the assertions below.
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+inline testing::AssertionResult HasCode(const absl::Status& status, absl::StatusCode code) {
+  if (status.code() == code) return testing::AssertionSuccess();
+  return testing::AssertionFailure()
+         << status << ", expected " << absl::StatusCodeToString(code) << ". ";
+}
+
+}  // namespace pando
+
+// Of a Status or a StatusOr; the status is printed.
+#define ASSERT_OK(expression) \
+  ASSERT_TRUE(pando::HasCode(pando::StatusOf(expression), absl::StatusCode::kOk))
+#define EXPECT_CODE(expression, name) \
+  EXPECT_TRUE(pando::HasCode(pando::StatusOf(expression), absl::StatusCode::k##name))

@@ -1,0 +1,255 @@
+// Trees, clients and memory servers come and go.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/integration/integration_cluster.h"
+
+namespace pando {
+namespace {
+
+std::string Key(uint64_t n) { return "k" + std::to_string(100'000 + n); }
+
+// Polls: what servers do after a rest, or when they notice.
+bool Eventually(const std::function<bool()>& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+uint64_t UsedBytes(Client& client) {
+  uint64_t used_bytes = 0;
+  for (const ServerStatus& server : client.Servers()) used_bytes += server.used_bytes;
+  return used_bytes;
+}
+
+class LifecycleTest : public testing::Test {
+ protected:
+  void Fill(Client& client, const Tree& tree, uint64_t count) {
+    auto session = client.NewSession();
+    ASSERT_OK(session);
+    for (uint64_t n = 0; n < count; ++n)
+      ASSERT_OK((*session)->Put(tree, Key(n), std::to_string(n)));
+  }
+  IntegrationCluster cluster_;
+  std::unique_ptr<Client> client_ = cluster_.NewClient();
+};
+
+TEST_F(LifecycleTest, TreesHaveNames) {
+  EXPECT_CODE(client_->OpenTree("words"), NotFound);
+  EXPECT_CODE(client_->DropTree("words"), NotFound);
+  auto words = client_->CreateTree("words", {.key_bytes_max = 64, .value_bytes_max = 4});
+  ASSERT_OK(words);
+  EXPECT_EQ((*words)->name(), "words");
+  EXPECT_EQ((*words)->key_bytes_max(), 64u);
+  EXPECT_EQ((*words)->value_bytes_max(), 4u);
+  auto other = cluster_.NewClient();
+  auto opened = other->OpenTree("words");
+  ASSERT_OK(opened);
+  EXPECT_EQ((*opened)->node_bytes(), (*words)->node_bytes());
+  EXPECT_CODE(other->OpenTree("word"), NotFound);
+  EXPECT_CODE(other->OpenTree("wordss"), NotFound);
+  const auto trees = client_->ListTrees();
+  ASSERT_OK(trees);
+  ASSERT_EQ(trees->size(), 1u);
+  EXPECT_EQ((*trees)[0].name, "words");
+  EXPECT_EQ((*trees)[0].key_bytes_max, 64u);
+}
+
+TEST_F(LifecycleTest, AnExistingTreeKeepsItsOptions) {
+  auto tree = client_->CreateTree("t", {.key_bytes_max = 20, .value_bytes_max = 10});
+  ASSERT_OK(tree);
+  Fill(*client_, **tree, 10);
+  for (const TreeOptions& options :
+       {TreeOptions{.key_bytes_max = 21, .value_bytes_max = 10},
+        TreeOptions{.key_bytes_max = 20, .value_bytes_max = 11},
+        TreeOptions{.key_bytes_max = 20, .value_bytes_max = 10, .node_bytes = 4096}}) {
+    EXPECT_CODE(client_->CreateTree("t", options), FailedPrecondition);
+    EXPECT_CODE(cluster_.NewClient()->CreateTree("t", options), FailedPrecondition);
+  }
+  auto again = client_->CreateTree("t", {.key_bytes_max = 20, .value_bytes_max = 10});
+  ASSERT_OK(again);
+  auto session = client_->NewSession();
+  ASSERT_OK(session);
+  EXPECT_EQ((*session)->Get(**again, Key(7)).value_or("lost"), "7");
+}
+
+TEST_F(LifecycleTest, BadOptionsAndNames) {
+  for (const TreeOptions& options :
+       {TreeOptions{.key_bytes_max = 0}, TreeOptions{.key_bytes_max = 256},
+        TreeOptions{.value_bytes_max = 256}, TreeOptions{.node_bytes = 100},
+        TreeOptions{.node_bytes = 1 << 20}, TreeOptions{.node_bytes = 1025}}) {
+    EXPECT_CODE(client_->CreateTree("t", options), InvalidArgument);
+  }
+  EXPECT_CODE(client_->CreateTree("", {}), InvalidArgument);
+  EXPECT_CODE(client_->CreateTree(std::string(1'000, 'n'), {}), InvalidArgument);
+  EXPECT_FALSE(client_->OpenTree("").ok());
+  EXPECT_TRUE(client_->ListTrees()->empty());
+
+  ClientOptions options = cluster_.ClientDefaults();
+  options.fabric = "carrier pigeon";
+  EXPECT_CODE(Client::Connect(options), InvalidArgument);
+  options = cluster_.ClientDefaults();
+  options.coroutines_per_session = 0;
+  EXPECT_CODE(Client::Connect(options), InvalidArgument);
+  options = cluster_.ClientDefaults();
+  options.registry = "";
+  EXPECT_CODE(Client::Connect(options), InvalidArgument);
+  options = cluster_.ClientDefaults();
+  options.memory_servers_min = 3;
+  options.connect_timeout_ms = 50;
+  EXPECT_CODE(Client::Connect(options), Unavailable);
+  options = cluster_.ClientDefaults();
+  options.registry += "/empty";
+  options.connect_timeout_ms = 50;
+  EXPECT_CODE(Client::Connect(options), Unavailable);
+}
+
+TEST_F(LifecycleTest, OpenHandlesOutliveTheDrop) {
+  auto tree = client_->CreateTree("t", {});
+  ASSERT_OK(tree);
+  ASSERT_NO_FATAL_FAILURE(Fill(*client_, **tree, 1'000));
+  auto other = cluster_.NewClient();
+  auto other_tree = other->OpenTree("t");
+  ASSERT_OK(other_tree);
+  ASSERT_OK(other->DropTree("t"));
+  EXPECT_CODE(client_->OpenTree("t"), NotFound);
+  EXPECT_TRUE(client_->ListTrees()->empty());
+  // The name is free at once, also for another shape.
+  auto successor = client_->CreateTree("t", {.key_bytes_max = 30});
+  ASSERT_OK(successor);
+
+  auto session = client_->NewSession();
+  auto other_session = other->NewSession();
+  ASSERT_OK(session);
+  ASSERT_OK(other_session);
+  EXPECT_CODE((*session)->Get(**successor, Key(7)), NotFound);
+  ASSERT_OK((*session)->Put(**successor, Key(7), "young"));
+  for (uint64_t n = 0; n < 1'000; ++n) {
+    ASSERT_EQ((*other_session)->Get(**other_tree, Key(n)).value_or("lost"), std::to_string(n));
+  }
+  ASSERT_OK((*session)->Update(**tree, Key(7), "old"));
+  EXPECT_EQ((*other_session)->Get(**other_tree, Key(7)).value_or("lost"), "old");
+  EXPECT_EQ((*session)->Get(**successor, Key(7)).value_or("lost"), "young");
+}
+
+TEST_F(LifecycleTest, ADroppedTreesMemoryComesBackWithTheLastHandle) {
+  auto other = cluster_.NewClient();
+  const uint64_t before_bytes = UsedBytes(*client_);
+  auto tree = client_->CreateTree("t", {});
+  ASSERT_OK(tree);
+  ASSERT_NO_FATAL_FAILURE(Fill(*client_, **tree, 20'000));
+  auto other_tree = other->OpenTree("t");
+  ASSERT_OK(other_tree);
+  const uint64_t full_bytes = UsedBytes(*client_);
+  EXPECT_GT(full_bytes, before_bytes + 500'000);
+  ASSERT_OK(client_->DropTree("t"));
+  tree->reset();
+  // Longer than freed memory rests: the other handle holds it.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  EXPECT_GT(UsedBytes(*client_), before_bytes + 500'000);
+  {
+    auto session = other->NewSession();
+    ASSERT_OK(session);
+    EXPECT_EQ((*session)->Get(**other_tree, Key(19'999)).value_or("lost"), "19999");
+  }
+  other_tree->reset();
+  EXPECT_TRUE(Eventually([&] { return UsedBytes(*client_) <= before_bytes; }))
+      << UsedBytes(*client_) << " of " << full_bytes << ", before: " << before_bytes;
+}
+
+TEST_F(LifecycleTest, ALeavingClientGivesItsHandlesBack) {
+  const uint64_t before_bytes = UsedBytes(*client_);
+  {
+    auto other = cluster_.NewClient();
+    auto tree = other->CreateTree("t", {});
+    ASSERT_OK(tree);
+    ASSERT_NO_FATAL_FAILURE(Fill(*other, **tree, 5'000));
+    ASSERT_OK(client_->DropTree("t"));
+  }
+  EXPECT_TRUE(Eventually([&] { return UsedBytes(*client_) <= before_bytes; }));
+}
+
+TEST_F(LifecycleTest, TreesAreCreatedAndDroppedOverAndOver) {
+  auto session = client_->NewSession();
+  ASSERT_OK(session);
+  for (int i = 0; i < 600; ++i) {  // more than there are root records
+    auto tree = cluster_.CreateTreeWhenFree(*client_, "t");
+    ASSERT_OK(tree);
+    EXPECT_CODE((*session)->Get(**tree, "k"), NotFound) << i;
+    ASSERT_OK((*session)->Put(**tree, "k", std::to_string(i)));
+    ASSERT_EQ((*session)->Get(**tree, "k").value_or("lost"), std::to_string(i));
+    ASSERT_OK(client_->DropTree("t"));
+  }
+}
+
+TEST_F(LifecycleTest, HandlesOfOneTreeAreOpenedAndClosedByManyThreads) {
+  auto tree = client_->CreateTree("t", {});
+  ASSERT_OK(tree);
+  ASSERT_NO_FATAL_FAILURE(Fill(*client_, **tree, 200));
+  tree->reset();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      auto session = client_->NewSession();
+      ASSERT_OK(session);
+      for (int i = 0; i < 50; ++i) {
+        auto mine = client_->OpenTree("t");
+        ASSERT_OK(mine);
+        ASSERT_EQ((*session)->Get(**mine, Key(7)).value_or("lost"), "7");
+        ASSERT_OK((*session)->Put(**mine, Key(1'000 + static_cast<uint64_t>(i)), "x"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(LifecycleTest, ClientsLeaveAndComeBack) {
+  uint16_t last_id = client_->compute_server_id();
+  for (int i = 0; i < 5; ++i) {
+    auto client = cluster_.NewClient();
+    EXPECT_NE(client->compute_server_id(), last_id);
+    last_id = client->compute_server_id();
+    auto tree = client->CreateTree("t", {});
+    auto session = client->NewSession();
+    ASSERT_OK(tree);
+    ASSERT_OK(session);
+    if (i > 0) {
+      EXPECT_EQ((*session)->Get(**tree, "k").value_or("lost"), std::to_string(i - 1));
+    }
+    ASSERT_OK((*session)->Put(**tree, "k", std::to_string(i)));
+  }
+}
+
+TEST_F(LifecycleTest, MemoryServersStopAndStart) {
+  for (int round = 0; round < 3; ++round) {
+    auto tree = client_->CreateTree("t", {});
+    auto session = client_->NewSession();
+    ASSERT_OK(tree);
+    ASSERT_OK(session);
+    EXPECT_CODE((*session)->Get(**tree, Key(1)), NotFound) << "what a server held went with it";
+    ASSERT_OK((*session)->Put(**tree, Key(1), "v"));
+
+    cluster_.StopAll();
+    const auto stopped = std::chrono::steady_clock::now();
+    EXPECT_CODE((*session)->Get(**tree, Key(1)), Unavailable);
+    EXPECT_FALSE((*session)->Put(**tree, Key(1), "w").ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(5));
+    for (const ServerStatus& server : client_->Servers()) EXPECT_FALSE(server.available);
+    session->reset();
+    tree->reset();
+    client_.reset();
+    cluster_.StartAll();
+    client_ = cluster_.NewClient();
+  }
+}
+
+}  // namespace
+}  // namespace pando

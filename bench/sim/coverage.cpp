@@ -1,0 +1,77 @@
+#include "bench/sim/coverage.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace pando {
+
+void AddStats(const ClientStats& from, ClientStats* to) {
+  for (const auto member :
+       {&FabricStats::reads, &FabricStats::writes, &FabricStats::cas, &FabricStats::faa,
+        &FabricStats::chains, &FabricStats::round_trips, &FabricStats::bytes_read,
+        &FabricStats::bytes_written, &FabricStats::calls}) {
+    to->fabric.*member += from.fabric.*member;
+  }
+  for (const auto member :
+       {&TreeStats::cache_hits, &TreeStats::cache_misses, &TreeStats::cache_evictions,
+        &TreeStats::cache_bytes, &TreeStats::splits, &TreeStats::root_splits, &TreeStats::merges,
+        &TreeStats::separator_repairs, &TreeStats::torn_retries, &TreeStats::stale_retries,
+        &TreeStats::moves_right, &TreeStats::lock_attempts, &TreeStats::lock_failures,
+        &TreeStats::handovers, &TreeStats::combined, &TreeStats::lost_races}) {
+    to->tree.*member += from.tree.*member;
+  }
+}
+
+void Coverage::Add(const SimRunResult& result) {
+  ++runs_;
+  operations_ += result.operations;
+  // A level with more than one node has been split.
+  const std::vector<size_t>& nodes = result.nodes_per_level;
+  const bool three = nodes.size() > 3 && nodes[0] > 1 && nodes[1] > 1 && nodes[2] > 1;
+  three_levels_ += three ? 1 : 0;
+  missing_separators_ += result.missing_separators;
+  AddStats(result.stats, &stats_);
+  sim_.events += result.sim.events;
+  sim_.verbs += result.sim.verbs;
+  sim_.overtakes += result.sim.overtakes;
+  sim_.split_verbs += result.sim.split_verbs;
+  sim_.lost_requests += result.sim.lost_requests;
+  sim_.lost_replies += result.sim.lost_replies;
+  sim_.verbs_after_kill += result.sim.verbs_after_kill;
+}
+
+std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
+  const TreeStats& tree = stats_.tree;
+  return {
+      {"runs", runs_},
+      {"operations", operations_},
+      {"splits", tree.splits},
+      {"root_splits", tree.root_splits},
+      {"splits_of_three_levels", three_levels_},
+      {"separator_repairs", tree.separator_repairs},
+      {"missing_separators_left", missing_separators_},
+      {"torn_retries", tree.torn_retries},
+      {"stale_retries", tree.stale_retries},
+      {"moves_right", tree.moves_right},
+      {"lock_failures", tree.lock_failures},
+      {"handovers", tree.handovers},
+      {"combined", tree.combined},
+      {"lost_races", tree.lost_races},
+      {"cache_evictions", tree.cache_evictions},
+      {"verbs", sim_.verbs},
+      {"verbs_delivered_in_pieces", sim_.split_verbs},
+      {"verbs_overtaken", sim_.overtakes},
+      {"calls_lost", sim_.lost_requests + sim_.lost_replies},
+      {"verbs_of_the_dead", sim_.verbs_after_kill},
+      {"events", sim_.events},
+  };
+}
+
+std::string Coverage::Describe() const {
+  std::string text;
+  for (const auto& [name, total] : Counters())
+    absl::StrAppendFormat(&text, "%-28s%12d\n", name, total);
+  return text;
+}
+
+}  // namespace pando

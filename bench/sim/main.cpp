@@ -1,0 +1,255 @@
+// pando-sim: a seeded workload of the production client on the simulated fabric.
+//
+//   pando-sim --seed=7                          one run; prints the trace hash and "ok", or what
+//   broke pando-sim --preset=mixed --seeds=1:1000     many runs, everything derived from each seed;
+//   a summary
+//
+// Exit: 0 ok, 1 something broke, 2 bad flags.
+#include <gflags/gflags.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "bench/sim/coverage.h"
+#include "bench/sim/recycled_leaf.h"
+#include "bench/sim/sim_run.h"
+#include "common/base/rule.h"
+
+DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
+DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
+DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
+DEFINE_string(scenario, "", "\"recycled_leaf\": plays that instead of a workload");
+DEFINE_int32(memory_servers, 2, "memory servers");
+DEFINE_int32(compute_servers, 2, "compute servers");
+DEFINE_int32(threads, 4, "sessions of a compute server");
+DEFINE_int32(coroutines, 2, "coroutines of a session; each is a client of the history");
+DEFINE_uint64(operations, 2000, "operations in all");
+DEFINE_uint64(keys, 64, "different keys");
+DEFINE_double(grow, 0, "share of the inserts that bring a new key");
+DEFINE_bool(ascending, false, "new keys come in ascending order");
+DEFINE_double(hot_share, 0, "share of the operations that go to --hot_keys keys");
+DEFINE_uint64(hot_keys, 4, "how many keys are hot");
+DEFINE_uint64(load, 0, "keys put before the operations; all of them if no share brings any");
+DEFINE_double(read, 0.4, "share of gets; once one share is given, those not given are 0");
+DEFINE_double(put, 0.2, "share of puts");
+DEFINE_double(update, 0.1, "share of updates");
+DEFINE_double(insert, 0.15, "share of inserts");
+DEFINE_double(delete, 0.15, "share of deletes");
+DEFINE_double(scan, 0, "share of scans");
+DEFINE_uint64(scan_limit, 20, "longest scan, entries");
+DEFINE_int32(crashes, 0, "compute servers killed on the way");
+DEFINE_string(mode, "lines", "how bytes are delivered: lines, words, shm, whole; mixed: by seed");
+DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
+DEFINE_uint32(node_bytes, 0, "size of a node, bytes; 0: derived from --tree");
+DEFINE_uint32(key_prefix, 0, "bytes that all keys have in common (long separators, deep trees)");
+DEFINE_string(techniques, "everything", "everything, sherman or fgplus");
+DEFINE_uint32(packet_bytes, 4096, "largest WRITE that is whole or absent when its sender dies");
+DEFINE_bool(write_unlock, true, "a lock is released by a WRITE; else by CAS");
+DEFINE_double(stall_probability, 0.03, "share of READs and WRITEs that stop in the middle");
+DEFINE_int64(stall_us, 12, "for how long at most, virtual microseconds");
+DEFINE_double(call_loss, 0, "share of control requests lost, and of replies");
+DEFINE_uint64(lock_words, 4096, "lock words of a memory server; few make nodes share them");
+DEFINE_uint64(cache_bytes, 64 << 20, "index cache of a compute server, bytes");
+DEFINE_int32(handover_max, 32, "handovers of a lock in a row");
+DEFINE_int32(combine_max, 64, "operations in one write-back");
+DEFINE_int64(timeout_ms, 10'000,
+             "deadline of an operation, virtual milliseconds (with --crashes: 20)");
+DEFINE_string(history, "", "writes the history to this file (JSON lines)");
+DEFINE_bool(trace_hash, true, "prints the hash of the event trace");
+DEFINE_bool(stats, false, "prints what happened");
+#ifdef PANDO_BROKEN_VARIANTS
+DEFINE_string(break, "", "switches one rule of the protocol off: F1 F2 F3 V1 L2 L4 L5 S2 S3 U2 R2");
+#endif
+
+namespace pando {
+namespace {
+
+constexpr int kExitOk = 0, kExitBroke = 1, kExitBadFlags = 2;
+
+[[noreturn]] void BadFlag(const std::string& why) {
+  std::fprintf(stderr, "pando-sim: %s\n", why.c_str());
+  std::exit(kExitBadFlags);
+}
+
+void ParseTree(SimRunOptions* options) {
+  const std::vector<std::string> parts = absl::StrSplit(FLAGS_tree, '/');
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &options->tree.key_bytes_max) ||
+      !absl::SimpleAtoi(parts[1], &options->tree.value_bytes_max)) {
+    BadFlag("--tree=" + FLAGS_tree + ": must be KEY_BYTES/VALUE_BYTES");
+  }
+  if (options->tree.value_bytes_max < 4)
+    BadFlag("--tree: values of at least 4 bytes are needed to be unique");
+  if (FLAGS_key_prefix >= options->tree.key_bytes_max)
+    BadFlag("--key_prefix leaves no room in the keys");
+  options->tree.node_bytes = FLAGS_node_bytes;
+  options->key_prefix_bytes = FLAGS_key_prefix;
+}
+
+void ParseTechniques(Techniques* techniques) {
+  if (FLAGS_techniques == "everything") {
+    *techniques = Techniques::Everything();
+  } else if (FLAGS_techniques == "sherman") {
+    *techniques = Techniques::Sherman();
+  } else if (FLAGS_techniques == "fgplus") {
+    *techniques = Techniques::FgPlus();
+  } else {
+    BadFlag("--techniques=" + FLAGS_techniques + ": must be everything, sherman or fgplus");
+  }
+}
+
+void CheckRanges() {
+  const bool counts_ok = FLAGS_memory_servers >= 1 && FLAGS_memory_servers <= 64 &&
+                         FLAGS_compute_servers >= 1 && FLAGS_compute_servers <= 1000 &&
+                         FLAGS_threads >= 1 && FLAGS_threads <= 1000 && FLAGS_coroutines >= 1 &&
+                         FLAGS_coroutines <= 64 && FLAGS_keys >= 1;
+  if (!counts_ok)
+    BadFlag("servers, threads, coroutines and keys must be at least 1 (and servers at most 64)");
+  for (const double share :
+       {FLAGS_read, FLAGS_put, FLAGS_update, FLAGS_insert, FLAGS_delete, FLAGS_scan}) {
+    if (share < 0) BadFlag("shares of operations must not be negative");
+  }
+  if (FLAGS_crashes < 0 || (FLAGS_crashes > 0 && FLAGS_compute_servers <= FLAGS_crashes)) {
+    BadFlag("--crashes must leave one compute server");
+  }
+}
+
+// The shares as given; a mix that somebody chose has nothing else in it.
+void ParseShares(SimRunOptions* options) {
+  const std::pair<const char*, std::pair<double, double*>> shares[] = {
+      {"read", {FLAGS_read, &options->get}},        {"put", {FLAGS_put, &options->put}},
+      {"update", {FLAGS_update, &options->update}}, {"insert", {FLAGS_insert, &options->insert}},
+      {"delete", {FLAGS_delete, &options->remove}}, {"scan", {FLAGS_scan, &options->scan}}};
+  const auto is_given = [](const char* name) {
+    return !gflags::GetCommandLineFlagInfoOrDie(name).is_default;
+  };
+  bool any_given = false;
+  for (const auto& [name, share] : shares) any_given |= is_given(name);
+  for (const auto& [name, share] : shares)
+    *share.second = any_given && !is_given(name) ? 0 : share.first;
+  if (options->get + options->put + options->update + options->insert + options->remove +
+          options->scan <=
+      0) {
+    BadFlag("no operation has a share");
+  }
+  options->load = FLAGS_load;
+  if (options->put + options->insert <= 0) options->load = options->keys;
+}
+
+SimRunOptions FromFlags(uint64_t seed) {
+  SimRunOptions options;
+  options.sim.seed = seed;
+  if (FLAGS_mode == "mixed") {
+    options.sim.mode = static_cast<sim::DeliveryMode>(seed % 4);
+  } else if (!ParseDeliveryMode(FLAGS_mode, &options.sim.mode)) {
+    BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm, whole or mixed");
+  }
+  options.sim.packet_bytes = FLAGS_packet_bytes;
+  options.sim.write_unlock = FLAGS_write_unlock;
+  options.sim.stall_probability = FLAGS_stall_probability;
+  options.sim.stall_ns = FLAGS_stall_us * kMicrosecondNs;
+  options.sim.call_request_loss = options.sim.call_reply_loss = FLAGS_call_loss;
+  options.memory_servers = FLAGS_memory_servers;
+  options.compute_servers = FLAGS_compute_servers;
+  options.threads = FLAGS_threads;
+  options.coroutines = FLAGS_coroutines;
+  options.operations = FLAGS_operations;
+  options.keys = FLAGS_keys;
+  options.grow = FLAGS_grow;
+  options.ascending_growth = FLAGS_ascending;
+  options.hot_share = FLAGS_hot_share;
+  options.hot_keys = FLAGS_hot_keys;
+  ParseShares(&options);
+  options.scan_limit_max = FLAGS_scan_limit;
+  options.crashes = FLAGS_crashes;
+  options.lock_words = FLAGS_lock_words;
+  options.client.index_cache_bytes = FLAGS_cache_bytes;
+  options.client.handover_max = FLAGS_handover_max;
+  options.client.combine_max = FLAGS_combine_max;
+  options.client.operation_timeout_ms = FLAGS_timeout_ms;
+  if (FLAGS_crashes > 0 && gflags::GetCommandLineFlagInfoOrDie("timeout_ms").is_default) {
+    options.client.operation_timeout_ms = 20;
+  }
+  ParseTree(&options);
+  ParseTechniques(&options.client.techniques);
+  return options;
+}
+
+SimRunOptions OptionsOf(uint64_t seed) {
+  SimRunOptions options = FLAGS_preset == "mixed" ? MixedRun(seed) : FromFlags(seed);
+  options.history_path = FLAGS_history;
+  return options;
+}
+
+// The command that repeats a seed: the flags as given, but for the seeds.
+std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
+  std::string command = "pando-sim";
+  for (const std::string& argument : arguments) {
+    if (argument.rfind("--seed", 0) != 0) command += " " + argument;
+  }
+  return command + " --seed=" + std::to_string(seed);
+}
+
+int Run(const std::vector<std::string>& arguments) {
+  uint64_t first = FLAGS_seed, count = 1;
+  if (!FLAGS_seeds.empty()) {
+    const std::vector<std::string> parts = absl::StrSplit(FLAGS_seeds, ':');
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &first) ||
+        !absl::SimpleAtoi(parts[1], &count)) {
+      BadFlag("--seeds=" + FLAGS_seeds + ": must be FIRST:COUNT");
+    }
+  }
+  Coverage coverage;
+  uint64_t broken = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const SimRunOptions options = OptionsOf(seed);
+    const bool is_scenario = !FLAGS_scenario.empty();
+    const SimRunResult result = is_scenario ? RunRecycledLeaf(seed) : RunSim(options);
+    coverage.Add(result);
+    if (FLAGS_trace_hash && count == 1) {
+      std::printf("trace hash %016llx\n", static_cast<unsigned long long>(result.trace_hash));
+    }
+    if (result.ok()) continue;
+    ++broken;
+    std::printf("BROKE: seed %llu: %s\n", static_cast<unsigned long long>(seed),
+                is_scenario ? FLAGS_scenario.c_str() : DescribeRun(options).c_str());
+    for (const std::string& problem : result.problems) std::printf("  %.1200s\n", problem.c_str());
+    std::printf("  repeat: %s\n", Repeat(arguments, seed).c_str());
+    std::fflush(stdout);
+  }
+  if (FLAGS_stats || count > 1) std::printf("%s", coverage.Describe().c_str());
+  if (broken == 0) std::printf("ok\n");
+  if (broken > 0 && count > 1) {
+    std::printf("%llu of %llu seeds broke\n", static_cast<unsigned long long>(broken),
+                static_cast<unsigned long long>(count));
+  }
+  return broken == 0 ? kExitOk : kExitBroke;
+}
+
+}  // namespace
+}  // namespace pando
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  gflags::SetUsageMessage("a seeded workload on the simulated fabric; same seed, same run");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (argc != 1) pando::BadFlag(std::string("unexpected argument ") + argv[1]);
+  if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
+    pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
+  if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf") {
+    pando::BadFlag("--scenario=" + FLAGS_scenario + ": unknown");
+  }
+  pando::CheckRanges();
+#ifdef PANDO_BROKEN_VARIANTS
+  if (!FLAGS_break.empty()) {
+    const pando::Rule rule = pando::RuleByName(FLAGS_break);
+    if (rule == pando::Rule::kNone) pando::BadFlag("--break=" + FLAGS_break + ": no such rule");
+    pando::BreakRule(rule);
+  }
+#endif
+  return pando::Run(arguments);
+}

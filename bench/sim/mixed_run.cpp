@@ -1,0 +1,136 @@
+// The mixed preset: every choice of a run derived from its seed.
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/sim/sim_run.h"
+#include "common/base/random.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kMixSeed = 0x6d6978;
+
+struct Shape {
+  uint32_t key_bytes_max, value_bytes_max, node_bytes, prefix_bytes;
+};
+// Small nodes, so that a few hundred keys make a deep tree.
+constexpr std::array<Shape, 7> kShapes = {{
+    {8, 8, 1024, 0},    // slots share lines
+    {8, 8, 2048, 0},    // more than one packet
+    {60, 8, 1024, 44},  // a slot owns two lines; long separators
+    {60, 8, 1024, 0},
+    {60, 8, 2048, 50},
+    {255, 255, 3328, 200},  // four slots of ten lines; fences continue in header lines
+    {20, 30, 1024, 8},      // one slot a line
+}};
+
+template <typename T, size_t n>
+T Pick(Random* random, const std::array<T, n>& choices) {
+  return choices[random->Uniform(n)];
+}
+
+void MixNetwork(Random* random, SimRunOptions* options) {
+  sim::SimOptions& sim = options->sim;
+  sim.mode = Pick<sim::DeliveryMode>(
+      random,
+      std::array{sim::DeliveryMode::kLines, sim::DeliveryMode::kLines, sim::DeliveryMode::kLines,
+                 sim::DeliveryMode::kShmOrder, sim::DeliveryMode::kShmOrder,
+                 sim::DeliveryMode::kWords, sim::DeliveryMode::kWords, sim::DeliveryMode::kWhole});
+  sim.jitter_ns = Pick<int64_t>(random, std::array<int64_t, 4>{100, 1'000, 3'000, 10'000});
+  sim.long_delay_probability = Pick<double>(random, std::array{0.0, 0.005, 0.03});
+  sim.stall_probability = Pick<double>(random, std::array{0.0, 0.03, 0.1});
+  sim.unit_gap_ns = Pick<int64_t>(random, std::array<int64_t, 3>{50, 400, 1'500});
+  sim.write_unlock = random->Chance(0.8);
+  if (random->Chance(0.2)) sim.call_request_loss = sim.call_reply_loss = 0.1;
+}
+
+void MixTechniques(Random* random, Techniques* techniques) {
+  const uint64_t choice = random->Uniform(10);
+  if (choice < 6) return;  // everything
+  if (choice == 6) {
+    *techniques = Techniques::Sherman();
+  } else if (choice == 7) {
+    *techniques = Techniques::FgPlus();
+  } else {
+    for (bool* technique :
+         {&techniques->command_combining, &techniques->on_chip_locks, &techniques->local_locks,
+          &techniques->wait_queue, &techniques->handover, &techniques->operation_combining,
+          &techniques->lock_and_read, &techniques->handover_image,
+          &techniques->two_level_versions}) {
+      *technique = random->Chance(0.6);
+    }
+    techniques->wait_queue &= techniques->local_locks;
+    techniques->handover &= techniques->wait_queue;
+    techniques->operation_combining &= techniques->wait_queue;
+    techniques->handover_image &= techniques->handover;
+  }
+}
+
+void MixWorkload(Random* random, SimRunOptions* options) {
+  options->operations = 2000 + random->Uniform(500);
+  options->keys = Pick<uint64_t>(random, std::array<uint64_t, 5>{1, 4, 16, 48, 64});
+  if (random->Chance(0.4)) {
+    options->grow = 0.9;
+    options->insert = 0.4;
+    options->remove = random->Chance(0.5) ? 0.02 : 0.15;
+    options->ascending_growth = random->Chance(0.3);
+    options->operations += 1500;
+  }
+  options->hot_share = Pick<double>(random, std::array{0.0, 0.0, 0.5, 0.9});
+  options->scan = Pick<double>(random, std::array{0.0, 0.05, 0.2});
+  options->scan_limit_max = Pick<uint64_t>(random, std::array<uint64_t, 3>{3, 20, 100});
+}
+
+}  // namespace
+
+std::string DescribeRun(const SimRunOptions& o) {
+  const Techniques& t = o.client.techniques;
+  std::string techniques;
+  for (const auto& [name, on] :
+       {std::pair{"command_combining", t.command_combining},
+        std::pair{"on_chip_locks", t.on_chip_locks}, std::pair{"local_locks", t.local_locks},
+        std::pair{"wait_queue", t.wait_queue}, std::pair{"handover", t.handover},
+        std::pair{"operation_combining", t.operation_combining},
+        std::pair{"lock_and_read", t.lock_and_read}, std::pair{"handover_image", t.handover_image},
+        std::pair{"two_level_versions", t.two_level_versions}}) {
+    if (!on) absl::StrAppend(&techniques, " -", name);
+  }
+  const std::string mode(DeliveryModeName(o.sim.mode));
+  return absl::StrCat(
+      mode, ", tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max, " nodes of ",
+      o.tree.node_bytes, " packets of ", o.sim.packet_bytes, ", ", o.memory_servers, " memory and ",
+      o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
+      " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
+      ", hot ", o.hot_share, ", scans ", o.scan, ", ", o.lock_words, " lock words",
+      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
+      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
+      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, techniques);
+}
+
+SimRunOptions MixedRun(uint64_t seed) {
+  Random random(DeriveSeed(seed, kMixSeed));
+  SimRunOptions options;
+  options.sim.seed = seed;
+  MixNetwork(&random, &options);
+  MixTechniques(&random, &options.client.techniques);
+  MixWorkload(&random, &options);
+  const Shape& shape = kShapes[random.Uniform(kShapes.size())];
+  options.tree = {shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes};
+  options.key_prefix_bytes = shape.prefix_bytes;
+  options.sim.packet_bytes = random.Chance(0.5) ? 1024 : 4096;
+  options.memory_servers = 1 + static_cast<int>(random.Uniform(3));
+  options.compute_servers = 1 + static_cast<int>(random.Uniform(4));
+  options.threads =
+      (8 + options.compute_servers - 1) / options.compute_servers;  // at least 8 sessions
+  options.coroutines = 1 + static_cast<int>(random.Uniform(4));
+  options.lock_words = Pick<uint64_t>(&random, std::array<uint64_t, 4>{258, 264, 320, 4096});
+  options.client.handover_max = Pick<int>(&random, std::array{0, 1, 4, 32});
+  options.client.combine_max = Pick<int>(&random, std::array{1, 4, 64});
+  options.client.index_cache_bytes =
+      Pick<size_t>(&random, std::array<size_t, 3>{1, 4096, 64 << 20});
+  return options;
+}
+
+}  // namespace pando

@@ -1,0 +1,347 @@
+#include "bench/sim/sim_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/history/checker.h"
+#include "bench/history/history_io.h"
+#include "bench/sim/coverage.h"
+#include "bench/sim/tree_check.h"
+#include "bench/sim/workload.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+#include "common/fabric/sim/sim_world.h"
+#include "compute/client/connect.h"
+#include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
+#include "memory/memory_server.h"
+
+namespace pando {
+namespace {
+
+using history::Operation;
+using history::OperationKind;
+
+constexpr uint64_t kCrashSeed = 0x6372617368;
+constexpr char kTreeName[] = "simulated";
+// Nothing needs more events an operation than this, even in the slowest mode with everybody at one
+// leaf.
+constexpr uint64_t kEventsAnOperation = 20'000;
+constexpr uint64_t kEventsAtLeast = 20'000'000;
+
+// A compute server of the run.
+struct ComputeServer {
+  std::shared_ptr<Fabric> fabric;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::vector<std::unique_ptr<Session>> sessions;
+  int running = 0;  // clients of the workload that go on
+};
+
+// Kills a compute server a few events after so many operations have begun.
+struct Crash {
+  size_t operations = 0;
+  uint64_t event = 0;  // 0: not yet decided
+};
+
+class SimRun {
+ public:
+  explicit SimRun(const SimRunOptions& options)
+      : options_(options),
+        world_(options.sim),
+        workload_(options),
+        crash_random_(DeriveSeed(options.sim.seed, kCrashSeed)) {}
+
+  SimRunResult Run();
+
+ private:
+  void Problem(std::string what) {
+    if (result_.problems.size() < 10) result_.problems.push_back(std::move(what));
+  }
+  // Virtual time, but never the same twice: what happens one after the other is not concurrent in
+  // the history.
+  int64_t Stamp() { return last_stamp_ns_ = std::max(world_.clock().NowNs(), last_stamp_ns_ + 1); }
+  absl::Status SetUp();
+  absl::Status AddComputeServer();
+  void SpawnClients();
+  void ClientLoop(ComputeServer& server, Session& session, int32_t client);
+  // The operation's outcome goes into its place in the history; false: the client stops.
+  bool Execute(ComputeServer& server, Session& session, Operation* operation);
+  void Finish(const absl::Status& status, Operation* operation);
+  void Drive();
+  bool Unfinished() const;
+  void PlanCrashes();
+  void MaybeCrash();
+  void TearDown();
+  void CollectStats();
+  void CheckAfterwards();
+  CatalogEntry Entry() const { return servers_[0]->tree->impl().context().entry; }
+
+  const SimRunOptions& options_;
+  sim::SimWorld world_;
+  std::vector<std::unique_ptr<memory::MemoryServer>> memory_servers_;
+  std::vector<std::unique_ptr<ComputeServer>> servers_;
+  SimWorkload workload_;
+  Random crash_random_;
+  int64_t last_stamp_ns_ = 0;
+  std::vector<Operation> operations_;
+  std::vector<Crash> crashes_;  // the next one last
+  CatalogEntry entry_;
+  bool crc_ = false;
+  SimRunResult result_;
+};
+
+absl::Status SimRun::SetUp() {
+  crc_ = options_.sim.mode == sim::DeliveryMode::kWords;
+  for (int i = 1; i <= options_.memory_servers; ++i) {
+    const auto id = static_cast<ServerId>(i);
+    const ServerMemory memory = world_.AddServer(id, options_.main_bytes, options_.lock_words * 8);
+    memory::MemoryServerOptions server;
+    server.server_id = id;
+    server.is_catalog = i == 1;
+    server.chunk_bytes = options_.chunk_bytes;
+    server.packet_bytes = options_.sim.packet_bytes;
+    server.needs_crc = crc_;
+    server.clock = &world_.clock();
+    PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));
+    world_.SetHandler(id, memory_server.get());
+    memory_servers_.push_back(std::move(memory_server));
+  }
+  for (int i = 0; i < options_.compute_servers; ++i) PANDO_RETURN_IF_ERROR(AddComputeServer());
+  entry_ = Entry();
+  return absl::OkStatus();
+}
+
+absl::Status SimRun::AddComputeServer() {
+  servers_.push_back(std::make_unique<ComputeServer>());
+  ComputeServer& server = *servers_.back();
+  server.fabric = world_.NewFabric();
+  PANDO_ASSIGN_OR_RETURN(server.client, ConnectOverFabric(options_.client, server.fabric));
+  PANDO_ASSIGN_OR_RETURN(server.tree, server.client->CreateTree(kTreeName, options_.tree));
+  for (int i = 0; i < options_.threads; ++i) {
+    PANDO_ASSIGN_OR_RETURN(auto session, server.client->NewSession());
+    server.sessions.push_back(std::move(session));
+  }
+  return absl::OkStatus();
+}
+
+void SimRun::SpawnClients() {
+  int32_t client = 0;
+  for (auto& server : servers_) {
+    for (auto& session : server->sessions) {
+      for (int i = 0; i < options_.coroutines; ++i) {
+        ++server->running;
+        session->Spawn([this, &server = *server, &session = *session, client] {
+          ClientLoop(server, session, client);
+          --server.running;
+        });
+        ++client;
+      }
+      session->impl().scheduler().endpoint().Wake();
+    }
+  }
+}
+
+void SimRun::ClientLoop(ComputeServer& server, Session& session, int32_t client) {
+  Operation next;
+  while (!world_.IsKilled(*server.fabric) && workload_.Next(&next)) {
+    next.client = client;
+    next.call_ns = Stamp();
+    const size_t place = operations_.size();
+    operations_.push_back(next);
+    const bool go_on = Execute(server, session, &next);
+    operations_[place] = std::move(next);
+    if (!go_on) return;
+  }
+}
+
+bool SimRun::Execute(ComputeServer& server, Session& session, Operation* o) {
+  const Tree& tree = *server.tree;
+  absl::Status status;
+  std::vector<KeyValue> rows;
+  switch (o->kind) {
+    case OperationKind::kGet:
+      status = session.GetTo(tree, o->key, &o->value);
+      break;
+    case OperationKind::kPut:
+      status = session.Put(tree, o->key, o->value);
+      break;
+    case OperationKind::kInsert:
+      status = session.Insert(tree, o->key, o->value);
+      break;
+    case OperationKind::kUpdate:
+      status = session.Update(tree, o->key, o->value);
+      break;
+    case OperationKind::kDelete:
+      status = session.Erase(tree, o->key);
+      break;
+    case OperationKind::kScan:
+      status = session.Scan(tree, o->key, o->limit, &rows);
+      for (KeyValue& row : rows) o->rows.emplace_back(std::move(row.key), std::move(row.value));
+      break;
+  }
+  // A dead client heard nothing: the outcome stays unknown.
+  if (world_.IsKilled(*server.fabric)) return false;
+  Finish(status, o);
+  return true;
+}
+
+void SimRun::Finish(const absl::Status& status, Operation* o) {
+  const bool not_found = absl::IsNotFound(status);
+  const bool exists = absl::IsAlreadyExists(status) && o->kind == OperationKind::kInsert;
+  const bool may_miss = o->kind == OperationKind::kGet || o->kind == OperationKind::kUpdate ||
+                        o->kind == OperationKind::kDelete;
+  if (status.ok() || exists || (not_found && may_miss)) {
+    o->return_ns = Stamp();
+    o->found = o->kind == OperationKind::kInsert ? exists : status.ok();
+    return;
+  }
+  if (absl::IsDeadlineExceeded(status)) ++result_.deadlines;
+  // Waiting for a dead client's lock ends at the deadline; without crashes nothing may take that
+  // long.
+  const bool explained =
+      options_.crashes > 0 && (absl::IsDeadlineExceeded(status) || IsOutcomeUnknown(status));
+  if (!explained) {
+    Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
+                         history::ToHex(o->key), " ended in ", status.ToString()));
+  }
+  // A deadline that passed before anything was written, and a failed read, have no effect.
+  const bool no_effect = absl::IsDeadlineExceeded(status) || o->kind == OperationKind::kGet ||
+                         o->kind == OperationKind::kScan;
+  if (no_effect) {
+    o->kind = OperationKind::kGet;  // of unknown outcome: says nothing
+    o->value.clear();
+    o->rows.clear();
+  }
+}
+
+void SimRun::PlanCrashes() {
+  for (int i = 0; i < options_.crashes; ++i) {
+    crashes_.push_back({.operations = crash_random_.Uniform(options_.operations + 1)});
+  }
+  std::sort(crashes_.begin(), crashes_.end(),
+            [](const Crash& a, const Crash& b) { return a.operations > b.operations; });
+}
+
+void SimRun::MaybeCrash() {
+  if (crashes_.empty() || operations_.size() < crashes_.back().operations) return;
+  Crash& crash = crashes_.back();
+  if (crash.event == 0) crash.event = world_.stats().events + 1 + crash_random_.Uniform(300);
+  if (world_.stats().events < crash.event) return;
+  crashes_.pop_back();
+  std::vector<ComputeServer*> alive;
+  for (auto& server : servers_) {
+    if (!world_.IsKilled(*server->fabric)) alive.push_back(server.get());
+  }
+  if (alive.size() < 2) return;  // somebody has to go on
+  world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
+}
+
+bool SimRun::Unfinished() const {
+  return std::any_of(servers_.begin(), servers_.end(), [this](const auto& server) {
+    return server->running > 0 && !world_.IsKilled(*server->fabric);
+  });
+}
+
+void SimRun::Drive() {
+  PlanCrashes();
+  SpawnClients();
+  const uint64_t events_max = options_.events_max > 0
+                                  ? options_.events_max
+                                  : kEventsAtLeast + kEventsAnOperation * options_.operations;
+  while (Unfinished() && result_.problems.empty()) {
+    if (!world_.Step()) {
+      Problem(absl::StrCat("deadlock: nothing is under way after ", operations_.size(),
+                           " operations had begun"));
+    } else if (world_.stats().events > events_max) {
+      Problem(absl::StrCat("endless: too many events after ", operations_.size(),
+                           " operations had begun"));
+    }
+    MaybeCrash();
+  }
+  if (result_.problems.empty()) return;
+  // Something broke: the coroutines are run to their end as those of dead processes.
+  for (auto& server : servers_) world_.KillFabric(*server->fabric);
+}
+
+void SimRun::CollectStats() {
+  for (const auto& server : servers_) {
+    if (server->client == nullptr) continue;  // its set-up failed
+    AddStats(server->client->Stats(), &result_.stats);
+  }
+}
+
+void SimRun::TearDown() {
+  // The dead first: their coroutines give up what only this process knows they hold.
+  for (const bool killed : {true, false}) {
+    for (auto& server : servers_) {
+      if (server->fabric == nullptr || world_.IsKilled(*server->fabric) != killed) continue;
+      server->sessions.clear();
+      server->tree.reset();
+      server->client.reset();
+      server->fabric.reset();
+    }
+  }
+  servers_.clear();
+  world_.RunUntil(world_.clock().NowNs() + kSecondNs);  // what is still in the network
+}
+
+void SimRun::CheckAfterwards() {
+  std::vector<std::string> held;
+  for (int i = 1; i <= options_.memory_servers; ++i) {
+    const auto id = static_cast<ServerId>(i);
+    for (std::string& problem : CheckLocksFree(id, world_.Memory(id).locks))
+      held.push_back(std::move(problem));
+  }
+  const TreeCheckResult tree =
+      CheckTree(entry_, crc_, [this](RemoteAddress from, std::span<std::byte> into) {
+        const std::span<std::byte> main = world_.Memory(from.server()).main;
+        if (from.offset() + into.size() > main.size())
+          return absl::OutOfRangeError("beyond the region");
+        std::memcpy(into.data(), main.data() + from.offset(), into.size());
+        return absl::OkStatus();
+      });
+  result_.nodes_per_level = tree.nodes_per_level;
+  result_.missing_separators = tree.missing_separators;
+  // What a dead client held may be inconsistent; nothing else may.
+  const bool excused = options_.crashes > 0 && !held.empty();
+  if (!excused) {
+    for (const std::string& problem : held) Problem(problem);
+    for (const std::string& problem : tree.problems) Problem(problem);
+  }
+  const history::CheckResult checked =
+      history::CheckHistory(operations_, nullptr, tree.ok() ? &tree.entries : nullptr);
+  for (const std::string& violation : checked.violations) Problem(violation);
+  for (const std::string& key : checked.undecided) Problem(absl::StrCat("undecided: ", key));
+}
+
+SimRunResult SimRun::Run() {
+  const absl::Status set_up = SetUp();
+  if (!set_up.ok()) {
+    Problem(absl::StrCat("set-up: ", set_up.ToString()));
+  } else {
+    Drive();
+  }
+  CollectStats();
+  TearDown();
+  if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
+  result_.trace_hash = world_.trace_hash();
+  result_.virtual_ns = world_.clock().NowNs();
+  result_.sim = world_.stats();
+  result_.operations = operations_.size();
+  for (const Operation& o : operations_) result_.unknown += o.unknown() ? 1 : 0;
+  if (!options_.history_path.empty()) {
+    const absl::Status written = history::WriteHistory(operations_, options_.history_path);
+    if (!written.ok()) Problem(written.ToString());
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+SimRunResult RunSim(const SimRunOptions& options) { return SimRun(options).Run(); }
+
+}  // namespace pando

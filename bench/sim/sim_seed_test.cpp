@@ -1,0 +1,67 @@
+// Many seeds of the mixed preset: a fixed range, and a fresh one that differs from run to run.
+//
+// PANDO_SIM_SHARD=I/N takes the I-th of N parts of the fixed range (0-based).
+// PANDO_SIM_FRESH_SECONDS bounds the fresh one.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "bench/sim/coverage.h"
+#include "bench/sim/sim_run.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kFirstSeed = 1, kSeeds = 1000;
+
+void RunSeed(uint64_t seed, Coverage* coverage) {
+  const SimRunOptions options = MixedRun(seed);
+  const SimRunResult result = RunSim(options);
+  coverage->Add(result);
+  EXPECT_THAT(result.problems, testing::IsEmpty())
+      << "repeat: pando-sim --preset=mixed --seed=" << seed << "\n(" << DescribeRun(options) << ")";
+}
+
+TEST(SimSeeds, FixedRange) {
+  uint64_t shard = 0, shards = 1;
+  if (const char* given = std::getenv("PANDO_SIM_SHARD"); given != nullptr) {
+    unsigned long long i = 0, n = 1;
+    ASSERT_EQ(std::sscanf(given, "%llu/%llu", &i, &n), 2) << given;
+    ASSERT_LT(i, n);
+    shard = i;
+    shards = n;
+  }
+  Coverage coverage;
+  for (uint64_t seed = kFirstSeed + shard; seed < kFirstSeed + kSeeds; seed += shards) {
+    RunSeed(seed, &coverage);
+  }
+  std::cout << coverage.Describe();
+  // Nothing proves anything about code that it does not reach.
+  for (const auto& [name, total] : coverage.Counters()) {
+    const bool by_design = name == "verbs_overtaken" || name == "missing_separators_left" ||
+                           name == "verbs_of_the_dead";
+    if (!by_design) EXPECT_GT(total, 0u) << name;
+  }
+}
+
+TEST(SimSeeds, FreshRange) {
+  const char* given = std::getenv("PANDO_SIM_FRESH_SECONDS");
+  const int seconds = given != nullptr ? std::atoi(given) : 10;
+  const auto start = std::chrono::steady_clock::now();
+  const auto first =
+      static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) / 1000;
+  std::cout << "seeds from " << first << " on\n";
+  Coverage coverage;
+  uint64_t seed = first;
+  do {
+    RunSeed(seed++, &coverage);
+  } while (std::chrono::steady_clock::now() - start < std::chrono::seconds(seconds));
+  std::cout << seed - first << " seeds\n" << coverage.Describe();
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,114 @@
+#include "bench/sim/workload.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/check.h"
+
+namespace pando {
+namespace {
+
+// Streams of random numbers of a run, apart from the simulator's own.
+constexpr uint64_t kKeySeed = 0x6b6579, kWorkloadSeed = 0x776f726b;
+constexpr uint32_t kCounterBytes = 4;
+
+void AppendBigEndian(uint64_t value, uint32_t bytes, std::string* to) {
+  for (uint32_t i = bytes; i-- > 0;) to->push_back(static_cast<char>(i < 8 ? value >> (8 * i) : 0));
+}
+
+// Counted keys where the space for numbers is small, else bytes from a small alphabet, of any
+// length.
+std::string RandomKey(const SimRunOptions& options, Random* random) {
+  static constexpr char kAlphabet[] = {'\x00', '\xff', 'a', 'b', '\x01', '\xfe', 'm', 'z'};
+  const uint32_t room = options.tree.key_bytes_max - options.key_prefix_bytes;
+  std::string key(options.key_prefix_bytes, 'p');
+  if (random->Chance(0.5)) {
+    AppendBigEndian(random->Next(), std::min<uint32_t>(room, 8), &key);
+    return key;
+  }
+  const auto bytes = 1 + random->Uniform(room);
+  for (uint64_t i = 0; i < bytes; ++i) key.push_back(kAlphabet[random->Uniform(sizeof(kAlphabet))]);
+  return key;
+}
+
+}  // namespace
+
+std::vector<std::string> MakeKeys(const SimRunOptions& options, uint64_t count) {
+  PANDO_CHECK_LT(options.key_prefix_bytes, options.tree.key_bytes_max);
+  Random random(DeriveSeed(options.sim.seed, kKeySeed));
+  std::set<std::string> unique;
+  std::vector<std::string> keys;
+  for (int tries = 0; keys.size() < count; ++tries) {
+    PANDO_CHECK_LT(tries, 1'000'000 + static_cast<int>(4 * count)) << "too few different keys";
+    std::string key = RandomKey(options, &random);
+    if (unique.insert(key).second) keys.push_back(std::move(key));
+  }
+  if (options.ascending_growth) std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+SimWorkload::SimWorkload(const SimRunOptions& options)
+    : options_(options),
+      random_(DeriveSeed(options.sim.seed, kWorkloadSeed)),
+      known_keys_(options.keys),
+      left_(options.operations),
+      total_share_(options.get + options.put + options.update + options.insert + options.remove +
+                   options.scan) {
+  PANDO_CHECK_GE(options.tree.value_bytes_max, kCounterBytes) << "values must be unique";
+  const auto growth = static_cast<uint64_t>(static_cast<double>(options.operations) *
+                                            options.insert / total_share_ * options.grow * 1.2) +
+                      8;
+  keys_ = MakeKeys(options, options.keys + (options.grow > 0 ? growth : 0));
+}
+
+const std::string& SimWorkload::ChooseKey() {
+  if (options_.hot_share > 0 && random_.Chance(options_.hot_share)) {
+    return keys_[random_.Uniform(std::min(options_.hot_keys, known_keys_))];
+  }
+  return keys_[random_.Uniform(known_keys_)];
+}
+
+std::string SimWorkload::NewValue() {
+  std::string value;
+  AppendBigEndian(++values_, kCounterBytes, &value);
+  const uint64_t more = random_.Uniform(options_.tree.value_bytes_max - kCounterBytes + 1);
+  value.append(more, static_cast<char>('A' + values_ % 26));
+  return value;
+}
+
+bool SimWorkload::Next(history::Operation* operation) {
+  using Kind = history::OperationKind;
+  *operation = {};
+  if (loaded_ < std::min(options_.load, options_.keys)) {
+    operation->kind = Kind::kPut;
+    operation->key = keys_[loaded_++];
+    operation->value = NewValue();
+    return true;
+  }
+  if (left_ == 0) return false;
+  --left_;
+  double draw = random_.NextDouble() * total_share_;
+  const auto falls = [&draw](double share) { return (draw -= share) < 0; };
+  operation->kind = falls(options_.get)      ? Kind::kGet
+                    : falls(options_.put)    ? Kind::kPut
+                    : falls(options_.update) ? Kind::kUpdate
+                    : falls(options_.insert) ? Kind::kInsert
+                    : falls(options_.remove) ? Kind::kDelete
+                                             : Kind::kScan;
+  const bool writes = operation->kind == Kind::kPut || operation->kind == Kind::kUpdate ||
+                      operation->kind == Kind::kInsert;
+  if (operation->kind == Kind::kInsert && known_keys_ < keys_.size() &&
+      random_.Chance(options_.grow)) {
+    operation->key = keys_[known_keys_++];
+  } else {
+    operation->key = ChooseKey();
+  }
+  if (writes) operation->value = NewValue();
+  if (operation->kind == Kind::kScan) {
+    operation->limit = 1 + random_.Uniform(options_.scan_limit_max);
+    if (random_.Chance(0.2)) operation->key.clear();  // from the start
+  }
+  return true;
+}
+
+}  // namespace pando

@@ -1,0 +1,41 @@
+// The seeded workload of a simulated run: which keys there are, which operation comes next, unique
+// values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/history/history.h"
+#include "bench/sim/sim_run.h"
+#include "common/base/random.h"
+
+namespace pando {
+
+// The keys of a run in the order in which growth brings them. Deterministic; lengths and bytes are
+// as nasty as the tree allows: 0x00 and 0xff, prefixes of each other, common prefixes.
+std::vector<std::string> MakeKeys(const SimRunOptions& options, uint64_t count);
+
+// Hands out operations to the clients of a run. Not thread-safe.
+class SimWorkload {
+ public:
+  explicit SimWorkload(const SimRunOptions& options);
+
+  // False: enough.
+  bool Next(history::Operation* operation);
+
+ private:
+  const std::string& ChooseKey();
+  std::string NewValue();
+
+  const SimRunOptions& options_;
+  Random random_;
+  std::vector<std::string> keys_;
+  uint64_t known_keys_;
+  uint64_t loaded_ = 0;
+  uint64_t left_;
+  uint32_t values_ = 0;
+  double total_share_;
+};
+
+}  // namespace pando

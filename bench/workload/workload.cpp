@@ -1,0 +1,135 @@
+#include "bench/workload/workload.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bench/host/paths.h"
+#include "common/base/status.h"
+
+namespace pando::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+// Shares may be written with a few digits.
+constexpr double kShareSlack = 1e-6;
+
+absl::Status ParseShares(const Json& operations, Workload* workload) {
+  double sum = 0;
+  for (const auto& [name, share] : operations.items()) {
+    bool known = false;
+    for (const OperationKind kind : kAllOperationKinds) {
+      if (name != OperationName(kind)) continue;
+      known = true;
+      if (!share.is_number() || share.get<double>() < 0) {
+        return absl::InvalidArgumentError(absl::StrCat("the share of '", name, "' is no share"));
+      }
+      workload->shares[static_cast<size_t>(kind)] = share.get<double>();
+      sum += share.get<double>();
+    }
+    if (!known) return absl::InvalidArgumentError(absl::StrCat("unknown operation '", name, "'"));
+  }
+  if (std::abs(sum - 1) > kShareSlack) {
+    return absl::InvalidArgumentError(absl::StrCat("the shares add up to ", sum, ", not to 1"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::filesystem::path> WorkloadFolders() {
+  const std::filesystem::path programs = ProgramFolder();
+  return {programs / "workloads", programs.parent_path() / "share" / "pando" / "workloads"};
+}
+
+absl::StatusOr<std::string> FindWorkload(std::string_view name) {
+  const std::string text(name);
+  if (text.find('/') != std::string::npos || text.ends_with(".json")) return text;
+  std::set<std::string> known;
+  for (const auto& folder : WorkloadFolders()) {
+    const std::filesystem::path file = folder / (text + ".json");
+    std::error_code error;
+    if (std::filesystem::is_regular_file(file, error)) return file.string();
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".json") known.insert(entry.path().stem().string());
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("there is no workload '", text, "'; there are: ",
+                                          known.empty() ? "none" : absl::StrJoin(known, " ")));
+}
+
+}  // namespace
+
+std::string_view OperationName(OperationKind kind) {
+  constexpr std::string_view kNames[] = {"read", "update", "insert", "scan", "delete", "rmw"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+OperationKind Workload::Choose(Random* random) const {
+  double point = random->NextDouble();
+  OperationKind last = OperationKind::kRead;
+  for (const OperationKind kind : kAllOperationKinds) {
+    if (share(kind) == 0) continue;
+    last = kind;
+    if (point < share(kind)) return kind;
+    point -= share(kind);
+  }
+  return last;  // rounding
+}
+
+bool Workload::writes() const {
+  return share(OperationKind::kRead) + share(OperationKind::kScan) < 1 - kShareSlack;
+}
+
+absl::StatusOr<Workload> ParseWorkload(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return absl::InvalidArgumentError("not a JSON object");
+  Workload workload;
+  const auto wrong = [](const std::string& member) {
+    return absl::InvalidArgumentError(absl::StrCat("'", member, "' has the wrong type"));
+  };
+  bool has_operations = false;
+  for (const auto& [member, value] : json.items()) {
+    if (member == "name" || member == "description" || member == "distribution") {
+      if (!value.is_string()) return wrong(member);
+      (member == "name"          ? workload.name
+       : member == "description" ? workload.description
+                                 : workload.distribution) = value.get<std::string>();
+    } else if (member == "scan_length_max") {
+      if (!value.is_number_unsigned() || value.get<uint64_t>() - 1 >= 1'000'000) {
+        return wrong(member);
+      }
+      workload.scan_length_max = value.get<uint32_t>();
+    } else if (member == "preload" || member == "upsert") {
+      if (!value.is_boolean()) return wrong(member);
+      (member == "preload" ? workload.preload : workload.upsert) = value.get<bool>();
+    } else if (member == "operations") {
+      if (!value.is_object()) return wrong(member);
+      has_operations = true;
+      PANDO_RETURN_IF_ERROR(ParseShares(value, &workload));
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("unknown member '", member, "'"));
+    }
+  }
+  if (!has_operations) return absl::InvalidArgumentError("'operations' is missing");
+  return workload;
+}
+
+absl::StatusOr<Workload> LoadWorkload(std::string_view name) {
+  PANDO_ASSIGN_OR_RETURN(const std::string file, FindWorkload(name));
+  std::ifstream stream(file);
+  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file));
+  std::stringstream text;
+  text << stream.rdbuf();
+  absl::StatusOr<Workload> workload = ParseWorkload(text.str());
+  if (!workload.ok()) return Annotate(workload.status(), file);
+  if (workload->name.empty()) workload->name = std::filesystem::path(file).stem().string();
+  return workload;
+}
+
+}  // namespace pando::bench

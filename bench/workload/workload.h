@@ -1,0 +1,44 @@
+// A workload: the mix of operations, read from a data file (bench/workloads/*.json).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/base/random.h"
+
+namespace pando::bench {
+
+enum class OperationKind : uint8_t { kRead, kUpdate, kInsert, kScan, kDelete, kRmw };
+inline constexpr size_t kOperationKinds = 6;
+inline constexpr std::array<OperationKind, kOperationKinds> kAllOperationKinds = {
+    OperationKind::kRead, OperationKind::kUpdate, OperationKind::kInsert,
+    OperationKind::kScan, OperationKind::kDelete, OperationKind::kRmw};
+std::string_view OperationName(OperationKind kind);
+
+struct Workload {
+  std::string name;
+  std::string description;
+  std::array<double, kOperationKinds> shares{};  // sum 1
+  std::string distribution = "uniform";
+  uint32_t scan_length_max = 100;  // lengths are uniform in [1, this]
+  bool preload = true;             // false: the run starts with an empty tree
+  bool upsert = false;             // updates are blind puts, so that deleted records come back
+
+  double share(OperationKind kind) const { return shares[static_cast<size_t>(kind)]; }
+  OperationKind Choose(Random* random) const;
+  bool writes() const;
+};
+
+// InvalidArgument: not JSON, unknown members, shares that are negative or do not add up to 1.
+absl::StatusOr<Workload> ParseWorkload(std::string_view text);
+
+// `name` is a file (with a slash or ".json"), or the name of one of the files that come with Pando,
+// looked for in workloads/ beside the program and in share/pando/workloads of its prefix. NotFound
+// lists what there is.
+absl::StatusOr<Workload> LoadWorkload(std::string_view name);
+
+}  // namespace pando::bench

@@ -1,0 +1,231 @@
+#include "bench/ycsb/compute_server.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/host/process.h"
+#include "bench/ycsb/tree_data.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+
+namespace pando::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kProgressEvery = std::chrono::milliseconds(200);
+
+Json Answer(const absl::StatusOr<Json>& result) {
+  if (!result.ok()) return {{"error", result.status().ToString()}};
+  Json answer = *result;
+  answer["ok"] = true;
+  return answer;
+}
+
+}  // namespace
+
+ComputeServer::ComputeServer(Plan plan, int index, Channel channel)
+    : plan_(std::move(plan)), index_(index), channel_(std::move(channel)) {}
+
+ComputeServer::~ComputeServer() {
+  stop_ = true;
+  team_.reset();
+  runners_.clear();
+  tree_.reset();  // before its client
+}
+
+void ComputeServer::Serve() {
+  while (!stop_) {
+    const auto command = channel_.Receive(-1);
+    if (!command.ok()) return;
+    if (!command->has_value()) continue;
+    if (!channel_.Send(Answer(Execute(**command))).ok()) return;
+    if ((**command).value("do", "") == "quit") return;
+  }
+}
+
+absl::StatusOr<Json> ComputeServer::Execute(const Json& command) {
+  const std::string name = command.value("do", "");
+  absl::Status status;
+  if (name == "open") {
+    status = Open(command.value("create", false), command.value("drop", false));
+  } else if (name == "load") {
+    return Load();
+  } else if (name == "dump") {
+    status = Dump(command.value("file", ""));
+  } else if (name == "prepare") {
+    status = Prepare();
+  } else if (name == "start") {
+    status = Start(command.value("at_ns", int64_t{0}), command.value("repetition", 0),
+                   command.value("file", ""));
+  } else if (name != "quit") {
+    status = absl::InvalidArgumentError(absl::StrCat("unknown command '", name, "'"));
+  }
+  PANDO_RETURN_IF_ERROR(status);
+  return Json::object();
+}
+
+ClientOptions ComputeServer::MakeClientOptions() const {
+  ClientOptions options;
+  options.registry = plan_.registry;
+  options.fabric = plan_.fabric;
+  options.memory_servers_min = plan_.memory_servers;
+  options.connect_timeout_ms = 20'000;
+  options.techniques = plan_.techniques;
+  options.index_cache_bytes = plan_.index_cache_bytes;
+  // Repairs need coroutines too; those of the workload never end.
+  options.coroutines_per_session = plan_.coroutines + 16;
+  options.handover_max = plan_.handover_max;
+  options.combine_max = plan_.combine_max;
+  options.operation_timeout_ms = plan_.timeout_ms;
+  options.seed = DeriveSeed(plan_.seed, 1'000'000 + static_cast<uint64_t>(index_));
+  return options;
+}
+
+absl::Status ComputeServer::Open(bool create, bool drop) {
+  PANDO_ASSIGN_OR_RETURN(keys_, Keys::Create(plan_.keys, plan_.records));
+  if (client_ == nullptr) {
+    PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(MakeClientOptions()));
+  }
+  if (drop) {
+    const absl::Status dropped = client_->DropTree(plan_.tree);
+    if (!dropped.ok() && !absl::IsNotFound(dropped)) return dropped;
+  }
+  if (create) {
+    const TreeOptions options = {.key_bytes_max = plan_.keys.key_bytes,
+                                 .value_bytes_max = plan_.value_bytes};
+    PANDO_ASSIGN_OR_RETURN(tree_, client_->CreateTree(plan_.tree, options));
+  } else {
+    PANDO_ASSIGN_OR_RETURN(tree_, client_->OpenTree(plan_.tree));
+  }
+  for (int i = 0; i < plan_.threads; ++i) {
+    runners_.push_back(std::make_unique<SessionRunner>(plan_, *keys_, index_ * plan_.threads + i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ComputeServer::BulkLoad() {
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
+  const absl::Status status = BulkLoadRecords(plan_, *keys_, session.get(), *tree_);
+  if (!absl::IsFailedPrecondition(status)) return status;
+  return Annotate(status, absl::StrCat("load tree '", plan_.tree,
+                                       "' (is there data already? use --load=none to keep it, "
+                                       "--drop to begin anew, or another --tree)"));
+}
+
+absl::StatusOr<Json> ComputeServer::Load() {
+  const int64_t start_ns = RealClock().NowNs();
+  if (plan_.load == "bulk") {
+    PANDO_RETURN_IF_ERROR(BulkLoad());
+  } else {
+    const auto team = MakeTeam([this](int thread) { return runners_[thread]->Load(stop_); });
+    PANDO_RETURN_IF_ERROR(team->WaitPrepared());
+    team->Start();
+    PANDO_RETURN_IF_ERROR(Await(team.get()));
+  }
+  return Json{{"start_ns", start_ns}, {"end_ns", RealClock().NowNs()}};
+}
+
+absl::Status ComputeServer::Dump(const std::string& file) {
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
+  return DumpTree(session.get(), *tree_, file);
+}
+
+std::unique_ptr<ThreadTeam> ComputeServer::MakeTeam(ThreadTeam::Step work) {
+  return std::make_unique<ThreadTeam>(
+      plan_.threads,
+      ThreadTeam::Steps{.prepare =
+                            [this](int thread) {
+                              PinThread(thread);
+                              return runners_[thread]->Prepare(client_.get(), tree_.get());
+                            },
+                        .work = std::move(work),
+                        .finish = [this](int thread) { return runners_[thread]->Finish(); }});
+}
+
+absl::Status ComputeServer::Await(ThreadTeam* team) {
+  while (!team->WaitFinished(kProgressEvery)) ReportProgress();
+  ReportProgress();
+  return team->status();
+}
+
+absl::Status ComputeServer::Prepare() {
+  if (tree_ == nullptr) return absl::FailedPreconditionError("no tree is open");
+  results_.assign(static_cast<size_t>(plan_.threads), PhaseStats());
+  team_ = MakeTeam([this](int thread) {
+    results_[thread] = runners_[thread]->Run(start_ns_, repetition_, stop_);
+    return absl::OkStatus();
+  });
+  return team_->WaitPrepared();
+}
+
+absl::Status ComputeServer::Start(int64_t at_ns, int repetition, const std::string& file) {
+  if (team_ == nullptr) return absl::FailedPreconditionError("start without prepare");
+  start_ns_ = at_ns;
+  repetition_ = repetition;
+  ClientStats before = client_->Stats();
+  team_->Start();
+  if (plan_.warmup_s > 0) {
+    const auto warmup_end_ns = at_ns + static_cast<int64_t>(plan_.warmup_s * kSecondNs);
+    while (RealClock().NowNs() < warmup_end_ns && !team_->WaitFinished(kProgressEvery)) {
+      ReportProgress();
+    }
+    before = client_->Stats();
+  }
+  PANDO_RETURN_IF_ERROR(Await(team_.get()));
+  team_.reset();
+  const ClientStats after = client_->Stats();
+  PhaseStats sum;
+  for (const PhaseStats& result : results_) sum.Merge(result);
+  sum.fabric = Difference(before.fabric, after.fabric);
+  sum.tree = Difference(before.tree, after.tree);
+  std::ofstream out(file);
+  out << StatsToRawJson(sum);
+  out.close();
+  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", file));
+  return absl::OkStatus();
+}
+
+void ComputeServer::PinThread(int thread) const {
+  if (!plan_.pin) return;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  int rank = (index_ * plan_.threads + thread) % std::max(1, CPU_COUNT(&allowed));
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || rank-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+    return;
+  }
+}
+
+void ComputeServer::ReportProgress() {
+  uint64_t finished = 0;
+  for (const auto& runner : runners_) finished += runner->finished();
+  const auto end =
+      channel_.Receive(0);  // nothing is sent meanwhile: only the end of the channel is readable
+  if (!channel_.Send({{"finished", finished}}).ok() || !end.ok()) stop_ = true;
+}
+
+int RunComputeServerProcess(const std::string& plan_file, int index) {
+  std::ifstream stream(plan_file);
+  const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  absl::StatusOr<Plan> plan = PlanFromJson(json);
+  if (!plan.ok()) {
+    std::fprintf(stderr, "compute server %d: %s: %s\n", index, plan_file.c_str(),
+                 plan.status().ToString().c_str());
+    return 1;
+  }
+  ComputeServer(*std::move(plan), index, Channel(Process::kChannelFd)).Serve();
+  return 0;
+}
+
+}  // namespace pando::bench

@@ -1,0 +1,216 @@
+// pando-ycsb: the YCSB workloads on Pando.
+#include <gflags/gflags.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/host/paths.h"
+#include "bench/host/stop_signals.h"
+#include "bench/ycsb/compute_server.h"
+#include "bench/ycsb/coordinator.h"
+#include "bench/ycsb/plan.h"
+#include "bench/ycsb/report.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/program/command_line.h"
+
+DEFINE_string(fabric, "shm", "transport");
+DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
+DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
+DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
+DEFINE_int32(locks, 32768, "words of a memory server's lock table");
+DEFINE_int32(compute_servers, 1, "compute servers, each a process of its own");
+DEFINE_bool(in_process, false, "compute servers are threads of this process");
+DEFINE_int32(threads, 1, "threads a compute server, each with a session");
+DEFINE_int32(coroutines, 8, "operations in flight a thread");
+DEFINE_bool(pin, false, "pin each thread to a CPU");
+
+DEFINE_string(workload, "a", "a to f, load, update, delete, or a file");
+DEFINE_uint64(records, 1'000'000, "records loaded before the run");
+DEFINE_uint64(operations, 1'000'000,
+              "operations of all threads together; workload load: --records; 0: see --duration");
+DEFINE_double(duration, 0, "end after this many seconds; without --operations: only then");
+DEFINE_double(warmup, 0, "seconds that run before and are not measured");
+DEFINE_double(rate, 0,
+              "open loop: operations a second of all threads together, latency from the intended "
+              "start; 0: closed loop");
+DEFINE_int32(repeat, 1, "repetitions of the run; the median one is shown, and the spread");
+DEFINE_string(distribution, "", "uniform, zipfian, latest, hotspot; default: the workload's");
+DEFINE_double(theta, 0.99, "of zipfian and latest, between 0 and 1");
+DEFINE_double(hotspot_items, 0.2, "share of the records that is hot");
+DEFINE_double(hotspot_operations, 0.8, "share of the operations on hot records");
+DEFINE_uint64(seed, 1, "of everything that is drawn");
+
+DEFINE_string(keys, "integer", "integer (in random order), ordered, user (YCSB's), words");
+DEFINE_uint32(key_bytes, 0, "length of integer keys, limit of others; 0: 8, or as long as needed");
+DEFINE_uint32(value_bytes, 8, "length of values");
+DEFINE_string(words_file, "/usr/share/dict/american-english-insane", "for --keys=words");
+DEFINE_string(tree, "ycsb", "name of the tree");
+DEFINE_string(load, "bulk", "how records are loaded: bulk, put, none (they are there)");
+DEFINE_bool(drop, false, "drop the tree first if it exists");
+
+DEFINE_string(preset, "everything", "techniques: everything, sherman (as published), fgplus");
+DEFINE_bool(command_combining, true, "write-back and release in one chain");
+DEFINE_bool(on_chip_locks, true, "global locks in NIC memory where there is some");
+DEFINE_bool(local_locks, true, "local lock tables before the global locks");
+DEFINE_bool(wait_queue, true, "local waiters are served in order");
+DEFINE_bool(handover, true, "a held lock goes to the next local waiter");
+DEFINE_bool(operation_combining, true, "the holder applies waiting operations");
+DEFINE_bool(lock_and_read, true, "lock and read in one chain");
+DEFINE_bool(handover_image, true, "the leaf travels with a handed-over lock");
+DEFINE_bool(two_level_versions, true, "an update writes back a line, not the node");
+DEFINE_string(index_cache, "64M", "bound of a compute server's index cache");
+DEFINE_int32(handover_max, 32, "handovers in a row");
+DEFINE_int32(combine_max, 64, "operations in a write-back");
+DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
+
+DEFINE_string(json, "", "file for the result");
+DEFINE_string(history, "", "file for the history; FILE.initial and FILE.final hold the state");
+DEFINE_bool(progress, true, "a line a second on standard error");
+DEFINE_int32(errors_max, 100, "errors in a row after which a thread gives up");
+
+DEFINE_string(plan_file, "", "used by pando-ycsb itself");
+DEFINE_int32(compute_server, 0, "used by pando-ycsb itself");
+
+namespace pando::bench {
+namespace {
+
+const ProgramInfo kProgram = {
+    .name = "pando-ycsb",
+    .summary =
+        "pando-ycsb --workload=a --memory_servers=2 --compute_servers=4 --threads=2\n\n"
+        "Runs a YCSB workload: starts memory servers and compute servers, loads records, "
+        "runs, and shows what it cost.",
+    .source = __FILE__};
+
+constexpr int kFailed = 1;
+
+bool IsGiven(const char* flag) {
+  gflags::CommandLineFlagInfo info;
+  return gflags::GetCommandLineFlagInfo(flag, &info) && !info.is_default;
+}
+
+absl::StatusOr<uint64_t> BytesFromFlag(const char* flag, const std::string& text) {
+  const absl::StatusOr<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.ok()) return Annotate(bytes.status(), absl::StrCat("--", flag));
+  return bytes;
+}
+
+// A preset, and over it what was said about single techniques.
+absl::StatusOr<Techniques> TechniquesFromFlags() {
+  Techniques techniques;
+  if (FLAGS_preset == "sherman") {
+    techniques = Techniques::Sherman();
+  } else if (FLAGS_preset == "fgplus") {
+    techniques = Techniques::FgPlus();
+  } else if (FLAGS_preset != "everything") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--preset is everything, sherman or fgplus, not '", FLAGS_preset, "'"));
+  }
+  for (const auto& [name, field] : kTechniqueFlags) {
+    std::string value;
+    if (IsGiven(name) && gflags::GetCommandLineOption(name, &value)) {
+      techniques.*field = value == "true";
+    }
+  }
+  return techniques;
+}
+
+absl::StatusOr<Plan> PlanFromFlags() {
+  Plan plan;
+  plan.fabric = FLAGS_fabric;
+  plan.memory_servers = FLAGS_memory_servers;
+  if (!FLAGS_memory.empty()) {
+    PANDO_ASSIGN_OR_RETURN(plan.memory_bytes, BytesFromFlag("memory", FLAGS_memory));
+  }
+  plan.lock_words = FLAGS_locks;
+  plan.compute_servers = FLAGS_compute_servers;
+  plan.in_process = FLAGS_in_process;
+  plan.threads = FLAGS_threads;
+  plan.coroutines = FLAGS_coroutines;
+  plan.pin = FLAGS_pin;
+  PANDO_ASSIGN_OR_RETURN(plan.workload, LoadWorkload(FLAGS_workload));
+  plan.records = FLAGS_records;
+  plan.operations = FLAGS_operations;
+  if (!IsGiven("operations")) {
+    if (!plan.workload.preload) plan.operations = plan.records;
+    if (FLAGS_duration > 0) plan.operations = 0;
+  }
+  plan.duration_s = FLAGS_duration;
+  plan.warmup_s = FLAGS_warmup;
+  plan.rate = FLAGS_rate;
+  plan.repeat = FLAGS_repeat;
+  plan.distribution = {FLAGS_distribution, FLAGS_theta, FLAGS_hotspot_items,
+                       FLAGS_hotspot_operations};
+  plan.seed = FLAGS_seed;
+  plan.keys = {FLAGS_keys, FLAGS_key_bytes, FLAGS_words_file};
+  plan.value_bytes = FLAGS_value_bytes;
+  plan.tree = FLAGS_tree;
+  plan.load = FLAGS_load;
+  plan.drop = FLAGS_drop;
+  PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());
+  PANDO_ASSIGN_OR_RETURN(plan.index_cache_bytes, BytesFromFlag("index_cache", FLAGS_index_cache));
+  plan.handover_max = FLAGS_handover_max;
+  plan.combine_max = FLAGS_combine_max;
+  plan.timeout_ms = FLAGS_timeout_ms;
+  plan.errors_max = FLAGS_errors_max;
+  plan.history = !FLAGS_history.empty();
+  PANDO_RETURN_IF_ERROR(CheckPlan(&plan));
+  return plan;
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "pando-ycsb: %s\n", std::string(status.message()).c_str());
+  return kFailed;
+}
+
+// So that a run of an hour does not end with a file that cannot be written.
+absl::Status CheckWritable(const std::string& file) {
+  if (file.empty() || std::ofstream(file, std::ios::app)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", file));
+}
+
+int Coordinate(Plan plan) {
+  const int stop_fd = CatchStopSignals();
+  for (const std::string& file : {FLAGS_json, FLAGS_history}) {
+    if (const absl::Status status = CheckWritable(file); !status.ok()) return Fail(status);
+  }
+  const absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Create();
+  if (!folder.ok()) return Fail(folder.status());
+  plan.folder = folder->path();
+  plan.registry = FLAGS_registry.empty() ? absl::StrCat(plan.folder, "/registry") : FLAGS_registry;
+
+  absl::StatusOr<YcsbResult> result = absl::UnknownError("");
+  {
+    Coordinator coordinator(
+        plan, {.stop_fd = stop_fd, .progress = FLAGS_progress, .history_file = FLAGS_history});
+    result = coordinator.Run();
+  }
+  if (absl::IsCancelled(result.status())) return 128 + StopSignal();
+  if (!result.ok()) return Fail(result.status());
+  std::fputs(ResultTable(plan, *result).c_str(), stdout);
+  if (!FLAGS_json.empty()) {
+    std::ofstream out(FLAGS_json, std::ios::trunc);
+    out << ResultJson(plan, *result).dump(2) << '\n';
+    out.close();
+    if (!out) return Fail(absl::UnavailableError(absl::StrCat("cannot write ", FLAGS_json)));
+  }
+  if (!result->final_state.ok()) return Fail(result->final_state);
+  return result->runs.back().gave_up ? kFailed : 0;
+}
+
+}  // namespace
+}  // namespace pando::bench
+
+int main(int argc, char** argv) {
+  using namespace pando::bench;
+  pando::ParseCommandLine(argc, argv, kProgram);
+  if (!FLAGS_plan_file.empty())
+    return RunComputeServerProcess(FLAGS_plan_file, FLAGS_compute_server);
+  absl::StatusOr<Plan> plan = PlanFromFlags();
+  if (!plan.ok()) pando::ExitWithUsageError(kProgram, std::string(plan.status().message()));
+  return Coordinate(*std::move(plan));
+}

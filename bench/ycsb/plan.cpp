@@ -1,0 +1,159 @@
+#include "bench/ycsb/plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "bench/host/host_info.h"
+#include "bench/workload/values.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+
+namespace pando::bench {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeyOptions, kind, key_bytes, words_file)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DistributionOptions, name, theta, hotspot_items,
+                                   hotspot_operations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, name, description, shares, distribution,
+                                   scan_length_max, preload, upsert)
+
+}  // namespace pando::bench
+
+namespace pando {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks, local_locks,
+                                   wait_queue, handover, operation_combining, lock_and_read,
+                                   handover_image, two_level_versions)
+
+}  // namespace pando
+
+namespace pando::bench {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, registry, memory_servers, memory_bytes, lock_words,
+                                   compute_servers, threads, coroutines, in_process, pin, tree,
+                                   records, keys, value_bytes, load, drop, workload, distribution,
+                                   operations, duration_s, warmup_s, rate, repeat, seed, errors_max,
+                                   techniques, index_cache_bytes, handover_max, combine_max,
+                                   timeout_ms, history, folder)
+
+namespace {
+
+absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
+
+template <typename Number>
+absl::Status CheckRange(const char* flag, Number value, Number low, Number high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Bad(absl::StrCat("--", flag, " is ", low, " to ", high, ", not ", value));
+}
+
+absl::Status CheckNumbers(const Plan& plan) {
+  constexpr double kForEver = 1e9;
+  PANDO_RETURN_IF_ERROR(CheckRange("memory_servers", plan.memory_servers, 1, 1024));
+  PANDO_RETURN_IF_ERROR(CheckRange("compute_servers", plan.compute_servers, 1, 1024));
+  PANDO_RETURN_IF_ERROR(CheckRange("threads", plan.threads, 1, 1024));
+  PANDO_RETURN_IF_ERROR(CheckRange("coroutines", plan.coroutines, 1, 1024));
+  PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("records", plan.records, 1, uint64_t{1} << 40));
+  PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("operations", plan.operations, 0, uint64_t{1} << 48));
+  PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("value_bytes", plan.value_bytes, 0, 255));
+  PANDO_RETURN_IF_ERROR(CheckRange("duration", plan.duration_s, 0.0, kForEver));
+  PANDO_RETURN_IF_ERROR(CheckRange("warmup", plan.warmup_s, 0.0, kForEver));
+  PANDO_RETURN_IF_ERROR(CheckRange("rate", plan.rate, 0.0, 1e12));
+  PANDO_RETURN_IF_ERROR(CheckRange("repeat", plan.repeat, 1, 1000));
+  PANDO_RETURN_IF_ERROR(CheckRange("errors_max", plan.errors_max, 1, 1 << 30));
+  PANDO_RETURN_IF_ERROR(CheckRange<int64_t>("timeout_ms", plan.timeout_ms, 1, 3'600'000));
+  PANDO_RETURN_IF_ERROR(CheckRange("handover_max", plan.handover_max, 1, 1 << 20));
+  PANDO_RETURN_IF_ERROR(CheckRange("combine_max", plan.combine_max, 1, 1 << 20));
+  if (plan.operations == 0 && plan.duration_s == 0) {
+    return Bad("when to stop? Give --operations or --duration");
+  }
+  return absl::OkStatus();
+}
+
+// A history is checked by its values: no two may be the same.
+absl::Status CheckHistory(const Plan& plan) {
+  if (!plan.history) return absl::OkStatus();
+  const uint64_t capacity = Values::Capacity(plan.value_bytes, plan.writers());
+  // The operations of a thread may all be one coroutine's.
+  const uint64_t most = plan.operations == 0
+                            ? std::numeric_limits<uint32_t>::max()
+                            : (plan.operations / plan.total_threads() + 1) * plan.repeat;
+  if (std::max(plan.initial_records(), most) < capacity) return absl::OkStatus();
+  return Bad(absl::StrCat("--history needs values that all differ; ", plan.value_bytes,
+                          " bytes are too few: use a larger --value_bytes"));
+}
+
+}  // namespace
+
+uint64_t Plan::region_bytes() const {
+  if (memory_bytes != 0) return memory_bytes;
+  const uint64_t inserts = static_cast<uint64_t>(
+      workload.share(OperationKind::kInsert) *
+      static_cast<double>(std::max<uint64_t>(operations, 1'000'000) * repeat));
+  const uint64_t slot_bytes = std::max<uint64_t>(keys.key_bytes, 1) + value_bytes + 3;
+  // Leaves may be half full, a line carries 56 of its 64 bytes, and inner nodes come on top: three
+  // times is plenty. The region is sparse, so that too much costs nothing.
+  const uint64_t bytes =
+      (initial_records() + inserts) * slot_bytes * 4 / memory_servers + 256 * kMiB;
+  return bytes / kMiB * kMiB;
+}
+
+absl::Status CheckPlan(Plan* plan) {
+  PANDO_RETURN_IF_ERROR(CheckNumbers(*plan));
+  if (plan->load != "bulk" && plan->load != "put" && plan->load != "none") {
+    return Bad(absl::StrCat("--load is bulk, put or none, not '", plan->load, "'"));
+  }
+  if (plan->tree.empty()) return Bad("--tree needs a name");
+  if (plan->distribution.name.empty()) plan->distribution.name = plan->workload.distribution;
+  PANDO_RETURN_IF_ERROR(Distribution::Validate(plan->distribution));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Keys> keys, Keys::Create(plan->keys, plan->records));
+  plan->keys.key_bytes = keys->key_bytes_max();
+  return CheckHistory(*plan);
+}
+
+nlohmann::json PlanToJson(const Plan& plan) { return plan; }
+
+absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
+  try {
+    return json.get<Plan>();
+  } catch (const nlohmann::json::exception& e) {
+    return absl::DataLossError(absl::StrCat("not a plan: ", e.what()));
+  }
+}
+
+nlohmann::json ConfigJson(const Plan& plan) {
+  nlohmann::json config = plan;
+  for (const char* internal : {"folder", "workload", "distribution", "keys", "techniques"}) {
+    config.erase(internal);
+  }
+  config["workload"] = plan.workload.name;
+  config["mix"] = nlohmann::json::object();
+  for (const OperationKind kind : kAllOperationKinds) {
+    if (plan.workload.share(kind) > 0) {
+      config["mix"][std::string(OperationName(kind))] = plan.workload.share(kind);
+    }
+  }
+  config["distribution"] = plan.distribution.name;
+  config["theta"] = plan.distribution.theta;
+  if (plan.distribution.name == "hotspot") {
+    config["hotspot_items"] = plan.distribution.hotspot_items;
+    config["hotspot_operations"] = plan.distribution.hotspot_operations;
+  }
+  config["keys"] = plan.keys.kind;
+  config["key_bytes"] = plan.keys.key_bytes;
+  if (plan.keys.kind == "words") config["words_file"] = plan.keys.words_file;
+  config["memory_bytes"] = plan.region_bytes();
+  for (const auto& [name, field] : kTechniqueFlags) config[name] = plan.techniques.*field;
+
+  const HostInfo host = GetHostInfo();
+  config["commit"] = host.commit;
+  config["compiler"] = host.compiler;
+  config["kernel"] = host.kernel;
+  config["cpu"] = host.cpu;
+  config["cpus"] = host.cpus;
+  config["memory_gib"] = host.memory_gib;
+  if (plan.registry.starts_with(plan.folder)) config.erase("registry");  // gone by now
+  config["device"] = plan.fabric == "shm" ? "shared memory of this host" : "unknown";
+  return config;
+}
+
+}  // namespace pando::bench

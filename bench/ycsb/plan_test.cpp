@@ -1,0 +1,103 @@
+#include "bench/ycsb/plan.h"
+
+#include <string>
+
+#include "bench/ycsb/tree_data.h"
+#include "gtest/gtest.h"
+
+namespace pando::bench {
+namespace {
+
+Plan ValidPlan() {
+  Plan plan;
+  plan.workload = *LoadWorkload("a");
+  plan.distribution.name.clear();
+  plan.folder = "/tmp/run";
+  plan.registry = "/tmp/run/registry";
+  return plan;
+}
+
+TEST(PlanTest, FillsInWhatFollows) {
+  Plan plan = ValidPlan();
+  ASSERT_TRUE(CheckPlan(&plan).ok());
+  EXPECT_EQ(plan.keys.key_bytes, 8u);
+  EXPECT_EQ(plan.distribution.name, "zipfian");
+  plan = ValidPlan();
+  plan.keys.kind = "user";
+  plan.distribution.name = "uniform";
+  ASSERT_TRUE(CheckPlan(&plan).ok());
+  EXPECT_EQ(plan.keys.key_bytes, 23u);
+  EXPECT_EQ(plan.distribution.name, "uniform");
+}
+
+TEST(PlanTest, TravelsWhole) {
+  Plan plan = ValidPlan();
+  ASSERT_TRUE(CheckPlan(&plan).ok());
+  plan.techniques = Techniques::FgPlus();
+  plan.rate = 12.5;
+  plan.history = true;
+  const absl::StatusOr<Plan> back = PlanFromJson(nlohmann::json::parse(PlanToJson(plan).dump()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(PlanToJson(*back), PlanToJson(plan));
+  EXPECT_FALSE(back->techniques.handover);
+  EXPECT_EQ(back->workload.share(OperationKind::kUpdate), 0.5);
+  EXPECT_FALSE(PlanFromJson(nlohmann::json::object()).ok());
+  EXPECT_FALSE(PlanFromJson(nlohmann::json::array()).ok());
+}
+
+TEST(PlanTest, RefusesNonsense) {
+  const auto refused = [](auto change, const std::string& named) {
+    Plan plan = ValidPlan();
+    change(plan);
+    const absl::Status status = CheckPlan(&plan);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << named;
+    EXPECT_NE(status.message().find(named), std::string::npos) << status;
+  };
+  refused([](Plan& p) { p.memory_servers = 0; }, "memory_servers");
+  refused([](Plan& p) { p.compute_servers = -1; }, "compute_servers");
+  refused([](Plan& p) { p.threads = 100'000; }, "threads");
+  refused([](Plan& p) { p.coroutines = 0; }, "coroutines");
+  refused([](Plan& p) { p.records = 0; }, "records");
+  refused([](Plan& p) { p.value_bytes = 256; }, "value_bytes");
+  refused([](Plan& p) { p.operations = 0; }, "when to stop");
+  refused([](Plan& p) { p.duration_s = -1; }, "duration");
+  refused([](Plan& p) { p.rate = 0.0 / 0.0; }, "rate");
+  refused([](Plan& p) { p.repeat = 0; }, "repeat");
+  refused([](Plan& p) { p.load = "some"; }, "--load");
+  refused([](Plan& p) { p.tree = ""; }, "--tree");
+  refused([](Plan& p) { p.distribution = {.name = "zipfian", .theta = 1}; }, "theta");
+  refused([](Plan& p) { p.keys.key_bytes = 1; }, "key_bytes");
+  refused([](Plan& p) { p.history = true, p.value_bytes = 3; }, "value_bytes");
+}
+
+TEST(PlanTest, ConfigSpeaksTheLanguageOfTheFlags) {
+  Plan plan = ValidPlan();
+  ASSERT_TRUE(CheckPlan(&plan).ok());
+  const nlohmann::json config = ConfigJson(plan);
+  EXPECT_EQ(config["workload"], "a");
+  EXPECT_EQ(config["distribution"], "zipfian");
+  EXPECT_EQ(config["keys"], "integer");
+  EXPECT_EQ(config["handover"], true);
+  EXPECT_FALSE(config.contains("folder"));
+  EXPECT_FALSE(config.contains("registry"));  // an own one is gone after the run
+}
+
+TEST(PlanTest, MemoryGrowsWithTheData) {
+  Plan plan = ValidPlan();
+  ASSERT_TRUE(CheckPlan(&plan).ok());
+  const uint64_t before = plan.region_bytes();
+  plan.records *= 10;
+  EXPECT_GT(plan.region_bytes(), before);
+  plan.memory_bytes = 1 << 20;
+  EXPECT_EQ(plan.region_bytes(), 1u << 20);
+}
+
+TEST(SuccessorTest, IsTheNextKeyThatFits) {
+  EXPECT_EQ(Successor("ab", 3), std::string("ab\0", 3));
+  EXPECT_EQ(Successor("abc", 3), "abd");
+  EXPECT_EQ(Successor("ab\xff", 3), "ac");
+  EXPECT_EQ(Successor("\xff\xff\xff", 3), "");
+}
+
+}  // namespace
+}  // namespace pando::bench

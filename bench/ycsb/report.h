@@ -1,0 +1,21 @@
+// The result of pando-ycsb for people (a table) and for programs (JSON).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bench/ycsb/coordinator.h"
+#include "bench/ycsb/plan.h"
+
+namespace pando::bench {
+
+// {"config":..., "load":..., "run":..., "repeat":...}. `run` is the repetition with the median
+// throughput, whole; nothing is averaged over repetitions.
+nlohmann::json ResultJson(const Plan& plan, const YcsbResult& result);
+
+std::string ResultTable(const Plan& plan, const YcsbResult& result);
+
+// The repetition with the median throughput (the lower one of two). At least one run.
+const PhaseStats& MedianRun(const YcsbResult& result);
+
+}  // namespace pando::bench

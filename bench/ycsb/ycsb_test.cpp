@@ -1,0 +1,179 @@
+// pando-ycsb as a user runs it: real memory servers, real processes.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/history/checker.h"
+#include "bench/history/history_io.h"
+#include "bench/host/paths.h"
+#include "bench/host/process.h"
+#include "common/base/clock.h"
+#include "gtest/gtest.h"
+
+namespace pando::bench {
+namespace {
+
+class YcsbTest : public ::testing::Test {
+ protected:
+  std::string File(const std::string& name) const { return folder_.path() / name; }
+
+  Process Start(const std::string& flags) {
+    Process::Options options;
+    options.arguments = {ProgramFolder() / "pando-ycsb"};
+    for (const absl::string_view flag : absl::StrSplit(flags, ' ', absl::SkipEmpty())) {
+      options.arguments.emplace_back(flag);
+    }
+    options.log_file = File("log");
+    return *Process::Spawn(options);
+  }
+  std::string Log() const { return Tail(folder_.path() / "log", 100'000); }
+
+  // Runs to the end, which must be good, and returns the result.
+  nlohmann::json Run(const std::string& flags) {
+    Process process = Start(absl::StrCat(flags, " --json=", File("json")));
+    EXPECT_TRUE(process.WaitFor(120'000)) << Log();
+    EXPECT_TRUE(process.ended_well()) << Log();
+    std::ifstream stream(File("json"));
+    return nlohmann::json::parse(stream, nullptr, false);
+  }
+  // Runs to a bad end, quickly, and returns what was said.
+  std::string Fail(const std::string& flags) {
+    std::filesystem::remove(File("log"));
+    Process process = Start(flags);
+    EXPECT_TRUE(process.WaitFor(60'000));
+    EXPECT_FALSE(process.ended_well()) << flags;
+    return Log();
+  }
+  // Lines of a file.
+  size_t Lines(const std::string& name) const {
+    std::ifstream stream(folder_.path() / name);
+    return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(stream), {}, '\n'));
+  }
+  // Processes that still use this test's TMPDIR would keep their sockets there.
+  std::vector<std::string> Leftovers() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      if (entry.is_directory()) names.push_back(entry.path());
+    }
+    return names;
+  }
+
+  void SetUp() override { setenv("TMPDIR", folder_.path().c_str(), 1); }
+
+  const TemporaryFolder folder_ = *TemporaryFolder::Create();
+};
+
+TEST_F(YcsbTest, AHistoryOfSeveralProcessesIsLinearizable) {
+  const nlohmann::json result =
+      Run(absl::StrCat("--memory_servers=2 --compute_servers=2 --threads=2 --coroutines=4 "
+                       "--workload=delete --records=50 --operations=4000 --repeat=2 --history=",
+                       File("history")));
+  EXPECT_EQ(result["run"]["operations"], 4'000);
+  EXPECT_EQ(result["repeat"]["count"], 2);
+  EXPECT_EQ(Lines("history"), 8'000u);
+  EXPECT_EQ(Lines("history.initial"), 50u);
+  const auto operations = history::ReadHistory(File("history"));
+  const auto initial = history::ReadState(File("history.initial"));
+  const auto final_state = history::ReadState(File("history.final"));
+  ASSERT_TRUE(operations.ok() && initial.ok() && final_state.ok());
+  const history::CheckResult checked = history::CheckHistory(*operations, &*initial, &*final_state);
+  EXPECT_EQ(checked.verdict, history::Verdict::kCorrect);
+  EXPECT_EQ(Leftovers(), std::vector<std::string>());
+}
+
+TEST_F(YcsbTest, CountsAddUp) {
+  const nlohmann::json result =
+      Run("--in_process --workload=f --records=5000 --operations=20000 --distribution=hotspot");
+  const nlohmann::json& run = result["run"];
+  EXPECT_EQ(result["load"]["records"], 5'000);
+  const uint64_t reads = run["by_operation"]["read"]["count"];
+  const uint64_t rmws = run["by_operation"]["rmw"]["count"];
+  EXPECT_EQ(reads + rmws, 20'000u);
+  EXPECT_NEAR(static_cast<double>(rmws), 10'000, 500);
+  uint64_t series = 0;
+  for (const auto& count : run["per_second"]) series += count.get<uint64_t>();
+  EXPECT_EQ(series, 20'000u);
+  EXPECT_EQ(run["errors"], 0);
+  EXPECT_GE(run["by_operation"]["read"]["round_trips"]["mean"].get<double>(), 1.0);
+}
+
+TEST_F(YcsbTest, LoadFillsAnEmptyTree) {
+  const nlohmann::json result =
+      Run(absl::StrCat("--workload=load --records=3000 --keys=user --history=", File("history")));
+  EXPECT_EQ(result["run"]["by_operation"]["insert"]["count"], 3'000);
+  EXPECT_EQ(Lines("history.initial"), 0u);
+  EXPECT_EQ(Lines("history.final"), 3'000u);
+}
+
+TEST_F(YcsbTest, InsertsGrowTheTreeAndPutsLoadIt) {
+  const nlohmann::json result =
+      Run(absl::StrCat("--workload=d --records=2000 --operations=4000 --load=put --threads=2 "
+                       "--history=",
+                       File("history")));
+  const size_t inserts = result["run"]["by_operation"]["insert"]["count"];
+  EXPECT_GT(inserts, 100u);
+  EXPECT_EQ(result["run"]["by_operation"]["insert"]["not_found"], 0);
+  EXPECT_EQ(result["run"]["by_operation"]["read"]["not_found"], 0);
+  EXPECT_EQ(Lines("history.final"), 2'000 + inserts);
+}
+
+TEST_F(YcsbTest, AnOpenLoopKeepsItsRate) {
+  const nlohmann::json result =
+      Run("--workload=c --records=1000 --rate=2000 --duration=1 --warmup=0.2");
+  EXPECT_NEAR(result["run"]["operations"].get<double>(), 2'000, 300);
+  EXPECT_NEAR(result["run"]["seconds"].get<double>(), 1, 0.2);
+}
+
+TEST_F(YcsbTest, CtrlCLeavesNothingBehind) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Process process = Start("--compute_servers=2 --memory_servers=2 --records=1000 --duration=60");
+    while (Log().find("run") == std::string::npos) usleep(10'000);
+    process.Signal(signal);
+    EXPECT_TRUE(process.WaitFor(10'000));
+    EXPECT_EQ(*process.ending(), absl::StrCat("exited with ", 128 + signal)) << Log();
+    EXPECT_EQ(Leftovers(), std::vector<std::string>());
+    std::filesystem::remove(File("log"));
+  }
+}
+
+TEST_F(YcsbTest, BadFlagsAreClear) {
+  EXPECT_NE(Fail("--workload=z").find("no workload 'z'; there are: a b c"), std::string::npos);
+  EXPECT_NE(Fail("--theta=2 --distribution=zipfian").find("theta is 2"), std::string::npos);
+  EXPECT_NE(Fail("--distribution=bell").find("unknown distribution"), std::string::npos);
+  EXPECT_NE(Fail("--preset=fast").find("--preset is"), std::string::npos);
+  EXPECT_NE(Fail("--colour=red").find("colour"), std::string::npos);
+  EXPECT_NE(Fail("--memory=lots").find("'lots' is not a size"), std::string::npos);
+  EXPECT_NE(Fail("--json=/nowhere/x").find("cannot write /nowhere/x"), std::string::npos);
+  EXPECT_NE(Fail("--fabric=pigeon").find("unknown fabric 'pigeon'"), std::string::npos);
+  EXPECT_NE(Fail("--memory=1M --records=1000000").find("RESOURCE_EXHAUSTED"), std::string::npos);
+}
+
+TEST_F(YcsbTest, JoinsARunningCluster) {
+  const std::string registry = File("registry");
+  std::vector<Process> servers;
+  servers.push_back(
+      *Process::Spawn({.arguments = {ProgramFolder() / "pando-memory",
+                                     absl::StrCat("--registry=", registry), "--memory=64M"},
+                       .log_file = File("memory-log")}));
+  const std::string flags =
+      absl::StrCat("--registry=", registry, " --workload=c --records=1000 --operations=1000");
+  EXPECT_EQ(Run(flags)["run"]["operations"], 1'000);
+  EXPECT_NE(Fail(flags).find("--load=none"), std::string::npos);  // the records are there
+  EXPECT_EQ(Run(absl::StrCat(flags, " --load=none"))["run"]["by_operation"]["read"]["not_found"],
+            0);
+  EXPECT_EQ(Run(absl::StrCat(flags, " --drop"))["load"]["records"], 1'000);
+  EXPECT_FALSE(servers[0].HasEnded());  // it is not ours to stop
+  Stop(&servers, 10'000);
+}
+
+}  // namespace
+}  // namespace pando::bench
