@@ -98,16 +98,23 @@ SlotScan ScanAny(const std::byte* image, const NodeLayout& layout, std::string_v
   return scan;
 }
 
+SlotScan ScanAnyKey(const std::byte* image, const NodeLayout& layout, std::string_view key) {
+  if (layout.slot_meta_bytes() == 3) return ScanAny<3>(image, layout, key);
+  if (layout.key_bytes_max() != 8 || layout.value_bytes_max() != 8) {
+    return ScanAny<2>(image, layout, key);
+  }
+  if (key.size() == 8) return ScanEights<true>(image, layout, key);
+  return ScanEights<false>(image, layout, key);
+}
+
 }  // namespace
 
 SlotScan ScanSlots(const std::byte* image, const NodeLayout& layout, std::string_view key) {
-  if (layout.slot_meta_bytes() == 3) return ScanAny<3>(image, layout, key);
-  if (layout.key_bytes_max() == 8 && layout.value_bytes_max() == 8) {
-    if (key.size() == 8) return ScanEights<true>(image, layout, key);
-    if (key.size() > 8) key = {};  // no slot holds it
-    return ScanEights<false>(image, layout, key);
+  // No slot holds such a key. One whose length says otherwise would be compared past its end.
+  if (key.empty() || key.size() > layout.key_bytes_max()) [[unlikely]] {
+    return {.malformed = ScanAnyKey(image, layout, {}).malformed};
   }
-  return ScanAny<2>(image, layout, key);
+  return ScanAnyKey(image, layout, key);
 }
 
 uint64_t HashKey(std::string_view key) {

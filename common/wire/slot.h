@@ -79,7 +79,8 @@ struct SlotScan {
   int erased = -1;  // a slot that held it until it was erased in this batch (LeafEditor::Erase)
   bool malformed = false;  // some used slot has impossible lengths
 };
-// `key` empty matches nothing. `image`: any bytes.
+// `key` empty, or over the layout's limit, matches nothing. `image`: any bytes, no slot is read
+// past its end.
 SlotScan ScanSlots(const std::byte* image, const NodeLayout& layout, std::string_view key);
 
 // Any two processes agree on it (rule U2's preferred line), any two runs of a seed as well.
