@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,10 +69,11 @@ class LeafEditor {
   LineRuns SealDirty(uint32_t packet_bytes);
 
   // Rule S: where to split. Returns a separator: the shortest key that is > every key that remains
-  // and <= every key that moves. Needs >= 2 in-fence entries. `pending_key` may be empty; when it
-  // is above every key here, the split leaves the left node nearly full (ascending inserts), else
-  // it halves, give or take a twelfth for a shorter separator.
-  std::string ChooseSeparator(std::string_view pending_key) const;
+  // and <= every key that moves; some do either, so both halves have room then. `pending_key` may
+  // be empty; when it is above every key here, the split leaves the left node nearly full
+  // (ascending inserts), else it halves, give or take a twelfth for a shorter separator. Nothing:
+  // fewer than two in-fence entries, or two of one key (the image is damaged, rule V1).
+  std::optional<std::string> ChooseSeparator(std::string_view pending_key) const;
   // Moves entries with key >= separator to the same slots of `sibling`, an image of the same layout
   // with its header written, whose body is cleared first; also clears out-of-fence slots here (rule
   // F5). Neither image is sealed. The caller sets high and right.

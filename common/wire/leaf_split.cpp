@@ -22,7 +22,7 @@ std::string ShortestSeparator(std::string_view left, std::string_view right) {
   return std::string(right.substr(0, (differ.second - right.begin()) + 1));
 }
 
-std::string LeafEditor::ChooseSeparator(std::string_view pending_key) const {
+std::optional<std::string> LeafEditor::ChooseSeparator(std::string_view pending_key) const {
   std::vector<std::string> keys;
   keys.reserve(layout_.slot_count());
   char scratch[256];
@@ -33,9 +33,9 @@ std::string LeafEditor::ChooseSeparator(std::string_view pending_key) const {
     const std::string_view key = wire::SlotKey(image_, layout_, place, meta, scratch);
     if (InFence(key)) keys.emplace_back(key);
   }
-  PANDO_CHECK_GE(keys.size(), 2u);
-  std::sort(keys.begin(), keys.end());
   const size_t count = keys.size();
+  std::sort(keys.begin(), keys.end());
+  if (count < 2 || std::adjacent_find(keys.begin(), keys.end()) != keys.end()) return std::nullopt;
   const auto separator = [&](size_t moved) {  // keys[moved] is the first that moves
     return ShortestSeparator(keys[moved - 1], keys[moved]);
   };

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/wire/leaf.h"
+#include "common/wire/slot.h"
 #include "common/wire/test_images.h"
 
 namespace pando {
@@ -52,7 +53,7 @@ Split DoSplit(const TestImage& image, const NodeLayout& layout, std::string_view
   std::memset(split.right.data(), 0x5a, layout.node_bytes());  // what a recycled node held
   const TestImage old_right(split.right);
   LeafEditor editor(split.left.data(), layout, crc);
-  split.separator = editor.ChooseSeparator(pending);
+  split.separator = editor.ChooseSeparator(pending).value();
   NodeHeader header = ReadHeader(image.data(), layout);
   header.low = split.separator;
   header.life = NextLife(old_right.data());
@@ -180,6 +181,31 @@ TEST(LeafSplitTest, PrefersAShortSeparatorNearTheMiddle) {
   }
   TestImage image = TestLeaf(layout, TestHeader(), entries);
   EXPECT_EQ(LeafEditor(image.data(), layout, false).ChooseSeparator(""), "b");
+}
+
+TEST(LeafSplitTest, ADamagedLeafHasNoSeparator) {
+  const NodeLayout layout = TestLayout(8, 8);
+  const auto separator_of = [&](const std::vector<LeafEntry>& entries) {
+    TestImage image = TestLeaf(layout, TestHeader(0, "b", "p"), entries);
+    return LeafEditor(image.data(), layout, false).ChooseSeparator("");
+  };
+  EXPECT_EQ(separator_of({}), std::nullopt);
+  EXPECT_EQ(separator_of({{"c", ""}}), std::nullopt);
+  EXPECT_EQ(separator_of({{"a", ""}, {"c", ""}, {"x", ""}}), std::nullopt);  // one in fence
+  EXPECT_EQ(separator_of({{"c", ""}, {"d", ""}}), "d");
+  // Two slots of one key, wherever it is in the order.
+  for (const uint32_t copy : {1u, 20u, 41u}) {
+    std::vector<LeafEntry> entries;
+    for (int i = 0; i < 42; ++i) entries.push_back({"c" + std::to_string(10 + i), ""});
+    TestImage image = TestLeaf(layout, TestHeader(), entries);
+    LeafEditor editor(image.data(), layout, false);
+    ASSERT_TRUE(editor.ChooseSeparator("").has_value());
+    const wire::SlotPlace from = wire::PlaceOf(layout, 0), to = wire::PlaceOf(layout, copy);
+    std::memcpy(wire::SlotStart(image.data(), to), wire::SlotStart(image.data(), from),
+                layout.slot_bytes());
+    EXPECT_EQ(editor.ChooseSeparator(""), std::nullopt) << copy;
+    EXPECT_EQ(editor.ChooseSeparator("d"), std::nullopt) << copy;
+  }
 }
 
 TEST(LeafFillTest, HoldsAFullLeaf) {

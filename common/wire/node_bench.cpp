@@ -133,7 +133,7 @@ void BM_Split(benchmark::State& state) {
     left = leaves.images[0];
     LeafEditor editor(left.data(), leaves.layout, false),
         sibling(right.data(), leaves.layout, false);
-    const std::string separator = editor.ChooseSeparator(leaves.keys[0][0]);
+    const std::string separator = *editor.ChooseSeparator(leaves.keys[0][0]);
     editor.MoveTo(separator, &sibling);
     SealNodeLevel(left.data(), leaves.images[0].data(), leaves.layout, false);
     SealNodeLevel(right.data(), right.data(), leaves.layout, false);

@@ -70,8 +70,11 @@ void ReadEverything(const TestImage& image, const NodeLayout& layout) {
 
 void EditAcceptedLeaf(TestImage* image, const NodeLayout& layout, std::string_view key, bool crc) {
   std::vector<LeafEntry> before, after;
-  if (!ReadLeafEntries(image->data(), layout, &before)) return;  // two slots of another key
   LeafEditor editor(image->data(), layout, crc);
+  if (!ReadLeafEntries(image->data(), layout, &before)) {  // two slots of another key
+    PANDO_CHECK(!editor.ChooseSeparator(key).has_value());
+    return;
+  }
   PANDO_CHECK_EQ(editor.used_slots(), before.size());
   const bool was_there = editor.Erase(key);
   if (!key.empty()) {
@@ -88,13 +91,13 @@ void EditAcceptedLeaf(TestImage* image, const NodeLayout& layout, std::string_vi
   PANDO_CHECK(ReadLeafEntries(image->data(), layout, &after));
   PANDO_CHECK(after.size() == before.size() + (was_there || key.empty() ? 0 : 1) ||
               before.size() == layout.slot_count());
-  if (after.size() < 2) return;
-
-  const std::string separator = editor.ChooseSeparator(key);
+  const std::optional<std::string> separator = editor.ChooseSeparator(key);
+  PANDO_CHECK_EQ(separator.has_value(), after.size() >= 2);
+  if (!separator.has_value()) return;
   TestImage right(layout);
-  WriteHeader(right.data(), layout, TestHeader(0, separator));
+  WriteHeader(right.data(), layout, TestHeader(0, *separator));
   LeafEditor sibling(right.data(), layout, crc);
-  editor.MoveTo(separator, &sibling);
+  editor.MoveTo(*separator, &sibling);
   PANDO_CHECK_EQ(editor.used_slots() + sibling.used_slots(), after.size());
   PANDO_CHECK(editor.used_slots() > 0 && sibling.used_slots() > 0);
   SealNodeLevel(image->data(), image->data(), layout, crc);

@@ -132,6 +132,15 @@ absl::Status LeafWrite::ReleaseUnchanged(HeldLock lock) {
 absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
+  LeafEditor editor(image_.data, layout, crc);
+  std::optional<std::string> chosen = editor.ChooseSeparator(operation.key);
+  if (!chosen.has_value()) {
+    const RemoteAddress node = lock.target().node.address;
+    (void)ReleaseUnchanged(std::move(lock));
+    return absl::DataLossError(absl::StrCat("leaf ", node.offset(), " of server ", node.server(),
+                                            " is full, but not of different keys"));
+  }
+  const std::string separator = *std::move(chosen);
   const std::optional<RemoteAddress> spare =
       tree_.environment.allocator.TryTake(tree_.id(), lock.target().server);
   if (!spare.has_value()) {
@@ -147,9 +156,7 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   const LocalBuffer sibling_image = sibling_lease->buffer();
   std::memset(sibling_image.data, 0, layout.node_bytes());  // the spare's old image
 
-  LeafEditor editor(image_.data, layout, crc);
   LeafEditor sibling_editor(sibling_image.data, layout, crc);
-  const std::string separator = editor.ChooseSeparator(operation.key);
   NodeHeader header = ReadHeader(image_.data, layout);
   header.low = separator;
   header.life = NextLife(sibling_image.data);
