@@ -18,7 +18,8 @@
 //      Unavailable (rule L5).
 //   5. Addresses are checked at the server's border: out of bounds, misaligned atomics, WRITEs over
 //      `packet_bytes` are InvalidArgument and touch nothing.
-//   6. No promise above depends on who is slow: a dead server is Unavailable within 2 s.
+//   6. No promise above depends on who is slow: a dead server is Unavailable within 2 s. So is, at
+//   once, one that this fabric is not connected to: addresses are remote data, and servers join.
 //
 // Thread safety: Fabric is thread-safe. An Endpoint belongs to one thread; only Wake() may be
 // called from others.

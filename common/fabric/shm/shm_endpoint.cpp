@@ -28,6 +28,12 @@ int64_t NowNs() {
   return now.tv_sec * kSecondNs + now.tv_nsec;
 }
 
+// Not the caller's mistake: the address came from remote memory, and servers come and go.
+absl::Status UnknownServerError(ServerId server, absl::string_view what) {
+  return absl::UnavailableError(
+      absl::StrCat("server ", server, ": ", what, ": this client is not connected to it"));
+}
+
 bool HasRead(const Chain& chain) {
   for (const Verb& verb : chain.verbs()) {
     if (verb.kind == VerbKind::kRead) return true;
@@ -195,9 +201,8 @@ void ShmEndpoint::Run(Chain* chain) {
 absl::Status ShmEndpoint::Execute(Chain* chain, int64_t* time_ns) {
   const int link = client_->LinkIndex(chain->server());
   if (link == ShmClient::kNoLink) [[unlikely]] {
-    return absl::InvalidArgumentError(absl::StrCat("server ", chain->server(), ": ",
-                                                   VerbName(chain->verb(0).kind),
-                                                   ": not connected to such a server"));
+    return UnknownServerError(chain->server(),
+                              chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind));
   }
   const Target& target = targets_[link];
   // Before: the dead answer nothing. After: what was done may have been done to memory that nobody
@@ -256,8 +261,7 @@ absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain, int64
 
 absl::Status ShmEndpoint::Refuse(PendingCall* call) const {
   if (client_->LinkIndex(call->server) == ShmClient::kNoLink) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("server ", call->server, ": call: not connected to such a server"));
+    return UnknownServerError(call->server, "call");
   }
   if (call->request.size() > kShmBodyBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat("server ", call->server, ": call: a request of ",

@@ -16,8 +16,8 @@ constexpr size_t kBufferAlignment = 64;
 absl::Status KilledError() { return absl::UnavailableError("killed: this compute server is dead"); }
 
 absl::Status UnknownServerError(ServerId id, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("server ", id, ": ", what, ": this fabric does not know that server"));
+  return absl::UnavailableError(
+      absl::StrCat("server ", id, ": ", what, ": this client is not connected to it"));
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void SimEndpoint::DoPost(Chain* chain) {
   } else if (server < 0 || static_cast<size_t>(server) >= queue_pairs_.size()) {
     Finish(chain,
            UnknownServerError(chain->server(),
-                              chain->size() == 0 ? "nothing" : VerbName(chain->verb(0).kind)));
+                              chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind)));
   } else {
     world_->network.Post(queue_pairs_[server], chain);
   }
