@@ -89,10 +89,12 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   }
   RootRecord grown;
   status = WriteNewRoot(context, tree, record, missing, *spare, &grown);
-  if (status.ok()) {
-    EncodeRootRecord(grown, line.data(), tree.environment.crc, line.data());
-    status = writes.AddRaw(tree.entry.root_record, line.buffer());
+  if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
+    (void)writes.Release(std::move(lock), line.data());
+    return status;
   }
+  EncodeRootRecord(grown, line.data(), tree.environment.crc, line.data());
+  status = writes.AddRaw(tree.entry.root_record, line.buffer());
   if (!status.ok()) {
     tree.environment.hocl.LeaveToFencing(std::move(lock));
     return status;

@@ -62,6 +62,12 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
     WriteBack elsewhere(context, tree, sibling.server());
     status = elsewhere.AddNode(sibling, sibling_image);
     if (status.ok()) status = elsewhere.Flush();
+    if (!status.ok()) {
+      // Nobody refers to the sibling, and nothing was posted here: whoever waits for the lock goes
+      // on, and reads the node afresh. The spare is lost, since its WRITE may still be in flight.
+      (void)writes.Release(std::move(lock), nullptr);
+      return status;
+    }
   }
   if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
   if (!status.ok()) {

@@ -41,6 +41,8 @@ class WriteBack {
 absl::Status WriteBackFailed(const absl::Status& status);
 
 // A split of the held node L into L and the new node S, both images sealed: S1, S2, release.
+// Unknown: S2 may have happened. Any other error: S lies on another server, which did not take it;
+// no effect.
 absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
                         RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image);
 

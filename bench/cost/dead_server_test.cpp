@@ -1,0 +1,68 @@
+// A memory server dies; what lies on the others goes on at once, and no lock of theirs is lost.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/cost/sim_cluster.h"
+#include "common/wire/node_image.h"
+#include "compute/client/tree_impl.h"
+
+namespace pando {
+namespace {
+
+// Found by killing a server under `pando load`: the lock of a node was left behind where its new
+// sibling could not be written, and everybody who wanted that node waited for ten seconds.
+TEST(DeadServerTest, ASplitWhoseSiblingCannotBeWrittenReleasesItsNode) {
+  constexpr uint64_t kSpares = 5;
+  SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}});
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  const TreeContext& context = tree->impl().context();
+  Reference leaf;
+  for (uint64_t n = 0; n < context.layout.slot_count(); ++n) {
+    ASSERT_TRUE(session->Put(*tree, KeyOf(1'000 * n), "v").ok());
+  }
+  ASSERT_EQ(context.root.Load(&leaf), 0) << "the root is no leaf any more";
+  ASSERT_EQ(leaf.address.server(), 1);
+  // The spare nodes at hand are on the other server: where its free space has been the larger one.
+  NodeAllocator& allocator = context.environment.allocator;
+  while (allocator.TryTake(context.id(), 1).has_value()) {
+  }
+  for (uint64_t n = 0; n < kSpares; ++n) {
+    allocator.PutBack(context.id(), RemoteAddress(2, (64 << 20) - n * context.layout.node_bytes()));
+  }
+
+  cluster.world().KillServer(2);
+  const int64_t killed_ns = cluster.world().clock().NowNs();
+  std::vector<KeyValue> entries;
+  for (uint64_t n = 1; n <= 100; ++n) entries.push_back({KeyOf(n), "w"});
+  int done = 0, refused = 0;
+  for (const absl::Status& put : session->MultiPut(*tree, entries)) {
+    ASSERT_TRUE(put.ok() || put.code() == absl::StatusCode::kUnavailable) << put;
+    ++(put.ok() ? done : refused);
+  }
+  EXPECT_EQ(refused, static_cast<int>(kSpares));
+  EXPECT_GT(done, 0) << "server 1 has room";
+  EXPECT_LT(cluster.world().clock().NowNs() - killed_ns, 2 * kSecondNs);
+  const LockTarget target = *context.NodeLock(leaf);
+  uint64_t word = 1;
+  std::memcpy(&word, cluster.world().Memory(1).locks.data() + uint64_t{target.word} * 8, 8);
+  EXPECT_EQ(word, 0u) << "the lock was left behind";
+
+  // Refused means: had no effect.
+  for (const KeyValue& entry : entries) {
+    const auto value = session->Get(*tree, entry.key);
+    if (value.ok()) --done;
+  }
+  EXPECT_EQ(done, 0);
+  EXPECT_TRUE(session->Update(*tree, KeyOf(0), "x").ok());
+  EXPECT_TRUE(session->Erase(*tree, KeyOf(1'000)).ok());
+  EXPECT_TRUE(session->Put(*tree, KeyOf(500), "again").ok());
+}
+
+}  // namespace
+}  // namespace pando
