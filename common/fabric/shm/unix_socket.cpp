@@ -129,6 +129,7 @@ absl::StatusOr<PeerProcess> IdentifyPeer(int socket) {
     pidfd = static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0));
   }
   if (pidfd < 0) {
+    if (errno == ESRCH) return absl::UnavailableError("the process at the other end is gone");
     return absl::ErrnoToStatus(errno, absl::StrCat("watching process ", credentials.pid));
   }
   peer.pidfd.Reset(pidfd);
