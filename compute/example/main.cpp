@@ -4,10 +4,14 @@
 #include <vector>
 
 #include "pando/client.h"
+#include "pando/log.h"
 #include "pando/version.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return std::cerr << "pando-example REGISTRY\n", 2;
+  pando::SetLogSink([](const pando::LogRecord& record) {
+    std::cerr << pando::LogSeverityName(record.severity) << ": " << record.message << "\n";
+  });
   const auto client = pando::Client::Connect({.registry = argv[1]});
   if (!client.ok()) return std::cerr << client.status() << "\n", 1;
   const auto tree =

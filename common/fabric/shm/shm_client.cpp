@@ -210,8 +210,6 @@ absl::Status ShmClient::Deliver(int link, std::string_view bytes) {
 
 void ShmClient::MarkGone(int link_index, const absl::Status& why) {
   ShmLink& link = *links_[link_index];
-  PANDO_LOG(WARNING) << "memory server " << link.location.id << " at " << link.location.address
-                     << " is gone: " << why.message();
   std::vector<std::pair<uint32_t, std::shared_ptr<Mailbox>>> waiting;
   std::vector<std::shared_ptr<Mailbox>> mailboxes;
   {
@@ -227,6 +225,9 @@ void ShmClient::MarkGone(int link_index, const absl::Status& why) {
     mailbox->Put({sequence, ShmFrameType::kError, link.GoneError(), {}});
   }
   for (const auto& mailbox : mailboxes) mailbox->doorbell().Ring();
+  // Last: an application's log sink may take its time.
+  PANDO_LOG(WARNING) << "memory server " << link.location.id << " at " << link.location.address
+                     << " is gone: " << why.message();
 }
 
 }  // namespace pando
