@@ -89,7 +89,7 @@ TEST_F(LogHookTest, MayNotBeSetByItself) {
 
 // Run it under ThreadSanitizer: `mine` is plain memory of each hook.
 TEST_F(LogHookTest, IsReplacedWhileThreadsLog) {
-  constexpr int kThreads = 4, kReplacements = 500;
+  constexpr int kThreads = 4, kReplacements = 100;
   std::atomic<bool> stop{false};
   std::atomic<int> received{0};
   std::vector<std::thread> threads;
