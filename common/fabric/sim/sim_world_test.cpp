@@ -345,7 +345,7 @@ TEST(SimWorld, BadVerbsTouchNothingAndStopTheirChain) {
   client.chain.Reset(9);
   client.chain.Read(MemorySpace::kMain, 0, client.buffer.Slice(0, 8));
   client.Run();
-  EXPECT_EQ(client.chain.status().code(), kBad);
+  EXPECT_EQ(client.chain.status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(SimWorld, RunnerIsCalledAtTheTimesAskedFor) {
