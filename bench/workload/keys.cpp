@@ -24,10 +24,10 @@ class IntegerKeys final : public Keys {
 
   void Make(uint64_t number, std::string* key) const override {
     if (random_) number = MixBits(number, static_cast<int>(8 * number_bytes_), 0);
-    key->assign(key_bytes_, '.');
-    for (uint32_t i = 0; i < number_bytes_; ++i) {
-      (*key)[i] = static_cast<char>(number >> (8 * (number_bytes_ - 1 - i)));
-    }
+    key->resize(key_bytes_);
+    const uint64_t big_endian = __builtin_bswap64(number << (8 * (kNumberBytes - number_bytes_)));
+    std::memcpy(key->data(), &big_endian, number_bytes_);
+    if (key_bytes_ > kNumberBytes) key->replace(kNumberBytes, key_bytes_, key_bytes_ - kNumberBytes, '.');
   }
   uint32_t key_bytes_max() const override { return key_bytes_; }
 

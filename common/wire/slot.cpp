@@ -1,5 +1,7 @@
 #include "common/wire/slot.h"
 
+#include <cstring>
+
 #include "common/wire/lock_word.h"
 
 namespace pando::wire {
@@ -33,38 +35,72 @@ uint64_t PrefixMask(std::string_view key) {
   return key.size() >= 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * key.size())) - 1;
 }
 
-// 8/8, the hot path of every get: three slots a line. A key is one word, and the three slots'
-// lengths are checked in one: lanes of 16 bits, each (key length 4 | value length 4 | flags 8).
-// kWhole: the key has all eight bytes; a shorter one is compared under a mask.
+// Slots of 8/8: three a line, a key is one word.
+constexpr uint32_t kEightsBytes = 18, kEightsMetaBytes = 2;
+
+// Meta fields of 8/8 slots side by side: key length 4 | value length 4 | flags 8.
+using MetaLanes = uint16_t __attribute__((vector_size(16)));
+
+constexpr uint64_t kUsedInLane = uint64_t{kSlotUsed} << 8;
+
+// Of two adjacent lines; two lanes stay empty.
+MetaLanes LoadMetaLanes(const std::byte* line) {
+  const auto meta = [line](uint32_t at) { return LoadAs<uint16_t>(line + at); };
+  return MetaLanes{meta(0),
+                   meta(kEightsBytes),
+                   meta(2 * kEightsBytes),
+                   meta(kLineBytes),
+                   meta(kLineBytes + kEightsBytes),
+                   meta(kLineBytes + 2 * kEightsBytes)};
+}
+
+// Bit 8 of a lane says that a used slot has impossible lengths.
+MetaLanes MalformedLanes(const MetaLanes& meta) {
+  // Bit 3 of (length - 1) says that a key's length is not 1 to 8; a value's over 8 carries into bit
+  // 8, the place of the used flag.
+  const MetaLanes bad_key = ((meta & 0xf) + 0xf) & 0x8;
+  const MetaLanes bad_value = (meta & 0xf0) + 0x70;
+  return (bad_key << 5 | bad_value) & meta;
+}
+
+// 8/8, the hot path of every get. kWhole: the key has all eight bytes; a shorter one is compared
+// under a mask.
 template <bool kWhole>
 SlotScan ScanEights(const std::byte* image, const NodeLayout& layout, std::string_view key) {
-  constexpr uint32_t kSlotBytes = 18, kMetaBytes = 2;
-  constexpr uint64_t kLanes = 0x0000'0001'0001'0001;
   [[maybe_unused]] const uint64_t mask = PrefixMask(key);
   const uint64_t want = __builtin_bswap64(KeyPrefix(key));
-  const std::byte* line = image + layout.header_lines() * kLineBytes + kLinePayloadOffset;
+  const std::byte* const first = image + layout.header_lines() * kLineBytes + kLinePayloadOffset;
   SlotScan scan;
-  uint64_t malformed = 0;
-  for (uint32_t slot = 0; slot < layout.slot_count(); slot += 3, line += kLineBytes) {
-    const uint64_t meta = LoadAs<uint16_t>(line) |
-                          uint64_t{LoadAs<uint16_t>(line + kSlotBytes)} << 16 |
-                          uint64_t{LoadAs<uint16_t>(line + 2 * kSlotBytes)} << 32;
-    // Bit 3 of (length - 1) says that a key's length is not 1 to 8; a value's over 8 carries into
-    // bit 8, the place of the used flag.
-    const uint64_t bad_key = ((meta & 0xf * kLanes) + 0xf * kLanes) & 0x8 * kLanes;
-    const uint64_t bad_value = (meta & 0xf0 * kLanes) + 0x70 * kLanes;
-    malformed |= (bad_key << 5 | bad_value) & meta & (uint64_t{kSlotUsed} << 8) * kLanes;
-    const auto compare = [&](uint32_t i) {  // not a loop: GCC would keep it rolled
-      const auto word = LoadAs<uint64_t>(line + i * kSlotBytes + kMetaBytes);
-      if ((kWhole ? word : word & mask) != want) return;
-      const auto own = static_cast<uint32_t>(meta >> (16 * i));
-      if ((own & 0xf) == key.size()) Note(slot + i, (own >> 8 & kSlotUsed) != 0, &scan);
-    };
-    compare(0);
-    compare(1);
-    compare(2);
+  MetaLanes malformed = {};
+  const auto compare = [&](const std::byte* line, uint32_t slot, uint32_t i) {
+    const auto word = LoadAs<uint64_t>(line + i * kEightsBytes + kEightsMetaBytes);
+    if ((kWhole ? word : word & mask) != want) [[likely]]
+      return;
+    const SlotMeta own = LoadMeta(line + i * kEightsBytes, layout);
+    if (own.key_bytes == key.size()) Note(slot + i, own.used(), &scan);
+  };
+  const auto compare_line = [&](const std::byte* line, uint32_t slot) {  // GCC keeps loops rolled
+    compare(line, slot, 0);
+    compare(line, slot, 1);
+    compare(line, slot, 2);
+  };
+  const uint32_t lines = layout.slot_count() / 3;
+  const std::byte* line = first;
+  uint32_t slot = 0;
+  for (uint32_t i = 1; i < lines; i += 2, slot += 6, line += 2 * kLineBytes) {
+    malformed |= MalformedLanes(LoadMetaLanes(line));
+    compare_line(line, slot);
+    compare_line(line + kLineBytes, slot + 3);
   }
-  scan.malformed = malformed != 0;
+  if (lines % 2 != 0) {  // with the line before it (a header line is there, if no other)
+    MetaLanes last = LoadMetaLanes(line - kLineBytes);
+    last[0] = last[1] = last[2] = 0;
+    malformed |= MalformedLanes(last);
+    compare_line(line, slot);
+  }
+  uint64_t halves[2];
+  std::memcpy(halves, &malformed, sizeof(halves));
+  scan.malformed = ((halves[0] | halves[1]) & (kUsedInLane * 0x0001'0001'0001'0001)) != 0;
   return scan;
 }
 

@@ -66,6 +66,25 @@ inline void CopyWordsDown(std::byte* to, const std::byte* shared, size_t bytes) 
   }
 }
 
+inline void StorePrivate(std::byte* to, uint64_t word) { std::memcpy(to, &word, kWordBytes); }
+
+// One whole line. Spelled out: all words are loaded before the first is stored, so nothing has to be
+// kept in order but the loads.
+inline void CopyLineDown(std::byte* to, const std::byte* shared) {
+  const uint64_t w7 = LoadWord(shared + 56), w6 = LoadWord(shared + 48);
+  const uint64_t w5 = LoadWord(shared + 40), w4 = LoadWord(shared + 32);
+  const uint64_t w3 = LoadWord(shared + 24), w2 = LoadWord(shared + 16);
+  const uint64_t w1 = LoadWord(shared + 8), w0 = LoadWord(shared);
+  StorePrivate(to, w0);
+  StorePrivate(to + 8, w1);
+  StorePrivate(to + 16, w2);
+  StorePrivate(to + 24, w3);
+  StorePrivate(to + 32, w4);
+  StorePrivate(to + 40, w5);
+  StorePrivate(to + 48, w6);
+  StorePrivate(to + 56, w7);
+}
+
 // Lines in ascending order, each downwards. `bytes` is a multiple of 8.
 inline void CopyFromShared(std::byte* to, const std::byte* shared, size_t bytes) {
   const size_t into_line = reinterpret_cast<uintptr_t>(shared) % kShmLineBytes;
@@ -80,12 +99,7 @@ inline void CopyFromShared(std::byte* to, const std::byte* shared, size_t bytes)
   const size_t ahead = bytes < kPrefetchBytes ? bytes : kPrefetchBytes;
   for (size_t i = kShmLineBytes; i < ahead; i += kShmLineBytes) __builtin_prefetch(shared + i);
   for (; bytes >= kShmLineBytes; bytes -= kShmLineBytes) {
-#pragma GCC unroll 8
-    for (size_t i = kShmLineBytes; i != 0;) {
-      i -= kWordBytes;
-      const uint64_t word = LoadWord(shared + i);
-      std::memcpy(to + i, &word, kWordBytes);
-    }
+    CopyLineDown(to, shared);
     to += kShmLineBytes;
     shared += kShmLineBytes;
   }
