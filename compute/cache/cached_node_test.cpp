@@ -95,7 +95,7 @@ TEST(CachedNode, KeepsWhatTheNodeSays) {
   EXPECT_EQ(cached->level(), 3);
   EXPECT_EQ(cached->low(), "apple");
   EXPECT_EQ(cached->high(), "quince");
-  EXPECT_GE(cached->bytes(), sizeof(CachedNode) + 3 * sizeof(Reference));
+  EXPECT_GE(cached->bytes(), sizeof(CachedNode) + 3 * Reference::kWireBytes);
 }
 
 TEST(CachedNode, CoversItsFences) {

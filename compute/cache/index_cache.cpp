@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "common/wire/lock_word.h"
 
@@ -11,8 +13,6 @@ namespace {
 constexpr size_t kBytesPerBucket = 1024;  // about one node of 8/8
 constexpr size_t kBucketsMin = 1024;
 constexpr size_t kBucketsMax = size_t{1} << 22;
-// Header and search heads of a node of 8/8.
-constexpr size_t kSearchLines = 6;
 // Evictions after which a use counts as older.
 constexpr uint64_t kEvictionsPerGeneration = 16;
 
@@ -40,39 +40,32 @@ uint64_t IndexCache::MixBucket(RemoteAddress address) { return MixAddress(addres
 
 const CachedNode* IndexCache::Find(const Reference& reference) const {
   const CachedNode* node = BucketOf(reference.address).load(std::memory_order_seq_cst);
-  // A search touches most of these lines: fetch them together, not one miss after the other.
-  for (size_t i = 1; i <= kSearchLines; ++i) {
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(node) + i * 64);
-  }
-  while (node != nullptr && node->self().address != reference.address) {
+  CachedNode::Prefetch(node);
+  while (node != nullptr && node->address() != reference.address) {
     node = node->next_in_bucket.load(std::memory_order_seq_cst);
   }
-  if (node == nullptr || node->self().life != reference.life) return nullptr;
-  if (pressure_.load(std::memory_order_relaxed)) {
-    const uint32_t now = generation_.load(std::memory_order_relaxed);
-    if (node->last_used.load(std::memory_order_relaxed) != now) {
-      node->last_used.store(now, std::memory_order_relaxed);
-    }
-  }
+  if (node == nullptr || node->life() != reference.life) return nullptr;
+  Touch(*node);
   return node;
 }
 
 CachedNode* IndexCache::FindLocked(RemoteAddress address) const {
   CachedNode* node = BucketOf(address).load(std::memory_order_relaxed);
-  while (node != nullptr && node->self().address != address) {
+  while (node != nullptr && node->address() != address) {
     node = node->next_in_bucket.load(std::memory_order_relaxed);
   }
   return node;
 }
 
 void IndexCache::RemoveLocked(CachedNode* node) {
-  Bucket* link = &BucketOf(node->self().address);
+  Bucket* link = &BucketOf(node->address());
   while (link->load(std::memory_order_relaxed) != node) {
     link = &link->load(std::memory_order_relaxed)->next_in_bucket;
   }
   // The node keeps its own next pointer: a reader standing on it still finds the rest of the chain.
   link->store(node->next_in_bucket.load(std::memory_order_relaxed), std::memory_order_seq_cst);
   if (node->level() == 1) {
+    if (node->directory_slot != UINT32_MAX) directories_[node->tree_id()]->Remove(node);
     level1_bytes_.fetch_sub(node->bytes(), std::memory_order_relaxed);
     level1_.back()->level1_index = node->level1_index;
     level1_[node->level1_index] = level1_.back();
@@ -112,6 +105,7 @@ void IndexCache::Insert(uint32_t tree_id, const Reference& self, const InternalN
     fresh->last_used.store(generation_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     fresh->level1_index = static_cast<uint32_t>(level1_.size());
     level1_.push_back(fresh);
+    AddToDirectoryLocked(fresh);
   } else {
     upper_bytes_.fetch_add(fresh->bytes(), std::memory_order_relaxed);
   }
@@ -120,10 +114,27 @@ void IndexCache::Insert(uint32_t tree_id, const Reference& self, const InternalN
   bucket.store(fresh, std::memory_order_seq_cst);
 }
 
+void IndexCache::AddToDirectoryLocked(CachedNode* node) {
+  std::shared_ptr<ParentDirectory>& directory = directories_[node->tree_id()];
+  if (directory == nullptr) directory = std::make_shared<ParentDirectory>();
+  if (directory->Add(node) || !directory->WantsRebuild()) return;
+  std::vector<CachedNode*> nodes;
+  std::copy_if(level1_.begin(), level1_.end(), std::back_inserter(nodes),
+               [node](const CachedNode* other) { return other->tree_id() == node->tree_id(); });
+  directory->Rebuild(std::move(nodes), &epochs_);
+}
+
+std::shared_ptr<const ParentDirectory> IndexCache::DirectoryOf(uint32_t tree_id) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<ParentDirectory>& directory = directories_[tree_id];
+  if (directory == nullptr) directory = std::make_shared<ParentDirectory>();
+  return directory;
+}
+
 void IndexCache::Invalidate(const Reference& reference) {
   std::lock_guard lock(mutex_);
   CachedNode* node = FindLocked(reference.address);
-  if (node != nullptr && node->self().life == reference.life) RemoveLocked(node);
+  if (node != nullptr && node->life() == reference.life) RemoveLocked(node);
 }
 
 void IndexCache::InvalidateTree(uint32_t tree_id) {
@@ -135,6 +146,7 @@ void IndexCache::InvalidateTree(uint32_t tree_id) {
       node = next;
     }
   }
+  directories_.erase(tree_id);
   epochs_.Collect();
 }
 

@@ -17,9 +17,11 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/base/random.h"
 #include "compute/cache/cached_node.h"
 #include "compute/cache/epoch.h"
+#include "compute/cache/parent_directory.h"
 
 namespace pando {
 
@@ -35,6 +37,18 @@ class IndexCache {
   // The node that `reference` means, or null. Needs a guard; the result is valid as long as the
   // guard.
   const CachedNode* Find(const Reference& reference) const;
+
+  // The tree's shortcut. Whoever searches the tree keeps it; after InvalidateTree() it stays empty.
+  std::shared_ptr<const ParentDirectory> DirectoryOf(uint32_t tree_id);
+  // A level-1 node that covers the key, or null: then it may still be found level by level. Needs a
+  // guard.
+  const CachedNode* FindParent(const ParentDirectory& directory, const SearchKey& key) const {
+    const CachedNode* const node = directory.Find(key);
+    CachedNode::Prefetch(node);
+    if (node == nullptr || !node->Covers(key)) return nullptr;
+    Touch(*node);
+    return node;
+  }
 
   // Publishes a decoded node, replacing what was there for its address.
   void Insert(uint32_t tree_id, const Reference& self, const InternalNode& node);
@@ -53,6 +67,16 @@ class IndexCache {
     return buckets_[MixBucket(address) & bucket_mask_];
   }
   static uint64_t MixBucket(RemoteAddress address);
+  // Near the bound, uses leave a stamp, at most once a generation.
+  void Touch(const CachedNode& node) const {
+    if (!pressure_.load(std::memory_order_relaxed)) [[likely]]
+      return;
+    const uint32_t now = generation_.load(std::memory_order_relaxed);
+    if (node.last_used.load(std::memory_order_relaxed) != now) {
+      node.last_used.store(now, std::memory_order_relaxed);
+    }
+  }
+  void AddToDirectoryLocked(CachedNode* node);
   void RemoveLocked(CachedNode* node);
   CachedNode* FindLocked(RemoteAddress address) const;
   void EvictLocked();
@@ -68,6 +92,7 @@ class IndexCache {
 
   std::mutex mutex_;  // guards what follows, and all writes to the table
   std::vector<CachedNode*> level1_;
+  absl::flat_hash_map<uint32_t, std::shared_ptr<ParentDirectory>> directories_;  // by tree
   Random random_;
   EpochDomain epochs_;
 };

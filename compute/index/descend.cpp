@@ -38,6 +38,8 @@ absl::Status Descent::Find() {
     if (moves_ <= kMovesRightMax || !context_.expired()) return absl::OkStatus();
     return context_.DeadlineError("moving right past missing separators");
   }
+  if (level_ == 0 && restarts_ == 0 && JumpToLeaf()) [[likely]]
+    return absl::OkStatus();
   while (true) {
     if (restarts_ > 0 && context_.expired()) return context_.DeadlineError("searching the tree");
     if (restarts_ > kRestartsAtOnce) context_.BackOff(std::min(restarts_, kBackOffChainsMax));
@@ -57,6 +59,21 @@ absl::Status Descent::Find() {
     moves_ = 0;
     return absl::OkStatus();
   }
+}
+
+bool Descent::JumpToLeaf() {
+  const IndexCache& cache = tree_.environment.cache;
+  const EpochDomain::Guard guard(tree_.environment.cache.epochs(), context_.session.epoch_slot());
+  const CachedNode* const parent = cache.FindParent(*tree_.parents, search_key_);
+  if (parent == nullptr) return false;
+  context_.session.counters().cache_hits.Add();
+  parent_is_fresh_ = false;
+  parent_ = parent->self();
+  node_ = parent->Child(parent->ChildIndex(search_key_));
+  have_place_ = true;
+  moved_right_ = false;
+  moves_ = 0;
+  return true;
 }
 
 void Descent::WalkCached(Reference* node, uint8_t* node_level) {

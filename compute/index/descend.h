@@ -47,6 +47,8 @@ class Descent {
 
  private:
   absl::Status FindRoot(Reference* root, uint8_t* root_level);
+  // Finds a leaf through the cache's shortcut. False: go down from the root.
+  bool JumpToLeaf();
   // Goes down as far as cached nodes lead, without a round trip.
   void WalkCached(Reference* node, uint8_t* node_level);
   // Reads the node and goes to the child covering the key. Aborted: something was out of date;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -60,7 +61,10 @@ class RootHint {
 class TreeContext {
  public:
   TreeContext(CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment)
-      : entry(std::move(entry)), layout(layout), environment(*environment) {}
+      : entry(std::move(entry)),
+        layout(layout),
+        environment(*environment),
+        parents(environment->cache.DirectoryOf(this->entry.tree_id)) {}
   TreeContext(const TreeContext&) = delete;
   TreeContext& operator=(const TreeContext&) = delete;
 
@@ -68,6 +72,7 @@ class TreeContext {
   const NodeLayout layout;
   IndexEnvironment& environment;
   RootHint root;
+  const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
 
   uint32_t id() const { return entry.tree_id; }
   // Unavailable: the node lies on a memory server that this client is not connected to (references

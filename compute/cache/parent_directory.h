@@ -1,0 +1,77 @@
+// A shortcut through one tree: from a key straight to the cached level-1 node that covers it,
+// instead of level by level from the root. A sorted array of the nodes' low fences (their first
+// eight bytes) with the nodes beside them; what it says is a hint like everything in the cache.
+//
+// Thread safety: Find() from any thread under an EpochDomain::Guard, without shared writes; the
+// rest needs the cache's writer mutex.
+// Invariants:
+//   1. A node is taken out before it is retired.
+//   2. Fences of a published array do not change; a new node takes the slot of one that started at
+//   the same key, or waits for the next array.
+//   3. An array has one slot for each level-1 node that was cached when it was made (16 bytes).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compute/cache/cached_node.h"
+#include "compute/cache/epoch.h"
+
+namespace pando {
+
+class ParentDirectory {
+ public:
+  ParentDirectory() = default;
+  ~ParentDirectory();
+  ParentDirectory(const ParentDirectory&) = delete;
+  ParentDirectory& operator=(const ParentDirectory&) = delete;
+
+  // The only node that can cover the key, as far as first bytes tell. Null: look elsewhere. Needs a
+  // guard; the caller checks the fences.
+  const CachedNode* Find(const SearchKey& key) const {
+    const Array* const array = array_.load(std::memory_order_seq_cst);
+    if (array == nullptr) return nullptr;
+    const uint32_t end = array->UpperBound(key.head);
+    return end == 0 ? nullptr : array->slots()[end - 1].load(std::memory_order_seq_cst);
+  }
+
+  // False: there is no slot for it. Worth a Rebuild() once WantsRebuild().
+  bool Add(CachedNode* node);
+  void Remove(CachedNode* node);
+  bool WantsRebuild() const;
+  // A new array of these nodes, all that are cached of this tree at level 1.
+  void Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epochs);
+
+ private:
+  using Slot = std::atomic<CachedNode*>;
+
+  // One allocation: count, low heads in ascending order, slots.
+  struct alignas(8) Array {
+    uint32_t count = 0;
+
+    static Array* Create(uint32_t count);
+    static void Destroy(void* array);
+    uint64_t* heads() { return reinterpret_cast<uint64_t*>(this + 1); }
+    const uint64_t* heads() const { return reinterpret_cast<const uint64_t*>(this + 1); }
+    Slot* slots() { return reinterpret_cast<Slot*>(heads() + count); }
+    const Slot* slots() const { return reinterpret_cast<const Slot*>(heads() + count); }
+    // How many heads are not above `head`.
+    uint32_t UpperBound(uint64_t head) const {
+      const uint64_t* base = heads();
+      uint32_t n = count;
+      while (n > 1) {
+        const uint32_t half = n / 2;
+        base += (base[half - 1] <= head) * half;
+        n -= half;
+      }
+      return static_cast<uint32_t>(base - heads()) + (*base <= head ? 1 : 0);
+    }
+  };
+
+  std::atomic<Array*> array_{nullptr};
+  size_t without_slot_ = 0;  // nodes added since the array was made
+};
+
+}  // namespace pando
