@@ -27,7 +27,8 @@ class IntegerKeys final : public Keys {
     key->resize(key_bytes_);
     const uint64_t big_endian = __builtin_bswap64(number << (8 * (kNumberBytes - number_bytes_)));
     std::memcpy(key->data(), &big_endian, number_bytes_);
-    if (key_bytes_ > kNumberBytes) key->replace(kNumberBytes, key_bytes_, key_bytes_ - kNumberBytes, '.');
+    if (key_bytes_ > kNumberBytes)
+      key->replace(kNumberBytes, key_bytes_, key_bytes_ - kNumberBytes, '.');
   }
   uint32_t key_bytes_max() const override { return key_bytes_; }
 

@@ -245,7 +245,8 @@ SessionRunner::Outcome SessionRunner::ExecuteOne(Worker* worker, HistoryKind kin
       kind == HistoryKind::kPut || kind == HistoryKind::kInsert || kind == HistoryKind::kUpdate;
   if (writes) worker->values.Next(&worker->value);
   Outcome outcome;
-  outcome.call_ns = NowNs();
+  // The operation before has just ended, where time is not compared with other processes'.
+  outcome.call_ns = plan_.rate == 0 && !plan_.history ? now_ns_ : NowNs();
   switch (kind) {
     case HistoryKind::kGet:
       outcome.status = session_->GetTo(*tree_, worker->key, &worker->read, options);

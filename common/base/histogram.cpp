@@ -6,13 +6,6 @@
 
 namespace pando {
 
-// A value of kSubBucketBits + e bits loses its e low bits; what is left has its top bit set, so
-// each e takes kHalf further buckets.
-size_t Histogram::IndexOf(uint64_t value) {
-  const int extra_bits = std::max(0, static_cast<int>(std::bit_width(value)) - kSubBucketBits);
-  return static_cast<size_t>(extra_bits) * kHalf + static_cast<size_t>(value >> extra_bits);
-}
-
 int64_t Histogram::LowestOf(size_t index) {
   if (index < 2 * kHalf) return static_cast<int64_t>(index);
   const size_t extra_bits = index / kHalf - 1;
@@ -23,18 +16,6 @@ int64_t Histogram::HighestOf(size_t index) {
   if (index < 2 * kHalf) return static_cast<int64_t>(index);
   const size_t extra_bits = index / kHalf - 1;
   return LowestOf(index) + static_cast<int64_t>((uint64_t{1} << extra_bits) - 1);
-}
-
-void Histogram::AddCount(int64_t value, uint64_t count) {
-  if (count == 0) return;
-  value = std::max<int64_t>(value, 0);
-  const size_t index = IndexOf(static_cast<uint64_t>(value));
-  if (index >= counts_.size()) counts_.resize(index + 1);
-  counts_[index] += count;
-  count_ += count;
-  sum_ += static_cast<double>(value) * static_cast<double>(count);
-  min_ = std::min(min_, value);
-  max_ = std::max(max_, value);
 }
 
 void Histogram::Merge(const Histogram& other) {

@@ -3,6 +3,8 @@
 // never averaged. Not thread-safe. A few KiB, growing with the largest value seen.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,7 +21,18 @@ class Histogram {
 
   // Negative values count as 0.
   void Add(int64_t value) { AddCount(value, 1); }
-  void AddCount(int64_t value, uint64_t count);
+  void AddCount(int64_t value, uint64_t count) {
+    if (count == 0) return;
+    value = std::max<int64_t>(value, 0);
+    const size_t index = IndexOf(static_cast<uint64_t>(value));
+    if (index >= counts_.size()) [[unlikely]]
+      counts_.resize(index + 1);
+    counts_[index] += count;
+    count_ += count;
+    sum_ += static_cast<double>(value) * static_cast<double>(count);
+    min_ = std::min(min_, value);
+    max_ = std::max(max_, value);
+  }
   void Merge(const Histogram& other);
   void Clear() { *this = Histogram(); }
 
@@ -43,7 +56,12 @@ class Histogram {
   static constexpr int kSubBucketBits = 8;  // values below 2^8 have a bucket each
   static constexpr size_t kHalf = size_t{1} << (kSubBucketBits - 1);
 
-  static size_t IndexOf(uint64_t value);
+  // A value of kSubBucketBits + e bits loses its e low bits; what is left has its top bit set, so
+  // each e takes kHalf further buckets.
+  static size_t IndexOf(uint64_t value) {
+    const int extra_bits = std::max(0, static_cast<int>(std::bit_width(value)) - kSubBucketBits);
+    return static_cast<size_t>(extra_bits) * kHalf + static_cast<size_t>(value >> extra_bits);
+  }
   static int64_t LowestOf(size_t index);
   static int64_t HighestOf(size_t index);
 

@@ -6,24 +6,8 @@
 
 namespace pando {
 
-Verb& Chain::Append(VerbKind kind, MemorySpace space, uint64_t offset) {
+void Chain::CheckRoom() const {
   PANDO_CHECK_LT(count_, kMaxVerbs) << "a chain for server " << server_ << " is full";
-  Verb& verb = verbs_[count_++];
-  verb.kind = kind;
-  verb.space = space;
-  verb.fence = false;
-  verb.piece_count = 0;
-  verb.offset = offset;
-  verb.bytes = 0;
-  return verb;
-}
-
-Verb& Chain::Read(MemorySpace space, uint64_t offset, LocalBuffer into) {
-  Verb& verb = Append(VerbKind::kRead, space, offset);
-  verb.piece_count = 1;
-  verb.pieces[0] = into;
-  verb.bytes = into.bytes;
-  return verb;
 }
 
 Verb& Chain::Write(MemorySpace space, uint64_t offset, LocalBuffer from) {
@@ -56,22 +40,6 @@ Verb& Chain::FetchAdd(MemorySpace space, uint64_t offset, uint64_t add) {
   verb.swap_or_add = add;
   verb.old_value = 0;
   return verb;
-}
-
-void Chain::Reset(ServerId server) {
-  server_ = server;
-  count_ = 0;
-  done_ = false;
-  status_ = absl::OkStatus();
-  posted_ns_ = completed_ns_ = 0;
-  on_done_ = nullptr;
-  on_done_context_ = nullptr;
-}
-
-int Chain::round_trips() const {
-  int fences = 0;
-  for (const Verb& verb : verbs()) fences += verb.fence ? 1 : 0;
-  return 1 + fences;
 }
 
 void Chain::Complete(absl::Status status, int64_t now_ns) {

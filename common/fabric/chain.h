@@ -49,6 +49,20 @@ struct Verb {
   bool swapped() const { return old_value == compare; }
 };
 
+// How many verbs of each kind a chain has, and their bytes. By VerbKind.
+struct ChainTally {
+  uint32_t verbs[4] = {};
+  uint32_t bytes[4] = {};
+  uint32_t round_trips = 1;  // and one for each fence
+
+  uint32_t all_verbs() const { return verbs[0] + verbs[1] + verbs[2] + verbs[3]; }
+  uint32_t count(VerbKind kind) const { return verbs[static_cast<int>(kind)]; }
+  uint32_t bytes_read() const { return bytes[static_cast<int>(VerbKind::kRead)]; }
+  uint32_t bytes_written() const {
+    return bytes[0] + bytes[1] + bytes[2] + bytes[3] - bytes_read();
+  }
+};
+
 class Chain {
  public:
   static constexpr int kMaxVerbs = 16;
@@ -59,14 +73,28 @@ class Chain {
   Chain& operator=(const Chain&) = delete;
 
   // Builders. CHECK-fail when the chain is full: a chain's size is known to whoever builds it.
-  Verb& Read(MemorySpace space, uint64_t offset, LocalBuffer into);
+  Verb& Read(MemorySpace space, uint64_t offset, LocalBuffer into) {
+    Verb& verb = Append(VerbKind::kRead, space, offset);
+    verb.piece_count = 1;
+    verb.pieces[0] = into;
+    verb.bytes = into.bytes;
+    return verb;
+  }
   Verb& Write(MemorySpace space, uint64_t offset, LocalBuffer from);
   Verb& WriteGather(MemorySpace space, uint64_t offset, std::span<const LocalBuffer> from);
   Verb& CompareSwap(MemorySpace space, uint64_t offset, uint64_t compare, uint64_t swap);
   Verb& FetchAdd(MemorySpace space, uint64_t offset, uint64_t add);
 
   // Empties the chain for another use. Not while posted.
-  void Reset(ServerId server);
+  void Reset(ServerId server) {
+    server_ = server;
+    count_ = 0;
+    done_ = false;
+    status_ = absl::OkStatus();
+    posted_ns_ = completed_ns_ = 0;
+    on_done_ = nullptr;
+    on_done_context_ = nullptr;
+  }
 
   ServerId server() const { return server_; }
   std::span<Verb> verbs() { return {verbs_.data(), count_}; }
@@ -74,7 +102,16 @@ class Chain {
   Verb& verb(size_t i) { return verbs_[i]; }
   size_t size() const { return count_; }
   // 1 + the number of fences.
-  int round_trips() const;
+  int round_trips() const { return static_cast<int>(Tally().round_trips); }
+  ChainTally Tally() const {
+    ChainTally tally;
+    for (const Verb& verb : verbs()) {
+      ++tally.verbs[static_cast<int>(verb.kind)];
+      tally.bytes[static_cast<int>(verb.kind)] += verb.bytes;
+      tally.round_trips += verb.fence ? 1 : 0;
+    }
+    return tally;
+  }
 
   bool done() const { return done_; }
   const absl::Status& status() const { return status_; }
@@ -83,7 +120,7 @@ class Chain {
   int64_t completed_ns() const { return completed_ns_; }
 
   // --- For the scheduler: who is told. Called on the posting endpoint's own thread, from Post()
-  // (when the chain finishes at once) or from Poll(). Set before Post().
+  // (of this chain when it finishes at once, or of a later one) or from Poll(). Set before Post().
   using OnDone = void (*)(Chain* chain, void* context);
   void set_on_done(OnDone fn, void* context) {
     on_done_ = fn;
@@ -99,7 +136,19 @@ class Chain {
   void Complete(absl::Status status, int64_t now_ns);
 
  private:
-  Verb& Append(VerbKind kind, MemorySpace space, uint64_t offset);
+  Verb& Append(VerbKind kind, MemorySpace space, uint64_t offset) {
+    if (count_ >= kMaxVerbs) [[unlikely]]
+      CheckRoom();
+    Verb& verb = verbs_[count_++];
+    verb.kind = kind;
+    verb.space = space;
+    verb.fence = false;
+    verb.piece_count = 0;
+    verb.offset = offset;
+    verb.bytes = 0;
+    return verb;
+  }
+  void CheckRoom() const;
 
   ServerId server_ = 0;
   uint8_t count_ = 0;

@@ -78,6 +78,10 @@ class Endpoint {
   // for memory on the spot.
   void set_overlap(bool others_are_ready) { overlap_ = others_are_ready; }
 
+  // Hint: a chain that READs this of the server's main space follows. A backend that executes verbs
+  // itself may fetch ahead.
+  virtual void WillRead(ServerId /*server*/, uint64_t /*offset*/, uint32_t /*bytes*/) {}
+
   // Posts a chain (one doorbell). It may be done when this returns. Never blocks.
   void Post(Chain* chain) {
     meter_.Count(*chain);

@@ -19,7 +19,17 @@ struct Meter {
   uint64_t bytes_written = 0;  // WRITE payload and 8 an atomic
   uint64_t calls = 0;
 
-  void Count(const Chain& chain);
+  void Count(const Chain& chain) { Count(chain.Tally()); }
+  void Count(const ChainTally& tally) {
+    ++chains;
+    round_trips += tally.round_trips;
+    reads += tally.count(VerbKind::kRead);
+    writes += tally.count(VerbKind::kWrite);
+    cas += tally.count(VerbKind::kCompareSwap);
+    faa += tally.count(VerbKind::kFetchAdd);
+    bytes_read += tally.bytes_read();
+    bytes_written += tally.bytes_written();
+  }
   void Add(const Meter& other);
   uint64_t verbs() const { return reads + writes + cas + faa; }
 };

@@ -23,6 +23,7 @@ struct Worker {
   Scheduler* const scheduler;
   std::unique_ptr<Coroutine> coroutine;
   std::function<void()> task;
+  size_t stack_offset = 0;  // see RunWorker()
   State state = State::kIdle;
   int pending = 0;    // chains and calls it waits for
   int immediate = 0;  // chains done at once since it last suspended

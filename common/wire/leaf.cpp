@@ -86,6 +86,16 @@ class SeenKeys {
   absl::InlinedVector<uint32_t, 128> positions_;
 };
 
+// Text and zeros behind it, `bytes` together.
+void PutField(std::byte* to, std::string_view text, uint32_t bytes) {
+  if (text.size() == 8 && bytes == 8) [[likely]] {
+    std::memcpy(to, text.data(), 8);
+    return;
+  }
+  if (!text.empty()) std::memcpy(to, text.data(), text.size());
+  std::memset(to + text.size(), 0, bytes - text.size());
+}
+
 }  // namespace
 
 bool ReadLeafEntries(const std::byte* image, const NodeLayout& layout,
@@ -142,6 +152,13 @@ void LeafEditor::WriteSlot(uint32_t slot, std::string_view key, std::string_view
   const auto key_bytes = static_cast<uint32_t>(key.size());
   const auto value_bytes = static_cast<uint32_t>(value.size());
   wire::StoreMeta(SlotStart(image_, place), layout_, {key_bytes, value_bytes, kSlotUsed});
+  MarkDirty(slot);
+  if (layout_.lines_per_slot() == 1) {
+    std::byte* const to = SlotStart(image_, place) + layout_.slot_meta_bytes();
+    PutField(to, key, layout_.key_bytes_max());
+    PutField(to + layout_.key_bytes_max(), value, layout_.value_bytes_max());
+    return;
+  }
   const uint32_t key_at = place.offset + layout_.slot_meta_bytes();
   const uint32_t value_at = key_at + layout_.key_bytes_max();
   wire::WriteStream(image_, place.line, key_at, key_bytes, key.data());
@@ -149,7 +166,6 @@ void LeafEditor::WriteSlot(uint32_t slot, std::string_view key, std::string_view
   wire::WriteStream(image_, place.line, value_at, value_bytes, value.data());
   wire::ZeroStream(image_, place.line, value_at + value_bytes,
                    layout_.value_bytes_max() - value_bytes);
-  MarkDirty(slot);
 }
 
 void LeafEditor::ClearSlot(uint32_t slot) {

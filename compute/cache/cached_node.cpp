@@ -57,7 +57,7 @@ CachedNode* CachedNode::Create(uint32_t tree_id, const Reference& self, const In
                        (count + 1) * (packed ? sizeof(uint32_t) : Reference::kWireBytes) +
                        (count + 1) * sizeof(uint32_t) + text_bytes;
 
-  CachedNode* cached = new (::operator new(bytes, std::align_val_t{kAlignment})) CachedNode;
+  CachedNode* cached = new (::operator new (bytes, std::align_val_t{kAlignment})) CachedNode;
   cached->self_address_ = self.address;
   cached->self_life_ = self.life;
   cached->right_ = node.header.right;
@@ -117,7 +117,7 @@ CachedNode* CachedNode::Create(uint32_t tree_id, const Reference& self, const In
 
 void CachedNode::Destroy(void* node) {
   static_cast<CachedNode*>(node)->~CachedNode();
-  ::operator delete(node, std::align_val_t{kAlignment});
+  ::operator delete (node, std::align_val_t{kAlignment});
 }
 
 bool CachedNode::HeadAfterPrefix(const SearchKey& key, uint64_t* head, uint32_t* side) const {

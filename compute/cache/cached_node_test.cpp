@@ -98,6 +98,25 @@ TEST(CachedNode, KeepsWhatTheNodeSays) {
   EXPECT_GE(cached->bytes(), sizeof(CachedNode) + 3 * Reference::kWireBytes);
 }
 
+TEST(CachedNode, ChildrenOfOneLifeTakeLess) {
+  InternalNode node = NodeOf({"fig", "melon", "pear"});
+  const size_t wide_bytes = Cache(node)->bytes();
+  node.header.leftmost.life = 3;
+  for (Separator& entry : node.entries) entry.child.life = 3;
+  EXPECT_EQ(Cache(node)->bytes(), wide_bytes - 4 * 8);
+  ExpectLikeLinear(node);
+  // In any order, but not anywhere.
+  std::swap(node.entries.front().child, node.entries.back().child);
+  EXPECT_EQ(Cache(node)->bytes(), wide_bytes - 4 * 8);
+  ExpectLikeLinear(node);
+  for (const RemoteAddress far : {RemoteAddress(4, 4096), RemoteAddress(3, uint64_t{1} << 40),
+                                  RemoteAddress(3, 4104), RemoteAddress()}) {
+    node.entries.back().child.address = far;
+    EXPECT_EQ(Cache(node)->bytes(), wide_bytes);
+    ExpectLikeLinear(node);
+  }
+}
+
 TEST(CachedNode, CoversItsFences) {
   const CachedNodePtr inner = Cache(NodeOf({"m"}, "b", "y"));
   EXPECT_FALSE(inner->Covers(SearchKey("a\xff")));

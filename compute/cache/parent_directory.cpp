@@ -15,11 +15,23 @@ constexpr size_t kRebuildShare = 4;
 
 ParentDirectory::Array* ParentDirectory::Array::Create(uint32_t count) {
   void* const memory =
-      ::operator new(sizeof(Array) + size_t{count} * (sizeof(uint64_t) + sizeof(Slot)));
+      ::operator new (sizeof(Array) + size_t{count} * (sizeof(uint64_t) + sizeof(Slot)) +
+                      (size_t{count} + 1) * sizeof(uint32_t));
   auto* const array = new (memory) Array;
   array->count = count;
   for (uint32_t i = 0; i < count; ++i) new (array->slots() + i) Slot(nullptr);
   return array;
+}
+
+void ParentDirectory::Array::MakeSections() {
+  const uint64_t range = heads()[count - 1] - heads()[0];
+  while (range >> shift >= count) ++shift;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    sections()[i] = at;
+    while (at < count && SectionOf(heads()[at]) == i) ++at;
+  }
+  sections()[count] = count;
 }
 
 void ParentDirectory::Array::Destroy(void* array) { ::operator delete(array); }
@@ -63,6 +75,7 @@ void ParentDirectory::Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epoch
     fresh->slots()[i].store(nodes[i], std::memory_order_relaxed);
     nodes[i]->directory_slot = i;
   }
+  if (fresh != nullptr) fresh->MakeSections();
   Array* const old = array_.exchange(fresh, std::memory_order_seq_cst);
   if (old != nullptr) epochs->Retire(old, &Array::Destroy);
 }

@@ -8,7 +8,7 @@
 //   1. A node is taken out before it is retired.
 //   2. Fences of a published array do not change; a new node takes the slot of one that started at
 //   the same key, or waits for the next array.
-//   3. An array has one slot for each level-1 node that was cached when it was made (16 bytes).
+//   3. An array has one slot for each level-1 node that was cached when it was made (20 bytes).
 #pragma once
 
 #include <atomic>
@@ -47,9 +47,12 @@ class ParentDirectory {
  private:
   using Slot = std::atomic<CachedNode*>;
 
-  // One allocation: count, low heads in ascending order, slots.
+  // One allocation: low heads in ascending order, slots, and where in them to look: the heads
+  // between the first and the last are dealt to as many sections of equal width, section i being
+  // [sections[i], sections[i + 1]). Most of them hold one head or two, unless keys are very uneven.
   struct alignas(8) Array {
     uint32_t count = 0;
+    uint32_t shift = 0;  // width of a section: 2^shift
 
     static Array* Create(uint32_t count);
     static void Destroy(void* array);
@@ -57,17 +60,24 @@ class ParentDirectory {
     const uint64_t* heads() const { return reinterpret_cast<const uint64_t*>(this + 1); }
     Slot* slots() { return reinterpret_cast<Slot*>(heads() + count); }
     const Slot* slots() const { return reinterpret_cast<const Slot*>(heads() + count); }
+    uint32_t* sections() { return reinterpret_cast<uint32_t*>(slots() + count); }
+    const uint32_t* sections() const { return reinterpret_cast<const uint32_t*>(slots() + count); }
+    uint64_t SectionOf(uint64_t head) const { return (head - heads()[0]) >> shift; }
     // How many heads are not above `head`.
     uint32_t UpperBound(uint64_t head) const {
-      const uint64_t* base = heads();
-      uint32_t n = count;
-      while (n > 1) {
+      if (head < heads()[0]) return 0;
+      const uint64_t section = SectionOf(head);
+      if (section >= count) return count;
+      uint32_t first = sections()[section], n = sections()[section + 1] - first;
+      while (n > 0) {
         const uint32_t half = n / 2;
-        base += (base[half - 1] <= head) * half;
-        n -= half;
+        const bool right = heads()[first + half] <= head;
+        first += right ? half + 1 : 0;
+        n = right ? n - half - 1 : half;
       }
-      return static_cast<uint32_t>(base - heads()) + (*base <= head ? 1 : 0);
+      return first;
     }
+    void MakeSections();
   };
 
   std::atomic<Array*> array_{nullptr};

@@ -47,7 +47,8 @@ absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, Operatio
   if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
   absl::Status status;
   const auto run = [&] {
-    OperationContext context(context_.get(), context_->NowNs() + timeout_ms * kMillisecondNs);
+    OperationContext context(context_.get(),
+                             OperationContext::Timeout{timeout_ms * kMillisecondNs});
     status = job(context);
     if (cost != nullptr) {
       cost->round_trips += context.cost.round_trips;

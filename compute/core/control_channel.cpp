@@ -32,8 +32,8 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   absl::StatusOr<std::string> result;
   while (true) {
     const int64_t now_ns = context.session.NowNs();
-    header.deadline_ns = std::max<int64_t>(1, context.deadline_ns - now_ns);
-    const int64_t attempt_until_ns = std::min(context.deadline_ns, now_ns + kAttemptNs);
+    header.deadline_ns = std::max<int64_t>(1, context.deadline_ns() - now_ns);
+    const int64_t attempt_until_ns = std::min(context.deadline_ns(), now_ns + kAttemptNs);
     context.session.counters().calls.Add();
     result = scheduler.Call(server, EncodeMessage(header, body), attempt_until_ns);
     const bool lost = absl::IsDeadlineExceeded(result.status()) && !context.expired();

@@ -2,15 +2,18 @@
 
 namespace pando {
 
-void SessionCounters::Add(const Meter& meter) {
-  reads.Add(meter.reads);
-  writes.Add(meter.writes);
-  cas.Add(meter.cas);
-  if (meter.faa != 0) faa.Add(meter.faa);
-  chains.Add(meter.chains);
-  round_trips.Add(meter.round_trips);
-  bytes_read.Add(meter.bytes_read);
-  bytes_written.Add(meter.bytes_written);
+void SessionCounters::Add(const ChainTally& chain) {
+  const auto add = [](Counter* counter, uint32_t n) {
+    if (n != 0) counter->Add(n);
+  };
+  chains.Add(1);
+  round_trips.Add(chain.round_trips);
+  add(&reads, chain.count(VerbKind::kRead));
+  add(&writes, chain.count(VerbKind::kWrite));
+  add(&cas, chain.count(VerbKind::kCompareSwap));
+  add(&faa, chain.count(VerbKind::kFetchAdd));
+  add(&bytes_read, chain.bytes_read());
+  add(&bytes_written, chain.bytes_written());
 }
 
 void SessionCounters::AddTo(ClientStats* stats) const {

@@ -28,7 +28,7 @@ struct SessionCounters {
   Counter cache_hits, cache_misses, splits, root_splits, separator_repairs, torn_retries,
       stale_retries, moves_right, lock_attempts, lock_failures, handovers, combined, lost_races;
 
-  void Add(const Meter& meter);
+  void Add(const ChainTally& chain);
   void AddTo(ClientStats* stats) const;
 };
 

@@ -35,36 +35,40 @@ void SessionContext::ObserveChain(int64_t duration_ns) {
   chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + duration_ns) / kSmoothing);
 }
 
-void OperationContext::Count(const Chain& chain) {
-  Meter meter;
-  meter.Count(chain);
-  session.counters().Add(meter);
-  cost.verbs += static_cast<uint32_t>(meter.verbs());
-  cost.bytes_read += meter.bytes_read;
-  cost.bytes_written += meter.bytes_written;
+ChainTally OperationContext::Count(const Chain& chain) {
+  const ChainTally tally = chain.Tally();
+  session.counters().Add(tally);
+  cost.verbs += tally.all_verbs();
+  cost.bytes_read += tally.bytes_read();
+  cost.bytes_written += tally.bytes_written();
+  return tally;
 }
 
 absl::Status OperationContext::Await(Chain* chain) {
+  // Chains of WRITEs alone need not know when they were posted (shm).
+  if (deadline_ns_ == kUnset && chain->verb(0).kind == VerbKind::kWrite) (void)deadline_ns();
   session.scheduler().Await(chain);
-  Count(*chain);
-  cost.round_trips += static_cast<uint32_t>(chain->round_trips());
+  if (deadline_ns_ == kUnset) deadline_ns_ = chain->posted_ns() + timeout_ns_;
+  const uint32_t round_trips = Count(*chain).round_trips;
+  cost.round_trips += round_trips;
   // What a dead server takes to say so is no unit of back-off.
   if (chain->ok()) {
-    session.ObserveChain((chain->completed_ns() - chain->posted_ns()) / chain->round_trips());
+    const int64_t duration_ns = chain->completed_ns() - chain->posted_ns();
+    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips);
   }
   return chain->status();
 }
 
 absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
+  (void)deadline_ns();
   session.scheduler().AwaitAll(chains);
-  int round_trips = 0;
+  uint32_t round_trips = 0;
   absl::Status status;
   for (const Chain* chain : chains) {
-    Count(*chain);
-    round_trips = std::max(round_trips, chain->round_trips());
+    round_trips = std::max(round_trips, Count(*chain).round_trips);
     if (status.ok()) status = chain->status();
   }
-  cost.round_trips += static_cast<uint32_t>(round_trips);
+  cost.round_trips += round_trips;
   return status;
 }
 
@@ -75,7 +79,7 @@ absl::Status OperationContext::DeadlineError(std::string_view doing) const {
 void OperationContext::BackOff(int64_t chain_times) {
   const auto base = static_cast<double>(chain_times * session.chain_ns());
   const auto wait_ns = static_cast<int64_t>(base * (0.5 + session.random().NextDouble()));
-  session.scheduler().SleepUntil(std::min(session.NowNs() + wait_ns, deadline_ns));
+  session.scheduler().SleepUntil(std::min(session.NowNs() + wait_ns, deadline_ns()));
 }
 
 }  // namespace pando

@@ -64,10 +64,16 @@ struct MissingSeparator {
 // One operation (or one internal job of the index): its session, deadline and cost so far.
 struct OperationContext {
   OperationContext(SessionContext* session, int64_t deadline_ns)
-      : session(*session), deadline_ns(deadline_ns) {}
+      : session(*session), deadline_ns_(deadline_ns) {}
+  // The deadline is `timeout_ns` from now. Most operations never look at it, and looking at the
+  // clock is dear: "now" is the time when the first chain is posted, or when somebody asks.
+  struct Timeout {
+    int64_t ns;
+  };
+  OperationContext(SessionContext* session, Timeout timeout)
+      : session(*session), timeout_ns_(timeout.ns) {}
 
   SessionContext& session;
-  const int64_t deadline_ns;
   OperationCost cost;
   // What the operation noticed on its way; repaired by somebody who has the time, never by a get
   // itself.
@@ -79,13 +85,23 @@ struct OperationContext {
   // The same for chains to several servers: they count once. The first error.
   absl::Status AwaitAll(std::span<Chain* const> chains);
 
-  bool expired() const { return session.NowNs() >= deadline_ns; }
+  int64_t deadline_ns() {
+    if (deadline_ns_ == kUnset) deadline_ns_ = session.NowNs() + timeout_ns_;
+    return deadline_ns_;
+  }
+  bool expired() { return session.NowNs() >= deadline_ns(); }
   absl::Status DeadlineError(std::string_view doing) const;
   // Sleeps for `chain_times` chains, +-50 %, but not past the deadline.
   void BackOff(int64_t chain_times);
 
  private:
-  void Count(const Chain& chain);
+  static constexpr int64_t kUnset = INT64_MIN;
+
+  // Adds the chain to what this operation and its session have cost.
+  ChainTally Count(const Chain& chain);
+
+  int64_t deadline_ns_ = kUnset;
+  const int64_t timeout_ns_ = 0;
 };
 
 }  // namespace pando

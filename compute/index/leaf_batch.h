@@ -19,6 +19,11 @@ class LeafBatch {
   LeafBatch(std::byte* image, const NodeLayout& layout, bool crc)
       : editor_(image, layout, crc), layout_(layout) {}
 
+  // What the caller knows already: the key's slot, or -1. Before any Apply().
+  void Note(std::string_view key, int slot) {
+    keys_.emplace_back(KeyState{.key = key, .slot = slot, .is_present = slot >= 0});
+  }
+
   // Evaluates the operation; `result`: OK, AlreadyExists or NotFound. False: the key needs a slot
   // and none is left (nothing changed).
   [[nodiscard]] bool Apply(const WriteOperation& operation, absl::Status* result);

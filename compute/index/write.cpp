@@ -24,13 +24,15 @@ class LeafWrite {
   LeafWrite(OperationContext& context, TreeContext& tree, LocalBuffer image)
       : context_(context), tree_(tree), image_(image) {}
 
-  // Executes the operation, and waiting ones with it, writes back and gives the lock up.
+  // Executes the operation, whose key is in `slot` (-1: absent), and waiting ones with it, writes
+  // back and gives the lock up.
   // `needs_node`: the leaf is full and no spare node was at hand; nothing happened, refill and try
   // again.
-  absl::Status Execute(HeldLock lock, const WriteOperation& operation, bool* needs_node);
+  absl::Status Execute(HeldLock&& lock, const WriteOperation& operation, int slot,
+                       bool* needs_node);
 
  private:
-  absl::Status WriteEntries(HeldLock lock, LeafEditor& editor);
+  absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
   absl::Status Split(HeldLock lock, const WriteOperation& operation, bool* needs_node);
   absl::Status ReleaseUnchanged(HeldLock lock);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
@@ -45,8 +47,10 @@ class LeafWrite {
   std::vector<absl::Status> results_;
 };
 
-absl::Status LeafWrite::Execute(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
+absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation, int slot,
+                                bool* needs_node) {
   LeafBatch batch(image_.data, tree_.layout, tree_.environment.crc);
+  batch.Note(operation.key, slot);
   absl::Status result;
   if (!batch.Apply(operation, &result)) return Split(std::move(lock), operation, needs_node);
   Combine(lock, batch);
@@ -97,7 +101,7 @@ void LeafWrite::FinishCombined(const LockTarget& target, const absl::Status& wri
   results_.clear();
 }
 
-absl::Status LeafWrite::WriteEntries(HeldLock lock, LeafEditor& editor) {
+absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   const RemoteAddress node = lock.target().node.address;
   const uint32_t packet_bytes = tree_.entry.shape.packet_bytes;
   WriteBack writes(context_, tree_, node.server());
@@ -209,14 +213,17 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
         std::optional<HeldLock> lock,
         hocl.Acquire(context, target, image.buffer(), tree.id(), &operation, &executed));
     if (!lock.has_value()) return executed;
-    const NodeVerdict verdict = Classify(
-        image.data(), tree.layout, Expect(tree, node, 0, operation.key), tree.environment.crc);
+    LeafMatch match;
+    const NodeVerdict verdict =
+        Classify(image.data(), tree.layout, Expect(tree, node, 0, operation.key),
+                 tree.environment.crc, &match);
     if (verdict == NodeVerdict::kAccepted) [[likely]] {
       FenceScratch scratch;
       if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
       bool needs_node = false;
       LeafWrite write(context, tree, image.buffer());
-      const absl::Status status = write.Execute(*std::move(lock), operation, &needs_node);
+      const absl::Status status =
+          write.Execute(*std::move(lock), operation, match.slot, &needs_node);
       if (!needs_node) return status;
       PANDO_RETURN_IF_ERROR(tree.environment.allocator.Refill(
           context, tree.id(), tree.layout.node_bytes(), node.address.server()));

@@ -41,7 +41,7 @@ absl::Status WriteBack::Flush() {
   return absl::OkStatus();
 }
 
-absl::Status WriteBack::Release(HeldLock lock, const std::byte* image) {
+absl::Status WriteBack::Release(HeldLock&& lock, const std::byte* image) {
   posted_ = posted_ || chain_->size() > 0;
   return tree_.environment.hocl.Release(context_, std::move(lock), chain_.get(), image);
 }

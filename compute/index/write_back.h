@@ -26,7 +26,7 @@ class WriteBack {
   absl::Status Flush();
   // Posts what is left with the release of the lock, or hands it over; `image` goes with a
   // handover.
-  absl::Status Release(HeldLock lock, const std::byte* image);
+  absl::Status Release(HeldLock&& lock, const std::byte* image);
   // True once a WRITE may have reached the server.
   bool posted() const { return posted_; }
 

@@ -70,15 +70,18 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
   if (options_.techniques.local_locks) {
     LocalLock& local = Local(target);
     lock.local_ = &local;
+    // The local lock's miss and the node's together.
+    __builtin_prefetch(&local, 1);
+    context.session.endpoint().WillRead(target.server, target.read_offset, target.read_bytes);
     if (!options_.techniques.wait_queue) {
       PANDO_RETURN_IF_ERROR(AcquireLocalBySpinning(context, local, &stay_away_ns));
     } else if (!local.TryAcquire(&stay_away_ns)) {
       Scheduler* const scheduler = &context.session.scheduler();
       const bool combinable = operation != nullptr && options_.techniques.operation_combining;
       const LockRequestPtr request =
-          combinable ? std::make_shared<LockRequest>(scheduler, context.deadline_ns, tree_id,
+          combinable ? std::make_shared<LockRequest>(scheduler, context.deadline_ns(), tree_id,
                                                      target.node, *operation)
-                     : std::make_shared<LockRequest>(scheduler, context.deadline_ns);
+                     : std::make_shared<LockRequest>(scheduler, context.deadline_ns());
       bool acquired = false;
       PANDO_ASSIGN_OR_RETURN(const State state,
                              WaitInQueue(context, local, request, &acquired, &stay_away_ns));
@@ -103,7 +106,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
       }
     }
     if (stay_away_ns != 0 && stay_away_ns > context.session.NowNs()) {
-      context.session.scheduler().SleepUntil(std::min(stay_away_ns, context.deadline_ns));
+      context.session.scheduler().SleepUntil(std::min(stay_away_ns, context.deadline_ns()));
     }
   }
   const absl::Status status = AcquireGlobal(context, image, lock);
@@ -122,7 +125,7 @@ absl::StatusOr<State> Hocl::WaitInQueue(OperationContext& context, LocalLock& lo
   *acquired = local.AcquireOrEnqueue(request, stay_away_ns);
   if (*acquired) return State::kGrantedLocal;
   while (true) {
-    const bool woken = request->parking.ParkUntil(context.deadline_ns);
+    const bool woken = request->parking.ParkUntil(context.deadline_ns());
     switch (const State state = local.Resolve(request, /*timed_out=*/!woken)) {
       case State::kGrantedLocal:
         *stay_away_ns = request->stay_away_until_ns;
@@ -291,7 +294,7 @@ absl::Status Hocl::ReleaseGlobal(OperationContext& context, const HeldLock& lock
   return absl::OkStatus();
 }
 
-absl::Status Hocl::Release(OperationContext& context, HeldLock lock, Chain* chain,
+absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* chain,
                            const std::byte* image) {
   PANDO_CHECK(lock.held_);
   const Techniques& techniques = options_.techniques;

@@ -97,7 +97,7 @@ class Hocl {
   // Posts `chain` (the last writes of the critical section; empty: none) with the release behind
   // it, or hands over after An error: the writes' outcome is unknown and the word is left to
   // fencing.
-  absl::Status Release(OperationContext& context, HeldLock lock, Chain* chain,
+  absl::Status Release(OperationContext& context, HeldLock&& lock, Chain* chain,
                        const std::byte* image);
   // After a failed chain: the global word stays taken; local waiters go on and find out for
   // themselves (rule L5).

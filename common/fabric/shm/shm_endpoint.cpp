@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/base/ticks.h"
 #include "common/fabric/shm/intent.h"
 #include "common/fabric/shm/timed_copy.h"
 #include "common/fabric/shm/verb_check.h"
@@ -41,6 +42,13 @@ bool HasRead(const Chain& chain) {
   return false;
 }
 
+bool OnlyWrites(const Chain& chain) {
+  for (const Verb& verb : chain.verbs()) {
+    if (verb.kind != VerbKind::kWrite) return false;
+  }
+  return true;
+}
+
 // Eight bytes from the pieces of a WRITE.
 uint64_t GatherWord(const Verb& verb) {
   uint64_t word = 0;
@@ -57,6 +65,7 @@ uint64_t GatherWord(const Verb& verb) {
 
 ShmEndpoint::ShmEndpoint(std::shared_ptr<ShmClient> client)
     : client_(std::move(client)), mailbox_(std::make_shared<Mailbox>()) {
+  TakeTime();  // the first use of ticks measures their rate: not in the first chain
   for (const auto& link : client_->links()) {
     Target target;
     target.link = link.get();
@@ -154,10 +163,14 @@ absl::StatusOr<LocalBuffer> ShmEndpoint::AllocateBuffer(size_t bytes) {
 // --- Chains.
 
 void ShmEndpoint::DoPost(Chain* chain) {
+  // What a chain of WRITEs touches has mostly been READ a moment before. There is nothing to wait
+  // for, so it runs at once, behind the deferred ones: their memory has had time to come.
+  const bool at_once = OnlyWrites(*chain);
+  if (at_once && running_.empty() && !deferred_.empty()) RunDeferred();
   // Chains of one endpoint stay in order: behind a deferred one everything is, also what is posted
-  // while Poll() runs them.
-  if (!overlap() && deferred_.empty() && running_.empty()) {
-    if (HasRead(*chain)) last_ns_ = NowNs();
+  // while others run.
+  if ((at_once || !overlap()) && deferred_.empty() && running_.empty()) {
+    if (!at_once) TakeTime();
     return Run(chain);
   }
   chain->MarkPosted(0);
@@ -165,40 +178,59 @@ void ShmEndpoint::DoPost(Chain* chain) {
   deferred_.push_back(chain);
 }
 
+void ShmEndpoint::PrefetchRange(const Target& target, MemorySpace space, uint64_t offset,
+                                uint32_t bytes) {
+  if (CheckRange(target.space_bytes[static_cast<int>(space)], offset, bytes) != nullptr) return;
+  const std::byte* const shared = target.space[static_cast<int>(space)] + offset;
+  const size_t ahead = std::min<size_t>(bytes, kPrefetchBytes);
+  for (size_t i = 0; i < ahead; i += kShmLineBytes) __builtin_prefetch(shared + i);
+}
+
+void ShmEndpoint::WillRead(ServerId server, uint64_t offset, uint32_t bytes) {
+  const int link = client_->LinkIndex(server);
+  if (link != ShmClient::kNoLink) PrefetchRange(targets_[link], MemorySpace::kMain, offset, bytes);
+}
+
 void ShmEndpoint::Prefetch(const Chain& chain) const {
   const int link = client_->LinkIndex(chain.server());
   if (link == ShmClient::kNoLink) return;  // Execute() says so
-  const Target& target = targets_[link];
   for (const Verb& verb : chain.verbs()) {
-    const int space = static_cast<int>(verb.space);
-    if (CheckVerb(verb, target.space_bytes[space], target.packet_bytes) != nullptr) return;
-    const std::byte* const shared = target.space[space] + verb.offset;
-    const size_t ahead = std::min<size_t>(verb.bytes, kPrefetchBytes);
-    for (size_t i = 0; i < ahead; i += kShmLineBytes) __builtin_prefetch(shared + i);
+    PrefetchRange(targets_[link], verb.space, verb.offset, verb.bytes);
   }
 }
 
 size_t ShmEndpoint::RunDeferred() {
   // A callee may post: what it defers is for the next Poll().
   running_.swap(deferred_);
-  last_ns_ = NowNs();
+  TakeTime();
   for (Chain* const chain : running_) Run(chain);
   const size_t count = running_.size();
   running_.clear();
   return count;
 }
 
+void ShmEndpoint::TakeTime() {
+  last_ns_ = anchor_ns_ = NowNs();
+  anchor_ticks_ = Ticks::Now();
+}
+
+int64_t ShmEndpoint::TimeNs() const {
+  return anchor_ns_ + Ticks::ToNs(Ticks::Now() - anchor_ticks_);
+}
+
 // Only READs have to be timed (rule F2), and clock readings are dear: a chain starts when the one
 // before it ended, or when the caller has looked.
 void ShmEndpoint::Run(Chain* chain) {
   chain->MarkPosted(last_ns_);
-  absl::Status status = Execute(chain, &last_ns_);
-  // A chain that ends with a READ has looked at the clock already.
-  if (HasRead(*chain) && chain->verbs().back().kind != VerbKind::kRead) last_ns_ = NowNs();
+  absl::Status status = Execute(chain);
+  // A chain that ends with a READ has looked at the time already.
+  if (chain->size() > 0 && chain->verbs().back().kind != VerbKind::kRead && HasRead(*chain)) {
+    last_ns_ = TimeNs();
+  }
   chain->Complete(std::move(status), last_ns_);
 }
 
-absl::Status ShmEndpoint::Execute(Chain* chain, int64_t* time_ns) {
+absl::Status ShmEndpoint::Execute(Chain* chain) {
   const int link = client_->LinkIndex(chain->server());
   if (link == ShmClient::kNoLink) [[unlikely]] {
     return UnknownServerError(chain->server(),
@@ -208,7 +240,7 @@ absl::Status ShmEndpoint::Execute(Chain* chain, int64_t* time_ns) {
   // Before: the dead answer nothing. After: what was done may have been done to memory that nobody
   // serves any more.
   if (!target.link->gone.load(std::memory_order_acquire)) [[likely]] {
-    PANDO_RETURN_IF_ERROR(ExecuteVerbs(target, chain, time_ns));
+    PANDO_RETURN_IF_ERROR(ExecuteVerbs(target, chain));
     if (!target.link->gone.load(std::memory_order_acquire)) [[likely]]
       return absl::OkStatus();
   }
@@ -216,7 +248,7 @@ absl::Status ShmEndpoint::Execute(Chain* chain, int64_t* time_ns) {
                   chain->size() == 0 ? "empty chain" : DescribeVerb(chain->verb(0)));
 }
 
-absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain, int64_t* time_ns) {
+absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain) {
   bool stored = false;  // a plain store may still be on its way to the others
   for (Verb& verb : chain->verbs()) {
     const int space = static_cast<int>(verb.space);
@@ -228,7 +260,10 @@ absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain, int64
       case VerbKind::kRead:
         if (stored) FullFence();
         stored = false;
-        if (!TimedCopy::Copy(verb.pieces[0].data, shared, verb.bytes, NowNs, time_ns))
+        // A processor retires in order: if an interrupt comes between two loads of the copy, the
+        // ticks read behind them are of after it, without a fence.
+        if (!TimedCopy::Copy(
+                verb.pieces[0].data, shared, verb.bytes, [this] { return TimeNs(); }, &last_ns_))
             [[unlikely]] {
           return absl::AbortedError(absl::StrCat("server ", chain->server(), ": ",
                                                  DescribeVerb(verb), ": interrupted every time"));

@@ -25,6 +25,7 @@ class ShmEndpoint final : public Endpoint {
                                                         uint32_t incarnation);
   ~ShmEndpoint() override;
 
+  void WillRead(ServerId server, uint64_t offset, uint32_t bytes) override;
   size_t Poll() override;
   size_t in_flight() const override { return calls_.size() + deferred_.size(); }
   absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
@@ -66,10 +67,15 @@ class ShmEndpoint final : public Endpoint {
   explicit ShmEndpoint(std::shared_ptr<ShmClient> client);
   absl::Status OpenSlots(uint16_t compute_server, uint32_t incarnation);
   void Run(Chain* chain);
+  // Looks at the clock, once for a batch of chains; from then on the time comes from ticks.
+  void TakeTime();
+  int64_t TimeNs() const;
   size_t RunDeferred();
   void Prefetch(const Chain& chain) const;
-  absl::Status Execute(Chain* chain, int64_t* time_ns);
-  absl::Status ExecuteVerbs(const Target& target, Chain* chain, int64_t* time_ns);
+  static void PrefetchRange(const Target& target, MemorySpace space, uint64_t offset,
+                            uint32_t bytes);
+  absl::Status Execute(Chain* chain);
+  absl::Status ExecuteVerbs(const Target& target, Chain* chain);
   absl::Status Refuse(PendingCall* call) const;
   void SendCall(CallState* state);
   void TakeReplies();
@@ -81,7 +87,8 @@ class ShmEndpoint final : public Endpoint {
   // Chains that Poll() executes, in the order they were posted; their memory is on its way
   // meanwhile.
   std::vector<Chain*> deferred_, running_;
-  int64_t last_ns_ = 0;  // the last clock reading of a chain
+  int64_t last_ns_ = 0;  // the last time that a chain took
+  int64_t anchor_ns_ = 0, anchor_ticks_ = 0;
   std::vector<std::unique_ptr<std::byte[], FreeDeleter>> buffers_;
 };
 

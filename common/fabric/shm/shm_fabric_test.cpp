@@ -241,6 +241,24 @@ TEST_F(ShmOverlapTest, ChainsAreLeftToPoll) {
   EXPECT_GE(third.chain.completed_ns(), first.chain.posted_ns());
 }
 
+TEST_F(ShmOverlapTest, WritesRunAtOnceBehindWhatWasLeft) {
+  Posted first, second, last;
+  const LocalBuffer word = *endpoint_->AllocateBuffer(8);
+  const uint64_t value = 100;
+  std::memcpy(word.data, &value, 8);
+  Chain write(1);
+  write.Write(MemorySpace::kMain, 0, word);
+  endpoint_->set_overlap(true);
+  Post(&first);
+  Post(&second);
+  endpoint_->Post(&write);
+  EXPECT_TRUE(first.chain.done() && second.chain.done() && write.done());
+  EXPECT_EQ(endpoint_->in_flight(), 0u);
+  Post(&last);
+  EXPECT_EQ(endpoint_->Poll(), 1u);
+  EXPECT_THAT(found_, testing::ElementsAre(0, 1, 100));
+}
+
 TEST_F(ShmOverlapTest, WhatACalleePostsComesLast) {
   Posted first, second, third;
   endpoint_->set_overlap(true);

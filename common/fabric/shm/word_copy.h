@@ -68,8 +68,8 @@ inline void CopyWordsDown(std::byte* to, const std::byte* shared, size_t bytes) 
 
 inline void StorePrivate(std::byte* to, uint64_t word) { std::memcpy(to, &word, kWordBytes); }
 
-// One whole line. Spelled out: all words are loaded before the first is stored, so nothing has to be
-// kept in order but the loads.
+// One whole line. Spelled out: all words are loaded before the first is stored, so nothing has to
+// be kept in order but the loads.
 inline void CopyLineDown(std::byte* to, const std::byte* shared) {
   const uint64_t w7 = LoadWord(shared + 56), w6 = LoadWord(shared + 48);
   const uint64_t w5 = LoadWord(shared + 40), w4 = LoadWord(shared + 32);

@@ -1,0 +1,152 @@
+#include "compute/cache/parent_directory.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "common/base/random.h"
+#include "compute/cache/index_cache.h"
+
+namespace pando {
+namespace {
+
+constexpr uint32_t kTree = 1, kOtherTree = 2;
+constexpr uint64_t kNodes = 300;
+
+Reference NodeAt(uint64_t i) { return {RemoteAddress(1, (i + 1) * 1024), 1}; }
+
+// A level-1 node of [low, high).
+InternalNode NodeOf(std::string low, std::string high) {
+  InternalNode node;
+  node.header.level = 1;
+  node.header.low = std::move(low);
+  node.header.high = std::move(high);
+  node.header.leftmost = {RemoteAddress(1, 1 << 30), 1};
+  return node;
+}
+
+std::string Number(uint64_t n, size_t bytes = 8) {
+  std::string text(bytes, '\0');
+  for (size_t i = bytes; i > 0; --i, n >>= 8) text[i - 1] = static_cast<char>(n);
+  return text;
+}
+
+class ParentDirectoryTest : public testing::Test {
+ protected:
+  ~ParentDirectoryTest() override { cache_.epochs().Unregister(slot_); }
+
+  // Node i of kNodes covers [fence(i), fence(i + 1)).
+  template <typename Fence>
+  void Insert(uint64_t i, Fence fence, uint32_t tree = kTree) {
+    cache_.Insert(tree, NodeAt(i),
+                  NodeOf(i == 0 ? "" : fence(i), i + 1 == kNodes ? "" : fence(i + 1)));
+  }
+  // Address of the node that covers the key; null: none is known.
+  RemoteAddress Find(const std::string& key) {
+    const EpochDomain::Guard guard(cache_.epochs(), slot_);
+    const SearchKey search(key);
+    const CachedNode* const node = cache_.FindParent(*directory_, search);
+    if (node == nullptr) return {};
+    EXPECT_TRUE(node->Covers(search));
+    return node->address();
+  }
+
+  IndexCache cache_{64 << 20, 1};
+  EpochDomain::Slot* const slot_ = cache_.epochs().Register();
+  const std::shared_ptr<const ParentDirectory> directory_ = cache_.DirectoryOf(kTree);
+};
+
+std::string EvenFence(uint64_t i) { return Number(i * (UINT64_MAX / kNodes)); }
+
+TEST_F(ParentDirectoryTest, KnowsNothingAtFirst) { EXPECT_TRUE(Find("key").is_null()); }
+
+TEST_F(ParentDirectoryTest, FindsMostOfWhatIsCached) {
+  for (uint64_t i = 0; i < kNodes; ++i) Insert(i * 7 % kNodes, EvenFence);
+  uint64_t found = 0;
+  for (uint64_t i = 0; i < kNodes; ++i) {
+    for (const uint64_t more : {0, 1, 1000}) {
+      const RemoteAddress node = Find(Number(i * (UINT64_MAX / kNodes) + more));
+      if (node.is_null()) continue;
+      EXPECT_EQ(node, NodeAt(i).address);
+      ++found;
+    }
+  }
+  EXPECT_GT(found, 3 * kNodes / 2);
+}
+
+TEST_F(ParentDirectoryTest, ForgetsAndTakesBack) {
+  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, EvenFence);
+  const std::string key = EvenFence(5);
+  ASSERT_EQ(Find(key), NodeAt(5).address);
+  cache_.Invalidate(NodeAt(5));
+  EXPECT_TRUE(Find(key).is_null());
+  EXPECT_EQ(Find(EvenFence(6)), NodeAt(6).address);
+  Insert(5, EvenFence);
+  EXPECT_EQ(Find(key), NodeAt(5).address);
+  Insert(5, EvenFence);  // replaced
+  EXPECT_EQ(Find(key), NodeAt(5).address);
+}
+
+TEST_F(ParentDirectoryTest, UnevenKeysAreFoundToo) {
+  const auto fence = [](uint64_t i) {
+    return i < kNodes / 2 ? Number(i) : Number(UINT64_MAX - kNodes + i);
+  };
+  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, fence);
+  EXPECT_EQ(Find(Number(3)), NodeAt(3).address);
+  EXPECT_EQ(Find(Number(kNodes / 2 - 2)), NodeAt(kNodes / 2 - 2).address);
+  EXPECT_EQ(Find(Number(uint64_t{1} << 40)), NodeAt(kNodes / 2 - 1).address);
+}
+
+TEST_F(ParentDirectoryTest, FencesThatDifferLateAreNeverMistaken) {
+  const auto fence = [](uint64_t i) { return "the same first bytes" + Number(i, 2); };
+  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, fence);
+  for (uint64_t i = 0; i < kNodes; ++i) {
+    const RemoteAddress node = Find(fence(i));
+    EXPECT_TRUE(node.is_null() || node == NodeAt(i).address);
+  }
+}
+
+TEST_F(ParentDirectoryTest, TreesAreApart) {
+  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, EvenFence, kOtherTree);
+  EXPECT_TRUE(Find(EvenFence(5)).is_null());
+  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, EvenFence);
+  ASSERT_EQ(Find(EvenFence(5)), NodeAt(5).address);
+  cache_.InvalidateTree(kOtherTree);
+  EXPECT_EQ(Find(EvenFence(5)), NodeAt(5).address);
+  cache_.InvalidateTree(kTree);
+  EXPECT_TRUE(Find(EvenFence(5)).is_null());
+}
+
+TEST_F(ParentDirectoryTest, FollowsASmallCacheThroughEvictions) {
+  size_t bytes = 0;
+  {
+    IndexCache all(64 << 20, 1);
+    all.Insert(kTree, NodeAt(0), NodeOf(EvenFence(1), EvenFence(2)));
+    bytes = all.level1_bytes();
+  }
+  IndexCache cache(bytes * 30, 1);
+  const std::shared_ptr<const ParentDirectory> directory = cache.DirectoryOf(kTree);
+  EpochDomain::Slot* const slot = cache.epochs().Register();
+  Random random(1);
+  uint64_t found = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const uint64_t i = 1 + random.Uniform(kNodes - 2);
+    bool here = false;
+    {
+      const EpochDomain::Guard guard(cache.epochs(), slot);
+      const std::string text = EvenFence(i);
+      const CachedNode* const node = cache.FindParent(*directory, SearchKey(text));
+      here = node != nullptr;
+      if (here) ASSERT_EQ(node->address(), NodeAt(i).address);
+    }
+    found += here ? 1 : 0;
+    if (!here) cache.Insert(kTree, NodeAt(i), NodeOf(EvenFence(i), EvenFence(i + 1)));
+  }
+  EXPECT_GT(found, 0u);
+  EXPECT_LE(cache.level1_bytes(), bytes * 30);
+  cache.epochs().Unregister(slot);
+}
+
+}  // namespace
+}  // namespace pando
