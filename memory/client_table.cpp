@@ -1,5 +1,7 @@
 #include "memory/client_table.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
@@ -43,7 +45,7 @@ absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
   return ClientId{id, incarnation};
 }
 
-absl::Status ClientTable::Attach(PeerId peer, const ClientId& client, ClientId* superseded) {
+absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
   if (client.compute_server == 0 || client.incarnation == 0) {
     return absl::InvalidArgumentError(
         "an identity has an id and an incarnation above 0: join first");
@@ -54,7 +56,9 @@ absl::Status ClientTable::Attach(PeerId peer, const ClientId& client, ClientId* 
     return absl::FailedPreconditionError(absl::StrCat(client.ToString(), " is over: incarnation ",
                                                       entry.incarnation, " has replaced it"));
   }
-  if (entry.state == ClientState::kJoined) *superseded = {client.compute_server, entry.incarnation};
+  if (entry.state == ClientState::kJoined) {
+    superseded_.emplace_back(entry.peer, ClientId{client.compute_server, entry.incarnation});
+  }
   entry.incarnation = client.incarnation;
   entry.peer = peer;
   Become(&entry, ClientState::kJoined);
@@ -93,7 +97,33 @@ std::vector<ClientId> ClientTable::PeerGone(PeerId peer) {
     gone.push_back({id, entry.incarnation});
     Become(&entry, ClientState::kDead);
   }
+  std::erase_if(superseded_, [&](const auto& superseded) {
+    if (superseded.first == peer) gone.push_back(superseded.second);
+    return superseded.first == peer;
+  });
   return gone;
+}
+
+ClientLiveness ClientTable::StateOf(const ClientId& client) const {
+  const auto entry = entries_.find(client.compute_server);
+  if (entry == entries_.end() || entry->second.incarnation < client.incarnation) {
+    return ClientLiveness::kUnknown;
+  }
+  if (entry->second.incarnation > client.incarnation) {
+    const bool connected =
+        std::any_of(superseded_.begin(), superseded_.end(),
+                    [&](const auto& superseded) { return superseded.second == client; });
+    return connected ? ClientLiveness::kJoined : ClientLiveness::kDead;
+  }
+  switch (entry->second.state) {
+    case ClientState::kJoined:
+      return ClientLiveness::kJoined;
+    case ClientState::kLeft:
+      return ClientLiveness::kLeft;
+    case ClientState::kDead:
+      return ClientLiveness::kDead;
+  }
+  return ClientLiveness::kUnknown;
 }
 
 }  // namespace pando::memory

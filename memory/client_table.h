@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/server.h"
+#include "common/wire/control.h"
 #include "memory/client_id.h"
 #include "memory/id_source.h"
 
@@ -28,18 +30,22 @@ class ClientTable {
   // Catalog's server: a new identity. ResourceExhausted: 65,535 compute servers are joined.
   absl::StatusOr<ClientId> Join(PeerId peer, IdSource* ids);
   // Other servers: introduces an identity. An earlier life under the same id that is still joined
-  // here has ended elsewhere: it is put into `superseded` (else left alone) and is dead.
-  // InvalidArgument: no identity; FailedPrecondition: that life has ended; PermissionDenied: it
-  // belongs to another connection.
-  absl::Status Attach(PeerId peer, const ClientId& client, ClientId* superseded);
+  // here has ended elsewhere; it is over, and dead as soon as its connection is gone: until then
+  // something of it may be in flight. InvalidArgument: no identity; FailedPrecondition: that life
+  // has ended; PermissionDenied: it belongs to another connection.
+  absl::Status Attach(PeerId peer, const ClientId& client);
 
   // OK if `client` is joined over `peer`. FailedPrecondition: unknown or ended; PermissionDenied:
   // another peer's.
   absl::Status Check(PeerId peer, const ClientId& client) const;
   // Of a joined client.
   void Leave(const ClientId& client);
-  // All clients that were joined over this connection; they are dead now.
+  // All clients that were joined over this connection, with the superseded; they are dead now.
   std::vector<ClientId> PeerGone(PeerId peer);
+
+  // Of a life that is not the latest of its id only this is known: it is over. That is dead, unless
+  // its connection still exists.
+  ClientLiveness StateOf(const ClientId& client) const;
 
   size_t joined() const { return joined_; }
   size_t dead() const { return dead_; }
@@ -55,6 +61,7 @@ class ClientTable {
 
   absl::btree_map<uint16_t, Entry> entries_;  // the latest life of each id
   uint32_t last_id_ = 0;
+  std::vector<std::pair<PeerId, ClientId>> superseded_;  // their connection still exists
   size_t joined_ = 0, dead_ = 0;
 };
 

@@ -57,21 +57,26 @@ TEST(ClientTableTest, OnlyTheConnectionOfAClientMaySpeakForIt) {
 
 TEST(ClientTableTest, AnIntroducedLifeReplacesAnEarlierOneAndNeverALaterOne) {
   ClientTable clients;
-  ClientId superseded;
-  ASSERT_TRUE(clients.Attach(1, {4, 10}, &superseded).ok());
-  ASSERT_TRUE(clients.Attach(1, {4, 10}, &superseded).ok()) << "repeated";
-  EXPECT_EQ(clients.Attach(2, {4, 10}, &superseded).code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(superseded.compute_server, 0);
-  ASSERT_TRUE(clients.Attach(2, {4, 20}, &superseded).ok());
-  EXPECT_EQ(superseded, (ClientId{4, 10}));
-  EXPECT_EQ(clients.Attach(1, {4, 10}, &superseded).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(clients.Attach(1, {4, 10}).ok());
+  ASSERT_TRUE(clients.Attach(1, {4, 10}).ok()) << "repeated";
+  EXPECT_EQ(clients.Attach(2, {4, 10}).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(clients.StateOf({4, 10}), ClientLiveness::kJoined);
+  ASSERT_TRUE(clients.Attach(2, {4, 20}).ok());
+  EXPECT_EQ(clients.StateOf({4, 10}), ClientLiveness::kJoined) << "its connection still exists";
+  EXPECT_EQ(clients.Attach(1, {4, 10}).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(clients.Check(2, {4, 20}).ok());
   EXPECT_EQ(clients.joined(), 1u);
-  EXPECT_EQ(clients.Attach(1, {0, 5}, &superseded).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(clients.Attach(1, {5, 0}, &superseded).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(clients.Attach(1, {0, 5}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(clients.Attach(1, {5, 0}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(clients.PeerGone(1), std::vector<ClientId>({{4, 10}})) << "dead with its connection";
+  EXPECT_TRUE(clients.PeerGone(1).empty());
+  EXPECT_EQ(clients.StateOf({4, 10}), ClientLiveness::kDead);
+  EXPECT_EQ(clients.StateOf({4, 20}), ClientLiveness::kJoined);
+  EXPECT_EQ(clients.StateOf({4, 30}), ClientLiveness::kUnknown);
+  EXPECT_EQ(clients.StateOf({6, 1}), ClientLiveness::kUnknown);
   clients.Leave({4, 20});
-  EXPECT_FALSE(clients.Attach(2, {4, 20}, &superseded).ok())
-      << "a life that ended does not come back";
+  EXPECT_EQ(clients.StateOf({4, 20}), ClientLiveness::kLeft);
+  EXPECT_FALSE(clients.Attach(2, {4, 20}).ok()) << "a life that ended does not come back";
 }
 
 }  // namespace

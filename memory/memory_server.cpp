@@ -41,17 +41,19 @@ MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
       region_(region),
       ids_(options.first_id),
       chunks_(&region_, options.clock, options.rest_ns),
-      catalog_(&region_, &chunks_, &ids_) {}
+      catalog_(&region_, &chunks_, &ids_),
+      fencing_(&region_, options.fence_words_per_step) {}
 
 const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 14> kOperations = {{
+  static constexpr std::array<Operation, 15> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
       {Op::kLeave, &Self::OnLeave, false, true, true},
+      {Op::kClientState, &Self::OnClientState, false, false, false},
       {Op::kPing, &Self::OnPing, false, false, false},
       {Op::kCreateTree, &Self::OnCreateTree, true, true, true},
       {Op::kOpenTree, &Self::OnOpenTree, true, false, false},
@@ -128,9 +130,24 @@ void MemoryServer::OnPeerGone(PeerId peer) {
   ++counts_.peers_gone;
   for (const ClientId& client : clients_.PeerGone(peer)) {
     ++counts_.deaths;
-    ReleaseClient(client);
+    fencing_.Add(client);
   }
   replies_.erase(peer);
+  while (options_.fence_words_per_step == 0 && !fencing_.idle()) StepFencing();
+}
+
+int64_t MemoryServer::OnTimer(int64_t now_ns) {
+  if (fencing_.idle()) return kNeverNs;
+  if (now_ns >= next_fence_step_ns_) {
+    StepFencing();
+    next_fence_step_ns_ = now_ns + options_.fence_step_ns;
+  }
+  return fencing_.idle() ? kNeverNs : next_fence_step_ns_;
+}
+
+void MemoryServer::StepFencing() {
+  const std::optional<ClientId> fenced = fencing_.Step();
+  if (fenced.has_value()) ReleaseClient(*fenced);
 }
 
 void MemoryServer::Detach(const ClientId& client, uint32_t tree_id) {
@@ -188,13 +205,8 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
     PANDO_RETURN_IF_ERROR(clients_.Check(request.peer, client));
     return std::string();
   }
-  ClientId superseded;
-  PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client, &superseded));
+  PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client));
   trees_.NoteIncarnation(client.incarnation);
-  if (superseded.compute_server != 0) {
-    ++counts_.deaths;
-    ReleaseClient(superseded);
-  }
   ++counts_.attaches;
   return std::string();
 }
@@ -204,6 +216,13 @@ absl::StatusOr<std::string> MemoryServer::OnLeave(const Request& request) {
   clients_.Leave(request.sender);
   ++counts_.leaves;
   return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnClientState(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const JoinReply identity, ParseJoinReply(request.body));
+  const ClientId client = {identity.compute_server, identity.incarnation};
+  return EncodeClientState(fencing_.IsPending(client) ? ClientLiveness::kJoined
+                                                      : clients_.StateOf(client));
 }
 
 absl::StatusOr<std::string> MemoryServer::OnCreateTree(const Request& request) {
@@ -276,6 +295,7 @@ CounterList MemoryServer::Counters() const {
       {"attaches", counts_.attaches},
       {"leaves", counts_.leaves},
       {"deaths", counts_.deaths},
+      {"lock_words_cleared", fencing_.words_cleared()},
       {"peers_gone", counts_.peers_gone},
       {"trees", options_.is_catalog ? catalog_.size() : trees_.in_use()},
       {"trees_created", catalog_.created()},

@@ -13,6 +13,7 @@
 //   4. Memory of a dropped tree is used again only when no client is attached to the tree any more,
 //   after it has
 //      rested and been zeroed (rule R3).
+//   5. What a dead client held is given to others only after its lock words were freed (fencing.h).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include "memory/catalog.h"
 #include "memory/chunk_allocator.h"
 #include "memory/client_table.h"
+#include "memory/fencing.h"
 #include "memory/id_source.h"
 #include "memory/region.h"
 #include "memory/reply_cache.h"
@@ -54,6 +56,11 @@ struct MemoryServerOptions {
   // First incarnation and tree id. A catalog that starts again must begin above its earlier lives
   // (rule C0).
   uint32_t first_id = 1;
+  // After a death: lock words looked at in one step of OnTimer(), with fence_step_ns in between. 0:
+  // all at once. Others see the time between publication and the last word (rule C2) only so; the
+  // simulator uses it.
+  uint32_t fence_words_per_step = 0;
+  int64_t fence_step_ns = 10 * kMicrosecondNs;
   const Clock* clock = nullptr;  // nullptr: RealClock()
 };
 
@@ -65,6 +72,7 @@ class MemoryServer : public ControlHandler {
 
   std::string Handle(PeerId peer, std::string_view request) override;
   void OnPeerGone(PeerId peer) override;
+  int64_t OnTimer(int64_t now_ns) override;
 
   const Superblock& superblock() const { return region_.superblock(); }
   ServerInfo Info() const;
@@ -96,6 +104,7 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnJoin(const Request& request);
   absl::StatusOr<std::string> OnAttach(const Request& request);
   absl::StatusOr<std::string> OnLeave(const Request& request);
+  absl::StatusOr<std::string> OnClientState(const Request& request);
   absl::StatusOr<std::string> OnPing(const Request& request);
   absl::StatusOr<std::string> OnCreateTree(const Request& request);
   absl::StatusOr<std::string> OnOpenTree(const Request& request);
@@ -109,6 +118,7 @@ class MemoryServer : public ControlHandler {
 
   void Detach(const ClientId& client, uint32_t tree_id);
   void ReleaseClient(const ClientId& client);
+  void StepFencing();
   void FreeTree(uint32_t tree_id);
 
   const MemoryServerOptions options_;
@@ -118,6 +128,8 @@ class MemoryServer : public ControlHandler {
   Catalog catalog_;
   ClientTable clients_;
   TreeTable trees_;
+  Fencing fencing_;
+  int64_t next_fence_step_ns_ = 0;
   absl::flat_hash_map<PeerId, ReplyCache> replies_;
 
   struct Counts {

@@ -206,7 +206,7 @@ TEST_F(MemoryServerTest, ARestartedServerRefusesTreesOfItsEarlierLife) {
   EXPECT_TRUE(bert2.AttachTree(bert_.CreateTree("new")->tree_id).ok());
 }
 
-TEST_F(MemoryServerTest, AnEarlierLifeOfAClientLosesItsHoldings) {
+TEST_F(MemoryServerTest, AnEarlierLifeOfAClientLosesItsHoldingsWithItsConnection) {
   const PlainMemory memory;
   const auto second = Start(memory, {.server_id = 2, .is_catalog = false});
   TestClient old_life(second.get(), 1), new_life(second.get(), 2);
@@ -214,6 +214,8 @@ TEST_F(MemoryServerTest, AnEarlierLifeOfAClientLosesItsHoldings) {
   ASSERT_TRUE(old_life.AttachTree(11).ok());
   ASSERT_TRUE(old_life.AllocateChunk(11, 1024).ok());
   ASSERT_TRUE(new_life.AttachAs({5, 20}).ok());
+  EXPECT_EQ(Counter(*second, "chunks_held"), 1u) << "something of it may be in flight";
+  second->OnPeerGone(1);
   EXPECT_EQ(Counter(*second, "chunks_held"), 0u);
   EXPECT_EQ(old_life.AllocateChunk(11, 1024).status().code(),
             absl::StatusCode::kFailedPrecondition);

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/wire/dead_table.h"
 #include "common/wire/lock_word.h"
 #include "common/wire/node_layout.h"
 
@@ -61,8 +62,8 @@ absl::StatusOr<Region> Region::Format(const ServerMemory& memory, const RegionOp
   superblock.features.incompatible = options.needs_crc ? kIncompatibleLineCrc : 0;
   superblock.region_bytes = memory.main.size();
   superblock.root_offset = kPageBytes;
-  superblock.chunk_offset =
-      RoundUp(kPageBytes + uint64_t{kRootRecordsMax} * kLineBytes, kPageBytes);
+  superblock.dead_offset = RoundUp(kPageBytes + uint64_t{kRootRecordsMax} * kLineBytes, kPageBytes);
+  superblock.chunk_offset = RoundUp(superblock.dead_offset + kDeadTableBytes, kPageBytes);
   const uint64_t needed = superblock.chunk_offset + uint64_t{kChunksMin} * kChunkBytesMin;
   if (memory.main.size() < needed) {
     return absl::InvalidArgumentError(absl::StrCat("a region of ", FormatBytes(memory.main.size()),
@@ -136,6 +137,29 @@ void Region::ClearLockWord(uint32_t index) {
   PANDO_CHECK(index < superblock_.lock_words);
   auto* const words = reinterpret_cast<uint64_t*>(memory_.locks.data());
   std::atomic_ref<uint64_t>(words[index]).store(LockWord::kFree, std::memory_order_release);
+}
+
+void Region::PublishDead(const ClientId& client) {
+  const uint64_t entry = DeadEntry(client.compute_server, client.incarnation);
+  std::array<std::byte, sizeof(entry)> bytes;
+  std::memcpy(bytes.data(), &entry, sizeof(entry));
+  Write(superblock_.dead_offset + DeadEntryOffset(client.compute_server), bytes.data(),
+        bytes.size());
+}
+
+uint32_t Region::ClearLockWords(const ClientId& client, uint32_t first, uint32_t count) {
+  PANDO_CHECK(first <= superblock_.lock_words && count <= superblock_.lock_words - first);
+  auto* const words = reinterpret_cast<uint64_t*>(memory_.locks.data());
+  uint32_t cleared = 0;
+  for (uint32_t i = first; i < first + count; ++i) {
+    const std::atomic_ref<uint64_t> word(words[i]);
+    uint64_t value = word.load(std::memory_order_acquire);
+    const LockWord holder = LockWord::Decode(value);
+    if (holder.owner != client.compute_server || holder.incarnation != client.incarnation) continue;
+    // Somebody who has read the table may have taken it over meanwhile: then it is his (rule C3).
+    cleared += word.compare_exchange_strong(value, LockWord::kFree);
+  }
+  return cleared;
 }
 
 }  // namespace pando::memory

@@ -1,4 +1,4 @@
-// The memory a server offers, formatted: superblock, root records, chunks
+// The memory a server offers, formatted: superblock, root records, the dead, chunks
 // (common/wire/superblock.h).
 //
 // Everything written here may be READ by clients at the same moment, so every access is a copy of
@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "common/fabric/server.h"
 #include "common/wire/superblock.h"
+#include "memory/client_id.h"
 
 namespace pando::memory {
 
@@ -49,6 +50,11 @@ class Region {
   // Bytes from `offset` up to the last word that is not zero, 0 if there is none.
   uint64_t UsedPrefix(uint64_t offset, uint64_t bytes) const;
   void ClearLockWord(uint32_t index);
+  // Rule C2. PublishDead: from now on whoever READs the table finds that this life is dead.
+  // ClearLockWords: frees those of `count` words from `first` on that this life holds, by CAS, and
+  // no others; how many.
+  void PublishDead(const ClientId& client);
+  uint32_t ClearLockWords(const ClientId& client, uint32_t first, uint32_t count);
 
  private:
   Region(const ServerMemory& memory, const Superblock& superblock)

@@ -85,6 +85,11 @@ class TestClient {
     if (status.ok()) id = identity;
     return status;
   }
+  ClientLiveness StateOf(const ClientId& client) {
+    const auto body = Call(ControlOpcode::kClientState,
+                           EncodeJoinReply({client.compute_server, client.incarnation}));
+    return body.ok() ? *ParseClientState(*body) : ClientLiveness::kUnknown;
+  }
   absl::StatusOr<CatalogEntry> CreateTree(const std::string& name,
                                           const TreeShape& shape = Shape(8, 8)) {
     const auto body = Call(ControlOpcode::kCreateTree, EncodeCreateTree({name, shape}));

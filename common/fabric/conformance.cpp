@@ -42,6 +42,30 @@ void EchoHandler::OnPeerGone(PeerId peer) {
   gone_.push_back(peer);
 }
 
+int64_t EchoHandler::OnTimer(int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  if (timer_due_ns_ <= now_ns) {
+    ++timers_passed_;
+    timer_due_ns_ = kNeverNs;
+  }
+  if (timer_due_ns_ == kNeverNs && timers_left_ > 0) {
+    --timers_left_;
+    timer_due_ns_ = now_ns + timer_delay_ns_;
+  }
+  return timer_due_ns_;
+}
+
+void EchoHandler::AskForTimers(int count, int64_t delay_ns) {
+  std::lock_guard lock(mutex_);
+  timers_left_ = count;
+  timer_delay_ns_ = delay_ns;
+}
+
+int EchoHandler::timers_passed() const {
+  std::lock_guard lock(mutex_);
+  return timers_passed_;
+}
+
 std::set<PeerId> EchoHandler::callers() const {
   std::lock_guard lock(mutex_);
   return callers_;

@@ -72,19 +72,26 @@ inline std::string ConformanceName(const testing::TestParamInfo<ConformanceBacke
   return info.param.name;
 }
 
-// Answers "echo:" + request; remembers who called and who left.
+// Answers "echo:" + request; remembers who called and who left, and when it was called by itself.
 class EchoHandler : public ControlHandler {
  public:
   std::string Handle(PeerId peer, std::string_view request) override;
   void OnPeerGone(PeerId peer) override;
+  int64_t OnTimer(int64_t now_ns) override;
 
   std::set<PeerId> callers() const;
   std::vector<PeerId> gone() const;
+  // From the next OnTimer() on: wants to be called so much later, this many times in a row.
+  void AskForTimers(int count, int64_t delay_ns);
+  int timers_passed() const;
 
  private:
   mutable std::mutex mutex_;
   std::set<PeerId> callers_;
   std::vector<PeerId> gone_;
+  int64_t timer_delay_ns_ = 0;
+  int64_t timer_due_ns_ = kNeverNs;
+  int timers_left_ = 0, timers_passed_ = 0;
 };
 
 // Posts chains one after the other. Step() is called when `chain` is done (or before its first

@@ -142,6 +142,24 @@ TEST_P(FabricConformance, AProcessIsOnePeerUntilItLeaves) {
   EXPECT_TRUE(handlers_[kServer]->callers().contains(handlers_[kServer]->gone()[0]));
 }
 
+TEST_P(FabricConformance, AHandlerIsCalledAtTheTimesItAskedForWithoutAnyCall) {
+  auto endpoint = Connect();
+  constexpr int kTimers = 3;
+  handlers_[kServer]->AskForTimers(kTimers, 5 * kMillisecondNs);
+  const int64_t start_ns = endpoint->clock().NowNs();
+  PendingCall call;
+  call.server = kServer;
+  call.request = "the only one";
+  endpoint->Call(&call);
+  Finish(*endpoint, call);
+  while (handlers_[kServer]->timers_passed() < kTimers) {
+    const int64_t now_ns = endpoint->clock().NowNs();
+    ASSERT_LT(now_ns - start_ns, 30 * kSecondNs);
+    endpoint->Wait(now_ns + kMillisecondNs);
+  }
+  EXPECT_GE(endpoint->clock().NowNs() - start_ns, kTimers * 5 * kMillisecondNs);
+}
+
 TEST_P(FabricConformance, ADeadServerIsUnavailableAndTheOthersGoOn) {
   auto endpoint = Connect();
   if (!cluster_->PauseCalls(2)) GTEST_LOG_(INFO) << "no call will be under way";

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/clock.h"
 #include "common/wire/remote_address.h"
 
 namespace pando {
@@ -25,6 +26,12 @@ class ControlHandler {
   // The peer's process has exited or closed its last connection, and every WRITE it had begun is
   // whole or absent.
   virtual void OnPeerGone(PeerId peer) = 0;
+  // For work that nobody calls for. Called after the two above, and again once the time that it
+  // returned last has come (kNeverNs: not of itself). `now_ns`: the backend's monotonic clock.
+  virtual int64_t OnTimer(int64_t now_ns) {
+    (void)now_ns;
+    return kNeverNs;
+  }
 };
 
 // Memory offered to remote verbs. Spans stay valid and in place for the server's life.

@@ -22,7 +22,7 @@
 
 namespace pando {
 
-inline constexpr uint16_t kControlVersion = 1;
+inline constexpr uint16_t kControlVersion = 2;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;
@@ -41,6 +41,7 @@ enum class ControlOpcode : uint16_t {
   kDetachTree = 15,
   kAllocateChunk = 20,
   kReturnChunk = 21,  // untouched remainder of a chunk, at an orderly leave
+  kClientState = 25,  // of an identity -> ClientLiveness
   kStats = 30,        // -> counters by name
 };
 
@@ -79,6 +80,13 @@ struct JoinRequest {
 struct JoinReply {
   uint16_t compute_server = 0;  // 1..65535
   uint32_t incarnation = 0;     // > 0, increasing for ever
+};
+// What a memory server knows of one life of a compute server.
+enum class ClientLiveness : uint8_t {
+  kUnknown = 0,  // it was never introduced here
+  kJoined = 1,   // or dead with lock words that are still to be cleared
+  kLeft = 2,     // in order
+  kDead = 3,     // and fenced: no lock word of it is left (rule C2)
 };
 // Trees. The shape is fixed at creation.
 struct TreeShape {
@@ -136,8 +144,10 @@ std::string EncodeServerInfo(const ServerInfo& info);
 absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body);
 std::string EncodeJoinRequest(const JoinRequest& request);
 absl::StatusOr<JoinRequest> ParseJoinRequest(std::string_view body);
-std::string EncodeJoinReply(const JoinReply& reply);  // also the body of kAttach
+std::string EncodeJoinReply(const JoinReply& reply);  // also the body of kAttach, kClientState
 absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body);
+std::string EncodeClientState(ClientLiveness state);
+absl::StatusOr<ClientLiveness> ParseClientState(std::string_view body);
 std::string EncodeCreateTree(const CreateTreeRequest& request);
 absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body);
 std::string EncodeCatalogEntry(const CatalogEntry& entry);

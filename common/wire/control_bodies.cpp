@@ -139,6 +139,19 @@ absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body) {
   return DoneOr(reader, reply, "identity");
 }
 
+std::string EncodeClientState(ClientLiveness state) {
+  return ByteWriter().Put(static_cast<uint8_t>(state)).Take();
+}
+absl::StatusOr<ClientLiveness> ParseClientState(std::string_view body) {
+  ByteReader reader(body);
+  uint8_t state = 0;
+  reader.Take(&state);
+  if (!reader.Done() || state > static_cast<uint8_t>(ClientLiveness::kDead)) {
+    return Malformed("client state");
+  }
+  return static_cast<ClientLiveness>(state);
+}
+
 std::string EncodeCreateTree(const CreateTreeRequest& request) {
   ByteWriter writer;
   writer.PutString(request.name);

@@ -17,6 +17,7 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseServerInfo, EncodeServerInfo);
   CheckBody(body, ParseJoinRequest, EncodeJoinRequest);
   CheckBody(body, ParseJoinReply, EncodeJoinReply);
+  CheckBody(body, ParseClientState, EncodeClientState);
   CheckBody(body, ParseCreateTree, EncodeCreateTree);
   CheckBody(body, ParseCatalogEntry, EncodeCatalogEntry);
   CheckBody(body, ParseCatalogList, EncodeCatalogList);
@@ -47,6 +48,7 @@ std::vector<std::string> FuzzSeeds() {
   Superblock superblock;
   superblock.region_bytes = 64 << 20;
   superblock.root_offset = 4096;
+  superblock.dead_offset = 1 << 19;
   superblock.chunk_offset = 1 << 20;
   superblock.chunk_bytes = 1 << 20;
   superblock.chunk_count = 63;
@@ -68,6 +70,7 @@ std::vector<std::string> FuzzSeeds() {
       Seed('b', EncodeServerInfo({superblock, 1, 2, 3})),
       Seed('b', EncodeJoinRequest({1})),
       Seed('b', EncodeJoinReply({1, 2})),
+      Seed('b', EncodeClientState(ClientLiveness::kDead)),
       Seed('b', EncodeCreateTree({"words", {8, 8, 0, 0}})),
       Seed('b', body),
       Seed('b', EncodeCatalogList({entry, entry})),

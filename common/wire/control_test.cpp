@@ -57,7 +57,7 @@ TEST(ControlMessageTest, OtherVersionsAreNamed) {
     const absl::Status status = ParseMessage(std::string_view(bytes).substr(0, size)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_NE(std::string(status.message()).find("version 9"), std::string::npos) << status;
-    EXPECT_NE(std::string(status.message()).find("this program 1"), std::string::npos) << status;
+    EXPECT_NE(std::string(status.message()).find("this program 2"), std::string::npos) << status;
   }
 }
 
@@ -105,6 +105,7 @@ Superblock ValidSuperblock() {
   Superblock s;
   s.region_bytes = 64 << 20;
   s.root_offset = 4096;
+  s.dead_offset = 1 << 19;
   s.chunk_offset = 1 << 20;
   s.chunk_bytes = 1 << 20;
   s.chunk_count = 63;
@@ -140,6 +141,7 @@ TEST(ControlBodyTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeServerInfo({ValidSuperblock(), 1, 2, 3}), ParseServerInfo);
   ExpectExactLength(EncodeJoinRequest({77}), ParseJoinRequest);
   ExpectExactLength(EncodeJoinReply({1, 2}), ParseJoinReply);
+  ExpectExactLength(EncodeClientState(ClientLiveness::kLeft), ParseClientState);
   ExpectExactLength(EncodeCreateTree({"words", {8, 8, 0, 0}}), ParseCreateTree);
   ExpectExactLength(EncodeCatalogEntry(Entry()), ParseCatalogEntry);
   ExpectExactLength(EncodeCatalogList({Entry(), Entry("other")}), ParseCatalogList);
@@ -159,6 +161,11 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ(ParseJoinRequest(EncodeJoinRequest({77}))->process_id, 77u);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({9, 8}))->compute_server, 9);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({9, 8}))->incarnation, 8u);
+
+  for (const ClientLiveness state : {ClientLiveness::kUnknown, ClientLiveness::kJoined,
+                                     ClientLiveness::kLeft, ClientLiveness::kDead}) {
+    EXPECT_EQ(*ParseClientState(EncodeClientState(state)), state);
+  }
 
   const auto create = ParseCreateTree(EncodeCreateTree({std::string("n\0m", 3), {1, 2, 3, 4}}));
   EXPECT_EQ(create->name, std::string("n\0m", 3));
@@ -195,6 +202,7 @@ TEST(ControlBodyTest, ValuesOutOfRangeAreRefused) {
   EXPECT_TRUE(ParseTreeName(EncodeTreeName(std::string(120, 'n'))).ok());
   EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"", {8, 8, 0, 0}})).status().code(), kInvalid);
   EXPECT_EQ(ParseChunkRequest(EncodeChunkRequest({3, 1000})).status().code(), kInvalid);
+  EXPECT_EQ(ParseClientState("\4").status().code(), kLoss);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({0, 2})).status().code(), kLoss);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({1, 0})).status().code(), kLoss);
   EXPECT_EQ(ParseChunkGrant(EncodeChunkGrant({UINT64_MAX - 63, 1024, 0})).status().code(), kLoss);

@@ -2,6 +2,7 @@
 //
 //   0                  superblock (one 4 KiB page)
 //   root_offset        root records: kRootRecordsMax lines of 64 bytes (used on the catalog server)
+//   dead_offset        the dead (dead_table.h): one 4 KiB page
 //   chunk_offset       chunks of chunk_bytes each, to the end of the region
 #pragma once
 
@@ -14,7 +15,7 @@
 namespace pando {
 
 inline constexpr uint64_t kSuperblockMagic = 0x6b6c6f66646e6170;
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
 inline constexpr uint32_t kRootRecordsMax = 256;  // one root lock word each (lock_word.h)
 
 // Feature masks: an unknown incompatible bit is refused at open, an unknown read-compatible bit
@@ -35,6 +36,7 @@ struct Superblock {
   FeatureMasks features;
   uint64_t region_bytes = 0;
   uint64_t root_offset = 0;
+  uint64_t dead_offset = 0;
   uint64_t chunk_offset = 0;
   uint32_t chunk_bytes = 0;
   uint32_t chunk_count = 0;
@@ -44,7 +46,7 @@ struct Superblock {
   uint32_t padding = 0;
 };
 static_assert(std::is_trivially_copyable_v<Superblock>);
-static_assert(sizeof(Superblock) == 88);
+static_assert(sizeof(Superblock) == 96);
 
 void SealSuperblock(Superblock* superblock);
 // DataLoss (damaged), FailedPrecondition (other version, unknown incompatible feature).

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "common/wire/dead_table.h"
 #include "common/wire/node_layout.h"
 
 namespace pando {
@@ -14,7 +15,8 @@ Superblock Valid() {
   s.server_id = 1;
   s.region_bytes = 64 << 20;
   s.root_offset = 4096;
-  s.chunk_offset = 4096 + kRootRecordsMax * kLineBytes;
+  s.dead_offset = 4096 + kRootRecordsMax * kLineBytes;
+  s.chunk_offset = s.dead_offset + kDeadTableBytes;
   s.chunk_bytes = 1 << 20;
   s.chunk_count = 63;
   s.lock_words = 32'768;
@@ -42,8 +44,8 @@ TEST(SuperblockTest, SealedOnesAreValid) {
 
 TEST(SuperblockTest, OtherFormatsAreRefused) {
   constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
-  EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 2; }), kRefused);
-  EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 2; }, /*seal=*/false), kRefused);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 1; }), kRefused);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 3; }, /*seal=*/false), kRefused);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = 2; }), kRefused);
 }
 
@@ -60,6 +62,9 @@ TEST(SuperblockTest, DamageIsDataLoss) {
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->chunk_count = s->chunk_bytes = UINT32_MAX; }), kLoss);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->chunk_offset = s->root_offset; }), kLoss);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->chunk_offset = UINT64_MAX - 63; }), kLoss);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->dead_offset -= 64; }), kLoss);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->dead_offset += 64; }), kLoss);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->dead_offset = UINT64_MAX - 63; }), kLoss);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->root_offset = 0; }), kLoss);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->root_offset = UINT64_MAX - 63; }), kLoss);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->root_offset += 8; }), kLoss);

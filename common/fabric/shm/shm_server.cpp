@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -75,6 +76,7 @@ class ShmServerImpl final : public ShmServer {
   void Welcome(UniqueFd socket);
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
   void CloseLateGreeters();
+  void RunTimer();
   int TimeoutMs() const;
   void OnSocket(ShmConnection* connection, uint32_t events);
   // These may end the connection: `connection` may be gone afterwards.
@@ -94,6 +96,7 @@ class ShmServerImpl final : public ShmServer {
   std::atomic<uint64_t> intents_completed_{0};
   PeerId last_peer_ = 0;
   int64_t accept_again_ns_ = 0;  // 0: accepting
+  int64_t timer_ns_ = kNeverNs;  // when the handler wants to be called
   size_t greeting_ = 0;          // connections that have not said hello yet
   absl::flat_hash_map<PeerId, std::unique_ptr<ShmConnection>> connections_;
 };
@@ -128,6 +131,7 @@ absl::Status ShmServerImpl::Loop() {
       Dispatch(events[i]);
     }
     CloseLateGreeters();
+    RunTimer();
   }
 }
 
@@ -257,16 +261,19 @@ void ShmServerImpl::CloseLateGreeters() {
   }
 }
 
+void ShmServerImpl::RunTimer() { timer_ns_ = handler_->OnTimer(RealClock().NowNs()); }
+
 int ShmServerImpl::TimeoutMs() const {
-  int64_t next_ns = accept_again_ns_ != 0 ? accept_again_ns_ : kNeverNs;
+  int64_t next_ns = std::min(timer_ns_, accept_again_ns_ != 0 ? accept_again_ns_ : kNeverNs);
   if (greeting_ > 0) {
     for (const auto& [peer, connection] : connections_) {
       if (connection->greeting()) next_ns = std::min(next_ns, connection->hello_by_ns());
     }
   }
   if (next_ns == kNeverNs) return -1;
-  const int64_t left_ns = std::max<int64_t>(0, next_ns - RealClock().NowNs());
-  return static_cast<int>(left_ns / kMillisecondNs + 1);
+  const int64_t left_ns = next_ns - RealClock().NowNs();
+  if (left_ns <= 0) return 0;
+  return static_cast<int>(std::min<int64_t>(left_ns / kMillisecondNs + 1, INT_MAX));
 }
 
 void ShmServerImpl::CloseAll() {

@@ -47,6 +47,7 @@ class PausableHandler : public ControlHandler {
     return handler_->Handle(peer, request);
   }
   void OnPeerGone(PeerId peer) override { handler_->OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return handler_->OnTimer(now_ns); }
   void SetPaused(bool paused) {
     std::lock_guard lock(mutex_);
     paused_ = paused;

@@ -52,6 +52,7 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
     core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.request.data()),
                         flight.request.size());
     flight.reply = server.handler->Handle(flight.process + 1, flight.request);
+    RunServerTimer(static_cast<uint32_t>(flight.server));
     core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.reply.data()),
                         flight.reply.size());
     if (core.random.Chance(core.options.call_reply_loss)) {

@@ -39,6 +39,7 @@ struct Server {
   ControlHandler* handler = nullptr;
   bool dead = false;
   bool calls_paused = false;
+  int64_t timer_ns = kNeverNs;  // the earliest timer of the handler on the agenda
 
   std::span<std::byte> Space(MemorySpace space) const {
     return space == MemorySpace::kMain ? main->span() : locks->span();

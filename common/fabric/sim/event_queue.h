@@ -18,6 +18,7 @@ enum class EventKind : uint8_t {
   kCallReply,     // its reply reaches the caller
   kCallDeadline,  // the caller gives up
   kPeerGone,      // a server learns that a client is gone
+  kServerTimer,   // a server's handler wants to be called
   kCallback,      // something the harness asked for
 };
 

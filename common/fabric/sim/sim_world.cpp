@@ -134,9 +134,12 @@ void SimWorld::Impl::Dispatch(const Event& event) {
       return OnCallEnd(event);
     case EventKind::kPeerGone: {
       Server& server = core.servers[event.verb];
-      if (server.handler != nullptr && !server.dead) server.handler->OnPeerGone(event.target + 1);
-      return;
+      if (server.handler == nullptr || server.dead) return;
+      server.handler->OnPeerGone(event.target + 1);
+      return RunServerTimer(event.verb);
     }
+    case EventKind::kServerTimer:
+      return OnServerTimer(event);
     case EventKind::kCallback: {
       auto node = callbacks.extract(event.target);
       // The harness may kill, pause and schedule; it is no event as far as the world is concerned.
@@ -170,6 +173,22 @@ void SimWorld::Impl::OnComplete(const Event& event) {
   Chain* chain = network.OnComplete(event.target, &status);
   endpoint->Finish(chain, std::move(status));
   endpoint->CallRunner();
+}
+
+void SimWorld::Impl::RunServerTimer(uint32_t server_index) {
+  Server& server = core.servers[server_index];
+  const int64_t next_ns = server.handler->OnTimer(core.now_ns);
+  if (next_ns >= server.timer_ns) return;  // an event before that asks again
+  // Not now: a handler that is never content must not stop time.
+  server.timer_ns = std::max(next_ns, core.now_ns + 1);
+  core.ScheduleAt(server.timer_ns, EventKind::kServerTimer, server_index);
+}
+
+void SimWorld::Impl::OnServerTimer(const Event& event) {
+  Server& server = core.servers[event.target];
+  if (event.time_ns != server.timer_ns) return;  // another one was set meanwhile
+  server.timer_ns = kNeverNs;
+  if (server.handler != nullptr && !server.dead) RunServerTimer(event.target);
 }
 
 void SimWorld::Impl::Kill(uint32_t process_index) {

@@ -43,6 +43,9 @@ struct SimWorld::Impl {
   void DropCallEvent(uint32_t id);
   // Tells the callers that wait for a dead server.
   void FailCalls(uint32_t server_index);
+  // Asks the handler when it wants to be called, and sees to it.
+  void RunServerTimer(uint32_t server_index);
+  void OnServerTimer(const Event& event);
   void OnComplete(const Event& event);
   void Kill(uint32_t process);
   void BeginDrain(uint32_t process);

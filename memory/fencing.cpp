@@ -1,0 +1,33 @@
+#include "memory/fencing.h"
+
+#include <algorithm>
+
+namespace pando::memory {
+
+Fencing::Fencing(Region* region, uint32_t words_per_step)
+    : region_(region), words_per_step_(words_per_step) {}
+
+std::optional<ClientId> Fencing::Step() {
+  if (pending_.empty()) return std::nullopt;
+  const ClientId dead = pending_.front();
+  if (!published_) {
+    region_->PublishDead(dead);
+    published_ = true;
+    next_word_ = 0;
+    if (words_per_step_ != 0) return std::nullopt;
+  }
+  const uint32_t left = region_->superblock().lock_words - next_word_;
+  const uint32_t count = words_per_step_ == 0 ? left : std::min(left, words_per_step_);
+  words_cleared_ += region_->ClearLockWords(dead, next_word_, count);
+  next_word_ += count;
+  if (next_word_ < region_->superblock().lock_words) return std::nullopt;
+  pending_.pop_front();
+  published_ = false;
+  return dead;
+}
+
+bool Fencing::IsPending(const ClientId& client) const {
+  return std::find(pending_.begin(), pending_.end(), client) != pending_.end();
+}
+
+}  // namespace pando::memory
