@@ -49,8 +49,8 @@ struct AlignedImage {
 
 }  // namespace
 
-Catalog::Catalog(Region* region, ChunkAllocator* chunks, IdSource* ids)
-    : region_(region), chunks_(chunks), ids_(ids), record_used_(kRootRecordsMax, false) {}
+Catalog::Catalog(Region* region, NodeLedger* nodes, IdSource* ids)
+    : region_(region), nodes_(nodes), ids_(ids), record_used_(kRootRecordsMax, false) {}
 
 absl::StatusOr<TreeShape> Catalog::CompleteShape(const TreeShape& requested) const {
   PANDO_ASSIGN_OR_RETURN(
@@ -87,7 +87,7 @@ absl::StatusOr<Reference> Catalog::FormatRootLeaf(uint32_t tree_id, const TreeSh
   PANDO_ASSIGN_OR_RETURN(
       const NodeLayout layout,
       NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes));
-  PANDO_ASSIGN_OR_RETURN(const uint64_t offset, chunks_->AllocateNode(tree_id, shape.node_bytes));
+  PANDO_ASSIGN_OR_RETURN(const uint64_t offset, nodes_->AllocateNode(tree_id, shape.node_bytes));
   const AlignedImage old_image(shape.node_bytes);
   const AlignedImage image(shape.node_bytes);
   region_->Read(offset, old_image.data, shape.node_bytes);

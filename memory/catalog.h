@@ -17,15 +17,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/wire/control.h"
-#include "memory/chunk_allocator.h"
 #include "memory/id_source.h"
+#include "memory/node_ledger.h"
 #include "memory/region.h"
 
 namespace pando::memory {
 
 class Catalog {
  public:
-  Catalog(Region* region, ChunkAllocator* chunks, IdSource* ids);
+  Catalog(Region* region, NodeLedger* nodes, IdSource* ids);
 
   // Create if absent: `created` of the result says which. Sizes of 0 in the requested shape mean
   // "derive" (node) and "the server's" (packet). InvalidArgument: name or shape;
@@ -53,7 +53,7 @@ class Catalog {
   void WriteRootRecord(uint32_t index, uint32_t tree_id, const Reference& root, bool dropped);
 
   Region* const region_;
-  ChunkAllocator* const chunks_;
+  NodeLedger* const nodes_;
   IdSource* const ids_;
   absl::btree_map<std::string, CatalogEntry, std::less<>> trees_;
   absl::btree_map<uint32_t, std::string> names_;         // tree id -> name

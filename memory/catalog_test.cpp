@@ -17,9 +17,9 @@ class CatalogTest : public testing::TestWithParam<bool> {
   ManualClock clock_;
   Region region_ =
       *Region::Format(memory_.memory(), {.chunk_bytes = 64 << 10, .needs_crc = GetParam()});
-  ChunkAllocator chunks_{&region_, &clock_, kSecondNs};
+  NodeLedger nodes_{&region_, &clock_, kSecondNs};
   IdSource ids_{1};
-  Catalog catalog_{&region_, &chunks_, &ids_};
+  Catalog catalog_{&region_, &nodes_, &ids_};
 
   absl::StatusOr<CatalogEntry> Create(const std::string& name,
                                       const TreeShape& shape = Shape(8, 8)) {
@@ -149,7 +149,7 @@ TEST_P(CatalogTest, ListsByNameAndIsBounded) {
 }
 
 TEST_P(CatalogTest, AFullServerCreatesNothing) {
-  while (chunks_.Allocate({1, 1}, 1'000'000, 1024).ok()) {
+  while (nodes_.Allocate({1, 1}, {1'000'000, 1024, 1}).ok()) {
   }
   EXPECT_EQ(Create("a").status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(catalog_.Open("a").status().code(), absl::StatusCode::kNotFound);

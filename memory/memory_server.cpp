@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/wire/node_messages.h"
 
 namespace pando::memory {
 namespace {
@@ -40,15 +41,15 @@ MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
     : options_(options),
       region_(region),
       ids_(options.first_id),
-      chunks_(&region_, options.clock, options.rest_ns),
-      catalog_(&region_, &chunks_, &ids_),
+      nodes_(&region_, options.clock, options.rest_ns),
+      catalog_(&region_, &nodes_, &ids_),
       fencing_(&region_, options.fence_words_per_step) {}
 
 const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 15> kOperations = {{
+  static constexpr std::array<Operation, 19> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
@@ -61,9 +62,13 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
       {Op::kDropTree, &Self::OnDropTree, false, true, true},
       {Op::kAttachTree, &Self::OnAttachTree, false, true, true},
       {Op::kDetachTree, &Self::OnDetachTree, false, true, true},
-      {Op::kAllocateChunk, &Self::OnAllocateChunk, false, true, true},
-      {Op::kReturnChunk, &Self::OnReturnChunk, false, true, true},
+      {Op::kAllocateNodes, &Self::OnAllocateNodes, false, true, true},
+      {Op::kReturnNodes, &Self::OnReturnNodes, false, true, true},
+      {Op::kFreeNodes, &Self::OnFreeNodes, false, true, true},
+      {Op::kSettleNodes, &Self::OnSettleNodes, false, true, true},
+      {Op::kListOrphans, &Self::OnListOrphans, false, true, false},
       {Op::kStats, &Self::OnStats, false, false, false},
+      {Op::kListNodes, &Self::OnListNodes, false, false, false},
   }};
   const auto found =
       std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& operation) {
@@ -137,11 +142,11 @@ void MemoryServer::OnPeerGone(PeerId peer) {
 }
 
 int64_t MemoryServer::OnTimer(int64_t now_ns) {
-  if (fencing_.idle()) return kNeverNs;
-  if (now_ns >= next_fence_step_ns_) {
+  if (!fencing_.idle() && now_ns >= next_fence_step_ns_) {
     StepFencing();
     next_fence_step_ns_ = now_ns + options_.fence_step_ns;
   }
+  if (nodes_.Step()) return now_ns;  // between calls, a chunk at a time
   return fencing_.idle() ? kNeverNs : next_fence_step_ns_;
 }
 
@@ -150,18 +155,18 @@ void MemoryServer::StepFencing() {
   if (fenced.has_value()) ReleaseClient(*fenced);
 }
 
-void MemoryServer::Detach(const ClientId& client, uint32_t tree_id) {
-  chunks_.ReleaseHolder(client, tree_id);
+void MemoryServer::Detach(const ClientId& client, uint32_t tree_id, bool settled) {
+  nodes_.ReleaseHolder(client, tree_id, settled);
   if (trees_.Detach(client, tree_id)) FreeTree(tree_id);
 }
 
 void MemoryServer::ReleaseClient(const ClientId& client) {
-  for (uint32_t tree_id : trees_.TreesOf(client)) Detach(client, tree_id);
+  for (uint32_t tree_id : trees_.TreesOf(client)) Detach(client, tree_id, false);
 }
 
 void MemoryServer::FreeTree(uint32_t tree_id) {
   ++counts_.trees_freed;
-  chunks_.FreeTree(tree_id);
+  nodes_.FreeTree(tree_id);
   if (options_.is_catalog) catalog_.Release(tree_id);
 }
 
@@ -169,8 +174,8 @@ ServerInfo MemoryServer::Info() const {
   ServerInfo info;
   info.superblock = region_.superblock();
   info.is_catalog = options_.is_catalog ? 1 : 0;
-  info.free_bytes = chunks_.free_bytes();
-  info.used_bytes = chunks_.used_bytes();
+  info.free_bytes = nodes_.free_bytes();
+  info.used_bytes = nodes_.used_bytes();
   return info;
 }
 
@@ -259,31 +264,58 @@ absl::StatusOr<std::string> MemoryServer::OnAttachTree(const Request& request) {
     return absl::NotFoundError(absl::StrCat("there is no tree with id ", tree_id));
   }
   PANDO_RETURN_IF_ERROR(trees_.Attach(request.sender, tree_id));
+  // What it left behind when it was here before is not mixed up with what it gets now.
+  nodes_.FinishDeparture(request.sender, tree_id);
   return std::string();
 }
 
 absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
-  PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ParseTreeId(request.body));
-  Detach(request.sender, tree_id);
+  PANDO_ASSIGN_OR_RETURN(const TreeDetach detach, ParseTreeDetach(request.body));
+  // Who is not attached has nothing to detach; a repeat finds that it has happened.
+  if (!trees_.CheckUses(request.sender, detach.tree_id).ok()) return std::string();
+  Detach(request.sender, detach.tree_id, detach.settled == 1);
   return std::string();
 }
 
-absl::StatusOr<std::string> MemoryServer::OnAllocateChunk(const Request& request) {
-  PANDO_ASSIGN_OR_RETURN(const ChunkRequest chunk, ParseChunkRequest(request.body));
-  PANDO_RETURN_IF_ERROR(trees_.CheckMayGrow(request.sender, chunk.tree_id));
-  PANDO_ASSIGN_OR_RETURN(const ChunkGrant grant,
-                         chunks_.Allocate(request.sender, chunk.tree_id, chunk.node_bytes));
-  return EncodeChunkGrant(grant);
+absl::StatusOr<std::string> MemoryServer::OnAllocateNodes(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const NodeRequest nodes, ParseNodeRequest(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckMayGrow(request.sender, nodes.tree_id));
+  PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, nodes_.Allocate(request.sender, nodes));
+  return EncodeNodeGrant(grant);
 }
 
-absl::StatusOr<std::string> MemoryServer::OnReturnChunk(const Request& request) {
-  PANDO_ASSIGN_OR_RETURN(const ChunkGrant remainder, ParseChunkGrant(request.body));
-  PANDO_RETURN_IF_ERROR(chunks_.Return(request.sender, remainder));
+absl::StatusOr<std::string> MemoryServer::OnReturnNodes(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const NodeReturn returned, ParseNodeReturn(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, returned.tree_id));
+  PANDO_RETURN_IF_ERROR(nodes_.Return(request.sender, returned));
   return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnFreeNodes(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const NodeFree freed, ParseNodeFree(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, freed.tree_id));
+  return EncodeNodeCount(nodes_.Free(freed));
+}
+
+absl::StatusOr<std::string> MemoryServer::OnSettleNodes(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const NodeSettle settle, ParseNodeSettle(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, settle.tree_id));
+  return EncodeNodeCount(nodes_.Settle(settle));
+}
+
+absl::StatusOr<std::string> MemoryServer::OnListOrphans(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const NodeQuery query, ParseNodeQuery(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, query.tree_id));
+  return EncodeOrphanList(nodes_.ListOrphans(query));
+}
+
+absl::StatusOr<std::string> MemoryServer::OnListNodes(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const NodeQuery query, ParseNodeQuery(request.body));
+  return EncodeNodeList(nodes_.ListNodes(query));
 }
 
 CounterList MemoryServer::Counters() const {
-  const ChunkAllocator::Counts chunks = chunks_.counts();
+  const NodeLedger::Counts nodes = nodes_.counts();
   return {
       {"calls", counts_.calls},
       {"bad_messages", counts_.bad_messages},
@@ -303,15 +335,23 @@ CounterList MemoryServer::Counters() const {
       {"trees_freed", counts_.trees_freed},
       {"chunk_bytes", region_.superblock().chunk_bytes},
       {"chunks", region_.superblock().chunk_count},
-      {"chunks_free", chunks.free},
-      {"chunks_held", chunks.held},
-      {"chunks_partial", chunks.partial},
-      {"chunks_full", chunks.full},
-      {"chunk_grants", chunks.grants},
-      {"chunk_returns", chunks.returns},
-      {"chunk_recoveries", chunks.recovered},
-      {"chunks_exhausted", chunks.exhausted},
-      {"zeroed_bytes", chunks.zeroed_bytes},
+      {"chunks_free", nodes.chunks_free},
+      {"chunks_used", nodes.chunks_used},
+      {"chunks_back", nodes.chunks_back},
+      {"chunks_again", nodes_.pool().taken_again()},
+      {"chunks_exhausted", nodes_.pool().exhausted()},
+      {"zeroed_bytes", nodes_.pool().zeroed_bytes()},
+      {"nodes_untouched", nodes.nodes_untouched},
+      {"nodes_free", nodes.nodes_free},
+      {"nodes_out", nodes.nodes_out},
+      {"nodes_settled", nodes.nodes_settled},
+      {"nodes_orphan", nodes.orphans},
+      {"node_grants", nodes.grants},
+      {"nodes_granted", nodes.nodes_granted},
+      {"nodes_granted_again", nodes.nodes_granted_again},
+      {"nodes_returned", nodes.nodes_returned},
+      {"nodes_freed", nodes.nodes_freed},
+      {"frees_ignored", nodes.frees_ignored},
   };
 }
 

@@ -27,10 +27,10 @@
 #include "common/fabric/server.h"
 #include "common/wire/control.h"
 #include "memory/catalog.h"
-#include "memory/chunk_allocator.h"
 #include "memory/client_table.h"
 #include "memory/fencing.h"
 #include "memory/id_source.h"
+#include "memory/node_ledger.h"
 #include "memory/region.h"
 #include "memory/reply_cache.h"
 #include "memory/tree_table.h"
@@ -112,11 +112,15 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnDropTree(const Request& request);
   absl::StatusOr<std::string> OnAttachTree(const Request& request);
   absl::StatusOr<std::string> OnDetachTree(const Request& request);
-  absl::StatusOr<std::string> OnAllocateChunk(const Request& request);
-  absl::StatusOr<std::string> OnReturnChunk(const Request& request);
+  absl::StatusOr<std::string> OnAllocateNodes(const Request& request);
+  absl::StatusOr<std::string> OnReturnNodes(const Request& request);
+  absl::StatusOr<std::string> OnFreeNodes(const Request& request);
+  absl::StatusOr<std::string> OnSettleNodes(const Request& request);
+  absl::StatusOr<std::string> OnListOrphans(const Request& request);
+  absl::StatusOr<std::string> OnListNodes(const Request& request);
   absl::StatusOr<std::string> OnStats(const Request& request);
 
-  void Detach(const ClientId& client, uint32_t tree_id);
+  void Detach(const ClientId& client, uint32_t tree_id, bool settled);
   void ReleaseClient(const ClientId& client);
   void StepFencing();
   void FreeTree(uint32_t tree_id);
@@ -124,7 +128,7 @@ class MemoryServer : public ControlHandler {
   const MemoryServerOptions options_;
   Region region_;
   IdSource ids_;
-  ChunkAllocator chunks_;
+  NodeLedger nodes_;
   Catalog catalog_;
   ClientTable clients_;
   TreeTable trees_;

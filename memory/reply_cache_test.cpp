@@ -7,7 +7,7 @@ namespace {
 
 ControlHeader Header(uint32_t sequence, uint32_t first_incomplete = 0) {
   ControlHeader header;
-  header.opcode = static_cast<uint16_t>(ControlOpcode::kAllocateChunk);
+  header.opcode = static_cast<uint16_t>(ControlOpcode::kAllocateNodes);
   header.sender = 3;
   header.incarnation = 4;
   header.sequence = sequence;
@@ -31,7 +31,7 @@ TEST(ReplyCacheTest, RepeatsTheReplyOfTheSameRequestOnly) {
   other_life.incarnation = 5;
   EXPECT_EQ(Found(cache, other_life, "body"), "none");
   ControlHeader other_opcode = Header(1);
-  other_opcode.opcode = static_cast<uint16_t>(ControlOpcode::kReturnChunk);
+  other_opcode.opcode = static_cast<uint16_t>(ControlOpcode::kReturnNodes);
   EXPECT_EQ(Found(cache, other_opcode, "body"), "none");
 }
 

@@ -8,10 +8,12 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/fabric/server.h"
 #include "common/wire/control.h"
+#include "common/wire/node_messages.h"
 #include "memory/memory_server.h"
 
 namespace pando::memory {
@@ -104,17 +106,26 @@ class TestClient {
   absl::Status AttachTree(uint32_t tree_id) {
     return Call(ControlOpcode::kAttachTree, EncodeTreeId(tree_id)).status();
   }
-  absl::Status DetachTree(uint32_t tree_id) {
-    return Call(ControlOpcode::kDetachTree, EncodeTreeId(tree_id)).status();
+  absl::Status DetachTree(uint32_t tree_id, uint8_t settled = 1) {
+    return Call(ControlOpcode::kDetachTree, EncodeTreeDetach({tree_id, settled})).status();
   }
   absl::Status DropTree(uint32_t tree_id) {
     return Call(ControlOpcode::kDropTree, EncodeTreeId(tree_id)).status();
   }
-  absl::StatusOr<ChunkGrant> AllocateChunk(uint32_t tree_id, uint32_t node_bytes) {
+  absl::StatusOr<NodeGrant> AllocateNodes(uint32_t tree_id, uint32_t node_bytes,
+                                          uint32_t nodes_max = 64) {
     const auto body =
-        Call(ControlOpcode::kAllocateChunk, EncodeChunkRequest({tree_id, node_bytes}));
+        Call(ControlOpcode::kAllocateNodes, EncodeNodeRequest({tree_id, node_bytes, nodes_max}));
     if (!body.ok()) return body.status();
-    return ParseChunkGrant(*body);
+    return ParseNodeGrant(*body);
+  }
+  absl::Status ReturnNodes(uint32_t tree_id, const std::vector<NodeRun>& runs) {
+    return Call(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_id, runs})).status();
+  }
+  // How many took effect; -1: refused.
+  int64_t FreeNodes(uint32_t tree_id, const std::vector<FreedNode>& nodes) {
+    const auto body = Call(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_id, nodes}));
+    return body.ok() ? int64_t{*ParseNodeCount(*body)} : -1;
   }
 
   ClientId id;

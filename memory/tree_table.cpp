@@ -58,12 +58,18 @@ absl::Status TreeTable::Attach(const ClientId& client, uint32_t tree_id) {
   return absl::OkStatus();
 }
 
-absl::Status TreeTable::CheckMayGrow(const ClientId& client, uint32_t tree_id) const {
+absl::Status TreeTable::CheckUses(const ClientId& client, uint32_t tree_id) const {
   const auto use = uses_.find(tree_id);
   if (use == uses_.end() || !use->second.contains(client)) {
     return absl::FailedPreconditionError(
         absl::StrCat(client.ToString(), " is not attached to tree ", tree_id));
   }
+  return absl::OkStatus();
+}
+
+absl::Status TreeTable::CheckMayGrow(const ClientId& client, uint32_t tree_id) const {
+  const absl::Status uses = CheckUses(client, tree_id);
+  if (!uses.ok()) return uses;
   if (dropped_.Contains(tree_id)) {
     return absl::FailedPreconditionError(
         absl::StrCat("tree ", tree_id, " was dropped and cannot grow"));

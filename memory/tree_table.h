@@ -46,8 +46,9 @@ class TreeTable {
   // Idempotent. NotFound: dropped; FailedPrecondition: older than this server's life;
   // ResourceExhausted: bound.
   absl::Status Attach(const ClientId& client, uint32_t tree_id);
-  // OK if the client uses the tree and the tree may grow. FailedPrecondition: not attached, or
-  // dropped.
+  // OK if the client uses the tree; if it does, and the tree may grow. FailedPrecondition: not
+  // attached, or dropped.
+  absl::Status CheckUses(const ClientId& client, uint32_t tree_id) const;
   absl::Status CheckMayGrow(const ClientId& client, uint32_t tree_id) const;
   // Not attached: nothing happens. True: the tree is dropped and this was its last client.
   bool Detach(const ClientId& client, uint32_t tree_id);

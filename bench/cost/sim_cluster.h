@@ -47,6 +47,7 @@ class SimCluster {
   }
 
   sim::SimWorld& world() { return world_; }
+  memory::MemoryServer& server(int index) { return *servers_[static_cast<size_t>(index)]; }
 
  private:
   const Options options_;

@@ -39,10 +39,15 @@ enum class ControlOpcode : uint16_t {
   kDropTree = 13,    // every server, the catalog server last
   kAttachTree = 14,  // this client may hold references into the tree from now on
   kDetachTree = 15,
-  kAllocateChunk = 20,
-  kReturnChunk = 21,  // untouched remainder of a chunk, at an orderly leave
+  // Bodies of these in node_messages.h.
+  kAllocateNodes = 20,
+  kReturnNodes = 21,  // unwritten
+  kFreeNodes = 22,    // written, and linked nowhere any more -> how many took effect
+  kSettleNodes = 23,  // found reachable by a sweep -> how many took effect
+  kListOrphans = 24,  // what a sweep has to look at
   kClientState = 25,  // of an identity -> ClientLiveness
   kStats = 30,        // -> counters by name
+  kListNodes = 31,    // every node of a tree on this server, and who has it
 };
 
 struct ControlHeader {
@@ -109,15 +114,6 @@ struct CatalogEntry {
   FeatureMasks features;
   uint8_t created = 0;  // by this request
 };
-struct ChunkRequest {
-  uint32_t tree_id = 0;
-  uint32_t node_bytes = 0;
-};
-struct ChunkGrant {
-  uint64_t offset = 0;      // of the first unused node
-  uint64_t bytes = 0;       // from there, a multiple of node_bytes
-  uint64_t free_bytes = 0;  // left on the server afterwards
-};
 using CounterList = std::vector<std::pair<std::string, uint64_t>>;
 
 // --- Encoding. Encode* give the body; EncodeMessage adds the header (fills magic, version, length,
@@ -156,12 +152,8 @@ std::string EncodeCatalogList(const std::vector<CatalogEntry>& entries);
 absl::StatusOr<std::vector<CatalogEntry>> ParseCatalogList(std::string_view body);
 std::string EncodeTreeName(std::string_view name);  // kOpenTree
 absl::StatusOr<std::string> ParseTreeName(std::string_view body);
-std::string EncodeTreeId(uint32_t tree_id);  // kDropTree, kAttachTree, kDetachTree
+std::string EncodeTreeId(uint32_t tree_id);  // kDropTree, kAttachTree
 absl::StatusOr<uint32_t> ParseTreeId(std::string_view body);
-std::string EncodeChunkRequest(const ChunkRequest& request);
-absl::StatusOr<ChunkRequest> ParseChunkRequest(std::string_view body);
-std::string EncodeChunkGrant(const ChunkGrant& grant);  // also the body of kReturnChunk
-absl::StatusOr<ChunkGrant> ParseChunkGrant(std::string_view body);
 std::string EncodeCounters(const CounterList& counters);
 absl::StatusOr<CounterList> ParseCounters(std::string_view body);
 

@@ -219,39 +219,6 @@ absl::StatusOr<uint32_t> ParseTreeId(std::string_view body) {
   return DoneOr(reader, tree_id, "tree id");
 }
 
-std::string EncodeChunkRequest(const ChunkRequest& request) {
-  return ByteWriter().Put(request.tree_id).Put(request.node_bytes).Take();
-}
-absl::StatusOr<ChunkRequest> ParseChunkRequest(std::string_view body) {
-  ByteReader reader(body);
-  ChunkRequest request;
-  reader.Take(&request.tree_id);
-  reader.Take(&request.node_bytes);
-  if (reader.Done() && (request.node_bytes < kNodeBytesMin || request.node_bytes > kNodeBytesMax ||
-                        request.node_bytes % kLineBytes != 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("chunk request: node_bytes is ", request.node_bytes));
-  }
-  return DoneOr(reader, request, "chunk request");
-}
-
-std::string EncodeChunkGrant(const ChunkGrant& grant) {
-  return ByteWriter().Put(grant.offset).Put(grant.bytes).Put(grant.free_bytes).Take();
-}
-absl::StatusOr<ChunkGrant> ParseChunkGrant(std::string_view body) {
-  ByteReader reader(body);
-  ChunkGrant grant;
-  reader.Take(&grant.offset);
-  reader.Take(&grant.bytes);
-  reader.Take(&grant.free_bytes);
-  const bool inside = grant.offset <= RemoteAddress::kOffsetMask &&
-                      grant.bytes <= RemoteAddress::kOffsetMask - grant.offset;
-  if (!inside || grant.offset % kLineBytes != 0 || grant.bytes % kLineBytes != 0) {
-    return Malformed("chunk");
-  }
-  return DoneOr(reader, grant, "chunk");
-}
-
 std::string EncodeCounters(const CounterList& counters) {
   ByteWriter writer;
   writer.Put(static_cast<uint32_t>(counters.size()));

@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/fuzz.h"
 #include "common/wire/control.h"
+#include "common/wire/node_messages.h"
 
 namespace pando {
 namespace {
@@ -23,8 +24,16 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseCatalogList, EncodeCatalogList);
   CheckBody(body, ParseTreeName, EncodeTreeName);
   CheckBody(body, ParseTreeId, EncodeTreeId);
-  CheckBody(body, ParseChunkRequest, EncodeChunkRequest);
-  CheckBody(body, ParseChunkGrant, EncodeChunkGrant);
+  CheckBody(body, ParseNodeRequest, EncodeNodeRequest);
+  CheckBody(body, ParseNodeGrant, EncodeNodeGrant);
+  CheckBody(body, ParseNodeReturn, EncodeNodeReturn);
+  CheckBody(body, ParseNodeFree, EncodeNodeFree);
+  CheckBody(body, ParseNodeCount, EncodeNodeCount);
+  CheckBody(body, ParseNodeSettle, EncodeNodeSettle);
+  CheckBody(body, ParseTreeDetach, EncodeTreeDetach);
+  CheckBody(body, ParseNodeQuery, EncodeNodeQuery);
+  CheckBody(body, ParseOrphanList, EncodeOrphanList);
+  CheckBody(body, ParseNodeList, EncodeNodeList);
   CheckBody(body, ParseCounters, EncodeCounters);
 }
 
@@ -76,8 +85,16 @@ std::vector<std::string> FuzzSeeds() {
       Seed('b', EncodeCatalogList({entry, entry})),
       Seed('b', EncodeTreeName("words")),
       Seed('b', EncodeTreeId(3)),
-      Seed('b', EncodeChunkRequest({3, 1024})),
-      Seed('b', EncodeChunkGrant({1 << 20, 1 << 20, 0})),
+      Seed('b', EncodeNodeRequest({3, 1024, 64})),
+      Seed('b', EncodeNodeGrant({1 << 20, 2, {{1 << 20, 1024, 1}, {2 << 20, 4096, 0}}})),
+      Seed('b', EncodeNodeReturn({3, {{1 << 20, 1024}, {2 << 20, 4096}}})),
+      Seed('b', EncodeNodeFree({3, {{1 << 20, 7}, {2 << 20, 8}}})),
+      Seed('b', EncodeNodeCount(2)),
+      Seed('b', EncodeNodeSettle({3, {1 << 20, 2 << 20}})),
+      Seed('b', EncodeTreeDetach({3, 1})),
+      Seed('b', EncodeNodeQuery({3, 1 << 20, 100})),
+      Seed('b', EncodeOrphanList({1, 2 << 20, {{1 << 20, 4, 5}, {2 << 20, 0, 0}}})),
+      Seed('b', EncodeNodeList({1, 2 << 20, {{1 << 20, 1024, NodeUse::kOut, 5}}})),
       Seed('b', EncodeCounters({{"reads", 1}, {"writes", 2}})),
   };
 }

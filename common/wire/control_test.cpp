@@ -9,7 +9,7 @@ namespace {
 
 ControlHeader Request() {
   ControlHeader header;
-  header.opcode = static_cast<uint16_t>(ControlOpcode::kAllocateChunk);
+  header.opcode = static_cast<uint16_t>(ControlOpcode::kAllocateNodes);
   header.sender = 5;
   header.incarnation = 6;
   header.session = 7;
@@ -63,7 +63,7 @@ TEST(ControlMessageTest, OtherVersionsAreNamed) {
 
 TEST(ControlReplyTest, CarriesBodyOrStatus) {
   const std::string reply = EncodeReply(Request(), 3, "grant");
-  const auto body = ParseReply(reply, ControlOpcode::kAllocateChunk, 8);
+  const auto body = ParseReply(reply, ControlOpcode::kAllocateNodes, 8);
   ASSERT_TRUE(body.ok()) << body.status();
   EXPECT_EQ(*body, "grant");
   const ControlHeader header = ParseMessage(reply)->header;
@@ -72,32 +72,32 @@ TEST(ControlReplyTest, CarriesBodyOrStatus) {
 
   const std::string error =
       EncodeErrorReply(Request(), 3, absl::ResourceExhaustedError("no chunk is free"));
-  const absl::Status status = ParseReply(error, ControlOpcode::kAllocateChunk, 8).status();
+  const absl::Status status = ParseReply(error, ControlOpcode::kAllocateNodes, 8).status();
   EXPECT_EQ(status, absl::ResourceExhaustedError("no chunk is free"));
 }
 
 TEST(ControlReplyTest, RefusesWhatDoesNotAnswer) {
   const std::string reply = EncodeReply(Request(), 3, "grant");
-  EXPECT_EQ(ParseReply(reply, ControlOpcode::kAllocateChunk, 9).status().code(), kLoss);
+  EXPECT_EQ(ParseReply(reply, ControlOpcode::kAllocateNodes, 9).status().code(), kLoss);
   EXPECT_EQ(ParseReply(reply, ControlOpcode::kJoin, 8).status().code(), kLoss);
   EXPECT_EQ(
-      ParseReply(EncodeMessage(Request(), ""), ControlOpcode::kAllocateChunk, 8).status().code(),
+      ParseReply(EncodeMessage(Request(), ""), ControlOpcode::kAllocateNodes, 8).status().code(),
       kLoss);
-  EXPECT_EQ(ParseReply("", ControlOpcode::kAllocateChunk, 8).status().code(), kLoss);
+  EXPECT_EQ(ParseReply("", ControlOpcode::kAllocateNodes, 8).status().code(), kLoss);
   ControlHeader header = Request();
   header.flags = 1;
   header.status = 99;
-  EXPECT_EQ(ParseReply(EncodeMessage(header, ""), ControlOpcode::kAllocateChunk, 8).status().code(),
+  EXPECT_EQ(ParseReply(EncodeMessage(header, ""), ControlOpcode::kAllocateNodes, 8).status().code(),
             kLoss);
 }
 
 TEST(ControlReplyTest, TooLargeBodiesBecomeErrors) {
   const std::string reply = EncodeReply(Request(), 3, std::string(kControlBodyBytesMax + 1, 'x'));
-  EXPECT_EQ(ParseReply(reply, ControlOpcode::kAllocateChunk, 8).status().code(),
+  EXPECT_EQ(ParseReply(reply, ControlOpcode::kAllocateNodes, 8).status().code(),
             absl::StatusCode::kResourceExhausted);
   const std::string error = EncodeErrorReply(
       Request(), 3, absl::InternalError(std::string(kControlBodyBytesMax + 1, 'x')));
-  EXPECT_EQ(ParseReply(error, ControlOpcode::kAllocateChunk, 8).status().code(),
+  EXPECT_EQ(ParseReply(error, ControlOpcode::kAllocateNodes, 8).status().code(),
             absl::StatusCode::kInternal);
 }
 
@@ -147,8 +147,6 @@ TEST(ControlBodyTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeCatalogList({Entry(), Entry("other")}), ParseCatalogList);
   ExpectExactLength(EncodeTreeName("words"), ParseTreeName);
   ExpectExactLength(EncodeTreeId(4), ParseTreeId);
-  ExpectExactLength(EncodeChunkRequest({3, 1024}), ParseChunkRequest);
-  ExpectExactLength(EncodeChunkGrant({1 << 20, 1 << 20, 5}), ParseChunkGrant);
   ExpectExactLength(EncodeCounters({{"reads", 1}, {"", 2}}), ParseCounters);
 }
 
@@ -189,8 +187,6 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ((*list)[1].name, "b");
   EXPECT_EQ(*ParseTreeName(EncodeTreeName("words")), "words");
   EXPECT_EQ(*ParseTreeId(EncodeTreeId(4)), 4u);
-  EXPECT_EQ(ParseChunkRequest(EncodeChunkRequest({3, 2048}))->node_bytes, 2048u);
-  EXPECT_EQ(ParseChunkGrant(EncodeChunkGrant({64, 128, 5}))->bytes, 128u);
   EXPECT_EQ(*ParseCounters(EncodeCounters({{"reads", 1}, {"writes", 2}})),
             (CounterList{{"reads", 1}, {"writes", 2}}));
 }
@@ -201,13 +197,9 @@ TEST(ControlBodyTest, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(ParseTreeName(EncodeTreeName(std::string(121, 'n'))).status().code(), kInvalid);
   EXPECT_TRUE(ParseTreeName(EncodeTreeName(std::string(120, 'n'))).ok());
   EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"", {8, 8, 0, 0}})).status().code(), kInvalid);
-  EXPECT_EQ(ParseChunkRequest(EncodeChunkRequest({3, 1000})).status().code(), kInvalid);
   EXPECT_EQ(ParseClientState("\4").status().code(), kLoss);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({0, 2})).status().code(), kLoss);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({1, 0})).status().code(), kLoss);
-  EXPECT_EQ(ParseChunkGrant(EncodeChunkGrant({UINT64_MAX - 63, 1024, 0})).status().code(), kLoss);
-  EXPECT_EQ(ParseChunkGrant(EncodeChunkGrant({64, UINT64_MAX - 63, 0})).status().code(), kLoss);
-  EXPECT_EQ(ParseChunkGrant(EncodeChunkGrant({65, 1024, 0})).status().code(), kLoss);
   EXPECT_EQ(ParseServerInfo(EncodeServerInfo({Superblock{}, 0, 0, 0})).status().code(), kLoss);
   EXPECT_EQ(ParseCounters(std::string(4, '\xff')).status().code(), kLoss);  // 4 billion of nothing
   EXPECT_EQ(ParseCatalogList(std::string(4, '\xff')).status().code(), kLoss);

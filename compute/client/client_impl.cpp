@@ -248,11 +248,11 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     // Opened again meanwhile: the new handle goes on with what the old one had.
     if (!trees_[tree.id()].expired()) return absl::OkStatus();
     trees_.erase(tree.id());
-    allocator_.ReturnAll(context, tree.id());
+    const bool settled = allocator_.ReturnAll(context, tree.id());
     cache_->InvalidateTree(tree.id());
     for (const ServerRecord& server : servers_) {
       (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
-                                  EncodeTreeId(tree.id()));
+                                  EncodeTreeDetach({tree.id(), settled ? uint8_t{1} : uint8_t{0}}));
     }
     return absl::OkStatus();
   });

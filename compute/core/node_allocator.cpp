@@ -1,41 +1,131 @@
 #include "compute/core/node_allocator.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/wire/node_image.h"
 
 namespace pando {
+namespace {
+
+// Old images that one Refill() reads and keeps, and how much of them in one go.
+constexpr uint32_t kOldImageBytesMax = 256 << 10;
+constexpr uint32_t kReadBytes = 64 << 10;
+constexpr uint32_t kReadsMax = 8;
+constexpr uint32_t kRecycledMax = 64;
+static_assert(kRecycledMax <= kGrantRunsMax);
+
+}  // namespace
+
+uint32_t SpareNode::life() const { return old_image == nullptr ? 1 : NextLife(old_image.get()); }
 
 void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes) {
   std::lock_guard lock(mutex_);
   free_bytes_.emplace_back(server, free_bytes);
 }
 
-std::optional<RemoteAddress> NodeAllocator::TryTake(uint32_t tree_id, ServerId preferred) {
+std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId preferred) {
   std::lock_guard lock(mutex_);
   const auto it = pools_.find(tree_id);
-  if (it == pools_.end() || it->second.runs.empty()) return std::nullopt;
+  if (it == pools_.end()) return std::nullopt;
   std::vector<Run>& runs = it->second.runs;
-  auto run = std::find_if(runs.begin(), runs.end(),
-                          [preferred](const Run& r) { return r.server == preferred; });
+  std::vector<SpareNode>& recycled = it->second.recycled;
+  const auto old = std::find_if(recycled.rbegin(), recycled.rend(), [&](const SpareNode& spare) {
+    return spare.address.server() == preferred;
+  });
+  auto run =
+      std::find_if(runs.begin(), runs.end(), [&](const Run& r) { return r.server == preferred; });
+  const bool has_preferred = old != recycled.rend() || run != runs.end();
+  if (old != recycled.rend() || (!has_preferred && !recycled.empty())) {
+    if (old != recycled.rend()) std::swap(*old, recycled.back());
+    SpareNode spare = std::move(recycled.back());
+    recycled.pop_back();
+    return spare;
+  }
+  if (runs.empty()) return std::nullopt;
   if (run == runs.end()) run = std::prev(runs.end());
-  const RemoteAddress node(run->server, run->offset);
+  SpareNode spare{.address = RemoteAddress(run->server, run->offset)};
   run->offset += it->second.node_bytes;
   if (run->offset == run->end) runs.erase(run);
-  return node;
+  return spare;
 }
 
-void NodeAllocator::PutBack(uint32_t tree_id, RemoteAddress node) {
+void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[tree_id];
+  if (node.old_image != nullptr) {
+    pool.recycled.push_back(std::move(node));
+    return;
+  }
+  const RemoteAddress at = node.address;
   for (Run& run : pool.runs) {
-    if (run.server == node.server() && run.offset == node.offset() + pool.node_bytes) {
-      run.offset = node.offset();
+    if (run.server == at.server() && run.offset == at.offset() + pool.node_bytes) {
+      run.offset = at.offset();
       return;
     }
   }
-  pool.runs.push_back({node.server(), node.offset(), node.offset() + pool.node_bytes});
+  pool.runs.push_back({at.server(), at.offset(), at.offset() + pool.node_bytes});
+}
+
+void NodeAllocator::Free(uint32_t tree_id, const Reference& node) {
+  std::lock_guard lock(mutex_);
+  Pool& pool = pools_[tree_id];
+  if (pool.freed.size() < kFreesQueuedMax) {
+    pool.freed.push_back(node);
+  } else {
+    pool.uncertain = true;  // a sweep finds it
+  }
+}
+
+void NodeAllocator::NoteUncertain(uint32_t tree_id) {
+  std::lock_guard lock(mutex_);
+  pools_[tree_id].uncertain = true;
+}
+
+bool NodeAllocator::TakeOrphanHint(uint32_t tree_id) {
+  std::lock_guard lock(mutex_);
+  const auto pool = pools_.find(tree_id);
+  return pool != pools_.end() && std::exchange(pool->second.orphans, false);
+}
+
+void NodeAllocator::FlushIfMany(OperationContext& context, uint32_t tree_id) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto pool = pools_.find(tree_id);
+    if (pool == pools_.end() || pool->second.freed.size() < kNodesPerRequestMax) return;
+  }
+  Flush(context, tree_id);
+}
+
+void NodeAllocator::Flush(OperationContext& context, uint32_t tree_id) {
+  std::vector<Reference> freed;
+  {
+    std::lock_guard lock(mutex_);
+    const auto pool = pools_.find(tree_id);
+    if (pool != pools_.end()) freed.swap(pool->second.freed);
+  }
+  // By server; requests are of one server and at most kNodesPerRequestMax nodes.
+  std::stable_sort(freed.begin(), freed.end(), [](const Reference& a, const Reference& b) {
+    return a.address.server() < b.address.server();
+  });
+  for (size_t first = 0; first < freed.size();) {
+    const ServerId server = freed[first].address.server();
+    NodeFree request{.tree_id = tree_id};
+    size_t next = first;
+    for (; next < freed.size() && freed[next].address.server() == server &&
+           request.nodes.size() < kNodesPerRequestMax;
+         ++next) {
+      request.nodes.push_back({freed[next].address.offset(), freed[next].life});
+    }
+    const auto done =
+        control_->Call(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
+    // Whether it has happened or not: it may be said again (rule R4).
+    for (; !done.ok() && first < next; ++first) Free(tree_id, freed[first]);
+    first = next;
+  }
 }
 
 std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
@@ -49,37 +139,93 @@ std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
   return servers;
 }
 
-absl::Status NodeAllocator::RequestChunk(OperationContext& context, uint32_t tree_id,
+void NodeAllocator::SetFreeBytes(ServerId server, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (auto& [id, free] : free_bytes_) {
+    if (id == server) free = bytes;
+  }
+}
+
+absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tree_id,
                                          uint32_t node_bytes, ServerId preferred) {
-  absl::Status exhausted = absl::ResourceExhaustedError("no memory server has a free chunk");
+  absl::Status exhausted = absl::ResourceExhaustedError("no memory server has a free node");
+  const uint32_t nodes_max = std::clamp<uint32_t>(kOldImageBytesMax / node_bytes, 1, kRecycledMax);
   for (const ServerId server : ServersByFreeSpace(preferred)) {
     const absl::StatusOr<std::string> body =
-        control_->Call(context, server, ControlOpcode::kAllocateChunk,
-                       EncodeChunkRequest({.tree_id = tree_id, .node_bytes = node_bytes}));
+        control_->Call(context, server, ControlOpcode::kAllocateNodes,
+                       EncodeNodeRequest({tree_id, node_bytes, nodes_max}));
     if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
       exhausted = body.status();
-      std::lock_guard lock(mutex_);
-      for (auto& [id, free] : free_bytes_) {
-        if (id == server) free = 0;
-      }
+      SetFreeBytes(server, 0);
       continue;
     }
     PANDO_RETURN_IF_ERROR(body.status());
-    PANDO_ASSIGN_OR_RETURN(const ChunkGrant grant, ParseChunkGrant(*body));
-    if (grant.bytes == 0 || grant.bytes % node_bytes != 0 || grant.offset % 64 != 0) {
-      return absl::DataLossError(
-          absl::StrCat("memory server ", server, " granted a malformed chunk"));
-    }
-    std::lock_guard lock(mutex_);
-    Pool& pool = pools_[tree_id];
-    pool.node_bytes = node_bytes;
-    pool.runs.push_back({server, grant.offset, grant.offset + grant.bytes});
-    for (auto& [id, free] : free_bytes_) {
-      if (id == server) free = grant.free_bytes;
-    }
-    return absl::OkStatus();
+    PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
+    return TakeGrant(context, tree_id, node_bytes, server, grant);
   }
   return exhausted;
+}
+
+absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_id,
+                                      uint32_t node_bytes, ServerId server,
+                                      const NodeGrant& grant) {
+  std::vector<Run> runs;
+  std::vector<SpareNode> recycled;
+  for (const NodeRun& run : grant.runs) {
+    const uint64_t nodes = run.bytes / node_bytes;
+    if (run.bytes % node_bytes != 0 || (run.recycled != 0 && nodes > kRecycledMax)) {
+      return absl::DataLossError(
+          absl::StrCat("memory server ", server, " granted malformed nodes"));
+    }
+    if (run.recycled == 0) runs.push_back({server, run.offset, run.offset + run.bytes});
+    for (uint64_t i = 0; run.recycled != 0 && i < nodes; ++i) {
+      recycled.push_back({.address = RemoteAddress(server, run.offset + i * node_bytes)});
+    }
+  }
+  if (runs.empty() && recycled.empty()) {
+    return absl::DataLossError(absl::StrCat("memory server ", server, " granted no nodes"));
+  }
+  const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
+  if (!read.ok()) {
+    if (!ReturnSpares(context, tree_id, node_bytes, runs, recycled)) NoteUncertain(tree_id);
+    return read;
+  }
+  SetFreeBytes(server, grant.free_bytes);
+  std::lock_guard lock(mutex_);
+  Pool& pool = pools_[tree_id];
+  pool.node_bytes = node_bytes;
+  pool.runs.insert(pool.runs.end(), runs.begin(), runs.end());
+  pool.recycled.insert(pool.recycled.end(), std::make_move_iterator(recycled.begin()),
+                       std::make_move_iterator(recycled.end()));
+  pool.orphans = pool.orphans || grant.orphans > 0;
+  return absl::OkStatus();
+}
+
+absl::Status NodeAllocator::ReadOldImages(OperationContext& context, uint32_t node_bytes,
+                                          std::vector<SpareNode>* spares) {
+  if (spares->empty()) return absl::OkStatus();
+  const size_t batch = std::clamp<uint32_t>(kReadBytes / node_bytes, 1, kReadsMax);
+  PANDO_ASSIGN_OR_RETURN(const BufferLease buffer, context.session.buffers().Lease(
+                                                       static_cast<uint32_t>(batch) * node_bytes));
+  ChainLease chain(&context.session.buffers());
+  for (size_t first = 0; first < spares->size();) {
+    const size_t count = std::min(batch, spares->size() - first);
+    chain->Reset((*spares)[first].address.server());
+    for (size_t i = 0; i < count; ++i) {
+      chain->Read(MemorySpace::kMain, (*spares)[first + i].address.offset(),
+                  buffer.Slice(static_cast<uint32_t>(i) * node_bytes, node_bytes));
+    }
+    const absl::Status read = context.Await(chain.get());
+    // Nobody writes there: whatever the fabric says of the READ's speed, it can be repeated.
+    if (absl::IsAborted(read) && !context.expired()) continue;
+    PANDO_RETURN_IF_ERROR(read);
+    for (size_t i = 0; i < count; ++i, ++first) {
+      std::unique_ptr<std::byte[]>& image = (*spares)[first].old_image;
+      image = std::make_unique<std::byte[]>(node_bytes);
+      std::memcpy(image.get(), buffer.data() + i * node_bytes, node_bytes);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
@@ -90,35 +236,61 @@ absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, 
       std::lock_guard lock(mutex_);
       Pool& pool = pools_[tree_id];
       if (!pool.refilling) {
-        if (waited && !pool.runs.empty()) return absl::OkStatus();
+        if (waited && !(pool.runs.empty() && pool.recycled.empty())) return absl::OkStatus();
         pool.refilling = true;
         break;
       }
     }
     waited = true;
-    if (context.expired()) return context.DeadlineError("waiting for a chunk");
+    if (context.expired()) return context.DeadlineError("waiting for nodes");
     context.BackOff(2);
   }
-  const absl::Status status = RequestChunk(context, tree_id, node_bytes, preferred);
+  Flush(context, tree_id);
+  const absl::Status status = RequestNodes(context, tree_id, node_bytes, preferred);
   std::lock_guard lock(mutex_);
   pools_[tree_id].refilling = false;
   return status;
 }
 
-void NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
-  std::vector<Run> runs;
+bool NodeAllocator::ReturnSpares(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+                                 const std::vector<Run>& runs,
+                                 const std::vector<SpareNode>& recycled) {
+  std::vector<Run> all = runs;
+  for (const SpareNode& spare : recycled) {
+    const uint64_t offset = spare.address.offset();
+    all.push_back({spare.address.server(), offset, offset + node_bytes});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Run& a, const Run& b) { return a.server < b.server; });
+  bool ok = true;
+  for (size_t first = 0; first < all.size();) {
+    const ServerId server = all[first].server;
+    NodeReturn request{.tree_id = tree_id};
+    for (; first < all.size() && all[first].server == server &&
+           request.runs.size() < kRunsPerRequestMax;
+         ++first) {
+      request.runs.push_back(
+          {.offset = all[first].offset, .bytes = all[first].end - all[first].offset});
+    }
+    ok = control_->Call(context, server, ControlOpcode::kReturnNodes, EncodeNodeReturn(request))
+             .ok() &&
+         ok;
+  }
+  return ok;
+}
+
+bool NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
+  Flush(context, tree_id);
+  Pool pool;
   {
     std::lock_guard lock(mutex_);
     const auto it = pools_.find(tree_id);
-    if (it == pools_.end()) return;
-    runs = std::move(it->second.runs);
+    if (it == pools_.end()) return true;
+    pool = std::move(it->second);
     pools_.erase(it);
   }
-  for (const Run& run : runs) {
-    // Best effort: what is not returned is found again when the client's chunks are swept.
-    (void)control_->Call(context, run.server, ControlOpcode::kReturnChunk,
-                         EncodeChunkGrant({.offset = run.offset, .bytes = run.end - run.offset}));
-  }
+  const bool returned = ReturnSpares(context, tree_id, pool.node_bytes, pool.runs, pool.recycled);
+  return returned && pool.freed.empty() && !pool.uncertain;
 }
 
 }  // namespace pando

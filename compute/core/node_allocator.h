@@ -1,45 +1,81 @@
-// Nodes for a client's splits: carved from chunks that memory servers hand out.
+// Nodes for a client's splits, handed out by memory servers, and nodes that nothing refers to any
+// more on their way back (rules R3, R4).
 //
-// Thread safety: any session. TryTake() never waits, so it may be called under a node lock;
-// Refill() makes a control call and may not (rule L2). Invariants:
+// Thread safety: any session. TryTake(), PutBack(), Free() and NoteUncertain() never wait, so they
+// may be called under a node lock; the others make control calls and may not (rule L2). Invariants:
 //   1. A node is handed out once until it comes back through PutBack().
-//   2. What TryTake() returns has never been written since its chunk was zeroed (its old image is
-//   all zero).
+//   2. A spare node comes with what is in its memory (its old image): nobody else writes it until
+//   it is linked, so that what Refill() has read stays true.
+//   3. A freed node's memory is not touched again; the server decides whether the free counts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "common/wire/node_messages.h"
 #include "compute/core/control_channel.h"
 
 namespace pando {
+
+// A node that its holder may format: with life(), sealed over OldImage() (rules F2, F3). Move-only.
+struct SpareNode {
+  RemoteAddress address;
+  std::unique_ptr<std::byte[]> old_image;  // null: all zero
+
+  // The life that the node gets.
+  uint32_t life() const;
+  Reference reference() const { return {address, life()}; }
+  // What to seal over. `zero`: an image whose versions are zero still, such as the new one itself.
+  const std::byte* OldImage(const std::byte* zero) const {
+    return old_image == nullptr ? zero : old_image.get();
+  }
+};
 
 class NodeAllocator {
  public:
   explicit NodeAllocator(ControlChannel* control) : control_(control) {}
 
-  // What a server has free; kept up to date from chunk grants.
+  // What a server has free; kept up to date from grants.
   void AddServer(ServerId server, uint64_t free_bytes);
 
-  // A node on `preferred` if this client has room there, else anywhere. Empty: Refill() first.
-  std::optional<RemoteAddress> TryTake(uint32_t tree_id, ServerId preferred);
+  // A node on `preferred` if this client has one there, else anywhere; recycled ones first. Empty:
+  // Refill() first.
+  std::optional<SpareNode> TryTake(uint32_t tree_id, ServerId preferred);
   // Gives an unwritten node back.
-  void PutBack(uint32_t tree_id, RemoteAddress node);
+  void PutBack(uint32_t tree_id, SpareNode node);
+  // Nothing refers to this written node any more: it goes back to its server, some time later.
+  void Free(uint32_t tree_id, const Reference& node);
+  // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
+  // whether the node is the tree's. Somebody has to sweep.
+  void NoteUncertain(uint32_t tree_id);
 
-  // Gets another chunk for the tree from the server with the most free memory (`preferred` where
+  // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
+  // batch has come together; for whoever has just freed something and may wait.
+  void Flush(OperationContext& context, uint32_t tree_id);
+  void FlushIfMany(OperationContext& context, uint32_t tree_id);
+
+  // Gets more nodes for the tree from the server with the most free memory (`preferred` where
   // equal). ResourceExhausted when all are full. Concurrent callers share one request.
   absl::Status Refill(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                       ServerId preferred);
+  // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
+  bool TakeOrphanHint(uint32_t tree_id);
 
-  // Returns untouched remainders of the tree's chunks to their servers (closing a tree).
-  void ReturnAll(OperationContext& context, uint32_t tree_id);
+  // Returns spare nodes and frees to their servers (closing a tree). True: all went well, and
+  // whatever this client was handed and has not given back is linked.
+  bool ReturnAll(OperationContext& context, uint32_t tree_id);
 
  private:
-  struct Run {  // unused nodes
+  // Frees sent in one call, and kept while no server takes them.
+  static constexpr size_t kFreesQueuedMax = 64 * kNodesPerRequestMax;
+
+  struct Run {  // spare nodes that are all zero
     ServerId server = 0;
     uint64_t offset = 0;
     uint64_t end = 0;
@@ -47,12 +83,23 @@ class NodeAllocator {
   struct Pool {
     uint32_t node_bytes = 0;
     std::vector<Run> runs;
+    std::vector<SpareNode> recycled;
+    std::vector<Reference> freed;
     bool refilling = false;
+    bool uncertain = false;
+    bool orphans = false;
   };
 
-  absl::Status RequestChunk(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+  absl::Status RequestNodes(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                             ServerId preferred);
+  absl::Status TakeGrant(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+                         ServerId server, const NodeGrant& grant);
+  absl::Status ReadOldImages(OperationContext& context, uint32_t node_bytes,
+                             std::vector<SpareNode>* spares);
+  bool ReturnSpares(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+                    const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
+  void SetFreeBytes(ServerId server, uint64_t bytes);
 
   ControlChannel* const control_;
   std::mutex mutex_;

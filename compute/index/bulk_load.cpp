@@ -29,11 +29,13 @@ class BulkLoader {
   absl::Status Load(const std::function<bool(KeyValue*)>& next);
   // After Load(): the root of what was built; null when there were no entries.
   const RootRecord& root() const { return root_; }
+  // Nothing refers to what was built and nothing will: gives it back.
+  void Abandon();
 
  private:
   // The node of a level that is being filled. Its address is known before its right neighbour's.
   struct Level {
-    Reference self;
+    SpareNode self;
     std::string low;
     Reference leftmost;              // internal
     std::vector<LeafEntry> entries;  // leaf
@@ -41,14 +43,19 @@ class BulkLoader {
     size_t stream_bytes = 0;
   };
 
-  absl::StatusOr<Reference> NewNode();
+  struct ClosedNode {
+    SpareNode node;
+    BufferLease image;
+  };
+
+  absl::StatusOr<SpareNode> NewNode();
   absl::Status AddToLeaf(LeafEntry entry);
   absl::Status AddToLevel(uint8_t level, std::string separator, const Reference& child);
   // Closes the open node of a level: its right neighbour is `right`, starting at `high`.
   absl::Status Close(uint8_t level, const Reference& right, std::string_view high);
   absl::Status Finish();
   // Queues a closed node's WRITE; posts when a batch is full.
-  absl::Status Write(RemoteAddress node, BufferLease image);
+  absl::Status Write(SpareNode node, BufferLease image);
   absl::Status Flush(ServerId server);
   Level& Open(uint8_t level) { return levels_[level]; }
 
@@ -56,15 +63,17 @@ class BulkLoader {
   TreeContext& tree_;
   std::vector<Level> levels_;
   std::vector<Reference> firsts_;  // the leftmost node of each level
-  absl::flat_hash_map<ServerId, std::vector<std::pair<RemoteAddress, BufferLease>>> batches_;
+  absl::flat_hash_map<ServerId, std::vector<ClosedNode>> batches_;
+  std::vector<Reference> written_;
+  bool uncertain_ = false;  // nodes were lost whose WRITE may have been posted
   RootRecord root_;
 };
 
-absl::StatusOr<Reference> BulkLoader::NewNode() {
+absl::StatusOr<SpareNode> BulkLoader::NewNode() {
   NodeAllocator& allocator = tree_.environment.allocator;
   const ServerId any = tree_.entry.root_record.server();
   while (true) {
-    if (const auto node = allocator.TryTake(tree_.id(), any)) return Reference{*node, 1};
+    if (auto node = allocator.TryTake(tree_.id(), any)) return *std::move(node);
     PANDO_RETURN_IF_ERROR(allocator.Refill(context_, tree_.id(), tree_.layout.node_bytes(), any));
   }
 }
@@ -91,16 +100,17 @@ absl::Status BulkLoader::Load(const std::function<bool(KeyValue*)>& next) {
 
 absl::Status BulkLoader::AddToLeaf(LeafEntry entry) {
   if (levels_.empty()) {
-    PANDO_ASSIGN_OR_RETURN(const Reference self, NewNode());
-    levels_.push_back({.self = self});
-    firsts_.push_back(self);
+    PANDO_ASSIGN_OR_RETURN(SpareNode self, NewNode());
+    firsts_.push_back(self.reference());
+    levels_.push_back({.self = std::move(self)});
   }
   const auto full = static_cast<size_t>(tree_.layout.slot_count() * kFill);
   if (Open(0).entries.size() >= full) {
     const std::string separator = ShortestSeparator(Open(0).entries.back().key, entry.key);
-    PANDO_ASSIGN_OR_RETURN(const Reference right, NewNode());
+    PANDO_ASSIGN_OR_RETURN(SpareNode node, NewNode());
+    const Reference right = node.reference();
     PANDO_RETURN_IF_ERROR(Close(0, right, separator));
-    Open(0) = {.self = right, .low = separator};
+    Open(0) = {.self = std::move(node), .low = separator};
     PANDO_RETURN_IF_ERROR(AddToLevel(1, separator, right));
   }
   Open(0).entries.push_back(std::move(entry));
@@ -109,16 +119,17 @@ absl::Status BulkLoader::AddToLeaf(LeafEntry entry) {
 
 absl::Status BulkLoader::AddToLevel(uint8_t level, std::string separator, const Reference& child) {
   if (levels_.size() == level) {  // the level below has just got its second node
-    PANDO_ASSIGN_OR_RETURN(const Reference self, NewNode());
-    levels_.push_back({.self = self, .leftmost = firsts_[level - 1]});
-    firsts_.push_back(self);
+    PANDO_ASSIGN_OR_RETURN(SpareNode self, NewNode());
+    firsts_.push_back(self.reference());
+    levels_.push_back({.self = std::move(self), .leftmost = firsts_[level - 1]});
   }
   const auto full = static_cast<size_t>(tree_.layout.internal_payload_bytes() * kFill);
   if (Open(level).stream_bytes + InternalNode::EntryBytes(separator) > full &&
       Open(level).separators.size() >= 2) {
-    PANDO_ASSIGN_OR_RETURN(const Reference right, NewNode());
+    PANDO_ASSIGN_OR_RETURN(SpareNode node, NewNode());
+    const Reference right = node.reference();
     PANDO_RETURN_IF_ERROR(Close(level, right, separator));
-    Open(level) = {.self = right, .low = separator, .leftmost = child};
+    Open(level) = {.self = std::move(node), .low = separator, .leftmost = child};
     return AddToLevel(level + 1, std::move(separator), right);
   }
   Open(level).stream_bytes += InternalNode::EntryBytes(separator);
@@ -127,6 +138,7 @@ absl::Status BulkLoader::AddToLevel(uint8_t level, std::string separator, const 
 }
 
 absl::Status BulkLoader::Close(uint8_t level, const Reference& right, std::string_view high) {
+  uncertain_ = true;  // until this one is queued or written: the caller holds `right` meanwhile
   PANDO_ASSIGN_OR_RETURN(BufferLease image,
                          context_.session.buffers().Lease(tree_.layout.node_bytes()));
   std::memset(image.data(), 0, tree_.layout.node_bytes());
@@ -135,7 +147,7 @@ absl::Status BulkLoader::Close(uint8_t level, const Reference& right, std::strin
   header.tree_id = tree_.id();
   header.level = level;
   header.state = NodeState::kLive;
-  header.life = open.self.life;
+  header.life = open.self.life();
   header.right = right;
   header.leftmost = open.leftmost;
   header.low = open.low;
@@ -145,40 +157,62 @@ absl::Status BulkLoader::Close(uint8_t level, const Reference& right, std::strin
   if (level == 0) {
     WriteHeader(image.data(), tree_.layout, header);
     FillLeaf(image.data(), tree_.layout, open.entries);
-    SealNodeLevel(image.data(), image.data(), tree_.layout, crc);
+    SealNodeLevel(image.data(), open.self.OldImage(image.data()), tree_.layout, crc);
   } else {
     InternalNode node;
     node.header = std::move(header);
     node.entries = std::move(open.separators);
-    EncodeInternal(node, tree_.layout, image.data(), crc, image.data());
+    EncodeInternal(node, tree_.layout, open.self.OldImage(image.data()), crc, image.data());
   }
-  return Write(open.self.address, std::move(image));
+  PANDO_RETURN_IF_ERROR(Write(std::exchange(open.self, SpareNode{}), std::move(image)));
+  uncertain_ = false;
+  return absl::OkStatus();
 }
 
-absl::Status BulkLoader::Write(RemoteAddress node, BufferLease image) {
-  auto& batch = batches_[node.server()];
-  batch.emplace_back(node, std::move(image));
-  return batch.size() < kBatchNodes ? absl::OkStatus() : Flush(node.server());
+absl::Status BulkLoader::Write(SpareNode node, BufferLease image) {
+  const ServerId server = node.address.server();
+  std::vector<ClosedNode>& batch = batches_[server];
+  batch.push_back({std::move(node), std::move(image)});
+  return batch.size() < kBatchNodes ? absl::OkStatus() : Flush(server);
 }
 
 absl::Status BulkLoader::Flush(ServerId server) {
   WriteBack writes(context_, tree_, server);
-  for (const auto& [node, image] : batches_[server]) {
-    PANDO_RETURN_IF_ERROR(writes.AddNode(node, image.buffer()));
+  std::vector<ClosedNode> batch = std::move(batches_[server]);
+  batches_[server].clear();
+  for (const ClosedNode& closed : batch) {
+    PANDO_RETURN_IF_ERROR(writes.AddNode(closed.node.address, closed.image.buffer()));
   }
   PANDO_RETURN_IF_ERROR(writes.Flush());
-  batches_[server].clear();
+  for (const ClosedNode& closed : batch) written_.push_back(closed.node.reference());
   return absl::OkStatus();
 }
 
+void BulkLoader::Abandon() {
+  NodeAllocator& allocator = tree_.environment.allocator;
+  for (Level& level : levels_) {
+    if (!level.self.address.is_null()) allocator.PutBack(tree_.id(), std::move(level.self));
+  }
+  for (auto& [server, batch] : batches_) {
+    for (ClosedNode& closed : batch) allocator.PutBack(tree_.id(), std::move(closed.node));
+  }
+  if (uncertain_) allocator.NoteUncertain(tree_.id());
+  for (const Reference& node : written_) {
+    allocator.Free(tree_.id(), node);
+    allocator.FlushIfMany(context_, tree_.id());
+  }
+  allocator.Flush(context_, tree_.id());
+}
+
 absl::Status BulkLoader::Finish() {
+  const Reference top = levels_.back().self.reference();
   for (size_t level = 0; level < levels_.size(); ++level) {
     PANDO_RETURN_IF_ERROR(Close(static_cast<uint8_t>(level), Reference{}, ""));
   }
+  uncertain_ = true;
   for (const auto& [server, batch] : batches_) PANDO_RETURN_IF_ERROR(Flush(server));
-  root_ = {.tree_id = tree_.id(),
-           .root = levels_.back().self,
-           .level = static_cast<uint8_t>(levels_.size() - 1)};
+  uncertain_ = false;
+  root_ = {.tree_id = tree_.id(), .root = top, .level = static_cast<uint8_t>(levels_.size() - 1)};
   return absl::OkStatus();
 }
 
@@ -211,7 +245,9 @@ absl::Status Swing(OperationContext& context, TreeContext& tree, const RootRecor
 }
 
 // One attempt with both locks. Aborted: the old root was locked by somebody else; nothing happened.
-absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRecord& root) {
+// `old_root`: set as soon as something may have been written; dead if all went well.
+absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRecord& root,
+                      std::optional<Reference>* old_root) {
   Hocl& hocl = tree.environment.hocl;
   PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
@@ -242,6 +278,7 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
   if (!accepted || !IsEmptyLeaf(image.data(), tree)) {
     status = NotEmpty();
   } else {
+    *old_root = record.root;
     status = Swing(context, tree, root, line.buffer(), record.root, image.buffer());
     if (!status.ok()) {
       hocl.LeaveToFencing(**std::move(leaf_lock));
@@ -261,16 +298,32 @@ absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
   PANDO_ASSIGN_OR_RETURN(const RootRecord before, ReadRoot(context, tree));
   if (before.level != 0) return NotEmpty();
   BulkLoader loader(context, tree);
-  PANDO_RETURN_IF_ERROR(loader.Load(next));
+  const absl::Status loaded = loader.Load(next);
+  if (!loaded.ok()) {
+    loader.Abandon();
+    return loaded;
+  }
   if (loader.root().root.is_null()) return absl::OkStatus();  // nothing to load
   while (true) {
-    const absl::Status status = TrySwing(context, tree, loader.root());
-    if (!absl::IsAborted(status)) {
-      if (status.ok()) tree.root.Store(loader.root());
-      return status;
+    std::optional<Reference> old_root;
+    absl::Status status = TrySwing(context, tree, loader.root(), &old_root);
+    if (absl::IsAborted(status)) {
+      if (!context.expired()) {
+        context.BackOff(4);
+        continue;
+      }
+      status = context.DeadlineError("waiting for the root's lock");
     }
-    if (context.expired()) return context.DeadlineError("waiting for the root's lock");
-    context.BackOff(4);
+    NodeAllocator& allocator = tree.environment.allocator;
+    if (status.ok()) {
+      tree.root.Store(loader.root());
+      allocator.Free(tree.id(), *old_root);
+    } else if (old_root.has_value()) {
+      allocator.NoteUncertain(tree.id());
+    } else {
+      loader.Abandon();
+    }
+    return status;
   }
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 // The new root over `record`, written but not yet referred to.
 absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const RootRecord& record,
-                          const MissingSeparator& missing, RemoteAddress spare, RootRecord* grown) {
+                          const MissingSeparator& missing, const SpareNode& spare,
+                          RootRecord* grown) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   std::memset(image.data(), 0, tree.layout.node_bytes());
@@ -21,16 +22,17 @@ absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const Ro
   root.header.tree_id = tree.id();
   root.header.level = missing.parent_level;
   root.header.state = NodeState::kLive;
-  root.header.life = NextLife(image.data());
+  root.header.life = spare.life();
   root.header.leftmost = record.root;
   root.header.reserve.assign(NodeHeader::kReserveBytes, '\0');
   root.Insert(missing.separator, missing.child);
-  EncodeInternal(root, tree.layout, image.data(), tree.environment.crc, image.data());
-  WriteBack writes(context, tree, spare.server());
-  PANDO_RETURN_IF_ERROR(writes.AddNode(spare, image.buffer()));
+  EncodeInternal(root, tree.layout, spare.OldImage(image.data()), tree.environment.crc,
+                 image.data());
+  WriteBack writes(context, tree, spare.address.server());
+  PANDO_RETURN_IF_ERROR(writes.AddNode(spare.address, image.buffer()));
   PANDO_RETURN_IF_ERROR(writes.Flush());
   grown->tree_id = tree.id();
-  grown->root = {spare, root.header.life};
+  grown->root = spare.reference();
   grown->level = missing.parent_level;
   tree.environment.cache.Insert(tree.id(), grown->root, root);
   return absl::OkStatus();
@@ -55,7 +57,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
                       const MissingSeparator& missing) {
   NodeAllocator& allocator = tree.environment.allocator;
   // Reserved before the lock is taken (rule L2).
-  std::optional<RemoteAddress> spare;
+  std::optional<SpareNode> spare;
   while (!(spare = allocator.TryTake(tree.id(), tree.entry.root_record.server()))) {
     PANDO_RETURN_IF_ERROR(allocator.Refill(context, tree.id(), tree.layout.node_bytes(),
                                            tree.entry.root_record.server()));
@@ -64,7 +66,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   absl::StatusOr<std::optional<HeldLock>> acquired = tree.environment.hocl.Acquire(
       context, tree.RootLock(), line.buffer(), tree.id(), nullptr, nullptr);
   if (!acquired.ok()) {
-    allocator.PutBack(tree.id(), *spare);
+    allocator.PutBack(tree.id(), *std::move(spare));
     return acquired.status();
   }
   HeldLock lock = **std::move(acquired);
@@ -79,7 +81,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   if (status.ok()) grow = MustGrow(context, tree, record, missing);
   if (!grow.ok()) status = grow.status();
   if (!status.ok() || !*grow) {
-    allocator.PutBack(tree.id(), *spare);
+    allocator.PutBack(tree.id(), *std::move(spare));
     if (status.ok()) {
       context.session.counters().lost_races.Add();
       tree.root.Store(record);
@@ -96,10 +98,15 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   EncodeRootRecord(grown, line.data(), tree.environment.crc, line.data());
   status = writes.AddRaw(tree.entry.root_record, line.buffer());
   if (!status.ok()) {
+    allocator.NoteUncertain(tree.id());
     tree.environment.hocl.LeaveToFencing(std::move(lock));
     return status;
   }
-  PANDO_RETURN_IF_ERROR(writes.Release(std::move(lock), line.data()));
+  status = writes.Release(std::move(lock), line.data());
+  if (!status.ok()) {
+    allocator.NoteUncertain(tree.id());
+    return status;
+  }
   tree.root.Store(grown);
   context.session.counters().root_splits.Add();
   return absl::OkStatus();

@@ -14,6 +14,8 @@ constexpr int64_t kBackOffFirstChains = 4;
 constexpr int64_t kBackOffLastChains = 256;
 // Rule F2: a line's entry version comes around after 256 writes; half of that is safe.
 constexpr int64_t kWritesPerLap = 128;
+// Rule R3: half of what freed memory rests.
+constexpr int64_t kReadNsMax = 500 * kMillisecondNs;
 
 // Waits between READs of something torn.
 class TornBackOff {
@@ -37,9 +39,10 @@ class TornBackOff {
 }  // namespace
 
 bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
+  const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
+  if (took_ns > kReadNsMax) return true;
   const int64_t interval_ns = tree.environment.capabilities.min_write_interval_ns;
-  if (interval_ns == 0) return false;
-  return chain.completed_ns() - chain.posted_ns() > kWritesPerLap * interval_ns;
+  return interval_ns != 0 && took_ns > kWritesPerLap * interval_ns;
 }
 
 absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, const TreeContext& tree,

@@ -17,8 +17,9 @@ inline NodeExpectation Expect(const TreeContext& tree, const Reference& node, ui
   return {.tree_id = tree.id(), .level = level, .life = node.life, .key = key};
 }
 
-// True if a READ may have taken so long that an entry version came around (rule F2): any one of the
-// chain's, however many there are.
+// True if a READ may have taken so long that an entry version came around (rule F2), or that the
+// node was freed, has rested and lives again (rule R3): any one of the chain's, however many there
+// are.
 bool ReadTookTooLong(const TreeContext& tree, const Chain& chain);
 
 // READs the node until its image is not torn; a READ that the fabric was interrupted in and gave up

@@ -39,7 +39,7 @@ size_t SplitPosition(const InternalNode& node, std::string_view inserted) {
 absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock lock,
                          InternalNode node, std::string_view inserted, LocalBuffer image,
                          Attempt* attempt) {
-  const std::optional<RemoteAddress> spare =
+  std::optional<SpareNode> spare =
       tree.environment.allocator.TryTake(tree.id(), lock.target().server);
   if (!spare.has_value()) {
     attempt->needs_node = true;
@@ -48,7 +48,7 @@ absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock 
   }
   absl::StatusOr<BufferLease> lease = context.session.buffers().Lease(tree.layout.node_bytes());
   if (!lease.ok()) {
-    tree.environment.allocator.PutBack(tree.id(), *spare);
+    tree.environment.allocator.PutBack(tree.id(), *std::move(spare));
     WriteBack nothing(context, tree, lock.target().server);
     (void)nothing.Release(std::move(lock), image.data);
     return lease.status();
@@ -58,19 +58,21 @@ absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock 
   std::memset(lease->data(), 0, tree.layout.node_bytes());
   InternalNode right;
   right.header = node.header;
-  right.header.life = NextLife(lease->data());
+  right.header.life = spare->life();
   right.header.low = node.entries[position].key;
   right.header.leftmost = node.entries[position].child;
   right.entries.assign(std::make_move_iterator(node.entries.begin() + position + 1),
                        std::make_move_iterator(node.entries.end()));
   node.entries.resize(position);
   node.header.high = right.header.low;
-  node.header.right = {*spare, right.header.life};
+  node.header.right = spare->reference();
 
-  EncodeInternal(right, tree.layout, lease->data(), tree.environment.crc, lease->data());
+  EncodeInternal(right, tree.layout, spare->OldImage(lease->data()), tree.environment.crc,
+                 lease->data());
   EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
   context.session.counters().splits.Add();
-  PANDO_RETURN_IF_ERROR(WriteSplit(context, tree, std::move(lock), *spare, lease->buffer(), image));
+  PANDO_RETURN_IF_ERROR(
+      WriteSplit(context, tree, std::move(lock), spare->address, lease->buffer(), image));
   tree.environment.cache.Insert(tree.id(), self, node);
   tree.environment.cache.Insert(tree.id(), node.header.right, right);
   attempt->next = {static_cast<uint8_t>(node.header.level + 1), right.header.low,

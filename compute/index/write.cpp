@@ -136,16 +136,7 @@ absl::Status LeafWrite::ReleaseUnchanged(HeldLock lock) {
 absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
-  LeafEditor editor(image_.data, layout, crc);
-  std::optional<std::string> chosen = editor.ChooseSeparator(operation.key);
-  if (!chosen.has_value()) {
-    const RemoteAddress node = lock.target().node.address;
-    (void)ReleaseUnchanged(std::move(lock));
-    return absl::DataLossError(absl::StrCat("leaf ", node.offset(), " of server ", node.server(),
-                                            " is full, but not of different keys"));
-  }
-  const std::string separator = *std::move(chosen);
-  const std::optional<RemoteAddress> spare =
+  std::optional<SpareNode> spare =
       tree_.environment.allocator.TryTake(tree_.id(), lock.target().server);
   if (!spare.has_value()) {
     *needs_node = true;
@@ -153,18 +144,18 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   }
   absl::StatusOr<BufferLease> sibling_lease = context_.session.buffers().Lease(layout.node_bytes());
   if (!sibling_lease.ok()) {
-    tree_.environment.allocator.PutBack(tree_.id(), *spare);
+    tree_.environment.allocator.PutBack(tree_.id(), *std::move(spare));
     (void)ReleaseUnchanged(std::move(lock));
     return sibling_lease.status();
   }
   const LocalBuffer sibling_image = sibling_lease->buffer();
-  std::memset(sibling_image.data, 0, layout.node_bytes());  // the spare's old image
+  std::memset(sibling_image.data, 0, layout.node_bytes());
 
   LeafEditor sibling_editor(sibling_image.data, layout, crc);
   NodeHeader header = ReadHeader(image_.data, layout);
   header.low = separator;
-  header.life = NextLife(sibling_image.data);
-  const Reference sibling{*spare, header.life};
+  header.life = spare->life();
+  const Reference sibling = spare->reference();
   WriteHeader(sibling_image.data, layout, header);
   editor.MoveTo(separator, &sibling_editor);
   SetHigh(image_.data, layout, separator);
@@ -172,7 +163,7 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   const bool fits =
       (operation.key < separator ? editor : sibling_editor).Put(operation.key, operation.value);
   PANDO_CHECK(fits) << "a split made no room";
-  SealNodeLevel(sibling_image.data, sibling_image.data, layout, crc);
+  SealNodeLevel(sibling_image.data, spare->OldImage(sibling_image.data), layout, crc);
   if (RuleHolds(Rule::kS2)) {
     SealNodeLevel(image_.data, image_.data, layout, crc);
   } else {
@@ -183,13 +174,13 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   context_.session.counters().splits.Add();
   MissingSeparator missing{1, separator, sibling};
   if (!RuleHolds(Rule::kL2)) {  // the variant waits for the parent's lock under the leaf's
-    WriteBack writes(context_, tree_, spare->server());
-    PANDO_RETURN_IF_ERROR(writes.AddNode(*spare, sibling_image));
+    WriteBack writes(context_, tree_, sibling.address.server());
+    PANDO_RETURN_IF_ERROR(writes.AddNode(sibling.address, sibling_image));
     PANDO_RETURN_IF_ERROR(writes.Flush());
     (void)InsertSeparator(context_, tree_, missing);
   }
   PANDO_RETURN_IF_ERROR(
-      WriteSplit(context_, tree_, std::move(lock), *spare, sibling_image, image_));
+      WriteSplit(context_, tree_, std::move(lock), sibling.address, sibling_image, image_));
   // The operation is done; a separator that cannot be inserted now is inserted by whoever misses
   // it.
   if (!InsertSeparator(context_, tree_, missing).ok()) context_.missing = std::move(missing);

@@ -71,11 +71,14 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
   }
   if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
   if (!status.ok()) {
+    tree.environment.allocator.NoteUncertain(tree.id());
     hocl.LeaveToFencing(std::move(lock));
     return WriteBackFailed(status);
   }
   status = writes.Release(std::move(lock), image.data);
-  return status.ok() ? status : WriteBackFailed(status);
+  if (status.ok()) return status;
+  tree.environment.allocator.NoteUncertain(tree.id());
+  return WriteBackFailed(status);
 }
 
 }  // namespace pando

@@ -1,0 +1,225 @@
+#include "common/wire/node_messages.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/wire/byte_codec.h"
+#include "common/wire/node_layout.h"
+#include "common/wire/remote_address.h"
+
+namespace pando {
+namespace {
+
+using wire::ByteReader;
+using wire::ByteWriter;
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("control message: malformed ", what));
+}
+
+template <typename T>
+absl::StatusOr<T> DoneOr(const ByteReader& reader, T value, absl::string_view what) {
+  if (!reader.Done()) return Malformed(what);
+  return value;
+}
+
+bool IsNodeStart(uint64_t offset) {
+  return offset != 0 && offset <= RemoteAddress::kOffsetMask && offset % kLineBytes == 0;
+}
+bool IsRun(uint64_t offset, uint64_t bytes) {
+  return IsNodeStart(offset) && bytes != 0 && bytes % kLineBytes == 0 &&
+         bytes <= RemoteAddress::kOffsetMask - offset;
+}
+
+// A list: its count, then its elements. False: more than `max` of them, or one that does not parse.
+template <typename T, typename PutOne>
+void PutList(const std::vector<T>& list, ByteWriter* writer, PutOne put_one) {
+  writer->Put(static_cast<uint32_t>(list.size()));
+  for (const T& element : list) put_one(element);
+}
+template <typename T, typename TakeOne>
+bool TakeList(ByteReader* reader, size_t max, std::vector<T>* list, TakeOne take_one) {
+  uint32_t count = 0;
+  if (!reader->Take(&count) || count > max) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!take_one(&list->emplace_back())) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string EncodeNodeRequest(const NodeRequest& request) {
+  return ByteWriter().Put(request.tree_id).Put(request.node_bytes).Put(request.nodes_max).Take();
+}
+absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
+  ByteReader reader(body);
+  NodeRequest request;
+  reader.Take(&request.tree_id);
+  reader.Take(&request.node_bytes);
+  reader.Take(&request.nodes_max);
+  if (reader.Done() && (request.node_bytes < kNodeBytesMin || request.node_bytes > kNodeBytesMax ||
+                        request.node_bytes % kLineBytes != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request for nodes: node_bytes is ", request.node_bytes));
+  }
+  return DoneOr(reader, request, "request for nodes");
+}
+
+std::string EncodeNodeGrant(const NodeGrant& grant) {
+  ByteWriter writer;
+  writer.Put(grant.free_bytes).Put(grant.orphans);
+  PutList(grant.runs, &writer,
+          [&](const NodeRun& run) { writer.Put(run.offset).Put(run.bytes).Put(run.recycled); });
+  return writer.Take();
+}
+absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
+  ByteReader reader(body);
+  NodeGrant grant;
+  reader.Take(&grant.free_bytes);
+  reader.Take(&grant.orphans);
+  const bool taken = TakeList(&reader, kGrantRunsMax, &grant.runs, [&](NodeRun* run) {
+    reader.Take(&run->offset);
+    reader.Take(&run->bytes);
+    return reader.Take(&run->recycled) && IsRun(run->offset, run->bytes) && run->recycled <= 1;
+  });
+  if (!taken) return Malformed("grant of nodes");
+  return DoneOr(reader, std::move(grant), "grant of nodes");
+}
+
+std::string EncodeNodeReturn(const NodeReturn& returned) {
+  ByteWriter writer;
+  writer.Put(returned.tree_id);
+  PutList(returned.runs, &writer,
+          [&](const NodeRun& run) { writer.Put(run.offset).Put(run.bytes); });
+  return writer.Take();
+}
+absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body) {
+  ByteReader reader(body);
+  NodeReturn returned;
+  reader.Take(&returned.tree_id);
+  const bool taken = TakeList(&reader, kRunsPerRequestMax, &returned.runs, [&](NodeRun* run) {
+    reader.Take(&run->offset);
+    return reader.Take(&run->bytes) && IsRun(run->offset, run->bytes);
+  });
+  if (!taken) return Malformed("return of nodes");
+  return DoneOr(reader, std::move(returned), "return of nodes");
+}
+
+std::string EncodeNodeFree(const NodeFree& freed) {
+  ByteWriter writer;
+  writer.Put(freed.tree_id);
+  PutList(freed.nodes, &writer,
+          [&](const FreedNode& node) { writer.Put(node.offset).Put(node.life); });
+  return writer.Take();
+}
+absl::StatusOr<NodeFree> ParseNodeFree(std::string_view body) {
+  ByteReader reader(body);
+  NodeFree freed;
+  reader.Take(&freed.tree_id);
+  const bool taken = TakeList(&reader, kNodesPerRequestMax, &freed.nodes, [&](FreedNode* node) {
+    reader.Take(&node->offset);
+    return reader.Take(&node->life) && IsNodeStart(node->offset);
+  });
+  if (!taken) return Malformed("list of freed nodes");
+  return DoneOr(reader, std::move(freed), "list of freed nodes");
+}
+
+std::string EncodeNodeCount(uint32_t count) { return ByteWriter().Put(count).Take(); }
+absl::StatusOr<uint32_t> ParseNodeCount(std::string_view body) {
+  ByteReader reader(body);
+  uint32_t count = 0;
+  reader.Take(&count);
+  return DoneOr(reader, count, "number of nodes");
+}
+
+std::string EncodeNodeSettle(const NodeSettle& settle) {
+  ByteWriter writer;
+  writer.Put(settle.tree_id);
+  PutList(settle.offsets, &writer, [&](uint64_t offset) { writer.Put(offset); });
+  return writer.Take();
+}
+absl::StatusOr<NodeSettle> ParseNodeSettle(std::string_view body) {
+  ByteReader reader(body);
+  NodeSettle settle;
+  reader.Take(&settle.tree_id);
+  const bool taken = TakeList(&reader, kNodesPerRequestMax, &settle.offsets, [&](uint64_t* offset) {
+    return reader.Take(offset) && IsNodeStart(*offset);
+  });
+  if (!taken) return Malformed("list of settled nodes");
+  return DoneOr(reader, std::move(settle), "list of settled nodes");
+}
+
+std::string EncodeTreeDetach(const TreeDetach& detach) {
+  return ByteWriter().Put(detach.tree_id).Put(detach.settled).Take();
+}
+absl::StatusOr<TreeDetach> ParseTreeDetach(std::string_view body) {
+  ByteReader reader(body);
+  TreeDetach detach;
+  reader.Take(&detach.tree_id);
+  reader.Take(&detach.settled);
+  if (detach.settled > 1) return Malformed("detachment from a tree");
+  return DoneOr(reader, detach, "detachment from a tree");
+}
+
+std::string EncodeNodeQuery(const NodeQuery& query) {
+  return ByteWriter().Put(query.tree_id).Put(query.after_offset).Put(query.max).Take();
+}
+absl::StatusOr<NodeQuery> ParseNodeQuery(std::string_view body) {
+  ByteReader reader(body);
+  NodeQuery query;
+  reader.Take(&query.tree_id);
+  reader.Take(&query.after_offset);
+  reader.Take(&query.max);
+  return DoneOr(reader, query, "query for nodes");
+}
+
+std::string EncodeOrphanList(const OrphanList& list) {
+  ByteWriter writer;
+  writer.Put(list.more).Put(list.next);
+  PutList(list.orphans, &writer, [&](const Orphan& orphan) {
+    writer.Put(orphan.offset).Put(orphan.compute_server).Put(orphan.incarnation);
+  });
+  return writer.Take();
+}
+absl::StatusOr<OrphanList> ParseOrphanList(std::string_view body) {
+  ByteReader reader(body);
+  OrphanList list;
+  reader.Take(&list.more);
+  reader.Take(&list.next);
+  const bool taken = TakeList(&reader, kListedNodesMax, &list.orphans, [&](Orphan* orphan) {
+    reader.Take(&orphan->offset);
+    reader.Take(&orphan->compute_server);
+    return reader.Take(&orphan->incarnation) && IsNodeStart(orphan->offset);
+  });
+  if (!taken || list.more > 1) return Malformed("list of orphans");
+  return DoneOr(reader, std::move(list), "list of orphans");
+}
+
+std::string EncodeNodeList(const NodeList& list) {
+  ByteWriter writer;
+  writer.Put(list.more).Put(list.next);
+  PutList(list.runs, &writer, [&](const NodeUseRun& run) {
+    writer.Put(run.offset).Put(run.bytes).Put(static_cast<uint8_t>(run.use)).Put(run.incarnation);
+  });
+  return writer.Take();
+}
+absl::StatusOr<NodeList> ParseNodeList(std::string_view body) {
+  ByteReader reader(body);
+  NodeList list;
+  reader.Take(&list.more);
+  reader.Take(&list.next);
+  const bool taken = TakeList(&reader, kListedNodesMax, &list.runs, [&](NodeUseRun* run) {
+    uint8_t use = 0;
+    reader.Take(&run->offset);
+    reader.Take(&run->bytes);
+    reader.Take(&use);
+    run->use = static_cast<NodeUse>(use);
+    return reader.Take(&run->incarnation) && IsRun(run->offset, run->bytes) &&
+           use <= static_cast<uint8_t>(NodeUse::kOrphan);
+  });
+  if (!taken || list.more > 1) return Malformed("list of nodes");
+  return DoneOr(reader, std::move(list), "list of nodes");
+}
+
+}  // namespace pando

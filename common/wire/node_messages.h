@@ -1,0 +1,120 @@
+// Bodies of the control messages about single nodes: which nodes of a tree a memory server handed
+// out, got back, may hand out again. All offsets are of node starts in the main region of the
+// server that is asked. Encoders and parsers are pure; parsers take any bytes (fuzzed:
+// control_fuzz).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace pando {
+
+// Requests that change something stay below what a memory server keeps for repeats (rule R4).
+inline constexpr size_t kNodesPerRequestMax = 64;
+inline constexpr size_t kRunsPerRequestMax = 56;
+// Replies stay within one control message.
+inline constexpr size_t kGrantRunsMax = 256;
+inline constexpr size_t kListedNodesMax = 2048;
+
+struct NodeRequest {  // kAllocateNodes
+  uint32_t tree_id = 0;
+  uint32_t node_bytes = 0;
+  uint32_t nodes_max = 0;  // of those used before; memory never used comes in whole chunks
+};
+struct NodeRun {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;  // a multiple of node_bytes, above 0
+  uint8_t recycled =
+      0;  // 1: the nodes have an old image, to be read before they are formatted (F2)
+  friend bool operator==(const NodeRun&, const NodeRun&) = default;
+};
+struct NodeGrant {
+  uint64_t free_bytes = 0;  // left for this tree on the server afterwards
+  uint32_t orphans = 0;     // nodes of the tree there that wait for a sweep (rule C5); a hint
+  std::vector<NodeRun> runs;
+};
+struct NodeReturn {  // kReturnNodes: handed to the sender and not written since
+  uint32_t tree_id = 0;
+  std::vector<NodeRun> runs;  // `recycled` is not sent
+};
+struct FreedNode {
+  uint64_t offset = 0;
+  uint32_t life = 0;
+  friend bool operator==(const FreedNode&, const FreedNode&) = default;
+};
+struct NodeFree {  // kFreeNodes -> how many took effect
+  uint32_t tree_id = 0;
+  std::vector<FreedNode> nodes;
+};
+struct NodeSettle {  // kSettleNodes: found reachable by a sweep
+  uint32_t tree_id = 0;
+  std::vector<uint64_t> offsets;
+};
+struct TreeDetach {  // kDetachTree
+  uint32_t tree_id = 0;
+  uint8_t settled = 0;  // 1: every node the client was handed and did not return is linked
+};
+
+// kListOrphans and kListNodes go through a tree's nodes in ascending order, a part a call.
+struct NodeQuery {
+  uint32_t tree_id = 0;
+  uint64_t after_offset = 0;  // 0: from the start; else `next` of the reply before
+  uint32_t max = 0;           // entries wanted; at most kListedNodesMax come
+};
+struct Orphan {
+  uint64_t offset = 0;
+  uint16_t compute_server = 0;  // the holder; 0, 0: nobody in particular
+  uint32_t incarnation = 0;
+  friend bool operator==(const Orphan&, const Orphan&) = default;
+};
+struct OrphanList {
+  uint8_t more = 0;   // 1: ask again after `next`; entries may be none all the same
+  uint64_t next = 0;  // everything up to here was looked at
+  std::vector<Orphan> orphans;
+};
+enum class NodeUse : uint8_t {
+  kUntouched = 0,  // never handed out since its chunk came to the tree
+  kFree = 1,       // resting, or to be handed out again
+  kOut = 2,        // handed out: linked or not, only its holder knows
+  kSettled = 3,    // known to be the tree's
+  kOrphan = 4,     // was out when its holder ended
+};
+struct NodeUseRun {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  NodeUse use = NodeUse::kUntouched;
+  uint32_t incarnation = 0;  // of the holder (kOut, kOrphan), else 0
+  friend bool operator==(const NodeUseRun&, const NodeUseRun&) = default;
+};
+struct NodeList {
+  uint8_t more = 0;
+  uint64_t next = 0;
+  std::vector<NodeUseRun> runs;
+};
+
+std::string EncodeNodeRequest(const NodeRequest& request);
+absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body);
+std::string EncodeNodeGrant(const NodeGrant& grant);
+absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body);
+std::string EncodeNodeReturn(const NodeReturn& returned);
+absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body);
+std::string EncodeNodeFree(const NodeFree& freed);
+absl::StatusOr<NodeFree> ParseNodeFree(std::string_view body);
+std::string EncodeNodeCount(uint32_t count);  // the reply to kFreeNodes and kSettleNodes
+absl::StatusOr<uint32_t> ParseNodeCount(std::string_view body);
+std::string EncodeNodeSettle(const NodeSettle& settle);
+absl::StatusOr<NodeSettle> ParseNodeSettle(std::string_view body);
+std::string EncodeTreeDetach(const TreeDetach& detach);
+absl::StatusOr<TreeDetach> ParseTreeDetach(std::string_view body);
+std::string EncodeNodeQuery(const NodeQuery& query);
+absl::StatusOr<NodeQuery> ParseNodeQuery(std::string_view body);
+std::string EncodeOrphanList(const OrphanList& list);
+absl::StatusOr<OrphanList> ParseOrphanList(std::string_view body);
+std::string EncodeNodeList(const NodeList& list);
+absl::StatusOr<NodeList> ParseNodeList(std::string_view body);
+
+}  // namespace pando

@@ -1,0 +1,86 @@
+#include "memory/chunk_nodes.h"
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+
+namespace pando::memory {
+namespace {
+// Ends of rests are rounded up to this, so that a chunk remembers few of them.
+constexpr int64_t kRestGrainNs = 20 * kMillisecondNs;
+}  // namespace
+
+ChunkNodes::ChunkNodes(uint32_t count, uint32_t life)
+    : stamp_(life), records_(count, Record{life, kNone}), uses_(count) {
+  counts_[static_cast<size_t>(NodeUse::kUntouched)] = count;
+}
+
+uint32_t ChunkNodes::holder(uint32_t node) const {
+  const NodeUse is = use(node);
+  return is == NodeUse::kOut || is == NodeUse::kOrphan ? records_[node].link : 0;
+}
+
+void ChunkNodes::SetUse(uint32_t node, NodeUse use) {
+  --counts_[uses_[node]];
+  uses_[node] = static_cast<uint8_t>(use);
+  ++counts_[uses_[node]];
+}
+
+uint32_t ChunkNodes::TakeUntouched(uint32_t nodes, uint32_t incarnation) {
+  PANDO_CHECK(nodes > 0 && nodes <= count() - handed_);
+  const uint32_t first = handed_;
+  for (; handed_ < first + nodes; ++handed_) {
+    SetUse(handed_, NodeUse::kOut);
+    records_[handed_].link = incarnation;
+  }
+  return first;
+}
+
+std::optional<uint32_t> ChunkNodes::TakeRested(int64_t now_ns, uint32_t incarnation) {
+  while (!resting_.empty() && resting_.front().until_ns <= now_ns) {
+    resting_count_ -= resting_.front().count;
+    resting_.pop_front();
+  }
+  if (in_use(NodeUse::kFree) == resting_count_) return std::nullopt;
+  const uint32_t node = first_free_;
+  first_free_ = records_[node].link;
+  if (first_free_ == kNone) last_free_ = kNone;
+  SetUse(node, NodeUse::kOut);
+  records_[node].link = incarnation;
+  return node;
+}
+
+void ChunkNodes::PushFront(uint32_t node) {
+  SetUse(node, NodeUse::kFree);
+  records_[node].link = first_free_;
+  first_free_ = node;
+  if (last_free_ == kNone) last_free_ = node;
+}
+
+void ChunkNodes::PutBack(uint32_t first, uint32_t nodes) {
+  bool as_they_came = first + nodes == handed_;
+  for (uint32_t node = first; node < first + nodes; ++node) {
+    PANDO_CHECK(use(node) == NodeUse::kOut);
+    as_they_came = as_they_came && records_[node].base_life == stamp_;
+  }
+  if (as_they_came) {  // the end of what was handed out: it stays one piece
+    for (; handed_ > first; --handed_) SetUse(handed_ - 1, NodeUse::kUntouched);
+    return;
+  }
+  for (uint32_t node = first + nodes; node > first; --node) PushFront(node - 1);
+}
+
+void ChunkNodes::Free(uint32_t node, uint32_t life, int64_t rested_ns) {
+  PANDO_CHECK(use(node) != NodeUse::kFree && use(node) != NodeUse::kUntouched);
+  written_ = true;
+  SetUse(node, NodeUse::kFree);
+  records_[node] = {life, kNone};
+  if (last_free_ != kNone) records_[last_free_].link = node;
+  last_free_ = node;
+  if (first_free_ == kNone) first_free_ = node;
+  const int64_t until_ns = (rested_ns + kRestGrainNs - 1) / kRestGrainNs * kRestGrainNs;
+  if (resting_.empty() || resting_.back().until_ns < until_ns) resting_.push_back({until_ns, 0});
+  ++resting_.back().count;
+  ++resting_count_;
+}
+
+}  // namespace pando::memory

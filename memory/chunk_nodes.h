@@ -1,0 +1,77 @@
+// What a memory server knows of every node of one chunk: 9 bytes each.
+//
+// Not thread-safe: one control thread. Invariants:
+//   1. A node is in exactly one state (NodeUse). Untouched ones are those behind handed().
+//   2. While a node is untouched or free, and until its holder writes it, the life in its memory is
+//   base_life(): 0, the stamp of its chunk, or the life it was freed with. It never goes back.
+//   3. Free nodes are in one queue, those that rest behind those that do not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "common/wire/node_messages.h"
+
+namespace pando::memory {
+
+class ChunkNodes {
+ public:
+  // `life`: stamp of all nodes; 0: their memory is zero.
+  ChunkNodes(uint32_t count, uint32_t life);
+
+  uint32_t count() const { return static_cast<uint32_t>(uses_.size()); }
+  uint32_t handed() const { return handed_; }
+  uint32_t stamp() const { return stamp_; }
+  NodeUse use(uint32_t node) const { return static_cast<NodeUse>(uses_[node]); }
+  uint32_t base_life(uint32_t node) const { return records_[node].base_life; }
+  // Incarnation of the one it is, or was, out to; else 0.
+  uint32_t holder(uint32_t node) const;
+  bool IsOutTo(uint32_t node, uint32_t incarnation) const {
+    return use(node) == NodeUse::kOut && records_[node].link == incarnation;
+  }
+  uint32_t in_use(NodeUse use) const { return counts_[static_cast<size_t>(use)]; }
+  bool has_free() const { return in_use(NodeUse::kFree) > 0; }
+  // Nothing of it is in use: it may go back.
+  bool all_free() const { return in_use(NodeUse::kFree) == handed_; }
+  // Whether a node of it was ever written, as far as anybody said.
+  bool written() const { return written_; }
+
+  // The first of `nodes` untouched nodes, out to `incarnation` now.
+  uint32_t TakeUntouched(uint32_t nodes, uint32_t incarnation);
+  // The free node that has waited longest, if it has rested.
+  std::optional<uint32_t> TakeRested(int64_t now_ns, uint32_t incarnation);
+  // Nodes that are out and were not written since: free at once.
+  void PutBack(uint32_t first, uint32_t nodes);
+  // A node that was written; `life`: in its memory.
+  void Free(uint32_t node, uint32_t life, int64_t rested_ns);
+  void Settle(uint32_t node) { SetUse(node, NodeUse::kSettled); }
+  void Orphan(uint32_t node) { SetUse(node, NodeUse::kOrphan); }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Record {
+    uint32_t base_life;
+    uint32_t link;  // free: the next free node; out, orphan: the holder's incarnation
+  };
+  struct RestingNodes {
+    int64_t until_ns;
+    uint32_t count;
+  };
+  void SetUse(uint32_t node, NodeUse use);
+  void PushFront(uint32_t node);
+
+  const uint32_t stamp_;
+  std::vector<Record> records_;
+  std::vector<uint8_t> uses_;
+  std::array<uint32_t, 5> counts_{};
+  uint32_t handed_ = 0;
+  bool written_ = false;
+  uint32_t first_free_ = kNone, last_free_ = kNone;
+  std::deque<RestingNodes> resting_;  // the end of the queue, by time; few: times are rounded up
+  uint32_t resting_count_ = 0;
+};
+
+}  // namespace pando::memory

@@ -1,0 +1,60 @@
+// The chunks of the region that no tree has: fresh ones, and those that came back.
+//
+// Not thread-safe: one control thread. Invariants:
+//   1. A chunk taken is zero, but for life stamps at the starts of its nodes (node_glance.h).
+//   2. A chunk that was written rests before it is taken again (rule R3).
+//   3. The life of a chunk never goes back: it is at least every life that a node in it ever had
+//   when the chunk came back, and its next nodes are stamped with it (rule F3).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "memory/region.h"
+
+namespace pando::memory {
+
+class ChunkPool {
+ public:
+  ChunkPool(Region* region, const Clock* clock, int64_t rest_ns);
+
+  struct Taken {
+    uint32_t chunk = 0;
+    uint32_t life = 0;  // the stamp of its nodes; 0: never used, all zero
+  };
+  // Prepares a chunk for nodes of this size. ResourceExhausted: none is left, or all rest.
+  absl::StatusOr<Taken> Take(uint32_t node_bytes);
+  // `written`: whether anything of it may have been written since it was taken.
+  void GiveBack(uint32_t chunk, bool written);
+
+  uint64_t free_chunks() const {
+    return (lives_.size() - next_fresh_) + ready_.size() + resting_.size();
+  }
+  uint64_t exhausted() const { return exhausted_; }
+  uint64_t zeroed_bytes() const { return zeroed_bytes_; }
+  uint64_t taken_again() const { return taken_again_; }
+
+ private:
+  struct Resting {
+    uint32_t chunk;
+    int64_t until_ns;
+  };
+  void NoteLives(uint32_t chunk);
+  void Prepare(uint32_t chunk);
+  absl::Status Exhausted();
+
+  Region* const region_;
+  const Clock* const clock_;
+  const int64_t rest_ns_;
+  std::vector<uint32_t> lives_;       // by chunk: the highest known
+  std::vector<uint32_t> node_bytes_;  // by chunk: of its last use
+  uint32_t next_fresh_ = 0;           // chunks from here on have never been used
+  std::vector<uint32_t> ready_;       // came back unwritten and all zero
+  std::deque<Resting> resting_;       // oldest first; not zeroed yet
+  uint64_t exhausted_ = 0, zeroed_bytes_ = 0, taken_again_ = 0;
+};
+
+}  // namespace pando::memory

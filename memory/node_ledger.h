@@ -1,0 +1,155 @@
+// Every node that this memory server has handed out, tree by tree (rules R3, R4, C5).
+//
+// Not thread-safe: one control thread. What clients send is any values: it changes nothing but what
+// it is entitled to. Work of one call is bounded (kNodesExaminedMax, kChunksExaminedMax).
+// Invariants:
+//   1. A chunk belongs to at most one tree, with one node size, until all of its nodes are free or
+//   the tree is.
+//   2. A node is out to one holder at a time; it is handed out again only after it was freed or
+//   came back unwritten.
+//   3. A free takes effect once: the life it names is the one in memory, and newer than the life
+//   that was freed there last. It rests before it is handed out (rule R3).
+//   4. Of a holder that ended without a word, nodes it did not write are free again and the others
+//   are orphans, until a sweep has settled or freed them.
+//   5. The life in the memory of a node never goes back, whichever trees its chunk serves
+//   (chunk_pool.h, chunk_nodes.h).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/wire/node_glance.h"
+#include "common/wire/node_messages.h"
+#include "memory/chunk_nodes.h"
+#include "memory/chunk_pool.h"
+#include "memory/client_id.h"
+#include "memory/region.h"
+
+namespace pando::memory {
+
+// --- Of NodeLedger alone.
+struct LedgerHolder {
+  uint16_t compute_server = 0;
+  absl::btree_set<uint32_t> chunks;  // all in which it may have nodes out
+};
+// A way through all nodes of a tree by calls of ListOrphans() that follow each other.
+struct LedgerPass {
+  bool under_way = false, clean = false;
+  uint64_t next = 0;
+};
+struct LedgerTree {
+  uint32_t node_bytes = 0;
+  absl::btree_set<uint32_t> chunks, partial, with_free;  // partial: with untouched nodes
+  absl::btree_map<uint32_t, LedgerHolder> holders;       // by incarnation
+  absl::btree_map<uint32_t, uint16_t> gone;  // incarnation -> compute server, while orphans > 0
+  uint64_t orphans = 0, free_nodes = 0;
+  // Somebody ended in the middle of something: any node may carry its marks (rule M7), until a
+  // pass has found none, or kPassesMax have found the same ones over and over.
+  bool suspect = false;
+  uint32_t passes = 0;
+  LedgerPass pass;
+};
+
+class NodeLedger {
+ public:
+  static constexpr uint32_t kNodesExaminedMax = 8192;  // in one list of nodes
+  static constexpr uint32_t kChunksExaminedMax = 1024;
+  static constexpr uint32_t kStepsOfACall = 4;  // chunks of ended holders
+
+  NodeLedger(Region* region, const Clock* clock, int64_t rest_ns);
+
+  // Rested nodes of the tree, else the rest of a chunk it has, else a chunk. InvalidArgument:
+  // node_bytes is no node size, or not the tree's; ResourceExhausted: nothing is left, or all
+  // rests.
+  absl::StatusOr<NodeGrant> Allocate(const ClientId& holder, const NodeRequest& request);
+  // All or nothing. InvalidArgument: not nodes that `holder` was handed and has not written.
+  absl::Status Return(const ClientId& holder, const NodeReturn& returned);
+  // How many took effect; what did not is no error (repeats, frees that come late).
+  uint32_t Free(const NodeFree& freed);
+  uint32_t Settle(const NodeSettle& settle);
+  OrphanList ListOrphans(const NodeQuery& query);
+  NodeList ListNodes(const NodeQuery& query) const;
+
+  // A node for the server itself (a tree's first root), settled; its address as an offset.
+  absl::StatusOr<uint64_t> AllocateNode(uint32_t tree_id, uint32_t node_bytes);
+
+  // The holder uses the tree no more, and nothing of it is in flight. `settled`: whatever it was
+  // handed and did not return is linked.
+  void ReleaseHolder(const ClientId& holder, uint32_t tree_id, bool settled);
+  // Looks at the nodes of one chunk whose holder has ended. False: there is nothing to look at.
+  bool Step();
+  bool idle() const { return departures_.empty(); }
+  // The same for everything that this holder had in the tree: it comes again.
+  void FinishDeparture(const ClientId& holder, uint32_t tree_id);
+
+  // Nobody refers to the tree any more: its chunks rest, then are free.
+  void FreeTree(uint32_t tree_id);
+
+  struct Counts {
+    uint64_t chunks_free = 0, chunks_used = 0;
+    uint64_t nodes_untouched = 0, nodes_free = 0, nodes_out = 0, nodes_settled = 0, orphans = 0;
+    uint64_t grants = 0, nodes_granted = 0, nodes_granted_again = 0;  // events
+    uint64_t nodes_returned = 0, nodes_freed = 0, frees_ignored = 0, chunks_back = 0;
+  };
+  Counts counts() const;
+  const ChunkPool& pool() const { return pool_; }
+  uint64_t free_bytes() const { return pool_.free_chunks() * chunk_bytes_; }
+  uint64_t used_bytes() const { return (chunks_.size() - pool_.free_chunks()) * chunk_bytes_; }
+
+ private:
+  using Tree = LedgerTree;
+  struct Chunk {
+    uint32_t tree_id = 0;
+    std::unique_ptr<ChunkNodes> nodes;  // null: the pool has it
+  };
+  struct Departure {
+    uint32_t tree_id = 0;
+    ClientId holder;
+    std::vector<uint32_t> chunks;
+  };
+  struct Place {
+    uint32_t chunk = 0;
+    uint32_t node = 0;
+  };
+
+  absl::Status CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) const;
+  Tree* FindTree(uint32_t tree_id);
+  uint64_t OffsetOf(const Tree& tree, const Place& place) const;
+  NodeGlance Glance(const Tree& tree, const Place& place) const;
+  bool IsWritten(const Tree& tree, const Place& place) const;
+  // The node of the tree that starts at `offset`, if there is one that was ever handed out.
+  std::optional<Place> Find(const Tree& tree, uint32_t tree_id, uint64_t offset) const;
+  // The first node of the tree behind `offset`, handed out or not.
+  std::optional<Place> FirstAfter(const Tree& tree, uint64_t offset) const;
+  std::optional<Place> Next(const Tree& tree, Place place) const;
+
+  void TakeRested(Tree& tree, const ClientId& holder, uint32_t nodes_max, NodeGrant* grant);
+  void TakeUntouched(Tree& tree, const ClientId& holder, uint32_t nodes_max, NodeGrant* grant);
+  absl::Status AddChunk(uint32_t tree_id, uint32_t node_bytes);
+  // Puts the chunk on the tree's lists as its nodes are now, or back into the pool.
+  void Relist(Tree& tree, uint32_t chunk);
+  void FreeAt(Tree& tree, const Place& place, uint32_t life);
+  void StopBeingOrphan(Tree& tree, const Place& place);
+  std::optional<Orphan> OrphanAt(const Tree& tree, const Place& place) const;
+  bool HasDeparture(uint32_t tree_id) const;
+  void ExamineChunk(Tree& tree, const ClientId& holder, uint32_t chunk);
+
+  Region* const region_;
+  const Clock* const clock_;
+  const int64_t rest_ns_;
+  const uint64_t chunk_bytes_;
+  ChunkPool pool_;
+  std::vector<Chunk> chunks_;
+  absl::btree_map<uint32_t, Tree> trees_;
+  std::deque<Departure> departures_;
+  Counts events_;
+};
+
+}  // namespace pando::memory

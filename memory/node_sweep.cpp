@@ -1,0 +1,196 @@
+// NodeLedger's part in what follows the end of a holder: orphans and their sweep (rule C5), and
+// going through all nodes of a tree.
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "memory/node_ledger.h"
+
+namespace pando::memory {
+namespace {
+// Passes that find something before a tree counts as swept all the same: what they found may be
+// other clients' work in progress.
+constexpr uint32_t kPassesMax = 8;
+}  // namespace
+
+void NodeLedger::ReleaseHolder(const ClientId& client, uint32_t tree_id, bool settled) {
+  Tree* const tree = FindTree(tree_id);
+  if (tree == nullptr) return;
+  if (!settled) {
+    tree->suspect = true;
+    tree->passes = 0;
+    tree->pass.under_way = false;
+  }
+  const auto found = tree->holders.find(client.incarnation);
+  if (found == tree->holders.end()) return;
+  const absl::btree_set<uint32_t> held = std::move(found->second.chunks);
+  tree->holders.erase(found);
+  if (!settled) {
+    departures_.push_back({tree_id, client, {held.rbegin(), held.rend()}});
+    return;
+  }
+  for (const uint32_t index : held) {
+    ChunkNodes& nodes = *chunks_[index].nodes;
+    for (uint32_t node = 0; node < nodes.handed(); ++node) {
+      if (nodes.IsOutTo(node, client.incarnation)) nodes.Settle(node);
+    }
+  }
+}
+
+void NodeLedger::ExamineChunk(Tree& tree, const ClientId& client, uint32_t index) {
+  ChunkNodes& nodes = *chunks_[index].nodes;
+  // Downwards, so that what was never touched at the end becomes one piece again.
+  for (uint32_t node = nodes.handed(); node-- > 0;) {
+    if (!nodes.IsOutTo(node, client.incarnation)) continue;
+    if (IsWritten(tree, {index, node})) {
+      nodes.Orphan(node);
+      ++tree.orphans;
+      tree.gone[client.incarnation] = client.compute_server;
+      continue;
+    }
+    const uint32_t free_before = nodes.in_use(NodeUse::kFree);
+    nodes.PutBack(node, 1);
+    tree.free_nodes += nodes.in_use(NodeUse::kFree) - free_before;
+  }
+  Relist(tree, index);
+}
+
+bool NodeLedger::Step() {
+  if (departures_.empty()) return false;
+  Departure& departure = departures_.front();
+  if (!departure.chunks.empty()) {
+    const uint32_t chunk = departure.chunks.back();
+    departure.chunks.pop_back();
+    Tree* const tree = FindTree(departure.tree_id);
+    // The chunk may have gone to another tree, if all of it was free.
+    if (tree != nullptr && tree->chunks.contains(chunk)) {
+      ExamineChunk(*tree, departure.holder, chunk);
+    }
+  }
+  if (departure.chunks.empty()) departures_.pop_front();
+  return !departures_.empty();
+}
+
+bool NodeLedger::HasDeparture(uint32_t tree_id) const {
+  return std::any_of(departures_.begin(), departures_.end(),
+                     [&](const Departure& departure) { return departure.tree_id == tree_id; });
+}
+
+void NodeLedger::FinishDeparture(const ClientId& holder, uint32_t tree_id) {
+  const auto is_his = [&](const Departure& departure) {
+    return departure.tree_id == tree_id && departure.holder == holder;
+  };
+  while (std::any_of(departures_.begin(), departures_.end(), is_his)) (void)Step();
+}
+
+std::optional<NodeLedger::Place> NodeLedger::FirstAfter(const Tree& tree, uint64_t offset) const {
+  uint32_t chunk = 0, node = 0;
+  const uint64_t start = region_->superblock().chunk_offset;
+  if (offset >= start) {
+    const uint64_t index = (offset - start) / chunk_bytes_;
+    if (index >= chunks_.size()) return std::nullopt;
+    chunk = static_cast<uint32_t>(index);
+    node = static_cast<uint32_t>((offset - start) % chunk_bytes_ / tree.node_bytes) + 1;
+  }
+  const auto found = tree.chunks.lower_bound(chunk);
+  if (found == tree.chunks.end()) return std::nullopt;
+  if (*found != chunk) return Place{*found, 0};
+  return node < chunks_[chunk].nodes->count() ? Place{chunk, node} : Next(tree, {chunk, node});
+}
+
+std::optional<NodeLedger::Place> NodeLedger::Next(const Tree& tree, Place place) const {
+  if (place.node + 1 < chunks_[place.chunk].nodes->count())
+    return Place{place.chunk, place.node + 1};
+  const auto next = tree.chunks.upper_bound(place.chunk);
+  if (next == tree.chunks.end()) return std::nullopt;
+  return Place{*next, 0};
+}
+
+std::optional<Orphan> NodeLedger::OrphanAt(const Tree& tree, const Place& place) const {
+  const ChunkNodes& nodes = *chunks_[place.chunk].nodes;
+  const NodeUse use = nodes.use(place.node);
+  Orphan orphan{.offset = OffsetOf(tree, place), .incarnation = nodes.holder(place.node)};
+  if (use == NodeUse::kOrphan) {
+    const auto gone = tree.gone.find(orphan.incarnation);
+    orphan.compute_server = gone == tree.gone.end() ? 0 : gone->second;
+    return orphan;
+  }
+  if (!tree.suspect || (use != NodeUse::kOut && use != NodeUse::kSettled)) return std::nullopt;
+  const NodeGlance glance = Glance(tree, place);
+  // An old image says dead, too: but that node is not written yet.
+  if (!glance.is_node || glance.life == nodes.base_life(place.node)) return std::nullopt;
+  if (glance.state == NodeState::kLive && !glance.has_peer) return std::nullopt;
+  const auto holder = tree.holders.find(orphan.incarnation);
+  orphan.compute_server = holder == tree.holders.end() ? 0 : holder->second.compute_server;
+  return orphan;
+}
+
+OrphanList NodeLedger::ListOrphans(const NodeQuery& query) {
+  OrphanList list;
+  list.next = query.after_offset;
+  Tree* const tree = FindTree(query.tree_id);
+  for (uint32_t i = 0; i < kStepsOfACall && HasDeparture(query.tree_id); ++i) (void)Step();
+  if (tree == nullptr || (tree->orphans == 0 && !tree->suspect && !HasDeparture(query.tree_id))) {
+    return list;
+  }
+  const size_t wanted = std::clamp<size_t>(query.max, 1, kListedNodesMax);
+  if (query.after_offset == 0) tree->pass = {.under_way = true, .clean = true, .next = 0};
+  const bool follows = tree->pass.under_way && tree->pass.next == query.after_offset;
+  uint32_t examined = 0;
+  std::optional<Place> place = FirstAfter(*tree, query.after_offset);
+  for (; place.has_value(); place = Next(*tree, *place)) {
+    if (list.orphans.size() == wanted || ++examined > kNodesExaminedMax) break;
+    // Nothing is behind the last node that was handed out.
+    const ChunkNodes& nodes = *chunks_[place->chunk].nodes;
+    if (place->node >= nodes.handed()) place->node = nodes.count() - 1;
+    const std::optional<Orphan> orphan = OrphanAt(*tree, *place);
+    if (orphan.has_value()) list.orphans.push_back(*orphan);
+    list.next = OffsetOf(*tree, *place);
+  }
+  list.more = place.has_value() ? 1 : 0;
+  if (!follows) return list;
+  tree->pass.next = list.next;
+  tree->pass.clean = tree->pass.clean && list.orphans.empty() && !HasDeparture(query.tree_id);
+  if (place.has_value()) return list;
+  tree->pass.under_way = false;
+  if (tree->pass.clean || ++tree->passes >= kPassesMax) tree->suspect = false;
+  return list;
+}
+
+NodeList NodeLedger::ListNodes(const NodeQuery& query) const {
+  NodeList list;
+  list.next = query.after_offset;
+  const auto found = trees_.find(query.tree_id);
+  if (found == trees_.end()) return list;
+  const Tree& tree = found->second;
+  const size_t wanted = std::clamp<size_t>(query.max, 1, kListedNodesMax);
+  uint32_t examined = 0;
+  std::optional<Place> place = FirstAfter(tree, query.after_offset);
+  for (; place.has_value(); place = Next(tree, *place)) {
+    const ChunkNodes& nodes = *chunks_[place->chunk].nodes;
+    NodeUseRun run{.offset = OffsetOf(tree, *place),
+                   .bytes = tree.node_bytes,
+                   .use = nodes.use(place->node),
+                   .incarnation = nodes.holder(place->node)};
+    if (run.use == NodeUse::kUntouched) {  // all to the end of the chunk
+      run.bytes = uint64_t{nodes.count() - place->node} * tree.node_bytes;
+      place->node = nodes.count() - 1;
+    }
+    NodeUseRun* const last = list.runs.empty() ? nullptr : &list.runs.back();
+    const bool continues = last != nullptr && last->offset + last->bytes == run.offset &&
+                           last->use == run.use && last->incarnation == run.incarnation;
+    if ((!continues && list.runs.size() == wanted) || ++examined > kNodesExaminedMax) {
+      // What was not looked at is left for the next call.
+      break;
+    }
+    if (continues) {
+      last->bytes += run.bytes;
+    } else {
+      list.runs.push_back(run);
+    }
+    list.next = OffsetOf(tree, *place);
+  }
+  list.more = place.has_value() ? 1 : 0;
+  return list;
+}
+
+}  // namespace pando::memory
