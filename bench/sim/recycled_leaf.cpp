@@ -8,13 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
-#include "bench/sim/tree_check.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/fabric/sim/sim_world.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/leaf.h"
 #include "common/wire/root_record.h"
+#include "compute/check/tree_check.h"
 #include "compute/client/connect.h"
 #include "compute/client/tree_impl.h"
 #include "memory/memory_server.h"
@@ -188,7 +188,7 @@ absl::Status RecycledLeaf::Get(int32_t client, Session& session, const Tree& tre
 
 void RecycledLeaf::Check() {
   const TreeCheckResult tree =
-      CheckTree(entry_, false, [this](RemoteAddress from, std::span<std::byte> into) {
+      CheckTree(entry_, {}, [this](RemoteAddress from, std::span<std::byte> into) {
         std::memcpy(into.data(), world_.Memory(kServer).main.data() + from.offset(), into.size());
         return absl::OkStatus();
       });

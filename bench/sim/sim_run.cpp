@@ -9,11 +9,11 @@
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
 #include "bench/sim/coverage.h"
-#include "bench/sim/tree_check.h"
 #include "bench/sim/workload.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/fabric/sim/sim_world.h"
+#include "compute/check/tree_check.h"
 #include "compute/client/connect.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -297,13 +297,14 @@ void SimRun::CheckAfterwards() {
       held.push_back(std::move(problem));
   }
   const TreeCheckResult tree =
-      CheckTree(entry_, crc_, [this](RemoteAddress from, std::span<std::byte> into) {
-        const std::span<std::byte> main = world_.Memory(from.server()).main;
-        if (from.offset() + into.size() > main.size())
-          return absl::OutOfRangeError("beyond the region");
-        std::memcpy(into.data(), main.data() + from.offset(), into.size());
-        return absl::OkStatus();
-      });
+      CheckTree(entry_, {.crc = crc_, .keep_entries = true},
+                [this](RemoteAddress from, std::span<std::byte> into) {
+                  const std::span<std::byte> main = world_.Memory(from.server()).main;
+                  if (from.offset() + into.size() > main.size())
+                    return absl::OutOfRangeError("beyond the region");
+                  std::memcpy(into.data(), main.data() + from.offset(), into.size());
+                  return absl::OkStatus();
+                });
   result_.nodes_per_level = tree.nodes_per_level;
   result_.missing_separators = tree.missing_separators;
   // What a dead client held may be inconsistent; nothing else may.

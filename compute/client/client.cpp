@@ -138,6 +138,10 @@ absl::Status Session::BulkLoad(const Tree& tree, const std::function<bool(KeyVal
   return impl_->BulkLoad(tree, next);
 }
 
+absl::StatusOr<CheckReport> Session::Check(const Tree& tree, const CheckOptions& options) {
+  return impl_->Check(tree, options);
+}
+
 void Session::Spawn(std::function<void()> task) { impl_->Spawn(std::move(task)); }
 void Session::Run() { impl_->Run(); }
 

@@ -16,7 +16,7 @@ constexpr int kControlCoroutines = 4;
 // Seeds of a client's parts, derived from one.
 constexpr uint64_t kCacheSeed = 0x100;
 
-absl::Status CheckOptions(const ClientOptions& options) {
+absl::Status ValidateOptions(const ClientOptions& options) {
   if (options.coroutines_per_session < 1 || options.coroutines_per_session > 4096) {
     return absl::InvalidArgumentError("coroutines_per_session must be 1..4096");
   }
@@ -38,7 +38,7 @@ ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fab
 
 absl::StatusOr<std::unique_ptr<ClientImpl>> ClientImpl::Join(const ClientOptions& options,
                                                              std::shared_ptr<Fabric> fabric) {
-  PANDO_RETURN_IF_ERROR(CheckOptions(options));
+  PANDO_RETURN_IF_ERROR(ValidateOptions(options));
   if (fabric->servers().empty()) return absl::UnavailableError("no memory server is connected");
   std::unique_ptr<ClientImpl> client(new ClientImpl(options, std::move(fabric)));
   PANDO_RETURN_IF_ERROR(client->JoinCluster());

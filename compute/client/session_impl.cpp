@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status.h"
+#include "compute/check/session_check.h"
 #include "compute/index/operations.h"
 
 namespace pando {
@@ -14,7 +16,8 @@ namespace {
 constexpr int64_t kRepairDelayChains = 16;
 // How long a repair may take, in chain times: a caller from outside waits for it.
 constexpr int64_t kRepairTimeoutChains = 1024;
-constexpr int64_t kBulkLoadTimeoutMs = 24 * 3600 * 1000;
+// Of what takes as long as there is data.
+constexpr int64_t kWholeTreeTimeoutMs = 24 * 3600 * 1000;
 
 absl::Status CheckKey(const TreeContext& tree, std::string_view key) {
   if (!key.empty() && key.size() <= tree.layout.key_bytes_max()) return absl::OkStatus();
@@ -134,9 +137,19 @@ absl::Status SessionImpl::Scan(const Tree& tree, std::string_view from, size_t l
 }
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
-  return Execute(tree, kBulkLoadTimeoutMs, nullptr, [&](OperationContext& operation) {
+  return Execute(tree, kWholeTreeTimeoutMs, nullptr, [&](OperationContext& operation) {
     return BulkLoadTree(operation, tree.impl().context(), next);
   });
+}
+
+absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOptions& options) {
+  absl::StatusOr<CheckReport> report = absl::UnknownError("");
+  const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
+  PANDO_RETURN_IF_ERROR(Execute(tree, timeout_ms, nullptr, [&](OperationContext& operation) {
+    report = CheckOpenTree(operation, tree.impl().context(), options);
+    return report.status();
+  }));
+  return report;
 }
 
 void SessionImpl::ForEach(size_t count, const std::function<void(size_t)>& work) {

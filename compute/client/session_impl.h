@@ -37,6 +37,7 @@ class SessionImpl {
   absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
                     std::vector<KeyValue>* rows, const OperationOptions& options);
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
+  absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options);
 
   // Calls `work(i)` for each i < count from as many coroutines as there are; returns when all have
   // returned.

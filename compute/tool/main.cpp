@@ -25,6 +25,9 @@ DEFINE_bool(bulk, true, "load: fill an empty tree in one go; --nobulk puts key b
 DEFINE_string(from, "", "scan: first key, or the least key above it");
 DEFINE_uint64(limit, 0, "scan: at most this many keys; 0: all");
 DEFINE_bool(values, false, "scan: also print values, after a tab");
+DEFINE_bool(quiet_tree, false,
+            "check: nobody works on the tree: then a held lock is a problem, too");
+DEFINE_bool(json, false, "check: print the result as JSON");
 
 namespace pando {
 namespace {
@@ -47,9 +50,11 @@ Works on the trees of running memory servers.
   drop NAME       remove a tree
   trees           list the trees
   stats           print the memory servers' counters
+  check           say what is wrong with the tree, or without --tree with any (--quiet-tree, --json)
   doctor          say what is missing on this machine and how to fix it
 
-Exit codes: 0 done, 1 not found or failed, 2 wrong command line.)",
+Exit codes: 0 done, 1 not found or failed, 2 wrong command line;
+check: 0 everything holds, 1 it could not be checked, 3 something is wrong with a tree.)",
     .source = __FILE__,
     .takes_arguments = true,
     .logs_info = false};
@@ -60,7 +65,7 @@ struct Command {
   absl::Status (*run)(const Settings&, const Arguments&);
 };
 
-constexpr std::array<Command, 10> kCommands = {{
+constexpr std::array<Command, 11> kCommands = {{
     {"load", 1, tool::Load},
     {"get", 1, tool::Get},
     {"put", 2, tool::Put},
@@ -70,6 +75,7 @@ constexpr std::array<Command, 10> kCommands = {{
     {"drop", 1, tool::Drop},
     {"trees", 0, tool::Trees},
     {"stats", 0, tool::Stats},
+    {"check", 0, tool::Check},
     {"doctor", 0, tool::Doctor},
 }};
 
@@ -113,6 +119,9 @@ Settings SettingsFromFlags(const Command& command) {
   settings.from = FLAGS_from;
   settings.limit = FLAGS_limit;
   settings.values = FLAGS_values;
+  settings.tree_given = !gflags::GetCommandLineFlagInfoOrDie("tree").is_default;
+  settings.quiet_tree = FLAGS_quiet_tree;
+  settings.json = FLAGS_json;
   return settings;
 }
 
@@ -132,5 +141,5 @@ int main(int argc, char** argv) {
   const std::string code = absl::StatusCodeToString(status.code());
   fprintf(stderr, "pando: %s: %s (%s)\n", command.name, std::string(status.message()).c_str(),
           code.c_str());
-  return 1;
+  return tool::IsDamage(status) ? 3 : 1;
 }

@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "pando/check.h"
 #include "pando/options.h"
 #include "pando/stats.h"
 
@@ -145,6 +146,10 @@ class Session {
   // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending
   // (nothing becomes visible then).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
+
+  // READs the whole tree and says what is wrong with it (check.h). Errors say why it could not be
+  // checked: Unavailable, DeadlineExceeded.
+  absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options = {});
 
   // Runs `task` in a coroutine of this session; operations inside it suspend. Run() returns when
   // all are finished.

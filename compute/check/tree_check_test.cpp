@@ -1,5 +1,5 @@
 // The walker finds what it is meant to find: a good tree passes, each kind of damage is reported.
-#include "bench/sim/tree_check.h"
+#include "compute/check/tree_check.h"
 
 #include <algorithm>
 #include <cstring>
@@ -79,16 +79,14 @@ class TreeCheckTest : public testing::Test {
   }
 
   TreeCheckResult Check() {
-    return CheckTree(
-        entry_, false,
-        [this](RemoteAddress from, std::span<std::byte> into) -> absl::Status {
-          if (from.server() != 1 || from.offset() + into.size() > memory_.size()) {
-            return absl::OutOfRangeError("no such memory");
-          }
-          std::memcpy(into.data(), memory_.data() + from.offset(), into.size());
-          return absl::OkStatus();
-        },
-        /*nodes_max=*/100);
+    return CheckTree(entry_, {.nodes_max = 100, .keep_entries = true, .look_again = look_again_},
+                     [this](RemoteAddress from, std::span<std::byte> into) -> absl::Status {
+                       if (from.server() != 1 || from.offset() + into.size() > memory_.size()) {
+                         return absl::OutOfRangeError("no such memory");
+                       }
+                       std::memcpy(into.data(), memory_.data() + from.offset(), into.size());
+                       return absl::OkStatus();
+                     });
   }
   void ExpectProblem(const std::string& text) {
     EXPECT_THAT(Check().problems, Contains(HasSubstr(text)));
@@ -98,6 +96,7 @@ class TreeCheckTest : public testing::Test {
   CatalogEntry entry_;
   NodeLayout layout_;
   InternalNode root_;
+  std::function<bool(int)> look_again_;  // none: a quiet tree
 };
 
 TEST_F(TreeCheckTest, AGoodTreePasses) {
@@ -178,6 +177,57 @@ TEST_F(TreeCheckTest, NodeThatIsNotLive) {
   ExpectProblem("is not live");
 }
 
+TEST_F(TreeCheckTest, AMarkerOfAMerge) {
+  ChangeHeader(2, [](NodeHeader* h) { h->peer = Node(3); });
+  ExpectProblem("has a merge's marker: node 1:11264 life 1");
+}
+
+TEST_F(TreeCheckTest, WhatLiesBehindDamageIsCheckedToo) {
+  Image(2)[5 * kLineBytes] ^= std::byte{1};
+  ChangeHeader(3, [](NodeHeader* h) { h->high = "zz"; });
+  ExpectProblem("is inconsistent");
+  ExpectProblem("has the high fence 7a7a, but no right sibling");
+}
+
+// A tree that is being changed: what looks wrong at first may be gone at the next look.
+TEST_F(TreeCheckTest, WhatDoesNotLastIsNotBlamed) {
+  Image(2)[5 * kLineBytes] ^= std::byte{1};
+  look_again_ = [this](int) {
+    Image(2)[5 * kLineBytes] ^= std::byte{1};
+    look_again_ = nullptr;
+    return true;
+  };
+  const TreeCheckResult result = Check();
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_EQ(result.looked_again, 1u);
+  EXPECT_EQ(result.entries.size(), 5u);
+}
+
+TEST_F(TreeCheckTest, WhatLastsIsBlamedAfterAWhile) {
+  Image(2)[5 * kLineBytes] ^= std::byte{1};
+  int looks = 0;
+  look_again_ = [&](int tries) {
+    ++looks;
+    return tries < 3;
+  };
+  ExpectProblem("is inconsistent");
+  EXPECT_EQ(looks, 4);
+}
+
+// Its right sibling went into the second leaf between the READs of the two.
+TEST_F(TreeCheckTest, AMergeUnderTheWalk) {
+  ChangeHeader(3, [](NodeHeader* h) { h->state = NodeState::kDead; });
+  look_again_ = [this](int tries) {
+    if (tries == 0) {
+      root_.entries.pop_back();
+      PutRoot();
+      PutLeaf(2, "h", "", 0, {{"k", "3"}, {"p", "4"}, {"z", "5"}});
+    }
+    return tries < 3;
+  };
+  EXPECT_THAT(Check().problems, IsEmpty());
+}
+
 TEST_F(TreeCheckTest, TornNode) {
   Image(2)[5 * kLineBytes] ^= std::byte{1};
   ExpectProblem("is inconsistent");
@@ -216,7 +266,8 @@ TEST(CheckLocksFreeTest, NamesTheHolder) {
   const uint64_t word = LockWord{3, 77, LockWord::kExclusive}.Encode();
   std::memcpy(table.data() + 8 * 270, &word, 8);
   EXPECT_THAT(CheckLocksFree(1, table),
-              testing::ElementsAre("lock word 270 of server 1 is held by compute server 3"));
+              testing::ElementsAre(
+                  "lock word 270 of server 1 is held by compute server 3, incarnation 77"));
 }
 
 }  // namespace

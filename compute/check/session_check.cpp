@@ -1,0 +1,153 @@
+#include "compute/check/session_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/wire/lock_word.h"
+#include "compute/check/tree_check.h"
+#include "compute/index/read_node.h"
+
+namespace pando {
+namespace {
+
+constexpr int64_t kFirstPauseNs = 50 * kMicrosecondNs;
+constexpr int64_t kLastPauseNs = 50 * kMillisecondNs;
+constexpr int kDoublingsMax = 10;
+constexpr uint32_t kLockReadBytes = 32 << 10;
+
+class SessionCheck {
+ public:
+  SessionCheck(OperationContext& context, TreeContext& tree, const CheckOptions& options)
+      : context_(context), tree_(tree), options_(options) {}
+
+  absl::StatusOr<CheckReport> Run();
+
+ private:
+  using WordSet = std::set<uint32_t>;
+
+  absl::Status Read(ServerId server, MemorySpace space, uint64_t offset, std::span<std::byte> into);
+  bool LookAgain(int tries);
+  absl::Status CheckLocks(const std::vector<Reference>& nodes);
+  absl::Status ReadLocks(ServerId server, std::vector<uint64_t>* words);
+  // Words of `indices` that are no lock words, or held, go to `held`.
+  absl::Status CheckServerLocks(ServerId server, WordSet indices);
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  const CheckOptions& options_;
+  int64_t first_look_ns_ = 0;
+  CheckReport report_;
+};
+
+absl::Status SessionCheck::Read(ServerId server, MemorySpace space, uint64_t offset,
+                                std::span<std::byte> into) {
+  if (tree_.environment.hocl.Words(server) == 0) {
+    return absl::NotFoundError(absl::StrCat("there is no memory server ", server));
+  }
+  const auto bytes = static_cast<uint32_t>(into.size());
+  PANDO_ASSIGN_OR_RETURN(const BufferLease buffer, context_.session.buffers().Lease(bytes));
+  ChainLease chain(&context_.session.buffers());
+  for (int tries = 0;; ++tries) {
+    chain->Reset(server);
+    chain->Read(space, offset, buffer.buffer());
+    const absl::Status read = context_.Await(chain.get());
+    if (!read.ok() && !absl::IsAborted(read)) return read;
+    if (read.ok() && !ReadTookTooLong(tree_, *chain)) break;
+    if (context_.expired()) return context_.DeadlineError("checking the tree");
+    context_.BackOff(1);
+  }
+  std::memcpy(into.data(), buffer.data(), bytes);
+  return absl::OkStatus();
+}
+
+bool SessionCheck::LookAgain(int tries) {
+  const int64_t now_ns = context_.session.NowNs();
+  if (tries == 0) first_look_ns_ = now_ns;
+  if (now_ns - first_look_ns_ >= options_.recheck_ms * kMillisecondNs) return false;
+  const int64_t pause_ns = std::min(kFirstPauseNs << std::min(tries, kDoublingsMax), kLastPauseNs);
+  context_.session.scheduler().SleepUntil(now_ns + pause_ns);
+  return true;
+}
+
+absl::Status SessionCheck::ReadLocks(ServerId server, std::vector<uint64_t>* words) {
+  words->resize(tree_.environment.hocl.Words(server));
+  const std::span<std::byte> table = std::as_writable_bytes(std::span(*words));
+  for (size_t at = 0; at < table.size(); at += kLockReadBytes) {
+    const size_t bytes = std::min<size_t>(kLockReadBytes, table.size() - at);
+    PANDO_RETURN_IF_ERROR(Read(server, MemorySpace::kLocks, at, table.subspan(at, bytes)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCheck::CheckServerLocks(ServerId server, WordSet indices) {
+  std::vector<uint64_t> words, first;
+  for (int tries = 0;; ++tries) {
+    PANDO_RETURN_IF_ERROR(ReadLocks(server, &words));
+    if (tries == 0) first = words;
+    std::erase_if(indices, [&](uint32_t i) { return words[i] == LockWord::kFree; });
+    if (tries == 0) report_.locks_held += indices.size();
+    // What is held by others in turn is not left behind.
+    std::erase_if(indices, [&](uint32_t i) { return words[i] != first[i]; });
+    const bool any_bad = std::any_of(indices.begin(), indices.end(), [&](uint32_t i) {
+      return options_.quiet_tree || !LockWord::IsValid(words[i]);
+    });
+    if (!any_bad) return absl::OkStatus();
+    if (!LookAgain(tries)) break;
+  }
+  for (const uint32_t i : indices) {
+    if (report_.problems.size() >= options_.problems_max) break;
+    if (!LockWord::IsValid(words[i])) {
+      report_.problems.push_back(absl::StrCat("lock word ", i, " of server ", server,
+                                              " is no lock word: ", absl::Hex(words[i])));
+    } else if (options_.quiet_tree) {
+      report_.problems.push_back(DescribeLock(server, i, words[i]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCheck::CheckLocks(const std::vector<Reference>& nodes) {
+  std::map<ServerId, WordSet> words;
+  words[tree_.entry.root_record.server()].insert(tree_.entry.root_lock_index);
+  for (const Reference& node : nodes) {
+    const absl::StatusOr<LockTarget> lock = tree_.NodeLock(node);
+    if (lock.ok()) words[lock->server].insert(lock->word);
+  }
+  for (auto& [server, indices] : words) {
+    PANDO_RETURN_IF_ERROR(CheckServerLocks(server, std::move(indices)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckReport> SessionCheck::Run() {
+  TreeCheckOptions options = {
+      .crc = tree_.environment.crc, .nodes_max = UINT64_MAX, .problems_max = options_.problems_max};
+  if (!options_.quiet_tree) options.look_again = [this](int tries) { return LookAgain(tries); };
+  TreeCheckResult walked = CheckTree(tree_.entry, options, [this](auto from, auto into) {
+    if (context_.expired()) return context_.DeadlineError("checking the tree");
+    return Read(from.server(), MemorySpace::kMain, from.offset(), into);
+  });
+  PANDO_RETURN_IF_ERROR(walked.unreadable);
+  report_.problems = std::move(walked.problems);
+  report_.nodes_per_level.assign(walked.nodes_per_level.begin(), walked.nodes_per_level.end());
+  report_.keys = walked.keys;
+  report_.missing_separators = walked.missing_separators;
+  report_.looked_again = walked.looked_again;
+  PANDO_RETURN_IF_ERROR(CheckLocks(walked.nodes));
+  return std::move(report_);
+}
+
+}  // namespace
+
+absl::StatusOr<CheckReport> CheckOpenTree(OperationContext& context, TreeContext& tree,
+                                          const CheckOptions& options) {
+  return SessionCheck(context, tree, options).Run();
+}
+
+}  // namespace pando

@@ -1,0 +1,61 @@
+#include "compute/check/tree_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/wire/lock_word.h"
+#include "compute/check/level_walk.h"
+
+namespace pando {
+
+TreeCheckResult CheckTree(const CatalogEntry& entry, const TreeCheckOptions& options,
+                          const ReadRemote& read) {
+  TreeCheckResult result;
+  const TreeShape& shape = entry.shape;
+  const auto layout =
+      NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes);
+  if (!layout.ok()) {
+    result.problems.push_back(
+        absl::StrCat("the catalog's shape is impossible: ", layout.status().ToString()));
+    return result;
+  }
+  NodeLooker looker(entry, *layout, options.crc, read);
+  absl::StatusOr<RootRecord> record = looker.ReadRoot();
+  for (int tries = 0; !record.ok() && looker.unreadable().ok() && options.look_again != nullptr &&
+                      options.look_again(tries);
+       ++tries) {
+    record = looker.ReadRoot();
+  }
+  if (record.ok()) {
+    result.nodes_per_level.resize(record->level + 1u);
+    CheckWalk walk(options, record->level, &looker, &result);
+    for (int level = record->level; level >= 0 && walk.MayGoOn(); --level) walk.WalkLevel(level);
+  } else if (looker.unreadable().ok()) {
+    result.problems.emplace_back(record.status().message());
+  }
+  result.unreadable = looker.unreadable();
+  return result;
+}
+
+std::string DescribeLock(ServerId server, uint32_t index, uint64_t word) {
+  const LockWord lock = LockWord::Decode(word);
+  return absl::StrCat("lock word ", index, " of server ", server, " is held by compute server ",
+                      lock.owner, ", incarnation ", lock.incarnation);
+}
+
+std::vector<std::string> CheckLocksFree(ServerId server, std::span<const std::byte> lock_table) {
+  constexpr size_t kProblemsMax = 20;
+  std::vector<std::string> problems;
+  for (size_t at = 0; at + 8 <= lock_table.size() && problems.size() < kProblemsMax; at += 8) {
+    uint64_t word;
+    std::memcpy(&word, lock_table.data() + at, 8);
+    if (word != LockWord::kFree) {
+      problems.push_back(DescribeLock(server, static_cast<uint32_t>(at / 8), word));
+    }
+  }
+  return problems;
+}
+
+}  // namespace pando

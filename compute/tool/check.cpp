@@ -1,0 +1,108 @@
+// pando check: what is wrong with the trees, if anything.
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "compute/tool/commands.h"
+
+namespace pando::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+absl::StatusOr<std::vector<std::string>> TreesToCheck(const Settings& settings, Client* client) {
+  if (settings.tree_given) return std::vector<std::string>{settings.tree};
+  const auto trees = client->ListTrees();
+  if (!trees.ok()) return trees.status();
+  std::vector<std::string> names;
+  for (const TreeInfo& tree : *trees) names.push_back(tree.name);
+  return names;
+}
+
+absl::StatusOr<CheckReport> CheckOne(const Settings& settings, Client* client,
+                                     const std::string& name) {
+  const auto tree = client->OpenTree(name);
+  if (absl::IsNotFound(tree.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no tree '", name, "'; 'pando trees' lists them"));
+  }
+  if (!tree.ok()) return tree.status();
+  const auto session = client->NewSession();
+  if (!session.ok()) return session.status();
+  return (*session)->Check(**tree, {.quiet_tree = settings.quiet_tree});
+}
+
+std::string Text(const std::string& name, const CheckReport& report) {
+  uint64_t nodes = 0;
+  for (const uint64_t count : report.nodes_per_level) nodes += count;
+  std::string text =
+      absl::StrCat("tree '", name, "': ", report.keys, " keys in ", nodes, " nodes on ",
+                   report.nodes_per_level.size(), " levels (from the root:");
+  for (size_t level = report.nodes_per_level.size(); level-- > 0;) {
+    absl::StrAppend(&text, " ", report.nodes_per_level[level]);
+  }
+  absl::StrAppend(&text, "), ", report.missing_separators, " missing separators, ",
+                  report.locks_held, " locks held");
+  if (report.looked_again > 0) {
+    absl::StrAppend(&text, ", ", report.looked_again, " places looked at again");
+  }
+  absl::StrAppend(&text, "\n");
+  for (const std::string& problem : report.problems)
+    absl::StrAppend(&text, "  problem: ", problem, "\n");
+  absl::StrAppend(&text, report.ok() ? "  everything holds\n" : "");
+  return text;
+}
+
+Json ToJson(const std::string& name, const CheckReport& report) {
+  return {{"tree", name},
+          {"ok", report.ok()},
+          {"problems", report.problems},
+          {"nodes_per_level", report.nodes_per_level},
+          {"keys", report.keys},
+          {"missing_separators", report.missing_separators},
+          {"locks_held", report.locks_held},
+          {"looked_again", report.looked_again}};
+}
+
+constexpr char kDamage[] = "pando.tool/damage";
+
+absl::Status DamageError(std::string_view message) {
+  absl::Status status = absl::DataLossError(std::string(message));
+  status.SetPayload(kDamage, absl::Cord());
+  return status;
+}
+
+}  // namespace
+
+bool IsDamage(const absl::Status& status) { return status.GetPayload(kDamage).has_value(); }
+
+absl::Status Check(const Settings& settings, const Arguments&) {
+  const auto client = Connect(settings);
+  if (!client.ok()) return client.status();
+  const auto names = TreesToCheck(settings, client->get());
+  if (!names.ok()) return names.status();
+  Json trees = Json::array();
+  size_t damaged = 0;
+  for (const std::string& name : *names) {
+    const auto report = CheckOne(settings, client->get(), name);
+    // Without --tree: it was dropped since it was listed.
+    if (absl::IsNotFound(report.status()) && !settings.tree_given) continue;
+    if (!report.ok()) return report.status();
+    damaged += report->ok() ? 0 : 1;
+    trees.push_back(ToJson(name, *report));
+    if (settings.json) continue;
+    if (absl::Status printed = Print(Text(name, *report)); !printed.ok()) return printed;
+  }
+  if (names->empty() && !settings.json) return Print("there are no trees\n");
+  if (settings.json) {
+    const Json result = {
+        {"ok", damaged == 0}, {"quiet_tree", settings.quiet_tree}, {"trees", trees}};
+    const std::string text = result.dump(2, ' ', false, Json::error_handler_t::replace);
+    if (absl::Status printed = Print(text + "\n"); !printed.ok()) return printed;
+  }
+  if (damaged == 0) return absl::OkStatus();
+  return DamageError(
+      absl::StrCat("something is wrong with ", damaged, " of ", trees.size(), " trees"));
+}
+
+}  // namespace pando::tool
