@@ -2,7 +2,7 @@
 // what must hold afterwards.
 //
 // A run is a function of its options: same options, same trace hash. It fails when the history is
-// not linearizable, an invariant of the tree is broken (compute/check/tree_check.h), a lock is left behind, an
+// not linearizable, an invariant of the tree is broken (tree_check.h), a lock is left behind, an
 // operation ends in an error that nothing explains, or it does not end at all.
 #pragma once
 

@@ -39,8 +39,8 @@ absl::Status Create(const Settings& settings, const Arguments& arguments);
 absl::Status Drop(const Settings& settings, const Arguments& arguments);  // NAME
 absl::Status Trees(const Settings& settings, const Arguments& arguments);
 absl::Status Stats(const Settings& settings, const Arguments& arguments);
-// Of one tree, or of all. IsDamage() is true for its status if something is wrong with a tree; other
-// errors say why it could not be checked.
+// Of one tree, or of all. IsDamage() is true for its status if something is wrong with a tree;
+// other errors say why it could not be checked.
 absl::Status Check(const Settings& settings, const Arguments& arguments);
 bool IsDamage(const absl::Status& status);
 // Works without any server; FailedPrecondition if it found something that has to be fixed.

@@ -4,8 +4,9 @@
 // being worked on: the root record is whole; on each level the fences of the nodes are contiguous
 // from the smallest key to the largest, and the siblings linked in that order; every node is of the
 // life, tree and level it is referred to with; separators ascend, and each is the low fence of the
-// child it refers to; no key is there twice or outside its node's fences; lock words are lock words.
-// No node stays inconsistent, in the middle of a merge, or unreachable for those who refer to it.
+// child it refers to; no key is there twice or outside its node's fences; lock words are lock
+// words. No node stays inconsistent, in the middle of a merge, or unreachable for those who refer
+// to it.
 //
 // While others write, what looks wrong at first is looked at again, with the way to it READ afresh,
 // for up to `recheck_ms`, and is a problem only if it stays so. So what is reported was wrong all
