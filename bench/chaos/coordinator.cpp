@@ -1,0 +1,279 @@
+#include "bench/chaos/coordinator.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "bench/chaos/operation_log.h"
+#include "bench/host/paths.h"
+#include "bench/workload/keys.h"
+#include "bench/workload/values.h"
+#include "bench/ycsb/tree_data.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+
+namespace pando::chaos {
+namespace {
+
+using bench::Process;
+
+constexpr int kGraceMs = 5'000;
+constexpr int64_t kReadyTimeoutNs = 30 * kSecondNs;
+// From the command to the common start: every compute server has it by then.
+constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
+// Longer than its sleeping clients need to notice, shorter than it hurries.
+constexpr int64_t kHurryNs = 20 * kMillisecondNs;
+
+}  // namespace
+
+Coordinator::~Coordinator() {
+  client_.reset();
+  servers_.clear();  // kills what is left, also what is stopped
+  bench::Stop(&memory_servers_, kGraceMs);
+}
+
+absl::StatusOr<Outcome> Coordinator::Run() {
+  PANDO_RETURN_IF_ERROR(StartMemoryServers());
+  PANDO_RETURN_IF_ERROR(Load());
+  PANDO_RETURN_IF_ERROR(Dump(".initial"));
+  std::ofstream(plan_.folder + "/plan.json") << PlanToJson(plan_);
+  servers_.resize(static_cast<size_t>(plan_.compute_servers));
+  for (int i = 0; i < plan_.compute_servers; ++i) PANDO_RETURN_IF_ERROR(StartLife(i));
+  for (int i = 0; i < plan_.compute_servers; ++i) PANDO_RETURN_IF_ERROR(AwaitReady(i));
+  start_ns_ = RealClock().NowNs() + kStartDelayNs;
+  end_ns_ = start_ns_ + static_cast<int64_t>(plan_.duration_s * kSecondNs);
+  for (Server& server : servers_) {
+    outcome_.lives[static_cast<size_t>(server.life)].start_ns = start_ns_;
+    PANDO_RETURN_IF_ERROR(server.channel->Send({{"start_ns", start_ns_}, {"end_ns", end_ns_}}));
+  }
+  for (const Event& event : MakeSchedule(plan_)) PANDO_RETURN_IF_ERROR(PlayEvent(event));
+  PANDO_RETURN_IF_ERROR(SleepUntil(end_ns_));
+  PANDO_RETURN_IF_ERROR(FinishLives());
+  PANDO_RETURN_IF_ERROR(CollectLogs());
+  // Before the check: reading everything repairs what a killed process left half written.
+  const absl::Status dumped = Dump(".final");
+  if (absl::IsCancelled(dumped)) return dumped;
+  outcome_.final_state_known = dumped.ok();
+  if (!dumped.ok()) outcome_.failures.push_back(dumped.ToString());
+  PANDO_RETURN_IF_ERROR(CheckTree());
+  return std::move(outcome_);
+}
+
+// --- Starting and stopping.
+
+absl::Status Coordinator::StartMemoryServers() {
+  std::error_code error;
+  std::filesystem::create_directory(plan_.registry(), error);
+  for (int i = 1; i <= plan_.memory_servers; ++i) {
+    Process::Options options;
+    options.arguments = {bench::ProgramFolder() / "pando-memory",
+                         absl::StrCat("--registry=", plan_.registry()),
+                         absl::StrCat("--server_id=", i),
+                         absl::StrCat("--memory=", plan_.region_bytes()), "--exit_with_parent"};
+    options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
+    options.death_signal = SIGTERM;
+    PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));
+    memory_servers_.push_back(std::move(process));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::Load() {
+  PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(plan_.client_options()));
+  PANDO_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Tree> tree,
+      client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes, .value_bytes_max = kValueBytes}));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
+  PANDO_ASSIGN_OR_RETURN(const auto keys,
+                         bench::Keys::Create({.key_bytes = kKeyBytes}, plan_.records));
+  std::vector<std::string> sorted(plan_.records);
+  for (uint64_t i = 0; i < plan_.records; ++i) keys->Make(i, &sorted[i]);
+  std::sort(sorted.begin(), sorted.end());
+  bench::Values values(kValueBytes, plan_.writers() - 1, plan_.writers());
+  size_t next = 0;
+  return session->BulkLoad(*tree, [&](KeyValue* entry) {
+    if (next == sorted.size()) return false;
+    entry->key = std::move(sorted[next++]);
+    values.Next(&entry->value);
+    return true;
+  });
+}
+
+absl::Status Coordinator::StartLife(int server) {
+  Server& handle = servers_[static_cast<size_t>(server)];
+  handle.life = static_cast<int>(outcome_.lives.size());
+  outcome_.lives.push_back({.server = server});
+  PANDO_ASSIGN_OR_RETURN(auto ends, bench::Channel::CreatePair());
+  Process::Options options;
+  options.arguments = {bench::ProgramFile(),
+                       absl::StrCat("--plan_file=", plan_.folder, "/plan.json"),
+                       absl::StrCat("--life=", handle.life)};
+  options.channel_fd = ends.second.fd();
+  options.log_file = absl::StrCat(plan_.folder, "/compute-", handle.life, ".log");
+  PANDO_ASSIGN_OR_RETURN(handle.process, Process::Spawn(options));
+  handle.channel.emplace(std::move(ends.first));
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::AwaitReady(int server) {
+  Server& handle = servers_[static_cast<size_t>(server)];
+  const int64_t deadline_ns = RealClock().NowNs() + kReadyTimeoutNs;
+  while (RealClock().NowNs() < deadline_ns) {
+    PANDO_RETURN_IF_ERROR(SleepUntil(RealClock().NowNs() + kMillisecondNs));
+    const auto message = handle.channel->Receive(0);
+    if (message.ok() && message->has_value()) return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("compute server ", server, " does not get ready"));
+}
+
+absl::Status Coordinator::FinishLives() {
+  const int64_t deadline_ns =
+      end_ns_ + plan_.timeout_ms * kMillisecondNs + kGraceMs * kMillisecondNs;
+  for (Server& server : servers_) {
+    outcome_.lives[static_cast<size_t>(server.life)].end_ns = end_ns_;
+    while (!server.process->HasEnded() && RealClock().NowNs() < deadline_ns) {
+      PANDO_RETURN_IF_ERROR(SleepUntil(RealClock().NowNs() + 5 * kMillisecondNs));
+    }
+    if (server.process->HasEnded() && server.process->ended_well()) continue;
+    outcome_.failures.push_back(
+        absl::StrCat("compute server life ", server.life, " ",
+                     server.process->ending().value_or("did not end in time"), ": ",
+                     bench::Tail(server.process->log_file())));
+  }
+  servers_.clear();
+  return absl::OkStatus();
+}
+
+// --- Events.
+
+absl::Status Coordinator::PlayEvent(const Event& event) {
+  PANDO_RETURN_IF_ERROR(SleepUntil(start_ns_ + event.at_ns));
+  return event.kind == Event::Kind::kKill ? PlayKill(event) : PlayStop(event);
+}
+
+absl::Status Coordinator::Hurry(Server* server) {
+  PANDO_RETURN_IF_ERROR(server->channel->Send({{"hurry", true}}));
+  return SleepUntil(RealClock().NowNs() + kHurryNs);
+}
+
+absl::Status Coordinator::PlayKill(const Event& event) {
+  Server& server = servers_[static_cast<size_t>(event.server)];
+  Kill kill = {.server = event.server, .life = server.life, .used_bytes_before = UsedBytes()};
+  PANDO_RETURN_IF_ERROR(Hurry(&server));
+  kill.at_ns = RealClock().NowNs();
+  server.process->Signal(SIGKILL);
+  if (!server.process->WaitFor(kGraceMs)) return absl::InternalError("a killed process lives on");
+  Say(absl::StrFormat("killed compute server %d (life %d)", event.server, server.life));
+  outcome_.lives[static_cast<size_t>(server.life)].end_ns = kill.at_ns;
+  server.process.reset();
+  PANDO_RETURN_IF_ERROR(SleepUntil(start_ns_ + event.end_ns));
+  kill.used_bytes_after = UsedBytes();
+  outcome_.kills.push_back(kill);
+  PANDO_RETURN_IF_ERROR(StartLife(event.server));
+  PANDO_RETURN_IF_ERROR(AwaitReady(event.server));
+  const int64_t now_ns = RealClock().NowNs();
+  outcome_.lives[static_cast<size_t>(server.life)].start_ns = now_ns;
+  return server.channel->Send({{"start_ns", now_ns}, {"end_ns", end_ns_}});
+}
+
+absl::Status Coordinator::PlayStop(const Event& event) {
+  Server& server = servers_[static_cast<size_t>(event.server)];
+  PANDO_RETURN_IF_ERROR(Hurry(&server));
+  Stop stop = {.server = event.server, .at_ns = RealClock().NowNs()};
+  server.process->Signal(SIGSTOP);
+  Say(absl::StrFormat("stopped compute server %d for %.1f s", event.server,
+                      static_cast<double>(event.end_ns - event.at_ns) / kSecondNs));
+  const absl::Status slept = SleepUntil(start_ns_ + event.end_ns);
+  server.process->Signal(SIGCONT);
+  stop.end_ns = RealClock().NowNs();
+  outcome_.stops.push_back(stop);
+  return slept;
+}
+
+absl::Status Coordinator::SleepUntil(int64_t time_ns) {
+  while (true) {
+    PANDO_RETURN_IF_ERROR(LookAtProcesses());
+    const int64_t left_ns = time_ns - RealClock().NowNs();
+    if (left_ns <= 0) return absl::OkStatus();
+    pollfd stop = {options_.stop_fd, POLLIN, 0};
+    const int64_t step_ms = std::clamp<int64_t>(left_ns / kMillisecondNs, 1, 100);
+    if (poll(&stop, 1, static_cast<int>(step_ms)) > 0) {
+      return absl::CancelledError("stopped by a signal");
+    }
+  }
+}
+
+absl::Status Coordinator::LookAtProcesses() {
+  const auto check = [](Process& process, const char* what) -> absl::Status {
+    if (!process.HasEnded() || process.ended_well()) return absl::OkStatus();
+    return absl::UnavailableError(
+        absl::StrCat(what, " ", *process.ending(), "\n", bench::Tail(process.log_file())));
+  };
+  for (Process& process : memory_servers_) PANDO_RETURN_IF_ERROR(check(process, "a memory server"));
+  for (Server& server : servers_) {
+    if (server.process.has_value()) {
+      PANDO_RETURN_IF_ERROR(check(*server.process, "a compute server"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Coordinator::UsedBytes() {
+  uint64_t bytes = 0;
+  for (const ServerStatus& server : client_->Servers()) bytes += server.used_bytes;
+  return bytes;
+}
+
+void Coordinator::Say(const std::string& what) const {
+  if (!options_.progress) return;
+  const double seconds = static_cast<double>(RealClock().NowNs() - start_ns_) / kSecondNs;
+  std::fprintf(stderr, "%7.1f s  %s\n", seconds, what.c_str());
+}
+
+// --- Afterwards.
+
+absl::Status Coordinator::Dump(const std::string& suffix) {
+  PANDO_RETURN_IF_ERROR(SleepUntil(0));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Tree> tree, client_->OpenTree(kTreeName));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
+  return bench::DumpTree(session.get(), *tree, options_.history_file + suffix);
+}
+
+absl::Status Coordinator::CheckTree() {
+  Say("checking the tree");
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Tree> tree, client_->OpenTree(kTreeName));
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
+  PANDO_ASSIGN_OR_RETURN(tree_report_, session->Check(*tree, {.quiet_tree = true}));
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::CollectLogs() {
+  std::ofstream history(options_.history_file, std::ios::binary | std::ios::trunc);
+  for (int life = 0; life < static_cast<int>(outcome_.lives.size()); ++life) {
+    for (int thread = 0; thread < plan_.threads; ++thread) {
+      PANDO_RETURN_IF_ERROR(
+          ReadOperationLog(plan_.log_file(life, thread), [&](const LoggedOperation& operation) {
+            if (operation.returned) {
+              outcome_.operations.push_back(
+                  {life, operation.call_ns, operation.return_ns, operation.status});
+            } else {
+              ++outcome_.lost;
+            }
+            if (!operation.operation.empty()) history << operation.operation << '\n';
+          }));
+    }
+  }
+  history.close();
+  return history ? absl::OkStatus()
+                 : absl::UnavailableError(absl::StrCat("cannot write ", options_.history_file));
+}
+
+}  // namespace pando::chaos

@@ -1,0 +1,93 @@
+#include "bench/chaos/outcome.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "bench/chaos/operation_log.h"
+#include "common/base/clock.h"
+
+namespace pando::chaos {
+namespace {
+
+// For so long after a kill it may hold others up.
+constexpr int64_t kAftermathNs = 5 * kSecondNs;
+
+bool Overlap(int64_t begin_a, int64_t end_a, int64_t begin_b, int64_t end_b) {
+  return begin_a <= end_b && begin_b <= end_a;
+}
+
+bool BesideAStop(const Outcome& outcome, const Finished& operation) {
+  return std::any_of(outcome.stops.begin(), outcome.stops.end(), [&](const Stop& stop) {
+    return Overlap(operation.call_ns, operation.return_ns, stop.at_ns, stop.end_ns);
+  });
+}
+
+// The longest time in [from, to] without a return; `returns` ascends.
+int64_t LongestGap(const std::vector<int64_t>& returns, int64_t from, int64_t to) {
+  int64_t longest_ns = 0, last_ns = from;
+  for (auto at = std::lower_bound(returns.begin(), returns.end(), from);
+       at != returns.end() && *at < to; ++at) {
+    longest_ns = std::max(longest_ns, *at - last_ns);
+    last_ns = *at;
+  }
+  return std::max(longest_ns, to - last_ns);
+}
+
+void Measure(const Outcome& outcome, const std::vector<std::vector<int64_t>>& answers, Kill* kill) {
+  int64_t until_ns = kill->at_ns + kAftermathNs;
+  for (const Stop& stop : outcome.stops) {
+    if (stop.at_ns > kill->at_ns) until_ns = std::min(until_ns, stop.at_ns);
+  }
+  for (size_t i = 0; i < outcome.lives.size(); ++i) {
+    const Life& life = outcome.lives[i];
+    const int64_t to_ns = std::min(until_ns, life.end_ns);
+    if (static_cast<int>(i) == kill->life || life.start_ns > kill->at_ns || to_ns <= kill->at_ns) {
+      continue;
+    }
+    kill->longest_gap_ns =
+        std::max(kill->longest_gap_ns, LongestGap(answers[i], kill->at_ns, to_ns));
+  }
+  for (const Finished& operation : outcome.operations) {
+    if (!Overlap(operation.call_ns, operation.return_ns, kill->at_ns, until_ns)) continue;
+    if (BesideAStop(outcome, operation)) continue;
+    kill->longest_operation_ns =
+        std::max(kill->longest_operation_ns, operation.return_ns - operation.call_ns);
+  }
+}
+
+}  // namespace
+
+void Evaluate(const Plan& plan, Outcome* outcome) {
+  std::vector<std::vector<int64_t>> answers(outcome->lives.size());
+  for (const Finished& operation : outcome->operations) {
+    if (IsAnswer(operation.status)) {
+      answers[static_cast<size_t>(operation.life)].push_back(operation.return_ns);
+      continue;
+    }
+    const bool at_deadline = operation.status == absl::StatusCode::kDeadlineExceeded ||
+                             operation.status == absl::StatusCode::kUnknown;
+    const bool explained = at_deadline && BesideAStop(*outcome, operation);
+    ++(explained ? outcome->explained
+                 : outcome->unexplained)[absl::StatusCodeToString(operation.status)];
+  }
+  for (std::vector<int64_t>& returns : answers) std::sort(returns.begin(), returns.end());
+  for (const auto& [status, count] : outcome->unexplained) {
+    outcome->failures.push_back(
+        absl::StrCat(count, " operations ended with ", status, " although no process was stopped"));
+  }
+  for (size_t i = 0; i < outcome->kills.size(); ++i) {
+    Kill& kill = outcome->kills[i];
+    Measure(*outcome, answers, &kill);
+    const auto check = [&](int64_t took_ns, const char* what) {
+      if (took_ns <= plan.gap_max_ms * kMillisecondNs) return;
+      outcome->failures.push_back(absl::StrCat("kill ", i + 1, ": ", what, " ",
+                                               took_ns / kMillisecondNs, " ms, over ",
+                                               plan.gap_max_ms));
+    };
+    check(kill.longest_gap_ns, "another compute server finished nothing for");
+    check(kill.longest_operation_ns, "an operation of another compute server took");
+  }
+}
+
+}  // namespace pando::chaos

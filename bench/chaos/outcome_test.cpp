@@ -1,0 +1,95 @@
+#include "bench/chaos/outcome.h"
+
+#include "common/base/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pando::chaos {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+constexpr int64_t kMs = kMillisecondNs;
+
+// Two compute servers for ten seconds; server 1 is killed at 4 s. Server 0 answers every 100 ms.
+class OutcomeTest : public testing::Test {
+ protected:
+  OutcomeTest() {
+    outcome_.lives = {{0, 0, 10'000 * kMs}, {1, 0, 4'000 * kMs}};
+    outcome_.kills = {{.server = 1, .life = 1, .at_ns = 4'000 * kMs}};
+    for (int64_t at = 100; at < 10'000; at += 100) Add(at - 1, at);
+  }
+  void Add(int64_t call_ms, int64_t return_ms, absl::StatusCode status = absl::StatusCode::kOk) {
+    outcome_.operations.push_back({0, call_ms * kMs, return_ms * kMs, status});
+  }
+  void RemoveBetween(int64_t from_ms, int64_t to_ms) {
+    std::erase_if(outcome_.operations, [&](const Finished& o) {
+      return o.return_ns > from_ms * kMs && o.return_ns < to_ms * kMs;
+    });
+  }
+  const Kill& Evaluated() {
+    Evaluate({}, &outcome_);
+    return outcome_.kills[0];
+  }
+
+  Outcome outcome_;
+};
+
+TEST_F(OutcomeTest, OthersWentOn) {
+  const Kill& kill = Evaluated();
+  EXPECT_EQ(kill.longest_gap_ns, 100 * kMs);
+  EXPECT_EQ(kill.longest_operation_ns, kMs);
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+}
+
+TEST_F(OutcomeTest, AnotherServerWasHeldUp) {
+  RemoveBetween(4'200, 5'700);
+  EXPECT_EQ(Evaluated().longest_gap_ns, 1'500 * kMs);
+  EXPECT_THAT(outcome_.failures, ElementsAre(HasSubstr("finished nothing for 1500 ms")));
+}
+
+TEST_F(OutcomeTest, AnErrorIsNoProgress) {
+  RemoveBetween(4'200, 5'700);
+  Add(4'500, 4'600, absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Evaluated().longest_gap_ns, 1'500 * kMs);
+}
+
+TEST_F(OutcomeTest, OneOperationWasHeldUp) {
+  Add(3'900, 6'000);
+  EXPECT_EQ(Evaluated().longest_operation_ns, 2'100 * kMs);
+  EXPECT_THAT(outcome_.failures, ElementsAre(HasSubstr("took 2100 ms")));
+}
+
+TEST_F(OutcomeTest, WhatAStopHoldsUpIsNotTheKillsDoing) {
+  outcome_.stops = {{.server = 0, .at_ns = 5'000 * kMs, .end_ns = 7'000 * kMs}};
+  RemoveBetween(5'000, 7'000);
+  Add(4'500, 7'000);
+  EXPECT_EQ(Evaluated().longest_gap_ns, 100 * kMs);
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+}
+
+TEST_F(OutcomeTest, ErrorsBesideAStopAreExplained) {
+  outcome_.stops = {{.server = 1, .at_ns = 1'000 * kMs, .end_ns = 2'000 * kMs}};
+  Add(1'500, 4'500, absl::StatusCode::kDeadlineExceeded);
+  Add(500, 1'200, absl::StatusCode::kUnknown);
+  Evaluated();
+  EXPECT_THAT(outcome_.explained, ElementsAre(Pair("DEADLINE_EXCEEDED", 1u), Pair("UNKNOWN", 1u)));
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+}
+
+TEST_F(OutcomeTest, OtherErrorsAreNot) {
+  outcome_.stops = {{.server = 1, .at_ns = 1'000 * kMs, .end_ns = 2'000 * kMs}};
+  Add(2'500, 2'600, absl::StatusCode::kDeadlineExceeded);
+  Add(1'500, 1'600, absl::StatusCode::kDataLoss);
+  Add(1'500, 1'600, absl::StatusCode::kDataLoss);
+  Evaluated();
+  EXPECT_THAT(outcome_.unexplained,
+              ElementsAre(Pair("DATA_LOSS", 2u), Pair("DEADLINE_EXCEEDED", 1u)));
+  EXPECT_EQ(outcome_.failures.size(), 2u);
+}
+
+}  // namespace
+}  // namespace pando::chaos

@@ -1,0 +1,98 @@
+#include "bench/chaos/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "bench/workload/values.h"
+#include "common/base/units.h"
+
+namespace pando::chaos {
+namespace {
+
+// Below that a kill, what follows from it, and the restart cannot be told apart from the next.
+constexpr double kSecondsAnEvent = 1;
+
+absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
+
+}  // namespace
+
+uint64_t Plan::region_bytes() const {
+  return memory_bytes != 0 ? memory_bytes : 64 * kMiB + records * 256;
+}
+
+std::string Plan::log_file(int life, int thread) const {
+  return absl::StrCat(folder, "/operations-", life, "-", thread);
+}
+
+ClientOptions Plan::client_options() const {
+  ClientOptions options;
+  options.registry = registry();
+  options.fabric = fabric;
+  options.memory_servers_min = memory_servers;
+  options.connect_timeout_ms = 20'000;
+  options.operation_timeout_ms = timeout_ms;
+  return options;
+}
+
+absl::Status CheckPlan(const Plan& plan) {
+  if (plan.fabric != "shm") return Bad(absl::StrCat("--fabric is shm, not '", plan.fabric, "'"));
+  if (!(plan.duration_s > 0 && plan.duration_s <= 24 * 3600)) {
+    return Bad("--duration is more than 0 and at most 86400 seconds");
+  }
+  if (plan.kills < 0 || plan.stops < 0) return Bad("--kills and --stops are 0 or more");
+  if ((plan.kills + plan.stops) * kSecondsAnEvent > plan.duration_s) {
+    return Bad(absl::StrCat("--duration: ", plan.kills + plan.stops,
+                            " kills and stops need a second each"));
+  }
+  if (plan.compute_servers < 2 || plan.compute_servers > 64) {
+    return Bad("--compute_servers is 2 to 64: some go on while others are down");
+  }
+  if (plan.memory_servers < 1 || plan.memory_servers > 64) return Bad("--memory_servers: 1 to 64");
+  if (plan.threads < 1 || plan.threads > 64) return Bad("--threads is 1 to 64");
+  if (plan.coroutines < 1 || plan.coroutines > 48) return Bad("--coroutines is 1 to 48");
+  if (plan.records < 1 || plan.records > 100'000'000) return Bad("--records is 1 to 100000000");
+  if (!(plan.rate >= 1 && plan.rate <= 1e6)) return Bad("--rate is 1 to 1000000");
+  if (plan.timeout_ms < 1 || plan.gap_max_ms < 1) {
+    return Bad("--timeout_ms and --gap_max_ms are 1 or more");
+  }
+  const double writes = plan.rate * plan.duration_s + static_cast<double>(plan.records);
+  if (writes > static_cast<double>(bench::Values::Capacity(kValueBytes, plan.writers()))) {
+    return Bad("--rate times --duration: more writes than different values");
+  }
+  return absl::OkStatus();
+}
+
+nlohmann::json PlanToJson(const Plan& plan) {
+  return {{"fabric", plan.fabric},         {"seed", plan.seed},
+          {"duration", plan.duration_s},   {"kills", plan.kills},
+          {"stops", plan.stops},           {"memory_servers", plan.memory_servers},
+          {"memory", plan.region_bytes()}, {"compute_servers", plan.compute_servers},
+          {"threads", plan.threads},       {"coroutines", plan.coroutines},
+          {"records", plan.records},       {"rate", plan.rate},
+          {"timeout_ms", plan.timeout_ms}, {"gap_max_ms", plan.gap_max_ms},
+          {"folder", plan.folder}};
+}
+
+absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
+  if (!json.is_object()) return Bad("the plan is no JSON object");
+  Plan plan;
+  plan.fabric = json.value("fabric", plan.fabric);
+  plan.seed = json.value("seed", plan.seed);
+  plan.duration_s = json.value("duration", plan.duration_s);
+  plan.kills = json.value("kills", plan.kills);
+  plan.stops = json.value("stops", plan.stops);
+  plan.memory_servers = json.value("memory_servers", plan.memory_servers);
+  plan.memory_bytes = json.value("memory", plan.memory_bytes);
+  plan.compute_servers = json.value("compute_servers", plan.compute_servers);
+  plan.threads = json.value("threads", plan.threads);
+  plan.coroutines = json.value("coroutines", plan.coroutines);
+  plan.records = json.value("records", plan.records);
+  plan.rate = json.value("rate", plan.rate);
+  plan.timeout_ms = json.value("timeout_ms", plan.timeout_ms);
+  plan.gap_max_ms = json.value("gap_max_ms", plan.gap_max_ms);
+  plan.folder = json.value("folder", plan.folder);
+  if (const absl::Status status = CheckPlan(plan); !status.ok()) return status;
+  return plan;
+}
+
+}  // namespace pando::chaos

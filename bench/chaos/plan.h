@@ -1,0 +1,52 @@
+// What pando-chaos is to do: the flags, checked, in a form that travels to the compute servers.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "pando/options.h"
+
+namespace pando::chaos {
+
+struct Plan {
+  std::string fabric = "shm";
+  uint64_t seed = 1;
+  double duration_s = 30;
+  int kills = 5;
+  int stops = 2;
+  int memory_servers = 2;
+  uint64_t memory_bytes = 0;  // a server; 0: from the number of records
+  int compute_servers = 3;
+  int threads = 2;     // a compute server, each with a session
+  int coroutines = 4;  // a thread
+  uint64_t records = 10'000;
+  double rate = 3'000;         // operations/s of all compute servers together
+  int64_t timeout_ms = 3'000;  // of an operation
+  int64_t gap_max_ms = 1'000;  // how long others may be held up by a kill
+  std::string folder;          // of this run: registry, logs
+
+  uint64_t region_bytes() const;
+  // Each start of a compute server is a life of its own; every life has these many writers, whose
+  // values differ. One more loads.
+  int lives_max() const { return compute_servers + kills; }
+  uint64_t writers_a_life() const { return static_cast<uint64_t>(threads) * coroutines; }
+  uint64_t writers() const { return lives_max() * writers_a_life() + 1; }
+  std::string registry() const { return folder + "/registry"; }
+  std::string log_file(int life, int thread) const;
+  ClientOptions client_options() const;
+};
+
+inline constexpr char kTreeName[] = "chaos";
+inline constexpr uint32_t kKeyBytes = 8;
+inline constexpr uint32_t kValueBytes = 8;
+
+// InvalidArgument says which flag and why.
+absl::Status CheckPlan(const Plan& plan);
+
+nlohmann::json PlanToJson(const Plan& plan);
+absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json);
+
+}  // namespace pando::chaos

@@ -1,0 +1,49 @@
+#include "bench/chaos/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/random.h"
+
+namespace pando::chaos {
+namespace {
+
+// Shares of an event's time: it begins in the first part, a killed server starts again after the
+// second, and the last one is left to see what came of it.
+constexpr double kLatestBegin = 0.2;
+constexpr double kDownShare = 0.4;
+constexpr double kStopShareMax = 0.6;
+constexpr double kStopMinSeconds = 0.1;
+constexpr double kStopMaxSeconds = 3;
+constexpr uint64_t kScheduleSeed = 0x5c4ed;
+
+int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSecondNs); }
+
+}  // namespace
+
+std::vector<Event> MakeSchedule(const Plan& plan) {
+  Random random(DeriveSeed(plan.seed, kScheduleSeed));
+  std::vector<Event> events(static_cast<size_t>(plan.kills + plan.stops));
+  for (size_t i = 0; i < events.size(); ++i) {
+    events[i].kind = i < static_cast<size_t>(plan.kills) ? Event::Kind::kKill : Event::Kind::kStop;
+  }
+  for (size_t i = events.size(); i > 1; --i) std::swap(events[i - 1], events[random.Uniform(i)]);
+  const double share_s = plan.duration_s / static_cast<double>(std::max<size_t>(1, events.size()));
+  for (size_t i = 0; i < events.size(); ++i) {
+    Event& event = events[i];
+    event.server = static_cast<int>(random.Uniform(static_cast<uint64_t>(plan.compute_servers)));
+    const double begin_s =
+        static_cast<double>(i) * share_s + random.NextDouble() * kLatestBegin * share_s;
+    const double stop_max_s = std::min(kStopMaxSeconds, kStopShareMax * share_s);
+    const double length_s =
+        event.kind == Event::Kind::kKill
+            ? kDownShare * share_s
+            : kStopMinSeconds + random.NextDouble() * (stop_max_s - kStopMinSeconds);
+    event.at_ns = Nanoseconds(begin_s);
+    event.end_ns = Nanoseconds(begin_s + length_s);
+  }
+  return events;
+}
+
+}  // namespace pando::chaos
