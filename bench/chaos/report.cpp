@@ -106,7 +106,12 @@ Json ReportJson(const Plan& plan, const Report& report) {
             {"keys", report.tree.keys},
             {"nodes_per_level", report.tree.nodes_per_level},
             {"missing_separators", report.tree.missing_separators},
-            {"locks_held", report.tree.locks_held}}}};
+            {"locks_held", report.tree.locks_held},
+            {"nodes",
+             {{"reachable", report.tree.nodes.reachable},
+              {"held", report.tree.nodes.held},
+              {"free", report.tree.nodes.free},
+              {"orphans", report.tree.nodes.orphans}}}}}};
 }
 
 std::string ReportText(const Report& report) {
@@ -130,7 +135,8 @@ std::string ReportText(const Report& report) {
   AppendList(report.history.violations, "violation", &text);
   AppendList(report.history.undecided, "undecided", &text);
   absl::StrAppend(&text, "tree of ", report.tree.keys,
-                  " keys: ", report.tree.ok() ? "everything holds" : "something is wrong", "\n");
+                  " keys: ", report.tree.ok() ? "everything holds" : "something is wrong", ", ",
+                  report.tree.nodes.orphans, " nodes of ended clients not swept up yet\n");
   AppendList(report.tree.problems, "problem", &text);
   return text;
 }

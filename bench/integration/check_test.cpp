@@ -152,6 +152,34 @@ TEST_F(CheckTest, ARootRecordOfAnotherTree) {
   ExpectProblem("root record");
 }
 
+// A leaf's keys, fences and separator go, and with them every way to it.
+TEST_F(CheckTest, ANodeThatIsLost) {
+  session_.reset();
+  tree_.reset();  // now its nodes are known to be linked
+  tree_ = client_->OpenTree("words").value();
+  session_ = client_->NewSession().value();
+  const CheckReport before = Check();
+  EXPECT_THAT(before.problems, IsEmpty());
+
+  RootRecord record = Record();
+  InternalNode parent;
+  for (; record.level > 0; --record.level) {
+    PANDO_CHECK_OK(DecodeInternal(At(record.root.address), layout(), &parent));
+    if (record.level > 1) record.root = parent.entries[parent.entries.size() / 2].child;
+  }
+  const Reference leaf = parent.entries[0].child, lost = parent.entries[1].child;
+  const NodeHeader header = ReadHeader(At(lost.address), layout());
+  ChangeHeader(leaf, [&](NodeHeader* h) {
+    h->right = header.right;
+    h->high = header.high;
+  });
+  parent.entries.erase(parent.entries.begin() + 1);
+  std::byte* const image = At(record.root.address);
+  EncodeInternal(parent, layout(), image, false, image);
+  ExpectProblem("node " + std::to_string(lost.address.server()) + ":" +
+                std::to_string(lost.address.offset()) + " is lost");
+}
+
 TEST_F(CheckTest, ALockThatIsHeld) {
   const LockTarget lock = context().NodeLock(SomeLeaf()).value();
   *LockWordAt(lock.server, lock.word) = LockWord{9, 77, LockWord::kExclusive}.Encode();

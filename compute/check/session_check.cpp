@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/lock_word.h"
+#include "compute/check/node_accounting.h"
 #include "compute/check/tree_check.h"
 #include "compute/index/read_node.h"
 
@@ -19,12 +20,14 @@ namespace {
 constexpr int64_t kFirstPauseNs = 50 * kMicrosecondNs;
 constexpr int64_t kLastPauseNs = 50 * kMillisecondNs;
 constexpr int kDoublingsMax = 10;
+constexpr int kPassesMax = 4;  // over a live tree whose nodes do not seem to add up
 constexpr uint32_t kLockReadBytes = 32 << 10;
 
 class SessionCheck {
  public:
-  SessionCheck(OperationContext& context, TreeContext& tree, const CheckOptions& options)
-      : context_(context), tree_(tree), options_(options) {}
+  SessionCheck(OperationContext& context, TreeContext& tree, const CheckServers& servers,
+               const CheckOptions& options)
+      : context_(context), tree_(tree), servers_(servers), options_(options) {}
 
   absl::StatusOr<CheckReport> Run();
 
@@ -33,6 +36,10 @@ class SessionCheck {
 
   absl::Status Read(ServerId server, MemorySpace space, uint64_t offset, std::span<std::byte> into);
   bool LookAgain(int tries);
+  TreeCheckResult Walk();
+  absl::StatusOr<AccountingResult> Account(const std::vector<Reference>& nodes);
+  // `walked` is replaced where the tree has to be walked again.
+  absl::Status CheckAccounting(TreeCheckResult* walked);
   absl::Status CheckLocks(const std::vector<Reference>& nodes);
   absl::Status ReadLocks(ServerId server, std::vector<uint64_t>* words);
   // Words of `indices` that are no lock words, or held, go to `held`.
@@ -40,6 +47,7 @@ class SessionCheck {
 
   OperationContext& context_;
   TreeContext& tree_;
+  const CheckServers& servers_;
   const CheckOptions& options_;
   int64_t first_look_ns_ = 0;
   CheckReport report_;
@@ -125,20 +133,65 @@ absl::Status SessionCheck::CheckLocks(const std::vector<Reference>& nodes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckReport> SessionCheck::Run() {
+TreeCheckResult SessionCheck::Walk() {
   TreeCheckOptions options = {
       .crc = tree_.environment.crc, .nodes_max = UINT64_MAX, .problems_max = options_.problems_max};
   if (!options_.quiet_tree) options.look_again = [this](int tries) { return LookAgain(tries); };
-  TreeCheckResult walked = CheckTree(tree_.entry, options, [this](auto from, auto into) {
+  return CheckTree(tree_.entry, options, [this](auto from, auto into) {
     if (context_.expired()) return context_.DeadlineError("checking the tree");
     return Read(from.server(), MemorySpace::kMain, from.offset(), into);
   });
+}
+
+absl::StatusOr<AccountingResult> SessionCheck::Account(const std::vector<Reference>& nodes) {
+  return AccountForNodes(
+      servers_.ids, tree_.layout.node_bytes(), nodes,
+      [this](ServerId server, uint64_t after_offset) -> absl::StatusOr<NodeList> {
+        PANDO_ASSIGN_OR_RETURN(const std::string body,
+                               servers_.channel.Call(context_, server, ControlOpcode::kListNodes,
+                                                     EncodeNodeQuery({.tree_id = tree_.id(),
+                                                                      .after_offset = after_offset,
+                                                                      .max = kListedNodesMax})));
+        return ParseNodeList(body);
+      });
+}
+
+absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
+  PANDO_ASSIGN_OR_RETURN(AccountingResult result, Account(walked->nodes));
+  // On a live tree nodes come and go between the walk and the lists: whoever stays a suspect is
+  // one.
+  for (int passes = 1; !options_.quiet_tree && !result.suspects.empty() && passes < kPassesMax;
+       ++passes) {
+    context_.session.scheduler().SleepUntil(context_.session.NowNs() + kLastPauseNs);
+    TreeCheckResult again = Walk();
+    PANDO_RETURN_IF_ERROR(again.unreadable);
+    if (!again.problems.empty()) break;  // they leave nodes unreached
+    *walked = std::move(again);
+    const AccountingResult before = std::move(result);
+    PANDO_ASSIGN_OR_RETURN(result, Account(walked->nodes));
+    std::erase_if(result.suspects, [&](const auto& suspect) {
+      const auto same = before.suspects.find(suspect.first);
+      return same == before.suspects.end() || same->second != suspect.second;
+    });
+  }
+  report_.nodes = result.counts;
+  for (auto& [address, problem] : result.suspects) {
+    if (report_.problems.size() >= options_.problems_max) break;
+    report_.problems.push_back(std::move(problem));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckReport> SessionCheck::Run() {
+  TreeCheckResult walked = Walk();
   PANDO_RETURN_IF_ERROR(walked.unreadable);
   report_.problems = std::move(walked.problems);
+  report_.looked_again = walked.looked_again;
+  // Behind damage there are nodes that were not reached: they would all be called lost.
+  if (report_.ok()) PANDO_RETURN_IF_ERROR(CheckAccounting(&walked));
   report_.nodes_per_level.assign(walked.nodes_per_level.begin(), walked.nodes_per_level.end());
   report_.keys = walked.keys;
   report_.missing_separators = walked.missing_separators;
-  report_.looked_again = walked.looked_again;
   PANDO_RETURN_IF_ERROR(CheckLocks(walked.nodes));
   return std::move(report_);
 }
@@ -146,8 +199,9 @@ absl::StatusOr<CheckReport> SessionCheck::Run() {
 }  // namespace
 
 absl::StatusOr<CheckReport> CheckOpenTree(OperationContext& context, TreeContext& tree,
+                                          const CheckServers& servers,
                                           const CheckOptions& options) {
-  return SessionCheck(context, tree, options).Run();
+  return SessionCheck(context, tree, servers, options).Run();
 }
 
 }  // namespace pando

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/fabric.h"
+#include "compute/check/session_check.h"
 #include "compute/client/tree_impl.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/node_allocator.h"
@@ -53,6 +54,7 @@ class ClientImpl {
   const ClientOptions& options() const { return options_; }
   uint16_t compute_server_id() const { return control_channel_.compute_server(); }
   IndexEnvironment& environment() { return *environment_; }
+  CheckServers check_servers() { return {control_channel_, fabric_->servers()}; }
 
  private:
   struct ServerRecord {

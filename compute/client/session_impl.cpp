@@ -146,7 +146,7 @@ absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOpti
   absl::StatusOr<CheckReport> report = absl::UnknownError("");
   const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
   PANDO_RETURN_IF_ERROR(Execute(tree, timeout_ms, nullptr, [&](OperationContext& operation) {
-    report = CheckOpenTree(operation, tree.impl().context(), options);
+    report = CheckOpenTree(operation, tree.impl().context(), client_.check_servers(), options);
     return report.status();
   }));
   return report;

@@ -43,6 +43,8 @@ std::string Text(const std::string& name, const CheckReport& report) {
   }
   absl::StrAppend(&text, "), ", report.missing_separators, " missing separators, ",
                   report.locks_held, " locks held");
+  absl::StrAppend(&text, "; on record: ", report.nodes.held, " nodes held by clients, ",
+                  report.nodes.free, " free, ", report.nodes.orphans, " orphans");
   if (report.looked_again > 0) {
     absl::StrAppend(&text, ", ", report.looked_again, " places looked at again");
   }
@@ -61,6 +63,11 @@ Json ToJson(const std::string& name, const CheckReport& report) {
           {"keys", report.keys},
           {"missing_separators", report.missing_separators},
           {"locks_held", report.locks_held},
+          {"nodes",
+           {{"reachable", report.nodes.reachable},
+            {"held", report.nodes.held},
+            {"free", report.nodes.free},
+            {"orphans", report.nodes.orphans}}},
           {"looked_again", report.looked_again}};
 }
 

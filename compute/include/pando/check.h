@@ -25,6 +25,15 @@
 
 namespace pando {
 
+// What the memory servers have on record about the tree's nodes. A node that is part of the tree
+// but free for others, or handed out for good but not part of it, is a problem.
+struct NodeAccounting {
+  uint64_t reachable = 0;  // part of the tree
+  uint64_t held = 0;       // handed to clients that are there, for what they will add
+  uint64_t free = 0;
+  uint64_t orphans = 0;  // of clients that ended: somebody sweeps them up when the tree grows
+};
+
 struct CheckOptions {
   // Nobody works on the tree, nor will while it is checked. False: somebody may.
   bool quiet_tree = false;
@@ -45,6 +54,7 @@ struct CheckReport {
   uint64_t missing_separators = 0;
   // Words that guard nodes of this tree (or others too: nodes share words) and were held.
   uint64_t locks_held = 0;
+  NodeAccounting nodes;
   uint64_t looked_again = 0;  // places that looked wrong at first
 
   bool ok() const { return problems.empty(); }
