@@ -21,6 +21,15 @@ enum class Rule {
   kS3,  // a separator goes only into the parent that covers it, once, and only for a live child
   kU2,  // a key present before and after an entry-level write keeps its slot
   kR2,  // a scan consumes only images that contain its cursor
+  kM2,  // a node is marked as merging before anything else of its merge is written
+  kM4,  // a merge's line 0 is written after the other lines
+  kM7,  // whoever holds a marked node finishes or undoes the merge before using it
+  kR3,  // freed memory rests, and slow READs are discarded
+  kR4,  // a node is freed once
+  kC2,  // a death is acted on after everything the dead had posted has landed
+  kC3,  // a lock word is taken from the dead only
+  kC4,  // a node that is torn under its lock is rewritten from line 0 on
+  kC5,  // a sweep frees only what cannot be reached
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

@@ -79,6 +79,13 @@ class LeafEditor {
   // F5). Neither image is sealed. The caller sets high and right.
   void MoveTo(std::string_view separator, LeafEditor* sibling);
 
+  // Rule F5: before `high` is raised, and after a torn node's fences were settled (rule C4).
+  void ClearOutOfFence();
+  // Rule M4: adds the in-fence entries of `right`, an accepted image of the same layout, whose keys
+  // are above all keys here. There is room (CHECKed). The caller has cleared what is out of fence
+  // and sets high and right afterwards; nothing is sealed.
+  void Absorb(const std::byte* right);
+
  private:
   static constexpr uint32_t kGroupsMax = kNodeBytesMax / kLineBytes;
 

@@ -1,4 +1,4 @@
-// Leaves as wholes: splitting and filling.
+// Leaves as wholes: splitting, merging and filling.
 
 #include <algorithm>
 #include <utility>
@@ -74,6 +74,28 @@ void LeafEditor::MoveTo(std::string_view separator, LeafEditor* sibling) {
       sibling->WriteSlot(slot, key, value);
     }
     ClearSlot(slot);
+  }
+}
+
+void LeafEditor::ClearOutOfFence() {
+  char scratch[256];
+  for (uint32_t slot = 0; slot < layout_.slot_count(); ++slot) {
+    const SlotPlace place = PlaceOf(layout_, slot);
+    const SlotMeta meta = LoadMeta(SlotStart(image_, place), layout_);
+    if (meta.empty()) continue;
+    const bool keeps = meta.used() && meta.WellFormed(layout_) &&
+                       InFence(wire::SlotKey(image_, layout_, place, meta, scratch));
+    if (!keeps) ClearSlot(slot);
+  }
+}
+
+void LeafEditor::Absorb(const std::byte* right) {
+  std::vector<LeafEntry> entries;
+  PANDO_CHECK(ReadLeafEntries(right, layout_, &entries)) << "a key is there twice";
+  for (const LeafEntry& entry : entries) {
+    const int slot = FindFree(entry.key);
+    PANDO_CHECK_GE(slot, 0) << "two leaves do not fit one";
+    WriteSlot(static_cast<uint32_t>(slot), entry.key, entry.value);
   }
 }
 

@@ -67,6 +67,20 @@ NodeHeader ReadHeader(const std::byte* image, const NodeLayout& layout) {
 
 Reference RightOf(const std::byte* image) { return Reference::Load(image + wire::kRightOffset); }
 
+NodeState StateOf(const std::byte* image) {
+  return static_cast<NodeState>(LoadAs<uint8_t>(image + wire::kStateOffset));
+}
+
+Reference PeerOf(const std::byte* image) { return Reference::Load(image + wire::kPeerOffset); }
+
+std::string_view ReserveOf(const std::byte* image) {
+  return {reinterpret_cast<const char*>(image + wire::kReserveOffset), NodeHeader::kReserveBytes};
+}
+
+bool IsMarked(const std::byte* image) {
+  return StateOf(image) != NodeState::kLive || LoadAs<uint64_t>(image + wire::kPeerOffset) != 0;
+}
+
 uint32_t LifeOf(const std::byte* image) { return LoadAs<uint32_t>(image + wire::kLifeOffset); }
 
 std::string_view LowFence(const std::byte* image, const NodeLayout& layout, FenceScratch* scratch) {
@@ -112,6 +126,11 @@ void WriteHeader(std::byte* image, const NodeLayout& layout, const NodeHeader& h
 }
 
 void SetRight(std::byte* image, const Reference& right) { right.Store(image + wire::kRightOffset); }
+
+void SetMarker(std::byte* image, NodeState state, const Reference& peer) {
+  StoreAs(image + wire::kStateOffset, static_cast<uint8_t>(state));
+  peer.Store(image + wire::kPeerOffset);
+}
 
 void SetHigh(std::byte* image, const NodeLayout& layout, std::string_view high) {
   WriteFence(image, layout, wire::HighField(layout), high);

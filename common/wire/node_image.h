@@ -72,6 +72,12 @@ bool LinesConsistent(const std::byte* image, const NodeLayout& layout, bool crc)
 NodeHeader ReadHeader(const std::byte* image, const NodeLayout& layout);
 Reference RightOf(const std::byte* image);
 uint32_t LifeOf(const std::byte* image);
+NodeState StateOf(const std::byte* image);
+// Rule M7: the node takes part in a merge, or in a shrinking of the root, that has not ended.
+bool IsMarked(const std::byte* image);
+Reference PeerOf(const std::byte* image);
+// NodeHeader::reserve, in the image.
+std::string_view ReserveOf(const std::byte* image);
 // The fences. `scratch` is used where the key continues in header lines of its own; the view lives
 // as long as both image and scratch.
 struct FenceScratch {
@@ -85,6 +91,8 @@ std::string_view HighFence(const std::byte* image, const NodeLayout& layout, Fen
 // Writes all header lines' payloads (not versions). A missing `reserve` is zeros.
 void WriteHeader(std::byte* image, const NodeLayout& layout, const NodeHeader& header);
 void SetRight(std::byte* image, const Reference& right);
+// State and peer: line 0 alone (rules M2, M5, M6).
+void SetMarker(std::byte* image, NodeState state, const Reference& peer);
 // Replaces `high` (line 0 and its continuation lines).
 void SetHigh(std::byte* image, const NodeLayout& layout, std::string_view high);
 

@@ -52,6 +52,10 @@ struct Process {
   bool draining = false;  // killed, but its code is run to its end with failing chains
   bool paused = false;    // its events wait
   bool closed = false;
+  // WRITEs and atomics that may still start; kUnlimited. Once one was refused nothing more starts.
+  static constexpr uint64_t kUnlimited = UINT64_MAX;
+  uint64_t packets_left = kUnlimited;
+  bool packets_spent = false;
   std::vector<uint32_t> endpoints;          // open ones
   std::vector<Event> held;                  // while paused
   std::vector<uint32_t> chains_in_network;  // by server index

@@ -193,13 +193,27 @@ void Network::Pump(uint32_t queue_pair_index) {
                           index, i);
           return;
         }
-        if (!writes && !(verb.kind == VerbKind::kRead && atomics)) StartVerb(index, i);
+        if (!writes && !(verb.kind == VerbKind::kRead && atomics)) {
+          if (!TakePacket(queue_pairs_[queue_pair_index].process, verb)) return;
+          StartVerb(index, i);
+        }
         if (run.state == VerbState::kDone) continue;
       }
       (verb.kind == VerbKind::kRead ? reads : verb.is_atomic() ? atomics : writes) = true;
     }
     if (flight.unfinished == 0 && flight.in_queue) FinishFlight(index);
   }
+}
+
+bool Network::TakePacket(uint32_t process_index, const Verb& verb) {
+  Process& process = *core_->processes[process_index];
+  if (process.packets_left == Process::kUnlimited) return true;
+  if (process.packets_spent) return false;
+  if (verb.kind == VerbKind::kRead) return true;
+  process.packets_spent = process.packets_left == 0;
+  if (process.packets_spent) return false;
+  --process.packets_left;
+  return true;
 }
 
 void Network::OnFencePassed(uint32_t index, uint8_t verb) {

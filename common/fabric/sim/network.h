@@ -114,6 +114,8 @@ class Network {
   void Unlink(uint32_t flight);
   // Starts every verb of the queue pair that may start.
   void Pump(uint32_t queue_pair);
+  // False: the sender has no packet left (SimWorld::LimitPackets).
+  bool TakePacket(uint32_t process, const Verb& verb);
   absl::Status Validate(const QueuePair& queue_pair, const Verb& verb) const;
   void StartVerb(uint32_t flight, uint8_t verb);
   void FinishVerb(uint32_t flight, uint8_t verb, VerbState state);

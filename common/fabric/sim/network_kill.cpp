@@ -23,8 +23,10 @@ void Network::KillProcess(uint32_t process, std::vector<Abandoned>* abandoned) {
 void Network::KillQueuePair(uint32_t queue_pair_index) {
   QueuePair& queue_pair = queue_pairs_[queue_pair_index];
   // Of the verbs that have not started, so many had left the sender.
-  uint64_t sent =
-      core_->random.Chance(0.5) ? 0 : core_->random.Uniform(queue_pair.waiting_verbs + 1);
+  const bool nothing_more = core_->processes[queue_pair.process]->packets_spent;
+  uint64_t sent = nothing_more || core_->random.Chance(0.5)
+                      ? 0
+                      : core_->random.Uniform(queue_pair.waiting_verbs + 1);
   uint32_t next = kNone;
   for (uint32_t index = queue_pair.head; index != kNone; index = next) {
     next = flights_[index]->next;

@@ -51,6 +51,16 @@ std::shared_ptr<Fabric> SimWorld::NewFabric() {
 
 void SimWorld::KillFabric(const Fabric& fabric) { impl_->Kill(AsSim(fabric).process()); }
 
+void SimWorld::LimitPackets(const Fabric& fabric, uint64_t packets) {
+  Process& process = *impl_->core.processes[AsSim(fabric).process()];
+  process.packets_left = packets;
+  process.packets_spent = false;
+}
+
+bool SimWorld::PacketsSpent(const Fabric& fabric) const {
+  return impl_->core.processes[AsSim(fabric).process()]->packets_spent;
+}
+
 bool SimWorld::IsKilled(const Fabric& fabric) const {
   return impl_->core.processes[AsSim(fabric).process()]->killed;
 }

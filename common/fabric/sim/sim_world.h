@@ -57,6 +57,10 @@ class SimWorld {
   // the first Endpoint::Wait() on a killed fabric completes its chains with Unavailable and lets
   // its runners go again.
   void KillFabric(const Fabric& fabric);
+  // So many more WRITEs and atomics of this compute server start, then none. Once one has been held
+  // back, PacketsSpent(): killed now, it dies exactly between two packets.
+  void LimitPackets(const Fabric& fabric, uint64_t packets);
+  bool PacketsSpent(const Fabric& fabric) const;
   bool IsKilled(const Fabric& fabric) const;
   // SIGSTOP and SIGCONT: its events wait; what it has posted goes on.
   void PauseFabric(const Fabric& fabric);
