@@ -134,6 +134,11 @@ std::vector<absl::Status> Session::MultiPut(const Tree& tree, const std::vector<
   return results;
 }
 
+absl::Status Session::Sweep(const Tree& tree, SweepResult* result,
+                            const OperationOptions& options) {
+  return impl_->Sweep(tree, result, options);
+}
+
 absl::Status Session::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
   return impl_->BulkLoad(tree, next);
 }

@@ -63,8 +63,11 @@ absl::Status ClientImpl::JoinCluster() {
                                                .write_unlock = capabilities.write_unlock,
                                                .own_word = own.Encode()});
   bool crc = false;
+  std::vector<ServerId> server_ids;
   for (const ServerRecord& server : servers_) {
-    hocl_->AddServer(server.id, server.info.superblock.lock_words);
+    server_ids.push_back(server.id);
+    hocl_->AddServer(server.id, server.info.superblock.lock_words,
+                     server.info.superblock.dead_offset);
     allocator_.AddServer(server.id, server.info.free_bytes);
     crc = crc || (server.info.superblock.features.incompatible & kIncompatibleLineCrc) != 0;
   }
@@ -73,6 +76,8 @@ absl::Status ClientImpl::JoinCluster() {
                                                           .hocl = *hocl_,
                                                           .cache = *cache_,
                                                           .allocator = allocator_,
+                                                          .control = control_channel_,
+                                                          .servers = std::move(server_ids),
                                                           .techniques = options_.techniques,
                                                           .combine_max = options_.combine_max,
                                                           .crc = crc});

@@ -59,9 +59,9 @@ absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, Operatio
       cost->bytes_read += context.cost.bytes_read;
       cost->bytes_written += context.cost.bytes_written;
     }
-    if (context.missing.has_value() && repairs_.size() < kRepairsMax) {
-      repairs_.push_back({tree.shared_impl(), *std::move(context.missing)});
-    }
+    if (context.missing.has_value() || context.underfull.has_value() || context.sweep_due)
+        [[unlikely]]
+      NoteRepairs(tree, context);
   };
   Scheduler* const current = Scheduler::Current();
   if (current == &scheduler()) {
@@ -82,17 +82,40 @@ int64_t SessionImpl::RepairTimeoutNs() const {
                   client_.options().operation_timeout_ms * kMillisecondNs);
 }
 
+int64_t SessionImpl::SweepTimeoutNs() const {
+  return client_.options().operation_timeout_ms * kMillisecondNs;
+}
+
+void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
+  if (repairs_.size() >= kRepairsMax) return;
+  repairs_.push_back({tree.shared_impl(), std::move(context.missing), std::move(context.underfull),
+                      context.sweep_due});
+}
+
+void SessionImpl::RunRepair(Repair& repair) {
+  OperationContext context(context_.get(), context_->NowNs() + RepairTimeoutNs());
+  TreeContext& tree = repair.tree->context();
+  // Best effort: whoever misses it next tries again.
+  if (repair.missing.has_value()) {
+    context.BackOff(kRepairDelayChains);
+    context_->counters().separator_repairs.Add();
+    (void)InsertSeparator(context, tree, *std::move(repair.missing));
+  }
+  if (repair.underfull.has_value()) (void)MergeUnderfull(context, tree, 0, *repair.underfull);
+  if (repair.sweep) {
+    OperationContext sweep(context_.get(), context_->NowNs() + SweepTimeoutNs());
+    SweepResult result;
+    (void)SweepTree(sweep, tree, &result);
+  }
+}
+
 void SessionImpl::SpawnRepairs() {
   while (!repairs_.empty()) {
     // The tree's handle stays open while it is repaired.
     auto repair = std::make_shared<Repair>(std::move(repairs_.front()));
     repairs_.pop_front();
     scheduler().Spawn([this, repair] {
-      OperationContext context(context_.get(), context_->NowNs() + RepairTimeoutNs());
-      context.BackOff(kRepairDelayChains);
-      context_->counters().separator_repairs.Add();
-      // Best effort: whoever misses it next tries again.
-      (void)InsertSeparator(context, repair->tree->context(), std::move(repair->missing));
+      RunRepair(*repair);
       // Closing a tree makes control calls: the last reference may not go in a coroutine.
       const auto kept = std::find(repaired_trees_.begin(), repaired_trees_.end(), repair->tree);
       if (kept == repaired_trees_.end()) repaired_trees_.push_back(std::move(repair->tree));
@@ -133,6 +156,13 @@ absl::Status SessionImpl::Scan(const Tree& tree, std::string_view from, size_t l
   }
   return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
     return ScanKeys(operation, tree.impl().context(), from, limit, rows);
+  });
+}
+
+absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
+                                const OperationOptions& options) {
+  return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
+    return SweepTree(operation, tree.impl().context(), result);
   });
 }
 

@@ -5,13 +5,15 @@
 //   all of the session's
 //      tasks are done. So a waiter in a lock queue is always one that can receive a handover (rule
 //      L6).
-//   2. Repairs (rule S3) noticed by operations run with the next write, task or Run(), never on a
-//   get's time.
+//   2. Repairs (rules S3, M1, C5) noticed by operations run with the next write, task or Run(),
+//   never on a get's time.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +38,7 @@ class SessionImpl {
                      const OperationOptions& options);
   absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
                     std::vector<KeyValue>* rows, const OperationOptions& options);
+  absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options);
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options);
 
@@ -51,15 +54,20 @@ class SessionImpl {
  private:
   struct Repair {
     std::shared_ptr<TreeImpl> tree;
-    MissingSeparator missing;
+    std::optional<MissingSeparator> missing;
+    std::optional<std::string> underfull;
+    bool sweep = false;
   };
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
 
   // Runs `job` in a coroutine of this session, now.
   absl::Status Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost,
                        absl::FunctionRef<absl::Status(OperationContext&)> job);
+  void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
+  void RunRepair(Repair& repair);
   int64_t RepairTimeoutNs() const;
+  int64_t SweepTimeoutNs() const;
 
   ClientImpl& client_;
   std::unique_ptr<SessionContext> context_;

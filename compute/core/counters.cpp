@@ -41,6 +41,10 @@ void SessionCounters::AddTo(ClientStats* stats) const {
   t.handovers += handovers.value();
   t.combined += combined.value();
   t.lost_races += lost_races.value();
+  t.merges += merges.value();
+  t.root_shrinks += root_shrinks.value();
+  t.repairs += repairs.value();
+  t.redone += redone.value();
 }
 
 }  // namespace pando

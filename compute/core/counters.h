@@ -26,7 +26,8 @@ struct SessionCounters {
   Counter reads, writes, cas, faa, chains, round_trips, bytes_read, bytes_written, calls;
   // Tree.
   Counter cache_hits, cache_misses, splits, root_splits, separator_repairs, torn_retries,
-      stale_retries, moves_right, lock_attempts, lock_failures, handovers, combined, lost_races;
+      stale_retries, moves_right, lock_attempts, lock_failures, handovers, combined, lost_races,
+      merges, root_shrinks, repairs, redone;
 
   void Add(const ChainTally& chain);
   void AddTo(ClientStats* stats) const;

@@ -78,6 +78,10 @@ struct OperationContext {
   // What the operation noticed on its way; repaired by somebody who has the time, never by a get
   // itself.
   std::optional<MissingSeparator> missing;
+  // The low fence of a leaf that an erase left underfull (rule M1).
+  std::optional<std::string> underfull;
+  // A memory server has nodes of dead clients (rule C5).
+  bool sweep_due = false;
 
   // Posts and waits; counts round trips, verbs and bytes. The chain's status, annotated by the
   // fabric.

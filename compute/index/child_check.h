@@ -7,7 +7,8 @@
 
 namespace pando {
 
-// True if the child is live, of the life meant, and starts at the separator.
+// True if the child is live, of the life meant, and starts at the separator. False also where it is
+// torn or being merged: it is asked again by whoever misses the separator next.
 absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeContext& tree,
                                          const MissingSeparator& missing);
 

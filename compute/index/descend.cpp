@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
+#include "compute/index/hold.h"
 #include "compute/index/read_node.h"
 
 namespace pando {
@@ -12,6 +13,8 @@ namespace {
 // Restarts after which a descent backs off, and the longest back-off in chain times.
 constexpr int kRestartsAtOnce = 2;
 constexpr int kBackOffChainsMax = 64;
+// Fresh looks at the root record in vain, before the root itself is suspected (rule C4).
+constexpr int kRestartsBeforeRevival = 6;
 }  // namespace
 
 absl::Status Descent::FindRoot(Reference* root, uint8_t* root_level) {
@@ -42,6 +45,9 @@ absl::Status Descent::Find() {
     return absl::OkStatus();
   while (true) {
     if (restarts_ > 0 && context_.expired()) return context_.DeadlineError("searching the tree");
+    if (restarts_ > 0 && restarts_ % kRestartsBeforeRevival == 0 && parent_.is_null()) {
+      PANDO_RETURN_IF_ERROR(ReviveRoot(context_, tree_));
+    }
     if (restarts_ > kRestartsAtOnce) context_.BackOff(std::min(restarts_, kBackOffChainsMax));
     Reference node;
     uint8_t node_level = 0;

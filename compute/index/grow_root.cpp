@@ -4,6 +4,7 @@
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "compute/index/child_check.h"
+#include "compute/index/hold.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -39,14 +40,16 @@ absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const Ro
 }
 
 // Under the record's lock: true if the root has to grow for `missing` (rule R1: rereads and
-// revalidates as S3).
+// revalidates as S3). `torn`: the root has to be looked after first.
 absl::StatusOr<bool> MustGrow(OperationContext& context, TreeContext& tree,
-                              const RootRecord& record, const MissingSeparator& missing) {
+                              const RootRecord& record, const MissingSeparator& missing,
+                              bool* torn) {
   if (record.level + 1 != missing.parent_level) return false;
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
-                         ReadNode(context, tree, record.root, record.level, "", image.buffer()));
+                         TryReadNode(context, tree, record.root, record.level, "", image.buffer()));
+  *torn = verdict == NodeVerdict::kTorn;
   if (verdict != NodeVerdict::kAccepted) return false;
   return ChildWantsSeparator(context, tree, missing);
 }
@@ -59,8 +62,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   // Reserved before the lock is taken (rule L2).
   std::optional<SpareNode> spare;
   while (!(spare = allocator.TryTake(tree.id(), tree.entry.root_record.server()))) {
-    PANDO_RETURN_IF_ERROR(allocator.Refill(context, tree.id(), tree.layout.node_bytes(),
-                                           tree.entry.root_record.server()));
+    PANDO_RETURN_IF_ERROR(tree.Refill(context, tree.entry.root_record.server()));
   }
   PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
   absl::StatusOr<std::optional<HeldLock>> acquired = tree.environment.hocl.Acquire(
@@ -78,7 +80,8 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
     status = absl::DataLossError("the root record is inconsistent under its lock");
   }
   absl::StatusOr<bool> grow = false;
-  if (status.ok()) grow = MustGrow(context, tree, record, missing);
+  bool torn = false;
+  if (status.ok()) grow = MustGrow(context, tree, record, missing, &torn);
   if (!grow.ok()) status = grow.status();
   if (!status.ok() || !*grow) {
     allocator.PutBack(tree.id(), *std::move(spare));
@@ -87,6 +90,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
       tree.root.Store(record);
     }
     const absl::Status released = writes.Release(std::move(lock), line.data());
+    if (torn) return LookAfterNode(context, tree, record.root, record.level, "");
     return status.ok() ? released : status;
   }
   RootRecord grown;

@@ -22,6 +22,7 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result) {
       *result = state.is_present ? absl::OkStatus() : KeyNotFound();
       if (!state.is_present) return true;
       state.is_present = false;
+      erased_ = true;
       break;
     case WriteKind::kInsert:
       if (state.is_present) {

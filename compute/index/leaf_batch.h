@@ -28,6 +28,9 @@ class LeafBatch {
   // and none is left (nothing changed).
   [[nodiscard]] bool Apply(const WriteOperation& operation, absl::Status* result);
 
+  // An entry was erased.
+  bool erased() const { return erased_; }
+
   // Writes the final states into the image. Returns the editor, for sealing.
   LeafEditor& Commit();
 
@@ -45,6 +48,7 @@ class LeafBatch {
   const NodeLayout& layout_;
   absl::InlinedVector<KeyState, 2> keys_;
   int free_slots_ = -1;  // counted when first needed
+  bool erased_ = false;
 };
 
 // NotFound and AlreadyExists as the operations report them. Static messages: these are outcomes,

@@ -38,6 +38,20 @@ absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
 absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
                       const MissingSeparator& missing);
 
+// merge.cpp (rules M1 to M6): merges the level's node that covers `key` with a neighbour if it is
+// underfull and both fit, then looks at the levels above. Best effort: OK also where nothing could
+// be done now.
+absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_t level,
+                            std::string_view key);
+
+// shrink_root.cpp (rule R1): if the root is of `level` and has a single child, the child becomes
+// the root, and so on down.
+absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t level);
+
+// sweep.cpp (rule C5): what the dead left of this tree, on all memory servers. An error: some
+// servers were not swept to the end; sweep again.
+absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result);
+
 // bulk_load.cpp (rule R4).
 absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
                           const std::function<bool(KeyValue*)>& next);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "compute/index/hold.h"
 
 namespace pando {
 namespace {
@@ -12,6 +13,10 @@ namespace {
 constexpr int kImmediateRetries = 2;
 constexpr int64_t kBackOffFirstChains = 4;
 constexpr int64_t kBackOffLastChains = 256;
+// From then on each retry asks whether anybody is still at work there.
+constexpr int kTriesBeforeRecovery = kImmediateRetries + 2;
+// A holder of another lock does not wait for long (rule L2).
+constexpr int kGlances = 8;
 // Rule F2: a line's entry version comes around after 256 writes; half of that is safe.
 constexpr int64_t kWritesPerLap = 128;
 // Rule R3: half of what freed memory rests.
@@ -30,6 +35,7 @@ class TornBackOff {
     }
     return true;
   }
+  bool suspicious() const { return tries_ >= kTriesBeforeRecovery; }
 
  private:
   int tries_ = 0;
@@ -45,29 +51,95 @@ bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
   return interval_ns != 0 && took_ns > kWritesPerLap * interval_ns;
 }
 
-absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, const TreeContext& tree,
+namespace {
+
+// One READ; kTorn also where it was interrupted or too slow (rule F2).
+absl::StatusOr<NodeVerdict> ReadOnce(OperationContext& context, const TreeContext& tree,
+                                     const Reference& node, const NodeExpectation& expectation,
+                                     LocalBuffer image, LeafMatch* match, Chain* chain) {
+  chain->Reset(node.address.server());
+  chain->Read(MemorySpace::kMain, node.address.offset(), image);
+  const absl::Status read = context.Await(chain);
+  if (!read.ok()) [[unlikely]] {
+    if (absl::IsAborted(read)) return NodeVerdict::kTorn;
+    return read;
+  }
+  if (ReadTookTooLong(tree, *chain)) [[unlikely]]
+    return NodeVerdict::kTorn;
+  return Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
+}
+
+}  // namespace
+
+absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tree,
                                      const Reference& node, uint8_t level, std::string_view key,
                                      LocalBuffer image, LeafMatch* match) {
   const NodeExpectation expectation = Expect(tree, node, level, key);
   ChainLease chain(&context.session.buffers());
   TornBackOff back_off;
   while (true) {
-    chain->Reset(node.address.server());
-    chain->Read(MemorySpace::kMain, node.address.offset(), image);
-    const absl::Status read = context.Await(chain.get());
-    if (!read.ok() && !absl::IsAborted(read)) [[unlikely]]
-      return read;
-    if (read.ok() && !ReadTookTooLong(tree, *chain)) [[likely]] {
-      const NodeVerdict verdict =
-          Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
-      if (verdict != NodeVerdict::kTorn) [[likely]]
-        return verdict;
+    PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
+                           ReadOnce(context, tree, node, expectation, image, match, chain.get()));
+    if (verdict != NodeVerdict::kTorn) [[likely]]
+      return verdict;
+    if (back_off.suspicious()) {
+      PANDO_RETURN_IF_ERROR(RecoverNode(context, tree, node, level, key, image));
     }
     if (!back_off.Wait(context)) {
       return context.DeadlineError(absl::StrCat("reading node ", node.address.offset(),
                                                 " of server ", node.address.server(),
                                                 ", which stays inconsistent"));
     }
+  }
+}
+
+absl::StatusOr<NodeVerdict> TryReadNode(OperationContext& context, const TreeContext& tree,
+                                        const Reference& node, uint8_t level, std::string_view key,
+                                        LocalBuffer image) {
+  const NodeExpectation expectation = Expect(tree, node, level, key);
+  ChainLease chain(&context.session.buffers());
+  TornBackOff back_off;
+  for (int glance = 1;; ++glance) {
+    PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
+                           ReadOnce(context, tree, node, expectation, image, nullptr, chain.get()));
+    if (verdict != NodeVerdict::kTorn || glance == kGlances) return verdict;
+    if (!back_off.Wait(context)) return verdict;
+  }
+}
+
+absl::StatusOr<std::optional<NodeEdges>> ReadNodeEdges(OperationContext& context,
+                                                       const TreeContext& tree,
+                                                       const Reference& node, uint8_t level) {
+  const NodeExpectation expectation = Expect(tree, node, level, "");
+  const uint32_t bytes = (2 + tree.layout.low_lines()) * kLineBytes;
+  PANDO_ASSIGN_OR_RETURN(const BufferLease lines, context.session.buffers().Lease(bytes));
+  ChainLease chain(&context.session.buffers());
+  TornBackOff back_off;
+  NodeEdges edges;
+  for (int glance = 1;; ++glance) {
+    chain->Reset(node.address.server());
+    chain->Read(MemorySpace::kMain, node.address.offset(), lines.buffer());
+    const absl::Status read = context.Await(chain.get());
+    if (!read.ok() && !absl::IsAborted(read)) return read;
+    if (read.ok() && !ReadTookTooLong(tree, *chain) &&
+        ReadEdges(lines.data(), tree.layout, expectation, tree.environment.crc, &edges)) {
+      return std::optional<NodeEdges>(std::move(edges));
+    }
+    if (glance == kGlances || !back_off.Wait(context)) return std::optional<NodeEdges>();
+  }
+}
+
+absl::Status ReadRaw(OperationContext& context, const TreeContext& tree, RemoteAddress node,
+                     LocalBuffer image) {
+  ChainLease chain(&context.session.buffers());
+  TornBackOff back_off;
+  while (true) {
+    chain->Reset(node.server());
+    chain->Read(MemorySpace::kMain, node.offset(), image);
+    const absl::Status read = context.Await(chain.get());
+    if (read.ok() && !ReadTookTooLong(tree, *chain)) return read;
+    if (!read.ok() && !absl::IsAborted(read)) return read;
+    if (!back_off.Wait(context)) return context.DeadlineError("reading a node");
   }
 }
 

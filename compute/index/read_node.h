@@ -1,10 +1,12 @@
 // Reading nodes and the root record: READ, classify, retry (rules V1, V4, F2).
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "common/wire/node_image.h"
+#include "common/wire/node_repair.h"
 #include "common/wire/root_record.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
@@ -23,11 +25,28 @@ inline NodeExpectation Expect(const TreeContext& tree, const Reference& node, ui
 bool ReadTookTooLong(const TreeContext& tree, const Chain& chain);
 
 // READs the node until its image is not torn; a READ that the fabric was interrupted in and gave up
-// (Aborted, rule F2) counts as one. The verdict is accepted, stale or moved; never torn.
-// DeadlineExceeded when it stays torn.
-absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, const TreeContext& tree,
+// (Aborted, rule F2) counts as one. The verdict is accepted, stale or moved; never torn. A node
+// that a dead client left torn is repaired (rule V4), so not under a node lock. DeadlineExceeded
+// when it stays torn.
+absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tree,
                                      const Reference& node, uint8_t level, std::string_view key,
                                      LocalBuffer image, LeafMatch* match = nullptr);
+
+// The same for holders of another lock, who may not wait for long or take this one (rule L2): gives
+// up with kTorn after a few READs.
+absl::StatusOr<NodeVerdict> TryReadNode(OperationContext& context, const TreeContext& tree,
+                                        const Reference& node, uint8_t level, std::string_view key,
+                                        LocalBuffer image);
+
+// What the header lines say, also of a node that is torn behind them; for holders of another lock.
+// Empty: it is not the node meant, or its header stays torn.
+absl::StatusOr<std::optional<NodeEdges>> ReadNodeEdges(OperationContext& context,
+                                                       const TreeContext& tree,
+                                                       const Reference& node, uint8_t level);
+
+// READs a node's bytes, whatever they are.
+absl::Status ReadRaw(OperationContext& context, const TreeContext& tree, RemoteAddress node,
+                     LocalBuffer image);
 
 // READs the root record and refreshes the tree's hint. NotFound: the tree was dropped and its
 // memory given back.

@@ -8,6 +8,7 @@
 #include "common/wire/internal_node.h"
 #include "compute/index/child_check.h"
 #include "compute/index/descend.h"
+#include "compute/index/hold.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -133,9 +134,15 @@ absl::Status TryInsert(OperationContext& context, TreeContext& tree,
   PANDO_ASSIGN_OR_RETURN(
       std::optional<HeldLock> lock,
       tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));
-  NodeVerdict verdict =
-      Classify(image.data(), tree.layout,
-               Expect(tree, parent, missing.parent_level, missing.separator), tree.environment.crc);
+  PANDO_ASSIGN_OR_RETURN(
+      const HeldVerdict inspected,
+      InspectHeld(context, tree, &*lock,
+                  Expect(tree, parent, missing.parent_level, missing.separator), image.buffer()));
+  if (inspected.released) {
+    attempt->retry = true;
+    return absl::OkStatus();
+  }
+  NodeVerdict verdict = inspected.verdict;
   if (!RuleHolds(Rule::kS3) && verdict == NodeVerdict::kMovedRight) {
     verdict =
         NodeVerdict::kAccepted;  // the variant does not ask whether the parent covers the separator
@@ -146,11 +153,7 @@ absl::Status TryInsert(OperationContext& context, TreeContext& tree,
   const Reference right = verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
   WriteBack nothing(context, tree, parent.address.server());
   PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
-  if (verdict == NodeVerdict::kTorn) {
-    return absl::DataLossError(absl::StrCat("internal node ", parent.address.offset(),
-                                            " of server ", parent.address.server(),
-                                            " is inconsistent under its lock"));
-  }
+  if (verdict == NodeVerdict::kTorn) return StaysTorn(parent);
   descent.Report(verdict, right);
   attempt->retry = true;
   return absl::OkStatus();
@@ -163,11 +166,12 @@ absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeCo
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   const auto level = static_cast<uint8_t>(missing.parent_level - 1);
-  PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict, ReadNode(context, tree, missing.child, level,
-                                                             missing.separator, image.buffer()));
+  PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict, TryReadNode(context, tree, missing.child, level,
+                                                                missing.separator, image.buffer()));
   FenceScratch scratch;
-  return verdict == NodeVerdict::kAccepted &&
-         LowFence(image.data(), tree.layout, &scratch) == missing.separator;
+  const bool live = verdict == NodeVerdict::kAccepted &&
+                    (StateOf(image.data()) == NodeState::kLive || !RuleHolds(Rule::kM2));
+  return live && LowFence(image.data(), tree.layout, &scratch) == missing.separator;
 }
 
 absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
@@ -192,8 +196,7 @@ absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
       }
       PANDO_RETURN_IF_ERROR(status);
       if (attempt.needs_node) {
-        PANDO_RETURN_IF_ERROR(tree.environment.allocator.Refill(
-            context, tree.id(), tree.layout.node_bytes(), descent.node().address.server()));
+        PANDO_RETURN_IF_ERROR(tree.Refill(context, descent.node().address.server()));
         attempt.retry = true;
       }
     } while (attempt.retry);

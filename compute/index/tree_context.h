@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
@@ -30,6 +31,8 @@ struct IndexEnvironment {
   Hocl& hocl;
   IndexCache& cache;
   NodeAllocator& allocator;
+  ControlChannel& control;
+  std::vector<ServerId> servers;
   Techniques techniques;
   int combine_max = 64;
   bool crc = false;  // lines carry checksums
@@ -75,6 +78,8 @@ class TreeContext {
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
 
   uint32_t id() const { return entry.tree_id; }
+  // More spare nodes, near `preferred`; notes in the context where a sweep is due (rule C5).
+  absl::Status Refill(OperationContext& context, ServerId preferred);
   // Unavailable: the node lies on a memory server that this client is not connected to (references
   // are remote data, and servers may have joined since).
   absl::StatusOr<LockTarget> NodeLock(const Reference& node) const;
@@ -85,6 +90,7 @@ class TreeContext {
   void EndSeparator(uint8_t level, std::string_view separator);
 
  private:
+  std::atomic<int64_t> next_sweep_ns_{0};
   std::mutex separators_mutex_;
   absl::flat_hash_set<std::pair<int, std::string>> separators_;
 };

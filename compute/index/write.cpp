@@ -10,6 +10,8 @@
 #include "common/wire/leaf.h"
 #include "common/wire/node_image.h"
 #include "compute/index/descend.h"
+#include "compute/index/fill.h"
+#include "compute/index/hold.h"
 #include "compute/index/leaf_batch.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
@@ -35,6 +37,7 @@ class LeafWrite {
   absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
   absl::Status Split(HeldLock lock, const WriteOperation& operation, bool* needs_node);
   absl::Status ReleaseUnchanged(HeldLock lock);
+  void NoteUnderfull(const LeafEditor& editor);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);
   // Results of combined operations; `write_back`: how the write went.
@@ -55,6 +58,7 @@ absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation
   if (!batch.Apply(operation, &result)) return Split(std::move(lock), operation, needs_node);
   Combine(lock, batch);
   LeafEditor& editor = batch.Commit();
+  if (batch.erased()) NoteUnderfull(editor);
   const LockTarget target = lock.target();
   if (!editor.dirty()) {
     FinishCombined(target, absl::OkStatus());
@@ -67,6 +71,12 @@ absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation
   FinishCombined(target, written);
   if (!written.ok() && result.ok()) return WriteBackFailed(written);
   return result;
+}
+
+void LeafWrite::NoteUnderfull(const LeafEditor& editor) {
+  if (!IsMergeDue(editor.used_slots(), tree_.layout)) return;
+  FenceScratch scratch;
+  context_.underfull = std::string(LowFence(image_.data, tree_.layout, &scratch));
 }
 
 void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
@@ -136,6 +146,15 @@ absl::Status LeafWrite::ReleaseUnchanged(HeldLock lock) {
 absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
+  LeafEditor editor(image_.data, layout, crc);
+  std::optional<std::string> chosen = editor.ChooseSeparator(operation.key);
+  if (!chosen.has_value()) {
+    const RemoteAddress node = lock.target().node.address;
+    (void)ReleaseUnchanged(std::move(lock));
+    return absl::DataLossError(absl::StrCat("leaf ", node.offset(), " of server ", node.server(),
+                                            " is full, but not of different keys"));
+  }
+  const std::string separator = *std::move(chosen);
   std::optional<SpareNode> spare =
       tree_.environment.allocator.TryTake(tree_.id(), lock.target().server);
   if (!spare.has_value()) {
@@ -204,31 +223,28 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
         std::optional<HeldLock> lock,
         hocl.Acquire(context, target, image.buffer(), tree.id(), &operation, &executed));
     if (!lock.has_value()) return executed;
-    LeafMatch match;
-    const NodeVerdict verdict =
-        Classify(image.data(), tree.layout, Expect(tree, node, 0, operation.key),
-                 tree.environment.crc, &match);
+    PANDO_ASSIGN_OR_RETURN(
+        const HeldVerdict inspected,
+        InspectHeld(context, tree, &*lock, Expect(tree, node, 0, operation.key), image.buffer()));
+    if (inspected.released) [[unlikely]]
+      continue;
+    const NodeVerdict verdict = inspected.verdict;
     if (verdict == NodeVerdict::kAccepted) [[likely]] {
       FenceScratch scratch;
       if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
       bool needs_node = false;
       LeafWrite write(context, tree, image.buffer());
       const absl::Status status =
-          write.Execute(*std::move(lock), operation, match.slot, &needs_node);
+          write.Execute(*std::move(lock), operation, inspected.match.slot, &needs_node);
       if (!needs_node) return status;
-      PANDO_RETURN_IF_ERROR(tree.environment.allocator.Refill(
-          context, tree.id(), tree.layout.node_bytes(), node.address.server()));
+      PANDO_RETURN_IF_ERROR(tree.Refill(context, node.address.server()));
       continue;
     }
     const Reference right =
         verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
     WriteBack nothing(context, tree, node.address.server());
     PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
-    if (verdict == NodeVerdict::kTorn) {
-      return absl::DataLossError(absl::StrCat("node ", node.address.offset(), " of server ",
-                                              node.address.server(),
-                                              " is inconsistent under its lock"));
-    }
+    if (verdict == NodeVerdict::kTorn) return StaysTorn(node);
     descent.Report(verdict, right);
   }
 }

@@ -29,6 +29,12 @@ absl::Status WriteBack::AddNodeHeaderFirst(RemoteAddress node, LocalBuffer image
   return Add(NodeRuns(tree_.layout, 1, tree_.entry.shape.packet_bytes), node, image);
 }
 
+absl::Status WriteBack::AddNodeHeaderLast(RemoteAddress node, LocalBuffer image) {
+  PANDO_RETURN_IF_ERROR(
+      Add(NodeRuns(tree_.layout, 1, tree_.entry.shape.packet_bytes), node, image));
+  return AddRaw(node, image.Slice(0, kLineBytes));
+}
+
 absl::Status WriteBack::AddNode(RemoteAddress node, LocalBuffer image) {
   return Add(NodeRuns(tree_.layout, 0, tree_.entry.shape.packet_bytes), node, image);
 }

@@ -19,6 +19,8 @@ class WriteBack {
   absl::Status Add(const LineRuns& runs, RemoteAddress node, LocalBuffer image);
   // Line 0 by itself, then the rest: the order of rules S2 and C4.
   absl::Status AddNodeHeaderFirst(RemoteAddress node, LocalBuffer image);
+  // The other way round: the order of rule M4.
+  absl::Status AddNodeHeaderLast(RemoteAddress node, LocalBuffer image);
   absl::Status AddNode(RemoteAddress node, LocalBuffer image);
   absl::Status AddRaw(RemoteAddress at, LocalBuffer bytes);
 

@@ -1,12 +1,14 @@
 #include "compute/lock/hocl.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/wire/dead_table.h"
 #include "common/wire/lock_word.h"
 
 namespace pando {
@@ -31,6 +33,10 @@ constexpr int64_t kStayAwayChains = 2;
 constexpr int64_t kStayAwayChainsCombining = 6;
 // Before a READ that was interrupted is tried again.
 constexpr int64_t kReadBackOff = 4;
+// Chain times for which a word has to show the same owner before that owner's death is considered
+// (rule C3); the memory server clears the words of the dead by itself, so asking early gains
+// little.
+constexpr int64_t kSuspectChains = 512;
 
 // What the CAS of a chain that failed before it has "found"; no word of a client looks like this.
 constexpr uint64_t kNotExecuted = ~uint64_t{0};
@@ -44,15 +50,20 @@ HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
   handovers_ = other.handovers_;
   image_is_fresh_ = other.image_is_fresh_;
   contended_ = other.contended_;
+  may_hand_over_ = other.may_hand_over_;
   held_ = std::exchange(other.held_, false);
   return *this;
 }
 
 HeldLock::~HeldLock() { PANDO_CHECK(!held_) << "a node lock was not released"; }
 
-void Hocl::AddServer(ServerId server, uint32_t words) {
-  if (tables_.size() <= server) tables_.resize(size_t{server} + 1);
+void Hocl::AddServer(ServerId server, uint32_t words, uint64_t dead_offset) {
+  if (tables_.size() <= server) {
+    tables_.resize(size_t{server} + 1);
+    dead_offsets_.resize(size_t{server} + 1);
+  }
   tables_[server] = std::make_unique<LocalLockTable>(words);
+  dead_offsets_[server] = dead_offset;
 }
 
 uint32_t Hocl::Words(ServerId server) const {
@@ -169,11 +180,45 @@ absl::Status Hocl::ReadTarget(OperationContext& context, const LockTarget& targe
   }
 }
 
-Verb& Hocl::AppendTake(const LockTarget& target, Chain* chain) const {
-  Verb& take = chain->CompareSwap(MemorySpace::kLocks, uint64_t{target.word} * 8, LockWord::kFree,
+Verb& Hocl::AppendTake(const LockTarget& target, uint64_t expected, Chain* chain) const {
+  Verb& take = chain->CompareSwap(MemorySpace::kLocks, uint64_t{target.word} * 8, expected,
                                   options_.own_word);
   take.old_value = kNotExecuted;
   return take;
+}
+
+absl::StatusOr<bool> Hocl::OwnerIsDead(OperationContext& context, ServerId server,
+                                       uint64_t word) const {
+  if (!RuleHolds(Rule::kC3)) return true;  // the variant takes slow for dead
+  PANDO_ASSIGN_OR_RETURN(const BufferLease entry, context.session.buffers().Lease(sizeof(word)));
+  ChainLease chain(&context.session.buffers());
+  chain->Reset(server);
+  chain->Read(MemorySpace::kMain,
+              dead_offsets_[server] + DeadEntryOffset(LockWord::Decode(word).owner),
+              entry.buffer());
+  const absl::Status read = context.Await(chain.get());
+  if (absl::IsAborted(read)) return false;  // interrupted: asked again later
+  PANDO_RETURN_IF_ERROR(read);
+  uint64_t published;
+  std::memcpy(&published, entry.data(), sizeof(published));
+  return SaysDead(published, word);
+}
+
+absl::StatusOr<bool> Hocl::IsAbandoned(OperationContext& context, const LockTarget& target,
+                                       LocalBuffer image) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease lease,
+                         context.session.buffers().Lease(sizeof(uint64_t)));
+  ChainLease chain(&context.session.buffers());
+  chain->Reset(target.server);
+  chain->Read(MemorySpace::kLocks, uint64_t{target.word} * 8, lease.buffer());
+  chain->Read(MemorySpace::kMain, target.read_offset, image.Slice(0, target.read_bytes));
+  const absl::Status read = context.Await(chain.get());
+  if (absl::IsAborted(read)) return false;
+  PANDO_RETURN_IF_ERROR(read);
+  uint64_t word;
+  std::memcpy(&word, lease.data(), sizeof(word));
+  if (word == LockWord::kFree) return true;
+  return OwnerIsDead(context, target.server, word);
 }
 
 void Hocl::GiveBack(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
@@ -189,16 +234,19 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
   ChainLease chain(&context.session.buffers());
   SessionCounters& counters = context.session.counters();
   uint64_t last_seen = LockWord::kFree;
+  uint64_t expected = LockWord::kFree;
+  int64_t suspect_ns = 0;  // when the owner's death is considered
   bool changed_hands = false;
   int64_t back_off =
       options_.techniques.operation_combining ? kBackOffFirstCombining : kBackOffFirst;
   for (int attempt = 0;; ++attempt) {
     chain->Reset(target.server);
-    AppendTake(target, chain.get());
+    AppendTake(target, expected, chain.get());
     // Rule L3: read with the attempt that is likely to win: an early one, or one after the word
     // changed hands.
     const bool with_read =
-        options_.techniques.lock_and_read && (attempt < kAttemptsWithRead || changed_hands);
+        options_.techniques.lock_and_read &&
+        (attempt < kAttemptsWithRead || changed_hands || expected != LockWord::kFree);
     if (with_read) {
       chain->Read(MemorySpace::kMain, target.read_offset, image.Slice(0, target.read_bytes));
     }
@@ -215,6 +263,17 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
     counters.lock_failures.Add();
     lock.contended_ = true;
     changed_hands = std::exchange(last_seen, chain->verb(0).old_value) != last_seen;
+    expected = LockWord::kFree;
+    if (changed_hands) {
+      suspect_ns = context.session.NowNs() + kSuspectChains * context.session.chain_ns();
+    } else if (last_seen != LockWord::kFree && context.session.NowNs() >= suspect_ns) {
+      PANDO_ASSIGN_OR_RETURN(const bool dead, OwnerIsDead(context, target.server, last_seen));
+      if (dead) {
+        expected = last_seen;
+        continue;
+      }
+      suspect_ns = context.session.NowNs() + kSuspectChains * context.session.chain_ns();
+    }
     if (context.expired()) {
       return context.DeadlineError(
           absl::StrCat("waiting for lock word ", target.word, " of server ", target.server,
@@ -230,6 +289,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::TryAcquire(OperationContext& conte
                                                          LocalBuffer image) {
   HeldLock lock;
   lock.target_ = target;
+  lock.may_hand_over_ = false;
   if (options_.techniques.local_locks) {
     LocalLock& local = Local(target);
     int64_t stay_away_ns = 0;
@@ -238,7 +298,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::TryAcquire(OperationContext& conte
   }
   ChainLease chain(&context.session.buffers());
   chain->Reset(target.server);
-  AppendTake(target, chain.get());
+  AppendTake(target, LockWord::kFree, chain.get());
   chain->Read(MemorySpace::kMain, target.read_offset, image.Slice(0, target.read_bytes));
   context.session.counters().lock_attempts.Add();
   absl::Status status = context.Await(chain.get());
@@ -298,7 +358,7 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
                            const std::byte* image) {
   PANDO_CHECK(lock.held_);
   const Techniques& techniques = options_.techniques;
-  bool hand_over = lock.local_ != nullptr && techniques.handover &&
+  bool hand_over = lock.local_ != nullptr && lock.may_hand_over_ && techniques.handover &&
                    lock.handovers_ < options_.handover_max && lock.local_->HasWaiters();
   absl::Status status;
   if (hand_over) {

@@ -10,6 +10,9 @@
 //   it alone for two
 //      round trips (rule L6).
 //   4. Every wait ends at the operation's deadline (rule L3).
+//   5. A word is taken from another client only if that client's server has published its death,
+//   and only with the exact value that was seen (rule C3). What the dead left is the new holder's
+//   to look after (compute/index/hold.h).
 #pragma once
 
 #include <cstdint>
@@ -47,6 +50,8 @@ class HeldLock {
   bool held() const { return held_; }
   // False after a handover that did not carry the image.
   bool image_is_fresh() const { return image_is_fresh_; }
+  // Rule L6: a holder of more than one word hands none of them over.
+  void ForbidHandover() { may_hand_over_ = false; }
 
  private:
   friend class Hocl;
@@ -55,6 +60,7 @@ class HeldLock {
   int handovers_ = 0;
   bool image_is_fresh_ = false;
   bool contended_ = false;  // others wanted it: a failed CAS, or waiters to combine
+  bool may_hand_over_ = true;
   bool held_ = false;
 };
 
@@ -69,8 +75,9 @@ class Hocl {
 
   explicit Hocl(Options options) : options_(options) {}
 
-  // Declares a server's lock table. Before any use; not thread-safe against it.
-  void AddServer(ServerId server, uint32_t words);
+  // Declares a server's lock table, and where it publishes the dead (common/wire/dead_table.h).
+  // Before any use; not thread-safe against it.
+  void AddServer(ServerId server, uint32_t words, uint64_t dead_offset);
   // 0: there is no such server.
   uint32_t Words(ServerId server) const;
 
@@ -82,9 +89,18 @@ class Hocl {
                                                   uint32_t tree_id, const WriteOperation* operation,
                                                   absl::Status* executed);
 
-  // One attempt, for holders of another lock (rule L2). An empty optional: somebody has it.
+  // One attempt, for holders of another lock (rule L2). An empty optional: somebody has it. The
+  // lock is never handed over.
   absl::StatusOr<std::optional<HeldLock>> TryAcquire(OperationContext& context,
                                                      const LockTarget& target, LocalBuffer image);
+
+  // READs the word and the node it guards in one chain (rule V4). True: nobody holds the word, or
+  // somebody who is dead, so that the image is what is left there for good.
+  absl::StatusOr<bool> IsAbandoned(OperationContext& context, const LockTarget& target,
+                                   LocalBuffer image);
+
+  // READs the target's bytes; for holders of its word.
+  absl::Status ReadTarget(OperationContext& context, const LockTarget& target, LocalBuffer image);
 
   // Waiting operations on the held node that the caller may execute. Every one must go to Finish()
   // or PutBack().
@@ -110,11 +126,13 @@ class Hocl {
   // Takes lock.target()'s word and reads the target. On an error lock.held() says whether the word
   // was taken.
   absl::Status AcquireGlobal(OperationContext& context, LocalBuffer image, HeldLock& lock);
-  Verb& AppendTake(const LockTarget& target, Chain* chain) const;
+  // Appends the CAS from `expected`: free, or the word of a dead client.
+  Verb& AppendTake(const LockTarget& target, uint64_t expected, Chain* chain) const;
+  // Rule C3: the server of the word has published its owner's death.
+  absl::StatusOr<bool> OwnerIsDead(OperationContext& context, ServerId server, uint64_t word) const;
   // Frees the word of a lock that turned out to be of no use, `why`; not where the chain may still
   // be in flight.
   void GiveBack(OperationContext& context, const HeldLock& lock, const absl::Status& why);
-  absl::Status ReadTarget(OperationContext& context, const LockTarget& target, LocalBuffer image);
   absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
                                                  const LockRequestPtr& request, bool* acquired,
                                                  int64_t* stay_away_ns);
@@ -129,6 +147,7 @@ class Hocl {
     return tables_[target.server]->At(target.word);
   }
   std::vector<std::unique_ptr<LocalLockTable>> tables_;  // by server id
+  std::vector<uint64_t> dead_offsets_;                   // by server id
 };
 
 }  // namespace pando

@@ -100,6 +100,13 @@ class Client {
   std::unique_ptr<ClientImpl> impl_;
 };
 
+// What a sweep did.
+struct SweepResult {
+  uint64_t freed = 0;    // nodes that nothing reached
+  uint64_t settled = 0;  // nodes of the dead that are the tree's
+  uint64_t left = 0;     // held by a client that not every memory server knows to be dead yet
+};
+
 struct KeyValue {
   std::string key, value;
   friend bool operator==(const KeyValue&, const KeyValue&) = default;
@@ -147,6 +154,11 @@ class Session {
   // (nothing becomes visible then).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
+  // Looks after what dead clients left of this tree: nodes that they held and nothing refers to are
+  // given back, merges that they had begun are finished. Sessions do this by themselves when a
+  // memory server tells them of such nodes; this is for tools and tests. An error: not everything
+  // was looked at; call again.
+  absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options = {});
   // READs the whole tree and says what is wrong with it (check.h). Errors say why it could not be
   // checked: Unavailable, DeadlineExceeded.
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options = {});

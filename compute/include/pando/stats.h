@@ -13,11 +13,13 @@ struct FabricStats {
 struct TreeStats {
   uint64_t cache_hits = 0, cache_misses = 0, cache_evictions = 0;
   uint64_t cache_bytes = 0;  // level-1 nodes held now
-  uint64_t splits = 0, root_splits = 0, merges = 0;
+  uint64_t splits = 0, root_splits = 0, merges = 0, root_shrinks = 0;
   uint64_t separator_repairs = 0;  // separators inserted for somebody else's split
   uint64_t torn_retries = 0, stale_retries = 0, moves_right = 0;
   uint64_t lock_attempts = 0, lock_failures = 0;  // CAS of global words
   uint64_t handovers = 0, combined = 0;
+  uint64_t repairs = 0;     // nodes that a dead client had left half-written
+  uint64_t redone = 0;      // merges that a dead client had begun, finished or undone
   uint64_t lost_races = 0;  // root growth or separator insertion that somebody else had done
 };
 

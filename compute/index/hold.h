@@ -1,0 +1,69 @@
+// What a client that died left in a node, and how the next holder of the node's lock makes it sound
+// (rules V4, C4, M7). Every holder looks at a node through InspectHeld() before it uses it.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/wire/node_image.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+#include "compute/lock/hocl.h"
+
+namespace pando {
+
+// What a held node turned out to be.
+struct HeldVerdict {
+  NodeVerdict verdict = NodeVerdict::kStale;
+  LeafMatch match;  // of an accepted leaf: where the key is
+  // The lock had to be given up: another node had to be looked after first. Find the place again.
+  bool released = false;
+};
+
+// `image` was read under `lock`, which guards a node that should be `expectation`. Repairs a torn
+// node, finishes or undoes a merge that its merger did not; then says what the node is. kAccepted:
+// it is sound, unmarked and covers the key. The lock is held unless `released`; on an error it is
+// not.
+absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& tree,
+                                        HeldLock* lock, const NodeExpectation& expectation,
+                                        LocalBuffer image);
+
+// For readers of a node that stays torn (rule V4): if nobody who lives holds its lock, takes it and
+// inspects the node. OK also where there was nothing to do. Not under a node lock.
+absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Reference& node,
+                         uint8_t level, std::string_view key, LocalBuffer image);
+
+// DataLoss: what cannot be repaired.
+absl::Status StaysTorn(const Reference& node);
+
+// Takes the node's lock and inspects it, for those who met it as unsound while they could not wait.
+absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const Reference& node,
+                           uint8_t level, std::string_view key);
+
+// Rule C4 for a bulk load: its loader died between marking the empty root as dead and swinging the
+// record, so the root that the record names is made live again. For descents that find no way.
+absl::Status ReviveRoot(OperationContext& context, TreeContext& tree);
+
+// repair.cpp. Rule C4, under the node's lock; `image`: torn, as read. True: it was rewritten in
+// place and in remote memory. False: it is not the holder's to repair (rule V4). DataLoss: lines
+// are damaged, not just of different writes.
+absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
+                                const NodeExpectation& expectation, RemoteAddress node,
+                                LocalBuffer image);
+
+// redo.cpp. Rule M7 for the holder of a node whose `peer` it absorbs: marks the peer dead, clears
+// the marker, frees the peer. False: the peer's lock is taken; nothing happened.
+absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tree,
+                                     const HeldLock& lock, uint8_t level, LocalBuffer image);
+// redo.cpp. Rule M7 for a node that was met as merging, with no lock held: the merge is finished if
+// its commit was written, else undone. `low`: the node's low fence; empty: the root that was being
+// shrunk away.
+absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const Reference& node,
+                            uint8_t level, std::string_view low);
+
+// WRITEs line 0 of a held node with this state and peer, at entry level (rules M2, M5, M6), and
+// waits for it.
+absl::Status WriteMarker(OperationContext& context, TreeContext& tree, RemoteAddress node,
+                         LocalBuffer image, NodeState state, const Reference& peer);
+
+}  // namespace pando

@@ -1,0 +1,72 @@
+#include "compute/index/lock_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+
+LockSet::~LockSet() { PANDO_CHECK(locks_.empty()) << "node locks were not released"; }
+
+void LockSet::Adopt(HeldLock lock) {
+  lock.ForbidHandover();
+  locks_.push_back(std::move(lock));
+}
+
+bool LockSet::Holds(const LockTarget& target) const {
+  const auto same = [&](const LockTarget& held) {
+    return held.server == target.server && held.word == target.word;
+  };
+  return std::any_of(borrowed_.begin(), borrowed_.end(), same) ||
+         std::any_of(locks_.begin(), locks_.end(),
+                     [&](const HeldLock& lock) { return same(lock.target()); });
+}
+
+absl::StatusOr<bool> LockSet::TryAdd(const Reference& node, LocalBuffer image) {
+  Hocl& hocl = tree_.environment.hocl;
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(node));
+  last_was_shared_ = Holds(target);
+  if (last_was_shared_) {
+    PANDO_RETURN_IF_ERROR(hocl.ReadTarget(context_, target, image));
+    return true;
+  }
+  PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock, hocl.TryAcquire(context_, target, image));
+  if (!lock.has_value()) return false;
+  locks_.push_back(*std::move(lock));
+  return true;
+}
+
+absl::Status LockSet::Release(HeldLock lock) {
+  WriteBack nothing(context_, tree_, lock.target().server);
+  return nothing.Release(std::move(lock), nullptr);
+}
+
+absl::Status LockSet::ReleaseLast() {
+  if (std::exchange(last_was_shared_, false)) return absl::OkStatus();
+  HeldLock last = std::move(locks_.back());
+  locks_.pop_back();
+  return Release(std::move(last));
+}
+
+absl::Status LockSet::ReleaseAll() {
+  absl::Status first;
+  while (!locks_.empty()) {
+    HeldLock last = std::move(locks_.back());
+    locks_.pop_back();
+    const absl::Status status = Release(std::move(last));
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+void LockSet::LeaveAll() {
+  while (!locks_.empty()) {
+    tree_.environment.hocl.LeaveToFencing(std::move(locks_.back()));
+    locks_.pop_back();
+  }
+}
+
+}  // namespace pando

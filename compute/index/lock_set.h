@@ -1,0 +1,51 @@
+// The locks of an operation on several nodes (rules L1, L2): the first one was waited for, further
+// ones are only tried; words that several nodes share are taken and given back once; nothing is
+// handed over (rule L6).
+//
+// Not thread-safe. Invariant: every lock ends in ReleaseAll() or LeaveAll() (CHECKed).
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+#include "compute/lock/hocl.h"
+
+namespace pando {
+
+class LockSet {
+ public:
+  LockSet(OperationContext& context, TreeContext& tree) : context_(context), tree_(tree) {}
+  ~LockSet();
+  LockSet(const LockSet&) = delete;
+  LockSet& operator=(const LockSet&) = delete;
+
+  void Adopt(HeldLock lock);
+  // A word that somebody else gives back.
+  void Borrow(const HeldLock& lock) { borrowed_.push_back(lock.target()); }
+
+  // Tries the node's lock and reads the node. False: somebody has it. An error: the lock was not
+  // taken; those held before still are.
+  absl::StatusOr<bool> TryAdd(const Reference& node, LocalBuffer image);
+  // Gives back what the last successful TryAdd() took.
+  absl::Status ReleaseLast();
+
+  // The last one taken goes first. Everything is let go, also after an error; the first one is
+  // returned.
+  absl::Status ReleaseAll();
+  // After a failed chain (rule L5).
+  void LeaveAll();
+
+ private:
+  bool Holds(const LockTarget& target) const;
+  absl::Status Release(HeldLock lock);
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  std::vector<LockTarget> borrowed_;
+  std::vector<HeldLock> locks_;
+  bool last_was_shared_ = false;  // the last TryAdd() took no word of its own
+};
+
+}  // namespace pando

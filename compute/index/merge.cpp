@@ -1,0 +1,309 @@
+// Rules M and R1: a node under 3/8 full is merged with a neighbour under the same parent where both
+// fit in 3/4; a root with a single child goes.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "common/wire/internal_node.h"
+#include "common/wire/leaf.h"
+#include "compute/index/descend.h"
+#include "compute/index/fill.h"
+#include "compute/index/hold.h"
+#include "compute/index/lock_set.h"
+#include "compute/index/operations.h"
+#include "compute/index/read_node.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+namespace {
+
+// A merge that meets locks in use is tried again so often; the next erase there tries anew.
+constexpr int kAttemptsMax = 8;
+constexpr int64_t kBackOffChains = 8;
+
+// Two neighbours and their parent, all held (rule M1).
+struct Trio {
+  Reference parent, left, right;
+  uint8_t level = 0;  // of left and right
+  LocalBuffer parent_image, left_image, right_image;
+  InternalNode parent_node;
+  size_t entry = 0;  // of `right` in the parent
+};
+
+bool MayMerge(const TreeContext& tree, const Trio& trio) {
+  const NodeLayout& layout = tree.layout;
+  FenceScratch high_scratch, low_scratch;
+  const bool adjacent = RightOf(trio.left_image.data) == trio.right &&
+                        HighFence(trio.left_image.data, layout, &high_scratch) ==
+                            LowFence(trio.right_image.data, layout, &low_scratch);
+  if (!adjacent) return false;
+  return ReserveOf(trio.left_image.data) == ReserveOf(trio.right_image.data) &&
+         FitTogether(trio.left_image.data, trio.right_image.data, trio.level, layout);
+}
+
+// The survivor's image: everything of both, `absorbing` the right one (rule M4).
+absl::Status BuildSurvivor(const TreeContext& tree, const Trio& trio) {
+  const NodeLayout& layout = tree.layout;
+  const bool crc = tree.environment.crc;
+  std::byte* const left = trio.left_image.data;
+  const std::byte* const right = trio.right_image.data;
+  FenceScratch scratch;
+  if (trio.level > 0) {
+    InternalNode survivor, absorbed;
+    PANDO_RETURN_IF_ERROR(DecodeInternal(left, layout, &survivor));
+    PANDO_RETURN_IF_ERROR(DecodeInternal(right, layout, &absorbed));
+    survivor.entries.push_back({absorbed.header.low, absorbed.header.leftmost});
+    for (Separator& entry : absorbed.entries) survivor.entries.push_back(std::move(entry));
+    survivor.header.right = absorbed.header.right;
+    survivor.header.high = absorbed.header.high;
+    survivor.header.peer = trio.right;
+    EncodeInternal(survivor, layout, left, crc, left);
+    return absl::OkStatus();
+  }
+  LeafEditor editor(left, layout, crc);
+  editor.ClearOutOfFence();
+  SetRight(left, RightOf(right));
+  SetHigh(left, layout, HighFence(right, layout, &scratch));
+  SetMarker(left, NodeState::kLive, trio.right);
+  editor.Absorb(right);
+  SealNodeLevel(left, left, layout, crc);
+  return absl::OkStatus();
+}
+
+// M2 to M6 but for the releases. An error: a WRITE may have been made.
+absl::Status WriteMerge(OperationContext& context, TreeContext& tree, Trio* trio) {
+  if (RuleHolds(Rule::kM2)) {
+    PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,
+                                      NodeState::kMerging, trio->left));
+  }
+  InternalNode& parent = trio->parent_node;
+  parent.entries.erase(parent.entries.begin() + static_cast<ptrdiff_t>(trio->entry));
+  EncodeInternal(parent, tree.layout, trio->parent_image.data, tree.environment.crc,
+                 trio->parent_image.data);
+  WriteBack parent_write(context, tree, trio->parent.address.server());
+  PANDO_RETURN_IF_ERROR(parent_write.AddNodeHeaderFirst(trio->parent.address, trio->parent_image));
+  PANDO_RETURN_IF_ERROR(parent_write.Flush());
+
+  PANDO_RETURN_IF_ERROR(BuildSurvivor(tree, *trio));
+  WriteBack commit(context, tree, trio->left.address.server());
+  PANDO_RETURN_IF_ERROR(RuleHolds(Rule::kM4)
+                            ? commit.AddNodeHeaderLast(trio->left.address, trio->left_image)
+                            : commit.AddNodeHeaderFirst(trio->left.address, trio->left_image));
+  PANDO_RETURN_IF_ERROR(commit.Flush());
+
+  PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,
+                                    NodeState::kDead, Reference{}));
+  return WriteMarker(context, tree, trio->left.address, trio->left_image, NodeState::kLive,
+                     Reference{});
+}
+
+// One attempt at merging the child of a held parent that covers the key.
+class MergeAttempt {
+ public:
+  MergeAttempt(OperationContext& context, TreeContext& tree, std::string_view key, uint8_t level)
+      : context_(context), tree_(tree), key_(key), level_(level), locks_(context, tree) {}
+
+  enum class Outcome {
+    kNothing,  // not underfull (any more), or no neighbour fits
+    kMerged,
+    kBusy,       // somebody holds a lock
+    kUnsound,    // a node has to be looked after first: `unsound()`
+    kChangedUp,  // the parent has no second child
+  };
+  // `parent` is held, inspected and read into `parent_image`. Everything is released afterwards.
+  absl::StatusOr<Outcome> Run(HeldLock parent, LocalBuffer parent_image);
+
+  const Reference& unsound() const { return unsound_; }
+  const std::string& unsound_low() const { return unsound_low_; }
+  // After kMerged: the parent is to be looked at next, by its low fence.
+  bool parent_due() const;
+  const std::string& parent_low() const { return trio_.parent_node.header.low; }
+
+ private:
+  // The child at `position` (0: leftmost), locked and read. kMerged: go on.
+  absl::StatusOr<Outcome> Take(size_t position, LocalBuffer image);
+  absl::StatusOr<Outcome> TryPair(size_t left, size_t right, LocalBuffer other);
+  absl::StatusOr<Outcome> RunLocked();
+  const Reference& Child(size_t position) const {
+    const InternalNode& node = trio_.parent_node;
+    return position == 0 ? node.header.leftmost : node.entries[position - 1].child;
+  }
+  const std::string& Low(size_t position) const {
+    const InternalNode& node = trio_.parent_node;
+    return position == 0 ? node.header.low : node.entries[position - 1].key;
+  }
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  const std::string_view key_;
+  const uint8_t level_;
+  LockSet locks_;
+  Trio trio_;
+  LocalBuffer child_image_;
+  size_t position_ = 0;  // of the underfull child
+  Reference unsound_;
+  std::string unsound_low_;
+  bool parent_underfull_ = false;
+};
+
+bool MergeAttempt::parent_due() const {
+  const InternalNode& parent = trio_.parent_node;
+  const bool alone = parent.header.low.empty() && parent.header.high.empty();  // the root
+  return alone ? parent.entries.empty() : parent_underfull_;
+}
+
+absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Take(size_t position, LocalBuffer image) {
+  const Reference node = Child(position);
+  PANDO_ASSIGN_OR_RETURN(const bool held, locks_.TryAdd(node, image));
+  if (!held) return Outcome::kBusy;
+  const NodeVerdict verdict = Classify(
+      image.data, tree_.layout, Expect(tree_, node, level_, Low(position)), tree_.environment.crc);
+  const bool sound = verdict == NodeVerdict::kAccepted && !IsMarked(image.data);
+  if (sound) return Outcome::kMerged;
+  unsound_ = node;
+  unsound_low_ = Low(position);
+  return Outcome::kUnsound;
+}
+
+absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::TryPair(size_t left, size_t right,
+                                                            LocalBuffer other) {
+  PANDO_ASSIGN_OR_RETURN(const Outcome taken, Take(left == position_ ? right : left, other));
+  if (taken != Outcome::kMerged) return taken;
+  trio_.left = Child(left);
+  trio_.right = Child(right);
+  trio_.entry = right - 1;
+  trio_.left_image = left == position_ ? child_image_ : other;
+  trio_.right_image = left == position_ ? other : child_image_;
+  if (MayMerge(tree_, trio_)) return Outcome::kMerged;
+  PANDO_RETURN_IF_ERROR(locks_.ReleaseLast());
+  return Outcome::kNothing;
+}
+
+absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::RunLocked() {
+  const InternalNode& parent = trio_.parent_node;
+  if (parent.entries.empty()) return Outcome::kChangedUp;
+  while (position_ < parent.entries.size() && parent.entries[position_].key <= key_) ++position_;
+  PANDO_ASSIGN_OR_RETURN(const Outcome child, Take(position_, child_image_));
+  if (child != Outcome::kMerged) return child;
+  if (!IsUnderfull(child_image_.data, level_, tree_.layout)) return Outcome::kNothing;
+  PANDO_ASSIGN_OR_RETURN(const BufferLease other,
+                         context_.session.buffers().Lease(tree_.layout.node_bytes()));
+  Outcome outcome = Outcome::kNothing;
+  if (position_ < parent.entries.size()) {
+    PANDO_ASSIGN_OR_RETURN(outcome, TryPair(position_, position_ + 1, other.buffer()));
+  }
+  if (outcome == Outcome::kNothing && position_ > 0) {
+    PANDO_ASSIGN_OR_RETURN(outcome, TryPair(position_ - 1, position_, other.buffer()));
+  }
+  if (outcome != Outcome::kMerged) return outcome;
+  const absl::Status written = WriteMerge(context_, tree_, &trio_);
+  if (!written.ok()) {
+    locks_.LeaveAll();
+    return written;
+  }
+  return Outcome::kMerged;
+}
+
+absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Run(HeldLock parent, LocalBuffer parent_image) {
+  trio_.parent = parent.target().node;
+  trio_.level = level_;
+  trio_.parent_image = parent_image;
+  locks_.Adopt(std::move(parent));
+  absl::StatusOr<Outcome> outcome = Outcome::kNothing;
+  const absl::Status decoded = DecodeInternal(parent_image.data, tree_.layout, &trio_.parent_node);
+  absl::StatusOr<BufferLease> child = context_.session.buffers().Lease(tree_.layout.node_bytes());
+  if (!decoded.ok()) {
+    outcome = decoded;
+  } else if (!child.ok()) {
+    outcome = child.status();
+  } else {
+    child_image_ = child->buffer();
+    outcome = RunLocked();
+  }
+  const absl::Status released = locks_.ReleaseAll();
+  if (!outcome.ok() || *outcome != Outcome::kMerged) return outcome;
+  PANDO_RETURN_IF_ERROR(released);
+  context_.session.counters().merges.Add();
+  IndexCache& cache = tree_.environment.cache;
+  cache.Insert(tree_.id(), trio_.parent, trio_.parent_node);
+  if (level_ > 0) {
+    cache.Invalidate(trio_.left);
+    cache.Invalidate(trio_.right);
+  }
+  tree_.environment.allocator.Free(tree_.id(), trio_.right);
+  parent_underfull_ =
+      IsUnderfull(parent_image.data, static_cast<uint8_t>(level_ + 1), tree_.layout);
+  return outcome;
+}
+
+// Holds the parent of the level's node that covers the key and makes one attempt. `go_up`: its low
+// fence where the level above has to be looked at next.
+absl::StatusOr<MergeAttempt::Outcome> MergeOnce(OperationContext& context, TreeContext& tree,
+                                                uint8_t level, std::string_view key,
+                                                std::optional<std::string>* go_up) {
+  using Outcome = MergeAttempt::Outcome;
+  const auto parent_level = static_cast<uint8_t>(level + 1);
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  Descent descent(context, tree, key, parent_level);
+  PANDO_RETURN_IF_ERROR(descent.Find());
+  const Reference parent = descent.node();
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(parent));
+  PANDO_ASSIGN_OR_RETURN(
+      std::optional<HeldLock> lock,
+      tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));
+  PANDO_ASSIGN_OR_RETURN(
+      const HeldVerdict inspected,
+      InspectHeld(context, tree, &*lock, Expect(tree, parent, parent_level, key), image.buffer()));
+  if (inspected.released) return Outcome::kBusy;
+  if (inspected.verdict != NodeVerdict::kAccepted) {
+    WriteBack nothing(context, tree, parent.address.server());
+    const Reference right =
+        inspected.verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
+    PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
+    descent.Report(inspected.verdict, right);
+    return Outcome::kBusy;
+  }
+  MergeAttempt attempt(context, tree, key, level);
+  PANDO_ASSIGN_OR_RETURN(const Outcome outcome, attempt.Run(*std::move(lock), image.buffer()));
+  if (outcome == Outcome::kUnsound) {
+    PANDO_RETURN_IF_ERROR(
+        LookAfterNode(context, tree, attempt.unsound(), level, attempt.unsound_low()));
+    return Outcome::kBusy;
+  }
+  const bool up =
+      outcome == Outcome::kChangedUp || (outcome == Outcome::kMerged && attempt.parent_due());
+  if (up) *go_up = attempt.parent_low();
+  return outcome;
+}
+
+}  // namespace
+
+absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_t level,
+                            std::string_view key) {
+  using Outcome = MergeAttempt::Outcome;
+  std::string key_here(key);
+  for (int attempt = 0; attempt < kAttemptsMax && !context.expired();) {
+    std::optional<std::string> go_up;
+    const absl::StatusOr<Outcome> outcome = MergeOnce(context, tree, level, key_here, &go_up);
+    if (absl::IsFailedPrecondition(outcome.status())) return ShrinkRoot(context, tree, level);
+    PANDO_RETURN_IF_ERROR(outcome.status());
+    if (*outcome == Outcome::kBusy) {
+      ++attempt;
+      context.BackOff(kBackOffChains);
+      continue;
+    }
+    tree.environment.allocator.FlushIfMany(context, tree.id());
+    if (!go_up.has_value()) return absl::OkStatus();
+    ++level;
+    key_here = *std::move(go_up);
+    attempt = 0;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace pando

@@ -1,0 +1,301 @@
+// What the holder of a lock does about nodes that a dead client left torn or half-merged (rules V4,
+// C4, M7, R1). Everything here is idempotent: it is a function of the states found, and may die
+// itself between any two packets.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "compute/index/descend.h"
+#include "compute/index/hold.h"
+#include "compute/index/lock_set.h"
+#include "compute/index/read_node.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+namespace {
+
+constexpr int64_t kBackOffChains = 4;
+
+absl::Status ReleaseUnchanged(OperationContext& context, TreeContext& tree, HeldLock lock,
+                              const std::byte* image) {
+  WriteBack nothing(context, tree, lock.target().server);
+  return nothing.Release(std::move(lock), image);
+}
+
+// The greatest key below `key`, of at most `bytes_max` bytes: what the left neighbour of the node
+// that starts at `key` covers.
+std::string KeyBefore(std::string_view key, uint32_t bytes_max) {
+  std::string before(key);
+  if (before.back() == '\0') {
+    before.pop_back();
+  } else {
+    before.back() = static_cast<char>(before.back() - 1);
+    before.resize(bytes_max, '\xff');
+  }
+  return before;
+}
+
+// The node, as read under its lock: merging still, in the life meant.
+bool IsStillMerging(const TreeContext& tree, const std::byte* image, const Reference& node,
+                    uint8_t level) {
+  NodeEdges edges;
+  return ReadEdges(image, tree.layout, Expect(tree, node, level, ""), tree.environment.crc,
+                   &edges) &&
+         edges.state == NodeState::kMerging;
+}
+
+// With the locks held: how a merge ends for its right node.
+absl::Status EndMerging(OperationContext& context, TreeContext& tree, LockSet* locks,
+                        const Reference& node, LocalBuffer image, bool absorbed) {
+  const absl::Status written =
+      WriteMarker(context, tree, node.address, image,
+                  absorbed ? NodeState::kDead : NodeState::kLive, Reference{});
+  if (!written.ok()) {
+    locks->LeaveAll();
+    return written;
+  }
+  context.session.counters().redone.Add();
+  const absl::Status released = locks->ReleaseAll();
+  if (absorbed) tree.environment.allocator.Free(tree.id(), node);
+  return released;
+}
+
+// A root that was being shrunk away: it is the root still, or the record names its child.
+absl::Status ResolveOldRoot(OperationContext& context, TreeContext& tree, const Reference& node,
+                            uint8_t level) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  while (true) {
+    PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> record_lock,
+                           tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer(),
+                                                         tree.id(), nullptr, nullptr));
+    LockSet locks(context, tree);
+    locks.Adopt(*std::move(record_lock));
+    RootRecord record;
+    if (DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) !=
+        RootVerdict::kAccepted) {
+      (void)locks.ReleaseAll();
+      return absl::DataLossError("the root record is inconsistent under its lock");
+    }
+    const absl::StatusOr<bool> held = locks.TryAdd(node, image.buffer());
+    if (held.ok() && *held && IsStillMerging(tree, image.data(), node, level)) {
+      return EndMerging(context, tree, &locks, node, image.buffer(), record.root != node);
+    }
+    PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+    if (!held.ok() || *held) return held.status();
+    if (context.expired()) return context.DeadlineError("looking after an old root");
+    context.BackOff(kBackOffChains);
+  }
+}
+
+}  // namespace
+
+absl::Status WriteMarker(OperationContext& context, TreeContext& tree, RemoteAddress node,
+                         LocalBuffer image, NodeState state, const Reference& peer) {
+  SetMarker(image.data, state, peer);
+  SealEntryLevel(image.data, 0, 1, tree.environment.crc);
+  WriteBack writes(context, tree, node.server());
+  PANDO_RETURN_IF_ERROR(writes.AddRaw(node, image.Slice(0, kLineBytes)));
+  return writes.Flush();
+}
+
+absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tree,
+                                     const HeldLock& lock, uint8_t level, LocalBuffer image) {
+  const Reference right = PeerOf(image.data);
+  PANDO_ASSIGN_OR_RETURN(const BufferLease right_image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  LockSet locks(context, tree);
+  locks.Borrow(lock);
+  PANDO_ASSIGN_OR_RETURN(const bool held, locks.TryAdd(right, right_image.buffer()));
+  if (!held) return false;
+  absl::Status status;
+  if (IsStillMerging(tree, right_image.data(), right, level)) {
+    status = WriteMarker(context, tree, right.address, right_image.buffer(), NodeState::kDead,
+                         Reference{});
+  }
+  if (status.ok()) {
+    status = WriteMarker(context, tree, lock.target().node.address, image, NodeState::kLive,
+                         Reference{});
+  }
+  if (!status.ok()) {
+    locks.LeaveAll();
+    return status;
+  }
+  context.session.counters().redone.Add();
+  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+  tree.environment.allocator.Free(tree.id(), right);
+  return true;
+}
+
+absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const Reference& node,
+                            uint8_t level, std::string_view low) {
+  if (low.empty()) return ResolveOldRoot(context, tree, node, level);
+  const std::string low_fence(low);
+  const std::string before = KeyBefore(low_fence, tree.layout.key_bytes_max());
+  PANDO_ASSIGN_OR_RETURN(const BufferLease left_image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  Descent descent(context, tree, before, level);
+  while (true) {
+    if (context.expired()) return context.DeadlineError("looking after a merge");
+    PANDO_RETURN_IF_ERROR(descent.Find());
+    const Reference left = descent.node();
+    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(left));
+    PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock,
+                           tree.environment.hocl.Acquire(context, target, left_image.buffer(),
+                                                         tree.id(), nullptr, nullptr));
+    PANDO_ASSIGN_OR_RETURN(
+        const HeldVerdict inspected,
+        InspectHeld(context, tree, &*lock, Expect(tree, left, level, before), left_image.buffer()));
+    if (inspected.released) {
+      context.BackOff(kBackOffChains);
+      continue;
+    }
+    const NodeVerdict verdict = inspected.verdict;
+    if (verdict != NodeVerdict::kAccepted) {
+      const Reference right =
+          verdict == NodeVerdict::kMovedRight ? RightOf(left_image.data()) : Reference{};
+      PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, *std::move(lock), left_image.data()));
+      descent.Report(verdict, right);
+      continue;
+    }
+    LockSet locks(context, tree);
+    locks.Adopt(*std::move(lock));
+    const absl::StatusOr<bool> held = locks.TryAdd(node, image.buffer());
+    if (held.ok() && *held && IsStillMerging(tree, image.data(), node, level)) {
+      const bool absorbed = RightOf(left_image.data()) != node;
+      return EndMerging(context, tree, &locks, node, image.buffer(), absorbed);
+    }
+    PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+    if (!held.ok() || *held) return held.status();
+    context.BackOff(kBackOffChains);
+  }
+}
+
+absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& tree,
+                                        HeldLock* lock, const NodeExpectation& expectation,
+                                        LocalBuffer image) {
+  const bool crc = tree.environment.crc;
+  const Reference node = lock->target().node;
+  HeldVerdict result;
+  result.verdict = Classify(image.data, tree.layout, expectation, crc, &result.match);
+  if (result.verdict == NodeVerdict::kTorn) {
+    const absl::StatusOr<bool> repaired =
+        RepairNode(context, tree, expectation, node.address, image);
+    if (!repaired.ok()) {
+      // The chain of a failed repair may still be in flight (rule L5); damage was only looked at.
+      if (absl::IsDataLoss(repaired.status())) {
+        (void)ReleaseUnchanged(context, tree, std::move(*lock), image.data);
+      } else {
+        tree.environment.hocl.LeaveToFencing(std::move(*lock));
+      }
+      return repaired.status();
+    }
+    // What is not ours to repair is not the node meant (rule V4).
+    result.verdict = *repaired ? Classify(image.data, tree.layout, expectation, crc, &result.match)
+                               : NodeVerdict::kStale;
+  }
+  // A node that does not cover the key is looked after by those who come for its keys.
+  if (result.verdict != NodeVerdict::kAccepted || !IsMarked(image.data)) [[likely]]
+    return result;
+  if (!RuleHolds(Rule::kM7)) return result;  // the variant takes no notice of markers
+  if (StateOf(image.data) == NodeState::kMerging) {
+    FenceScratch scratch;
+    const std::string low(LowFence(image.data, tree.layout, &scratch));
+    PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), image.data));
+    result.released = true;
+    PANDO_RETURN_IF_ERROR(ResolveMerging(context, tree, node, expectation.level, low));
+    return result;
+  }
+  const absl::StatusOr<bool> finished =
+      FinishAbsorbing(context, tree, *lock, expectation.level, image);
+  if (!finished.ok()) {
+    tree.environment.hocl.LeaveToFencing(std::move(*lock));
+    return finished.status();
+  }
+  if (!*finished) {
+    PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), image.data));
+    result.released = true;
+    if (context.expired()) return context.DeadlineError("finishing a merge");
+    context.BackOff(kBackOffChains);
+  }
+  return result;
+}
+
+namespace {
+
+absl::Status InspectNode(OperationContext& context, TreeContext& tree, const LockTarget& target,
+                         const NodeExpectation& expectation, LocalBuffer image) {
+  PANDO_ASSIGN_OR_RETURN(
+      std::optional<HeldLock> lock,
+      tree.environment.hocl.Acquire(context, target, image, tree.id(), nullptr, nullptr));
+  PANDO_ASSIGN_OR_RETURN(const HeldVerdict inspected,
+                         InspectHeld(context, tree, &*lock, expectation, image));
+  if (inspected.released) return absl::OkStatus();
+  const absl::Status released = ReleaseUnchanged(context, tree, *std::move(lock), image.data);
+  return inspected.verdict == NodeVerdict::kTorn ? StaysTorn(target.node) : released;
+}
+
+}  // namespace
+
+absl::Status StaysTorn(const Reference& node) {
+  return absl::DataLossError(absl::StrCat("node ", node.address.offset(), " of server ",
+                                          node.address.server(),
+                                          " is inconsistent under its lock"));
+}
+
+absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const Reference& node,
+                           uint8_t level, std::string_view key) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+  return InspectNode(context, tree, target, Expect(tree, node, level, key), image.buffer());
+}
+
+absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Reference& node,
+                         uint8_t level, std::string_view key, LocalBuffer image) {
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+  PANDO_ASSIGN_OR_RETURN(const bool abandoned,
+                         tree.environment.hocl.IsAbandoned(context, target, image));
+  const NodeExpectation expectation = Expect(tree, node, level, key);
+  if (!abandoned ||
+      Classify(image.data, tree.layout, expectation, tree.environment.crc) != NodeVerdict::kTorn) {
+    return absl::OkStatus();
+  }
+  return InspectNode(context, tree, target, expectation, image);
+}
+
+absl::Status ReviveRoot(OperationContext& context, TreeContext& tree) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> record_lock,
+                         tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer(),
+                                                       tree.id(), nullptr, nullptr));
+  LockSet locks(context, tree);
+  locks.Adopt(*std::move(record_lock));
+  RootRecord record;
+  const bool is_leaf = DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) ==
+                           RootVerdict::kAccepted &&
+                       record.level == 0;
+  absl::StatusOr<bool> held = false;
+  if (is_leaf) held = locks.TryAdd(record.root, image.buffer());
+  NodeEdges edges;
+  const bool dead = held.ok() && *held &&
+                    ReadEdges(image.data(), tree.layout, Expect(tree, record.root, 0, ""),
+                              tree.environment.crc, &edges) &&
+                    edges.state == NodeState::kDead;
+  if (!dead) {
+    PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+    return held.status();
+  }
+  return EndMerging(context, tree, &locks, record.root, image.buffer(), /*absorbed=*/false);
+}
+
+}  // namespace pando

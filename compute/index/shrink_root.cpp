@@ -1,0 +1,89 @@
+// Rule R1: a root with one child and nothing beside it makes way for the child.
+#include <optional>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/wire/internal_node.h"
+#include "common/wire/root_record.h"
+#include "compute/index/hold.h"
+#include "compute/index/lock_set.h"
+#include "compute/index/operations.h"
+#include "compute/index/read_node.h"
+#include "compute/index/write_back.h"
+
+namespace pando {
+namespace {
+
+// The only child of a held root, if it may be the root itself.
+absl::StatusOr<std::optional<Reference>> OnlyChild(OperationContext& context, TreeContext& tree,
+                                                   const RootRecord& record,
+                                                   const std::byte* image) {
+  const NodeVerdict verdict = Classify(
+      image, tree.layout, Expect(tree, record.root, record.level, ""), tree.environment.crc);
+  if (verdict != NodeVerdict::kAccepted || IsMarked(image)) return std::optional<Reference>();
+  InternalNode root;
+  PANDO_RETURN_IF_ERROR(DecodeInternal(image, tree.layout, &root));
+  if (!root.entries.empty() || !root.header.right.is_null()) return std::optional<Reference>();
+  PANDO_ASSIGN_OR_RETURN(
+      const std::optional<NodeEdges> child,
+      ReadNodeEdges(context, tree, root.header.leftmost, static_cast<uint8_t>(record.level - 1)));
+  const bool alone =
+      child.has_value() && child->state == NodeState::kLive && child->right.is_null();
+  return alone ? std::optional<Reference>(root.header.leftmost) : std::nullopt;
+}
+
+// The old root is marked while the record changes, so that whoever looks after a death finds it and
+// sees from the record which of the two it is (redo.cpp).
+absl::Status WriteShrink(OperationContext& context, TreeContext& tree, const Reference& old_root,
+                         LocalBuffer image, const RootRecord& shrunk, LocalBuffer line) {
+  PANDO_RETURN_IF_ERROR(
+      WriteMarker(context, tree, old_root.address, image, NodeState::kMerging, shrunk.root));
+  EncodeRootRecord(shrunk, line.data, tree.environment.crc, line.data);
+  WriteBack record(context, tree, tree.entry.root_record.server());
+  PANDO_RETURN_IF_ERROR(record.AddRaw(tree.entry.root_record, line));
+  PANDO_RETURN_IF_ERROR(record.Flush());
+  return WriteMarker(context, tree, old_root.address, image, NodeState::kDead, Reference{});
+}
+
+}  // namespace
+
+absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t level) {
+  if (level == 0) return absl::OkStatus();
+  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock,
+                         tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer(),
+                                                       tree.id(), nullptr, nullptr));
+  LockSet locks(context, tree);
+  locks.Adopt(*std::move(lock));
+  RootRecord record;
+  const bool decoded = DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) ==
+                       RootVerdict::kAccepted;
+  if (!decoded || record.level != level) return locks.ReleaseAll();
+  const absl::StatusOr<bool> held = locks.TryAdd(record.root, image.buffer());
+  absl::StatusOr<std::optional<Reference>> child = std::optional<Reference>();
+  if (held.ok() && *held) child = OnlyChild(context, tree, record, image.data());
+  if (!held.ok() || !*held || !child.ok() || !child->has_value()) {
+    const absl::Status released = locks.ReleaseAll();
+    if (!held.ok()) return held.status();
+    return child.ok() ? released : child.status();
+  }
+  RootRecord shrunk = record;
+  shrunk.root = **child;
+  shrunk.level = static_cast<uint8_t>(record.level - 1);
+  const absl::Status written =
+      WriteShrink(context, tree, record.root, image.buffer(), shrunk, line.buffer());
+  if (!written.ok()) {
+    locks.LeaveAll();
+    return written;
+  }
+  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+  tree.root.Store(shrunk);
+  tree.environment.cache.Invalidate(record.root);
+  tree.environment.allocator.Free(tree.id(), record.root);
+  context.session.counters().root_shrinks.Add();
+  return ShrinkRoot(context, tree, shrunk.level);
+}
+
+}  // namespace pando

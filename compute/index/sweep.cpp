@@ -1,0 +1,199 @@
+// Rule C5: nodes that the dead held, and nodes of merges that the dead began, are looked at one by
+// one; what cannot be reached any more is freed.
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "common/wire/node_messages.h"
+#include "common/wire/node_repair.h"
+#include "compute/index/descend.h"
+#include "compute/index/hold.h"
+#include "compute/index/operations.h"
+#include "compute/index/read_node.h"
+
+namespace pando {
+namespace {
+
+// Looks at a node whose lines are torn inside, and chain times between them.
+constexpr int kLooksMax = 20;
+constexpr int64_t kBackOffChains = 16;
+
+class Sweep {
+ public:
+  Sweep(OperationContext& context, TreeContext& tree, SweepResult* result)
+      : context_(context), tree_(tree), result_(*result) {}
+
+  absl::Status Run(ServerId server);
+
+ private:
+  // What of a node counts: as found in line 0 and the constant part of the header.
+  struct Found {
+    Reference node;
+    uint8_t level = 0;
+    bool ours = false;    // formatted for this tree at all
+    bool marked = false;  // merging, absorbing or dead
+    NodeState state = NodeState::kFree;
+    std::string low;
+  };
+
+  // Rule C2: a dead client may still write to servers that have not fenced it.
+  absl::StatusOr<bool> IsDeadEverywhere(const Orphan& orphan);
+  // Empty: lines stay torn, so somebody is at work there.
+  absl::StatusOr<std::optional<Found>> Look(RemoteAddress address);
+  // By a descent to its level and low fence: the node that covers that key is this one, or another.
+  absl::StatusOr<bool> IsReachable(const Found& found);
+  absl::Status Decide(ServerId server, const Orphan& orphan);
+  absl::Status Send(ServerId server);
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  SweepResult& result_;
+  std::map<std::pair<uint16_t, uint32_t>, bool> dead_;
+  NodeFree freed_;
+  NodeSettle settled_;
+};
+
+absl::StatusOr<bool> Sweep::IsDeadEverywhere(const Orphan& orphan) {
+  if (orphan.incarnation == 0) return true;
+  const auto [known, is_new] = dead_.try_emplace({orphan.compute_server, orphan.incarnation}, true);
+  if (!is_new) return known->second;
+  for (const ServerId server : tree_.environment.servers) {
+    PANDO_ASSIGN_OR_RETURN(const std::string body,
+                           tree_.environment.control.Call(
+                               context_, server, ControlOpcode::kClientState,
+                               EncodeJoinReply({orphan.compute_server, orphan.incarnation})));
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(body));
+    if (state == ClientLiveness::kJoined) known->second = false;
+  }
+  return known->second;
+}
+
+absl::StatusOr<std::optional<Sweep::Found>> Sweep::Look(RemoteAddress address) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context_.session.buffers().Lease(tree_.layout.node_bytes()));
+  for (int look = 0;; ++look) {
+    PANDO_RETURN_IF_ERROR(ReadRaw(context_, tree_, address, image.buffer()));
+    if (LinesWhole(image.data(), tree_.layout, tree_.environment.crc)) break;
+    if (look == kLooksMax) return std::optional<Found>();
+    context_.BackOff(kBackOffChains);
+  }
+  const NodeHeader header = ReadHeader(image.data(), tree_.layout);
+  Found found;
+  found.node = {address, header.life};
+  found.level = header.level;
+  found.state = header.state;
+  found.low = header.low;
+  NodeEdges edges;
+  found.ours =
+      ReadEdges(image.data(), tree_.layout, Expect(tree_, found.node, found.level, found.low),
+                tree_.environment.crc, &edges);
+  found.marked = IsMarked(image.data());
+  return std::optional<Found>(std::move(found));
+}
+
+absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
+  if (!found.ours) return false;
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context_.session.buffers().Lease(tree_.layout.node_bytes()));
+  Descent descent(context_, tree_, found.low, found.level);
+  while (true) {
+    const absl::Status place = descent.Find();
+    if (absl::IsFailedPrecondition(place)) return false;  // above the root (rule R1)
+    PANDO_RETURN_IF_ERROR(place);
+    PANDO_ASSIGN_OR_RETURN(
+        const NodeVerdict verdict,
+        ReadNode(context_, tree_, descent.node(), found.level, found.low, image.buffer()));
+    if (verdict == NodeVerdict::kAccepted) return descent.node() == found.node;
+    descent.Report(verdict,
+                   verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{});
+  }
+}
+
+absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
+  PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan));
+  if (!dead) {
+    ++result_.left;
+    return absl::OkStatus();
+  }
+  const RemoteAddress address(server, orphan.offset);
+  PANDO_ASSIGN_OR_RETURN(std::optional<Found> found, Look(address));
+  if (found.has_value() && found->ours && found->marked && found->state != NodeState::kDead) {
+    PANDO_RETURN_IF_ERROR(LookAfterNode(context_, tree_, found->node, found->level, found->low));
+    PANDO_ASSIGN_OR_RETURN(found, Look(address));
+  }
+  if (!found.has_value()) {
+    ++result_.left;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> reachable = false;
+  if (RuleHolds(Rule::kC5)) reachable = IsReachable(*found);
+  PANDO_RETURN_IF_ERROR(reachable.status());
+  if (*reachable) {
+    settled_.offsets.push_back(orphan.offset);
+  } else {
+    freed_.nodes.push_back({orphan.offset, found->node.life});
+  }
+  const bool full =
+      settled_.offsets.size() == kNodesPerRequestMax || freed_.nodes.size() == kNodesPerRequestMax;
+  return full ? Send(server) : absl::OkStatus();
+}
+
+absl::Status Sweep::Send(ServerId server) {
+  ControlChannel& control = tree_.environment.control;
+  freed_.tree_id = settled_.tree_id = tree_.id();
+  if (!freed_.nodes.empty()) {
+    PANDO_ASSIGN_OR_RETURN(
+        const std::string body,
+        control.Call(context_, server, ControlOpcode::kFreeNodes, EncodeNodeFree(freed_)));
+    PANDO_ASSIGN_OR_RETURN(const uint32_t count, ParseNodeCount(body));
+    result_.freed += count;
+    freed_.nodes.clear();
+  }
+  if (!settled_.offsets.empty()) {
+    PANDO_ASSIGN_OR_RETURN(
+        const std::string body,
+        control.Call(context_, server, ControlOpcode::kSettleNodes, EncodeNodeSettle(settled_)));
+    PANDO_ASSIGN_OR_RETURN(const uint32_t count, ParseNodeCount(body));
+    result_.settled += count;
+    settled_.offsets.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sweep::Run(ServerId server) {
+  NodeQuery query{.tree_id = tree_.id(), .max = kNodesPerRequestMax};
+  while (true) {
+    PANDO_ASSIGN_OR_RETURN(
+        const std::string body,
+        tree_.environment.control.Call(context_, server, ControlOpcode::kListOrphans,
+                                       EncodeNodeQuery(query)));
+    PANDO_ASSIGN_OR_RETURN(const OrphanList list, ParseOrphanList(body));
+    for (const Orphan& orphan : list.orphans) PANDO_RETURN_IF_ERROR(Decide(server, orphan));
+    PANDO_RETURN_IF_ERROR(Send(server));
+    if (list.more == 0) return absl::OkStatus();
+    if (list.next <= query.after_offset) {
+      return absl::DataLossError("a memory server lists its orphans in circles");
+    }
+    if (context_.expired()) return context_.DeadlineError("sweeping");
+    query.after_offset = list.next;
+  }
+}
+
+}  // namespace
+
+absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result) {
+  *result = {};
+  tree.environment.allocator.Flush(context, tree.id());
+  absl::Status first;
+  for (const ServerId server : tree.environment.servers) {
+    const absl::Status status = Sweep(context, tree, result).Run(server);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace pando
