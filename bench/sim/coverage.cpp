@@ -17,7 +17,8 @@ void AddStats(const ClientStats& from, ClientStats* to) {
         &TreeStats::cache_bytes, &TreeStats::splits, &TreeStats::root_splits, &TreeStats::merges,
         &TreeStats::separator_repairs, &TreeStats::torn_retries, &TreeStats::stale_retries,
         &TreeStats::moves_right, &TreeStats::lock_attempts, &TreeStats::lock_failures,
-        &TreeStats::handovers, &TreeStats::combined, &TreeStats::lost_races}) {
+        &TreeStats::handovers, &TreeStats::combined, &TreeStats::lost_races,
+        &TreeStats::root_shrinks, &TreeStats::repairs, &TreeStats::redone}) {
     to->tree.*member += from.tree.*member;
   }
 }
@@ -31,6 +32,8 @@ void Coverage::Add(const SimRunResult& result) {
   three_levels_ += three ? 1 : 0;
   missing_separators_ += result.missing_separators;
   AddStats(result.stats, &stats_);
+  swept_.freed += result.swept.freed;
+  swept_.settled += result.swept.settled;
   sim_.events += result.sim.events;
   sim_.verbs += result.sim.verbs;
   sim_.overtakes += result.sim.overtakes;
@@ -57,6 +60,12 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"handovers", tree.handovers},
       {"combined", tree.combined},
       {"lost_races", tree.lost_races},
+      {"merges", tree.merges},
+      {"root_shrinks", tree.root_shrinks},
+      {"repairs", tree.repairs},
+      {"redone", tree.redone},
+      {"swept_free", swept_.freed},
+      {"swept_settled", swept_.settled},
       {"cache_evictions", tree.cache_evictions},
       {"verbs", sim_.verbs},
       {"verbs_delivered_in_pieces", sim_.split_verbs},

@@ -16,10 +16,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "bench/sim/coverage.h"
+#include "bench/sim/exhaustive_crashes.h"
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/sim_run.h"
 #include "common/base/rule.h"
 
+DEFINE_bool(exhaustive_crashes, false,
+            "kills a client between every two packets of every kind of operation, instead of a "
+            "random workload");
+DEFINE_uint64(
+    kill_recoverer, 0,
+    "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
 DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
@@ -171,9 +178,6 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.client.handover_max = FLAGS_handover_max;
   options.client.combine_max = FLAGS_combine_max;
   options.client.operation_timeout_ms = FLAGS_timeout_ms;
-  if (FLAGS_crashes > 0 && gflags::GetCommandLineFlagInfoOrDie("timeout_ms").is_default) {
-    options.client.operation_timeout_ms = 20;
-  }
   ParseTree(&options);
   ParseTechniques(&options.client.techniques);
   return options;
@@ -194,6 +198,35 @@ std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
   return command + " --seed=" + std::to_string(seed);
 }
 
+int RunExhaustive(uint64_t first, uint64_t count) {
+  bool ok = true;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    ExhaustiveOptions options;
+    options.seed = seed;
+    options.kill_recoverer = FLAGS_kill_recoverer;
+    if (!gflags::GetCommandLineFlagInfoOrDie("memory_servers").is_default)
+      options.memory_servers = FLAGS_memory_servers;
+    if (!gflags::GetCommandLineFlagInfoOrDie("tree").is_default) {
+      SimRunOptions shape;
+      ParseTree(&shape);
+      options.tree = shape.tree;
+      options.key_prefix_bytes = FLAGS_key_prefix;
+    }
+    if (FLAGS_mode != "mixed" && !ParseDeliveryMode(FLAGS_mode, &options.mode))
+      BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
+    const ExhaustiveResult result = RunExhaustiveCrashes(options);
+    for (const auto& [kind, kills] : result.kinds)
+      std::printf("%6llu kills: %s\n", static_cast<unsigned long long>(kills), kind.c_str());
+    std::printf("seed %llu: %llu worlds\n", static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(result.worlds));
+    for (const std::string& problem : result.problems)
+      std::printf("BROKE: %.2000s\n", problem.c_str());
+    ok = ok && result.ok();
+  }
+  if (ok) std::printf("ok\n");
+  return ok ? kExitOk : kExitBroke;
+}
+
 int Run(const std::vector<std::string>& arguments) {
   uint64_t first = FLAGS_seed, count = 1;
   if (!FLAGS_seeds.empty()) {
@@ -203,6 +236,7 @@ int Run(const std::vector<std::string>& arguments) {
       BadFlag("--seeds=" + FLAGS_seeds + ": must be FIRST:COUNT");
     }
   }
+  if (FLAGS_exhaustive_crashes) return RunExhaustive(first, count);
   Coverage coverage;
   uint64_t broken = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {

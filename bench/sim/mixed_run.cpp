@@ -1,4 +1,5 @@
 // The mixed preset: every choice of a run derived from its seed.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -83,6 +84,19 @@ void MixWorkload(Random* random, SimRunOptions* options) {
   options->scan_limit_max = Pick<uint64_t>(random, std::array<uint64_t, 3>{3, 20, 100});
 }
 
+// At least eight in all.
+int SessionsEach(int compute_servers) { return (8 + compute_servers - 1) / compute_servers; }
+
+// Trees that shrink again, and compute servers that die.
+void MixDeaths(Random* random, SimRunOptions* options) {
+  if (random->Chance(0.3)) options->remove = 0.4;
+  if (!random->Chance(0.4)) return;
+  options->crashes = 1 + static_cast<int>(random->Uniform(4));
+  options->compute_servers = std::max(options->compute_servers, 1 + options->crashes);
+  options->threads = SessionsEach(options->compute_servers);
+  options->fence_words_per_step = Pick<uint32_t>(random, std::array<uint32_t, 3>{0, 64, 1024});
+}
+
 }  // namespace
 
 std::string DescribeRun(const SimRunOptions& o) {
@@ -122,14 +136,14 @@ SimRunOptions MixedRun(uint64_t seed) {
   options.sim.packet_bytes = random.Chance(0.5) ? 1024 : 4096;
   options.memory_servers = 1 + static_cast<int>(random.Uniform(3));
   options.compute_servers = 1 + static_cast<int>(random.Uniform(4));
-  options.threads =
-      (8 + options.compute_servers - 1) / options.compute_servers;  // at least 8 sessions
+  options.threads = SessionsEach(options.compute_servers);
   options.coroutines = 1 + static_cast<int>(random.Uniform(4));
   options.lock_words = Pick<uint64_t>(&random, std::array<uint64_t, 4>{258, 264, 320, 4096});
   options.client.handover_max = Pick<int>(&random, std::array{0, 1, 4, 32});
   options.client.combine_max = Pick<int>(&random, std::array{1, 4, 64});
   options.client.index_cache_bytes =
       Pick<size_t>(&random, std::array<size_t, 3>{1, 4096, 64 << 20});
+  MixDeaths(&random, &options);
   return options;
 }
 

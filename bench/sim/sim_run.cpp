@@ -9,6 +9,7 @@
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
 #include "bench/sim/coverage.h"
+#include "bench/sim/perform.h"
 #include "bench/sim/workload.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
@@ -75,7 +76,11 @@ class SimRun {
   bool Unfinished() const;
   void PlanCrashes();
   void MaybeCrash();
+  // After crashes: a client that comes later looks after what the dead have left, and at every
+  // node.
+  void LookAfterTheDead();
   void TearDown();
+  void CloseServers();
   void CollectStats();
   void CheckAfterwards();
   CatalogEntry Entry() const { return servers_[0]->tree->impl().context().entry; }
@@ -106,6 +111,7 @@ absl::Status SimRun::SetUp() {
     server.packet_bytes = options_.sim.packet_bytes;
     server.needs_crc = crc_;
     server.clock = &world_.clock();
+    server.fence_words_per_step = options_.fence_words_per_step;
     PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));
     world_.SetHandler(id, memory_server.get());
     memory_servers_.push_back(std::move(memory_server));
@@ -159,30 +165,7 @@ void SimRun::ClientLoop(ComputeServer& server, Session& session, int32_t client)
 }
 
 bool SimRun::Execute(ComputeServer& server, Session& session, Operation* o) {
-  const Tree& tree = *server.tree;
-  absl::Status status;
-  std::vector<KeyValue> rows;
-  switch (o->kind) {
-    case OperationKind::kGet:
-      status = session.GetTo(tree, o->key, &o->value);
-      break;
-    case OperationKind::kPut:
-      status = session.Put(tree, o->key, o->value);
-      break;
-    case OperationKind::kInsert:
-      status = session.Insert(tree, o->key, o->value);
-      break;
-    case OperationKind::kUpdate:
-      status = session.Update(tree, o->key, o->value);
-      break;
-    case OperationKind::kDelete:
-      status = session.Erase(tree, o->key);
-      break;
-    case OperationKind::kScan:
-      status = session.Scan(tree, o->key, o->limit, &rows);
-      for (KeyValue& row : rows) o->rows.emplace_back(std::move(row.key), std::move(row.value));
-      break;
-  }
+  const absl::Status status = Perform(session, *server.tree, o);
   // A dead client heard nothing: the outcome stays unknown.
   if (world_.IsKilled(*server.fabric)) return false;
   Finish(status, o);
@@ -190,24 +173,14 @@ bool SimRun::Execute(ComputeServer& server, Session& session, Operation* o) {
 }
 
 void SimRun::Finish(const absl::Status& status, Operation* o) {
-  const bool not_found = absl::IsNotFound(status);
-  const bool exists = absl::IsAlreadyExists(status) && o->kind == OperationKind::kInsert;
-  const bool may_miss = o->kind == OperationKind::kGet || o->kind == OperationKind::kUpdate ||
-                        o->kind == OperationKind::kDelete;
-  if (status.ok() || exists || (not_found && may_miss)) {
+  if (Conclude(status, o)) {
     o->return_ns = Stamp();
-    o->found = o->kind == OperationKind::kInsert ? exists : status.ok();
     return;
   }
   if (absl::IsDeadlineExceeded(status)) ++result_.deadlines;
-  // Waiting for a dead client's lock ends at the deadline; without crashes nothing may take that
-  // long.
-  const bool explained =
-      options_.crashes > 0 && (absl::IsDeadlineExceeded(status) || IsOutcomeUnknown(status));
-  if (!explained) {
-    Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
-                         history::ToHex(o->key), " ended in ", status.ToString()));
-  }
+  // Nothing may take that long, crashes or not.
+  Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
+                       history::ToHex(o->key), " ended in ", status.ToString()));
   // A deadline that passed before anything was written, and a failed read, have no effect.
   const bool no_effect = absl::IsDeadlineExceeded(status) || o->kind == OperationKind::kGet ||
                          o->kind == OperationKind::kScan;
@@ -274,7 +247,34 @@ void SimRun::CollectStats() {
   }
 }
 
+void SimRun::LookAfterTheDead() {
+  // The living give back what they hold; the dead are run to their end.
+  CloseServers();
+  const auto problem = [this](const char* what, const absl::Status& status) {
+    Problem(absl::StrCat("afterwards: ", what, ": ", status.ToString()));
+  };
+  const absl::Status joined = AddComputeServer();
+  if (!joined.ok()) return problem("join", joined);
+  ComputeServer& server = *servers_.back();
+  Session& session = *server.sessions.front();
+  std::vector<KeyValue> rows;
+  const absl::Status scanned =
+      session.Scan(*server.tree, "", 2 * operations_.size() + 1, &rows, {.timeout_ms = 60'000});
+  if (!scanned.ok()) return problem("scan", scanned);
+  SweepResult swept;
+  const absl::Status sweep = session.Sweep(*server.tree, &swept, {.timeout_ms = 60'000});
+  if (!sweep.ok()) return problem("sweep", sweep);
+  if (swept.left > 0) Problem("a sweep after everybody has left leaves nodes");
+  result_.swept = swept;
+}
+
 void SimRun::TearDown() {
+  CloseServers();
+  servers_.clear();
+  world_.RunUntil(world_.clock().NowNs() + kSecondNs);  // what is still in the network
+}
+
+void SimRun::CloseServers() {
   // The dead first: their coroutines give up what only this process knows they hold.
   for (const bool killed : {true, false}) {
     for (auto& server : servers_) {
@@ -285,16 +285,13 @@ void SimRun::TearDown() {
       server->fabric.reset();
     }
   }
-  servers_.clear();
-  world_.RunUntil(world_.clock().NowNs() + kSecondNs);  // what is still in the network
 }
 
 void SimRun::CheckAfterwards() {
-  std::vector<std::string> held;
   for (int i = 1; i <= options_.memory_servers; ++i) {
     const auto id = static_cast<ServerId>(i);
     for (std::string& problem : CheckLocksFree(id, world_.Memory(id).locks))
-      held.push_back(std::move(problem));
+      Problem(std::move(problem));
   }
   const TreeCheckResult tree =
       CheckTree(entry_, {.crc = crc_, .keep_entries = true},
@@ -307,12 +304,7 @@ void SimRun::CheckAfterwards() {
                 });
   result_.nodes_per_level = tree.nodes_per_level;
   result_.missing_separators = tree.missing_separators;
-  // What a dead client held may be inconsistent; nothing else may.
-  const bool excused = options_.crashes > 0 && !held.empty();
-  if (!excused) {
-    for (const std::string& problem : held) Problem(problem);
-    for (const std::string& problem : tree.problems) Problem(problem);
-  }
+  for (const std::string& problem : tree.problems) Problem(problem);
   const history::CheckResult checked =
       history::CheckHistory(operations_, nullptr, tree.ok() ? &tree.entries : nullptr);
   for (const std::string& violation : checked.violations) Problem(violation);
@@ -327,6 +319,7 @@ SimRunResult SimRun::Run() {
     Drive();
   }
   CollectStats();
+  if (set_up.ok() && options_.crashes > 0 && result_.problems.empty()) LookAfterTheDead();
   TearDown();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
   result_.trace_hash = world_.trace_hash();

@@ -12,6 +12,7 @@
 
 #include "bench/history/history.h"
 #include "common/fabric/sim/sim_options.h"
+#include "pando/client.h"
 #include "pando/options.h"
 #include "pando/stats.h"
 
@@ -46,7 +47,9 @@ struct SimRunOptions {
   uint64_t lock_words = 4096;  // of each server; few make nodes share words
   uint32_t chunk_bytes = 64 << 10;
 
-  int crashes = 0;          // compute servers killed on the way
+  int crashes = 0;  // compute servers killed on the way
+  // Lock words of the dead that a memory server frees in one step; 0: all.
+  uint32_t fence_words_per_step = 0;
   uint64_t events_max = 0;  // 0: derived from `operations`
   std::string history_path;
 };
@@ -65,6 +68,7 @@ struct SimRunResult {
   uint64_t operations = 0, unknown = 0, deadlines = 0;
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;
+  SweepResult swept;  // after crashes
   ClientStats stats;  // of all clients
   sim::SimStats sim;
 

@@ -41,6 +41,9 @@ void VisitCounters(const Visit& visit, TreeStats& a, const TreeStats& b) {
   visit("handovers", a.handovers, b.handovers);
   visit("combined", a.combined, b.combined);
   visit("lost_races", a.lost_races, b.lost_races);
+  visit("root_shrinks", a.root_shrinks, b.root_shrinks);
+  visit("repairs", a.repairs, b.repairs);
+  visit("redone", a.redone, b.redone);
 }
 
 template <typename Stats>

@@ -1,0 +1,407 @@
+#include "bench/sim/exhaustive_crashes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/history/checker.h"
+#include "bench/sim/perform.h"
+#include "bench/sim/workload.h"
+#include "common/base/check.h"
+#include "common/base/random.h"
+#include "common/fabric/sim/sim_world.h"
+#include "compute/check/tree_check.h"
+#include "compute/client/connect.h"
+#include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
+#include "memory/memory_server.h"
+
+namespace pando {
+namespace {
+
+using history::Operation;
+using history::OperationKind;
+
+constexpr char kTreeName[] = "exhaustive";
+constexpr uint64_t kScriptSeed = 0x736372697074;
+constexpr uint64_t kNoLimit = UINT64_MAX;
+// Virtual time after which nothing that depends on rest periods is under way any more.
+constexpr int64_t kQuietNs = 3 * kSecondNs;
+constexpr uint64_t kEventsMax = 20'000'000;
+
+// A compute server with one session.
+struct Actor {
+  std::shared_ptr<Fabric> fabric;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::unique_ptr<Session> session;
+  bool dead = false;
+};
+
+// One world: memory servers, actors, and the history since the victim began.
+class World {
+ public:
+  explicit World(const ExhaustiveOptions& options);
+  ~World();
+
+  Actor* Join(uint64_t seed);
+  // Runs the operations one after the other in a task, repairs included. False: the actor ran out
+  // of packets and was killed.
+  bool Act(Actor* actor, std::vector<Operation> operations, bool record);
+  // The same for several actors at once.
+  void ActTogether(const std::vector<std::pair<Actor*, std::vector<Operation>>>& work);
+  void Limit(Actor* actor, uint64_t packets) { world_.LimitPackets(*actor->fabric, packets); }
+  void Leave(Actor* actor);
+  void Quiet() { world_.RunUntil(world_.clock().NowNs() + kQuietNs); }
+  void Check(const history::State& initial);
+  std::vector<std::string> TakeProblems() { return std::move(problems_); }
+  ClientStats StatsOf(const Actor* actor) const { return actor->client->Stats(); }
+
+ private:
+  void Problem(std::string what) {
+    if (problems_.size() < 5) problems_.push_back(std::move(what));
+  }
+  int64_t Stamp() { return last_stamp_ns_ = std::max(world_.clock().NowNs(), last_stamp_ns_ + 1); }
+  void Start(Actor* actor, std::vector<Operation> operations, bool record);
+  void RunUntilIdle(const std::vector<Actor*>& actors);
+  void Kill(Actor* actor);
+
+  const ExhaustiveOptions& options_;
+  sim::SimWorld world_;
+  std::vector<std::unique_ptr<memory::MemoryServer>> servers_;
+  std::vector<std::unique_ptr<Actor>> actors_;
+  std::vector<Operation> history_;
+  std::vector<std::string> problems_;
+  CatalogEntry entry_;
+  bool crc_ = false;
+  int64_t last_stamp_ns_ = 0;
+};
+
+sim::SimOptions SimOptionsOf(const ExhaustiveOptions& options) {
+  sim::SimOptions sim;
+  sim.seed = options.seed;
+  sim.mode = options.mode;
+  sim.packet_bytes = options.packet_bytes;
+  sim.long_delay_probability = 0;
+  return sim;
+}
+
+World::World(const ExhaustiveOptions& options) : options_(options), world_(SimOptionsOf(options)) {
+  crc_ = options.mode == sim::DeliveryMode::kWords;
+  for (int i = 1; i <= options.memory_servers; ++i) {
+    const auto id = static_cast<ServerId>(i);
+    const ServerMemory memory = world_.AddServer(id, 4 << 20, 1024 * 8);
+    memory::MemoryServerOptions server;
+    server.server_id = id;
+    server.is_catalog = i == 1;
+    server.chunk_bytes = 64 << 10;
+    server.packet_bytes = options.packet_bytes;
+    server.needs_crc = crc_;
+    server.clock = &world_.clock();
+    // Slowly, so that others meet the locks of the dead.
+    server.fence_words_per_step = 128;
+    auto memory_server = memory::MemoryServer::Create(memory, server);
+    PANDO_CHECK_OK(memory_server.status());
+    servers_.push_back(*std::move(memory_server));
+    world_.SetHandler(id, servers_.back().get());
+  }
+}
+
+World::~World() {
+  for (const bool dead : {true, false}) {
+    for (auto& actor : actors_) {
+      if (actor->dead == dead) Leave(actor.get());
+    }
+  }
+}
+
+Actor* World::Join(uint64_t seed) {
+  Actor* actor = actors_.emplace_back(std::make_unique<Actor>()).get();
+  actor->fabric = world_.NewFabric();
+  ClientOptions client;
+  client.seed = seed;
+  client.operation_timeout_ms = 5'000;
+  auto connected = ConnectOverFabric(client, actor->fabric);
+  PANDO_CHECK_OK(connected.status());
+  actor->client = *std::move(connected);
+  auto tree = actor->client->CreateTree(kTreeName, options_.tree);
+  PANDO_CHECK_OK(tree.status());
+  actor->tree = *std::move(tree);
+  auto session = actor->client->NewSession();
+  PANDO_CHECK_OK(session.status());
+  actor->session = *std::move(session);
+  entry_ = actor->tree->impl().context().entry;
+  return actor;
+}
+
+void World::Leave(Actor* actor) {
+  actor->session.reset();
+  actor->tree.reset();
+  actor->client.reset();
+  actor->fabric.reset();
+}
+
+void World::Kill(Actor* actor) {
+  actor->dead = true;
+  world_.KillFabric(*actor->fabric);
+}
+
+void World::Start(Actor* actor, std::vector<Operation> operations, bool record) {
+  actor->session->Spawn([this, actor, operations = std::move(operations), record]() mutable {
+    for (Operation& operation : operations) {
+      operation.call_ns = Stamp();
+      const size_t place = history_.size();
+      if (record) history_.push_back(operation);
+      const absl::Status status = Perform(*actor->session, *actor->tree, &operation);
+      if (actor->dead) return;
+      if (!Conclude(status, &operation)) {
+        Problem(absl::StrCat(history::OperationKindName(operation.kind), " ended in ",
+                             status.ToString()));
+        return;
+      }
+      operation.return_ns = Stamp();
+      if (record) history_[place] = std::move(operation);
+    }
+  });
+  actor->session->impl().scheduler().endpoint().Wake();
+}
+
+void World::RunUntilIdle(const std::vector<Actor*>& actors) {
+  const uint64_t events_max = world_.stats().events + kEventsMax;
+  while (true) {
+    bool busy = false;
+    for (Actor* actor : actors) {
+      if (actor->dead) continue;
+      if (world_.PacketsSpent(*actor->fabric)) {
+        Kill(actor);
+      } else {
+        busy = busy || !actor->session->impl().scheduler().idle();
+      }
+    }
+    if (!busy) return;
+    if (!world_.Step() || world_.stats().events > events_max) {
+      Problem("the work never ends");
+      for (Actor* actor : actors) Kill(actor);
+      return;
+    }
+  }
+}
+
+bool World::Act(Actor* actor, std::vector<Operation> operations, bool record) {
+  Start(actor, std::move(operations), record);
+  RunUntilIdle({actor});
+  return !actor->dead;
+}
+
+void World::ActTogether(const std::vector<std::pair<Actor*, std::vector<Operation>>>& work) {
+  std::vector<Actor*> actors;
+  for (const auto& [actor, operations] : work) {
+    Start(actor, operations, true);
+    actors.push_back(actor);
+  }
+  RunUntilIdle(actors);
+}
+
+void World::Check(const history::State& initial) {
+  if (!problems_.empty()) return;
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    const auto id = static_cast<ServerId>(i + 1);
+    for (std::string& problem : CheckLocksFree(id, world_.Memory(id).locks))
+      Problem(std::move(problem));
+  }
+  const TreeCheckResult tree =
+      CheckTree(entry_, {.crc = crc_, .keep_entries = true},
+                [this](RemoteAddress from, std::span<std::byte> into) {
+                  const std::span<std::byte> main = world_.Memory(from.server()).main;
+                  if (from.offset() + into.size() > main.size())
+                    return absl::OutOfRangeError("beyond the region");
+                  std::memcpy(into.data(), main.data() + from.offset(), into.size());
+                  return absl::OkStatus();
+                });
+  for (const std::string& problem : tree.problems) Problem(problem);
+  const history::CheckResult checked =
+      history::CheckHistory(history_, &initial, tree.ok() ? &tree.entries : nullptr);
+  for (const std::string& violation : checked.violations) Problem(violation);
+  for (const std::string& key : checked.undecided) Problem(absl::StrCat("undecided: ", key));
+}
+
+// The script and what is known of it from a run without crashes.
+class Script {
+ public:
+  explicit Script(const ExhaustiveOptions& options);
+
+  size_t size() const { return operations_.size(); }
+  const Operation& at(size_t i) const { return operations_[i]; }
+  std::vector<Operation> Before(size_t i) const {
+    return {operations_.begin(), operations_.begin() + static_cast<ptrdiff_t>(i)};
+  }
+  history::State StateBefore(size_t i) const;
+  // What others do afterwards: read, write, erase and scan all over.
+  std::vector<Operation> Readers(uint64_t stamp) const;
+  std::vector<Operation> Writers(uint64_t stamp) const;
+
+ private:
+  std::vector<std::string> keys_;
+  std::vector<Operation> operations_;
+};
+
+Operation MakeOperation(OperationKind kind, std::string key, uint64_t value) {
+  Operation operation;
+  operation.kind = kind;
+  operation.key = std::move(key);
+  if (kind == OperationKind::kPut || kind == OperationKind::kInsert ||
+      kind == OperationKind::kUpdate) {
+    operation.value = absl::StrCat(value);
+  }
+  return operation;
+}
+
+Script::Script(const ExhaustiveOptions& options) {
+  SimRunOptions keys;
+  keys.sim.seed = options.seed;
+  keys.tree = options.tree;
+  keys.key_prefix_bytes = options.key_prefix_bytes;
+  keys_ = MakeKeys(keys, options.keys);
+  Random random(DeriveSeed(options.seed, kScriptSeed));
+  uint64_t value = 1;
+  const auto shuffled = [&] {
+    std::vector<std::string> order = keys_;
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Uniform(i)]);
+    return order;
+  };
+  for (const std::string& key : shuffled())
+    operations_.push_back(MakeOperation(OperationKind::kInsert, key, value++));
+  operations_.push_back(MakeOperation(OperationKind::kUpdate, keys_[0], value++));
+  for (const std::string& key : shuffled())
+    operations_.push_back(MakeOperation(OperationKind::kDelete, key, 0));
+}
+
+history::State Script::StateBefore(size_t end) const {
+  std::map<std::string, std::string> state;
+  for (size_t i = 0; i < end; ++i) {
+    if (operations_[i].kind == OperationKind::kDelete) {
+      state.erase(operations_[i].key);
+    } else {
+      state[operations_[i].key] = operations_[i].value;
+    }
+  }
+  return {state.begin(), state.end()};
+}
+
+std::vector<Operation> Script::Readers(uint64_t stamp) const {
+  std::vector<Operation> work;
+  for (const std::string& key : keys_) work.push_back(MakeOperation(OperationKind::kGet, key, 0));
+  Operation scan = MakeOperation(OperationKind::kScan, "", 0);
+  scan.limit = 2 * keys_.size();
+  work.push_back(scan);
+  for (size_t i = 0; i < keys_.size(); i += 5)
+    work.push_back(MakeOperation(OperationKind::kPut, keys_[i], stamp + i));
+  return work;
+}
+
+std::vector<Operation> Script::Writers(uint64_t stamp) const {
+  std::vector<Operation> work;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const OperationKind kind = i % 3 == 0   ? OperationKind::kDelete
+                               : i % 3 == 1 ? OperationKind::kUpdate
+                                            : OperationKind::kPut;
+    work.push_back(MakeOperation(kind, keys_[i], stamp + i));
+  }
+  return work;
+}
+
+// What the tree did for an operation, in words.
+std::string KindOf(const Operation& operation, const TreeStats& before, const TreeStats& after) {
+  std::string kind = history::OperationKindName(operation.kind);
+  const auto add = [&](const char* what, uint64_t count) {
+    if (count > 0) absl::StrAppend(&kind, ", ", count, " ", what);
+  };
+  add("splits", after.splits - before.splits);
+  add("root splits", after.root_splits - before.root_splits);
+  add("merges", after.merges - before.merges);
+  add("root shrinks", after.root_shrinks - before.root_shrinks);
+  return kind;
+}
+
+std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions& options,
+                                                         const Script& script) {
+  std::map<std::string, std::vector<size_t>> victims;
+  World world(options);
+  Actor* const actor = world.Join(1);
+  for (size_t i = 0; i < script.size(); ++i) {
+    const TreeStats before = world.StatsOf(actor).tree;
+    PANDO_CHECK(world.Act(actor, {script.at(i)}, false));
+    std::vector<size_t>& kind = victims[KindOf(script.at(i), before, world.StatsOf(actor).tree)];
+    // The first ones and the last one, so that small and large trees are met.
+    if (kind.size() < static_cast<size_t>(options.victims_of_a_kind)) {
+      kind.push_back(i);
+    } else {
+      kind.back() = i;
+    }
+  }
+  return victims;
+}
+
+// One world. True: the victim died; false: it had packets enough.
+bool RunWorld(const ExhaustiveOptions& options, const Script& script, size_t victim,
+              uint64_t packets, uint64_t recoverer_packets, bool* recoverer_died,
+              std::vector<std::string>* problems) {
+  World world(options);
+  Actor* const warm = world.Join(1);
+  world.Act(warm, script.Before(victim), false);
+  Actor* const doomed = world.Join(2);
+  world.Act(doomed, {MakeOperation(OperationKind::kGet, script.at(victim).key, 0)}, true);
+  world.Limit(doomed, packets);
+  const bool died = !world.Act(doomed, {script.at(victim)}, true);
+  if (died && recoverer_packets != kNoLimit) {
+    Actor* const recoverer = world.Join(3);
+    world.Limit(recoverer, recoverer_packets);
+    *recoverer_died = !world.Act(recoverer, script.Writers(2'000'000), true);
+  }
+  Actor* const cold = world.Join(4);
+  world.ActTogether({{warm, script.Readers(1'000'000)}, {cold, script.Writers(3'000'000)}});
+  // Once more, now that the cold client has changed what the warm one has cached.
+  world.ActTogether({{warm, script.Readers(4'000'000)}, {cold, script.Readers(5'000'000)}});
+  world.Quiet();
+  world.Check(script.StateBefore(victim));
+  for (std::string& problem : world.TakeProblems()) problems->push_back(std::move(problem));
+  return died;
+}
+
+}  // namespace
+
+ExhaustiveResult RunExhaustiveCrashes(const ExhaustiveOptions& options) {
+  ExhaustiveResult result;
+  const Script script(options);
+  for (const auto& [kind, victims] : ChooseVictims(options, script)) {
+    for (const size_t victim : victims) {
+      bool died = true;
+      for (uint64_t packets = 0; died && result.problems.size() < 5; ++packets) {
+        bool recoverer_died = options.kill_recoverer > 0;
+        uint64_t recoverer_packets = options.kill_recoverer > 0 ? 0 : kNoLimit;
+        do {
+          std::vector<std::string> problems;
+          died = RunWorld(options, script, victim, packets, recoverer_packets, &recoverer_died,
+                          &problems);
+          ++result.worlds;
+          if (died) ++result.kinds[kind];
+          for (const std::string& problem : problems) {
+            result.problems.push_back(absl::StrCat(
+                kind, ": operation ", victim, " of the script, killed after ", packets, " packets",
+                recoverer_packets == kNoLimit
+                    ? ""
+                    : absl::StrCat(", the recoverer after ", recoverer_packets),
+                ": ", problem));
+          }
+        } while (died && recoverer_died && ++recoverer_packets < options.kill_recoverer &&
+                 result.problems.empty());
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace pando

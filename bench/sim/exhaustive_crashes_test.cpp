@@ -1,0 +1,65 @@
+#include "bench/sim/exhaustive_crashes.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pando {
+namespace {
+
+using testing::HasSubstr;
+
+// Slots of two lines, nodes of one packet: quick.
+ExhaustiveOptions SmallNodes() {
+  ExhaustiveOptions options;
+  options.tree = {.key_bytes_max = 60, .value_bytes_max = 8, .node_bytes = 1024};
+  options.key_prefix_bytes = 44;
+  return options;
+}
+
+void ExpectOk(const ExhaustiveOptions& options) {
+  const ExhaustiveResult result = RunExhaustiveCrashes(options);
+  for (const std::string& problem : result.problems) ADD_FAILURE() << problem;
+}
+
+class ExhaustiveCrashes : public testing::TestWithParam<sim::DeliveryMode> {};
+
+TEST_P(ExhaustiveCrashes, OthersGoOnAndNothingIsLost) {
+  ExhaustiveOptions options;
+  options.mode = GetParam();
+  ExpectOk(options);
+}
+
+TEST_P(ExhaustiveCrashes, TheRecovererMayDieToo) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = GetParam();
+  options.victims_of_a_kind = 1;
+  options.kill_recoverer = 6;
+  ExpectOk(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ExhaustiveCrashes,
+                         testing::Values(sim::DeliveryMode::kLines, sim::DeliveryMode::kWords,
+                                         sim::DeliveryMode::kShmOrder, sim::DeliveryMode::kWhole),
+                         [](const auto& info) {
+                           return std::string(sim::DeliveryModeName(info.param));
+                         });
+
+// The script is worth nothing if it does not make the tree do all it can do.
+TEST(ExhaustiveCrashesTest, EveryKindOfOperationIsKilled) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = sim::DeliveryMode::kWhole;
+  options.victims_of_a_kind = 1;
+  const ExhaustiveResult result = RunExhaustiveCrashes(options);
+  std::string kinds;
+  for (const auto& [kind, kills] : result.kinds) kinds += kind + "\n";
+  for (const char* kind :
+       {"update\n", "insert\n", "insert, 1 splits\n", "insert, 2 splits\n", "1 root splits",
+        "delete\n", "delete, 1 merges\n", "delete, 2 merges", "root shrinks"}) {
+    EXPECT_THAT(kinds, HasSubstr(kind));
+  }
+}
+
+}  // namespace
+}  // namespace pando
