@@ -15,13 +15,13 @@ constexpr int kBatch = 1'000;  // operations between two looks at the clock
 // Record number -> key, never 0.
 uint64_t KeyOf(uint64_t record) { return MixBits(record, 64, 1) | 1; }
 
+}  // namespace
+
 double ThreadCpuSeconds() {
   timespec used;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / kSecondNs;
 }
-
-}  // namespace
 
 uint32_t NodeArray::SlotOffset(uint32_t slot) {
   return (kHeaderLines + slot / kSlotsPerLine) * kLineBytes + 1 +

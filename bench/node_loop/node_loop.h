@@ -39,6 +39,8 @@ class NodeArray {
   alignas(kLineBytes) unsigned char copy_[kNodeBytes];
 };
 
+double ThreadCpuSeconds();  // of the calling thread
+
 struct NodeLoopResult {
   uint64_t operations = 0;
   uint64_t found = 0;  // must equal operations

@@ -1,12 +1,17 @@
-// pando-shm-speed: rates of gets and updates as shares of the node loop's rate, measured in turns
-// in one run.
+// pando-shm-speed: rates of gets and updates, through the public interface, as shares of the node
+// loop's rate: measured in turns in one process, so that what else the machine does meets all
+// three.
 #include <gflags/gflags.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,13 +20,18 @@
 #include "bench/host/paths.h"
 #include "bench/host/process.h"
 #include "bench/host/stop_signals.h"
+#include "bench/node_loop/node_loop.h"
+#include "bench/workload/keys.h"
+#include "common/base/clock.h"
+#include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "pando/client.h"
 
 DEFINE_uint64(records, 1'000'000, "records of the tree and of the loop");
-DEFINE_int32(rounds, 5, "times that loop, gets and updates are measured in turns");
-DEFINE_double(duration, 2, "seconds of each measurement");
+DEFINE_int32(rounds, 15, "times that loop, gets and updates are measured in turns");
+DEFINE_double(duration, 0.4, "seconds of each measurement");
 DEFINE_int32(coroutines, 8, "operations in flight of the one thread");
 DEFINE_string(json, "", "file for the result");
 
@@ -35,40 +45,121 @@ const ProgramInfo kProgram = {
         "loop that copies and searches random nodes.",
     .source = __FILE__};
 
-constexpr int kTimeoutMs = 600'000;
+constexpr char kTreeName[] = "records";
+constexpr int kConnectTimeoutMs = 10'000;
+// Operations of a task between two looks at the clock.
+constexpr int kBatch = 64;
 
-// Runs a program beside this one; its `run`.
-absl::StatusOr<nlohmann::json> Measure(const std::string& folder,
-                                       std::vector<std::string> arguments) {
-  const std::string file = absl::StrCat(folder, "/result.json");
-  arguments[0] = ProgramFolder() / arguments[0];
-  arguments.push_back(absl::StrCat("--json=", file));
-  arguments.push_back(absl::StrCat("--duration=", FLAGS_duration));
-  arguments.push_back(absl::StrCat("--records=", FLAGS_records));
-  const std::string log = absl::StrCat(folder, "/log");
-  // SIGTERM: a pando-ycsb that is asked to stop takes its own children along.
+// One measurement: of the loop, or of operations.
+using Run = NodeLoopResult;
+
+// A memory server of its own, a tree with the records, a session.
+class Target {
+ public:
+  static absl::StatusOr<std::unique_ptr<Target>> Create();
+
+  // Operations on uniformly random records from all coroutines of the session.
+  Run Gets(double seconds, uint64_t seed);
+  Run Updates(double seconds, uint64_t seed);
+
+ private:
+  using Operate = std::function<bool(uint64_t record, std::string* key, std::string* value)>;
+
+  explicit Target(TemporaryFolder folder) : folder_(std::move(folder)) {}
+  absl::Status Start();
+  absl::Status Load();
+  Run Measure(double seconds, uint64_t seed, const Operate& operate);
+
+  const TemporaryFolder folder_;
+  std::optional<Process> memory_server_;
+  std::unique_ptr<Keys> keys_;
+  std::unique_ptr<Client> client_;
+  std::unique_ptr<Tree> tree_;
+  std::unique_ptr<Session> session_;
+};
+
+absl::StatusOr<std::unique_ptr<Target>> Target::Create() {
+  PANDO_ASSIGN_OR_RETURN(TemporaryFolder folder, TemporaryFolder::Create());
+  std::unique_ptr<Target> target(new Target(std::move(folder)));
+  PANDO_RETURN_IF_ERROR(target->Start());
+  PANDO_RETURN_IF_ERROR(target->Load());
+  return target;
+}
+
+absl::Status Target::Start() {
+  const std::string registry = folder_.path() / "registry";
+  // A leaf of 1 KiB holds some 34 records; as much again for what is above and for chunks.
+  const uint64_t memory = std::max<uint64_t>(64 * kMiB, FLAGS_records * 64);
+  Process::Options options;
+  options.arguments = {ProgramFolder() / "pando-memory", absl::StrCat("--registry=", registry),
+                       absl::StrCat("--memory=", memory / kMiB, "M"), "--exit_with_parent"};
+  options.log_file = folder_.path() / "log";
+  PANDO_ASSIGN_OR_RETURN(memory_server_, Process::Spawn(options));
+  ClientOptions client;
+  client.registry = registry;
+  client.coroutines_per_session = FLAGS_coroutines;
+  client.connect_timeout_ms = kConnectTimeoutMs;
+  PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(client));
   PANDO_ASSIGN_OR_RETURN(
-      Process process,
-      Process::Spawn({.arguments = arguments, .log_file = log, .death_signal = 15}));
-  for (int waited_ms = 0; !process.WaitFor(50); waited_ms += 50) {
-    if (StopSignal() == 0 && waited_ms < kTimeoutMs) continue;
-    process.Signal(15);
-    process.WaitFor(10'000);
-    return absl::CancelledError("stopped");
+      tree_, client_->CreateTree(kTreeName, {.key_bytes_max = 8, .value_bytes_max = 8}));
+  PANDO_ASSIGN_OR_RETURN(session_, client_->NewSession());
+  return absl::OkStatus();
+}
+
+absl::Status Target::Load() {
+  PANDO_ASSIGN_OR_RETURN(keys_, Keys::Create({.key_bytes = 8}, FLAGS_records));
+  std::vector<std::string> sorted(FLAGS_records);
+  for (uint64_t i = 0; i < FLAGS_records; ++i) keys_->Make(i, &sorted[i]);
+  std::sort(sorted.begin(), sorted.end());
+  auto next = sorted.begin();
+  return session_->BulkLoad(*tree_, [&](KeyValue* entry) {
+    if (next == sorted.end()) return false;
+    entry->key = *next++;
+    entry->value = entry->key;
+    return true;
+  });
+}
+
+Run Target::Measure(double seconds, uint64_t seed, const Operate& operate) {
+  Run run;
+  const double cpu_start = ThreadCpuSeconds();
+  const int64_t start_ns = RealClock().NowNs();
+  const int64_t end_ns = start_ns + static_cast<int64_t>(seconds * kSecondNs);
+  for (int i = 0; i < FLAGS_coroutines; ++i) {
+    session_->Spawn([&, task_seed = DeriveSeed(seed, static_cast<uint64_t>(i))] {
+      Random random(task_seed);
+      std::string key, value;
+      do {
+        for (int n = 0; n < kBatch; ++n)
+          run.found += operate(random.Uniform(FLAGS_records), &key, &value) ? 1 : 0;
+        run.operations += kBatch;
+      } while (RealClock().NowNs() < end_ns);
+    });
   }
-  if (!process.ended_well()) {
-    return absl::UnavailableError(
-        absl::StrCat(arguments[0], " ", *process.ending(), ":\n", Tail(log)));
-  }
-  std::ifstream stream(file);
-  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (!json.contains("run")) return absl::DataLossError(absl::StrCat(file, " has no 'run'"));
-  return json["run"];
+  session_->Run();
+  run.seconds = static_cast<double>(RealClock().NowNs() - start_ns) / kSecondNs;
+  run.cpu_seconds = ThreadCpuSeconds() - cpu_start;
+  return run;
+}
+
+Run Target::Gets(double seconds, uint64_t seed) {
+  return Measure(seconds, seed, [this](uint64_t record, std::string* key, std::string* value) {
+    keys_->Make(record, key);
+    return session_->GetTo(*tree_, *key, value).ok() && *value == *key;
+  });
+}
+
+// Writes what is there, so that gets can tell right from wrong.
+Run Target::Updates(double seconds, uint64_t seed) {
+  return Measure(seconds, seed, [this](uint64_t record, std::string* key, std::string*) {
+    keys_->Make(record, key);
+    return session_->Update(*tree_, *key, *key).ok();
+  });
 }
 
 struct Series {
   const char* name;
-  std::vector<std::string> arguments;
+  std::function<Run(uint64_t seed)> measure;
   std::vector<double> rates;
   std::vector<double> shares;      // of the loop's rate in the same round
   std::vector<double> cpu_rates;   // a second of CPU time
@@ -81,14 +172,18 @@ double Median(std::vector<double> values) {
 }
 
 absl::Status MeasureAll(std::vector<Series>* all) {
-  PANDO_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Create());
-  for (int round = 0; round < FLAGS_rounds; ++round) {
+  for (int round = 0; round <= FLAGS_rounds; ++round) {
     for (Series& series : *all) {
-      PANDO_ASSIGN_OR_RETURN(const nlohmann::json run, Measure(folder.path(), series.arguments));
-      series.rates.push_back(run["throughput"].get<double>());
+      if (StopSignal() != 0) return absl::CancelledError("stopped");
+      const Run run = series.measure(static_cast<uint64_t>(round) + 1);
+      if (run.found != run.operations) {
+        return absl::DataLossError(absl::StrCat(series.name, ": ", run.operations - run.found,
+                                                " operations of ", run.operations, " failed"));
+      }
+      if (round == 0) continue;  // warms caches up
+      series.rates.push_back(run.rate());
       series.shares.push_back(series.rates.back() / all->front().rates.back());
-      series.cpu_rates.push_back(run["operations"].get<double>() /
-                                 run["cpu_seconds"].get<double>());
+      series.cpu_rates.push_back(static_cast<double>(run.operations) / run.cpu_seconds);
       series.cpu_shares.push_back(series.cpu_rates.back() / all->front().cpu_rates.back());
     }
   }
@@ -97,14 +192,19 @@ absl::Status MeasureAll(std::vector<Series>* all) {
 
 int Main() {
   CatchStopSignals();
-  const auto ycsb = [](const char* workload) {
-    return std::vector<std::string>{"pando-ycsb", absl::StrCat("--workload=", workload),
-                                    "--distribution=uniform", "--warmup=0.5",
-                                    absl::StrCat("--coroutines=", FLAGS_coroutines)};
-  };
-  std::vector<Series> all = {{.name = "loop", .arguments = {"pando-node-loop"}},
-                             {.name = "get", .arguments = ycsb("c")},
-                             {.name = "update", .arguments = ycsb("update")}};
+  const absl::StatusOr<std::unique_ptr<Target>> target = Target::Create();
+  if (!target.ok()) {
+    std::fprintf(stderr, "pando-shm-speed: %s\n", target.status().ToString().c_str());
+    return 1;
+  }
+  NodeArray nodes(FLAGS_records);
+  std::vector<Series> all = {
+      {.name = "loop",
+       .measure = [&](uint64_t seed) { return RunNodeLoop(&nodes, FLAGS_duration, seed); }},
+      {.name = "get",
+       .measure = [&](uint64_t seed) { return (*target)->Gets(FLAGS_duration, seed); }},
+      {.name = "update",
+       .measure = [&](uint64_t seed) { return (*target)->Updates(FLAGS_duration, seed); }}};
   const absl::Status status = MeasureAll(&all);
   if (!status.ok()) {
     std::fprintf(stderr, "pando-shm-speed: %s\n", std::string(status.message()).c_str());
