@@ -34,6 +34,9 @@ std::string KeyOf(int i) {
   return key;
 }
 
+// Entries left in each of the two leaves: over 3/8 of 42 slots.
+constexpr size_t kLeft = 16;
+
 struct OneClient {
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Client> client;
@@ -91,7 +94,8 @@ absl::Status RecycledLeaf::Connect(OneClient* client) {
   return absl::OkStatus();
 }
 
-// Some leaves under one root; the second one nearly empty, so that it fits its neighbour.
+// Some leaves under one root; the first two so empty that they fit one, but not so empty that the
+// client merges them by itself.
 absl::Status RecycledLeaf::Fill() {
   for (int i = 0; i < kKeys; ++i) {
     PANDO_RETURN_IF_ERROR(a_.session->Put(*a_.tree, KeyOf(i), absl::StrCat("v", i)));
@@ -105,7 +109,7 @@ absl::Status RecycledLeaf::Fill() {
   std::vector<LeafEntry> left;
   PANDO_CHECK(ReadLeafEntries(Image(left_), layout_, &left));
   for (const auto* leaf : {&entries, &left}) {
-    for (size_t i = 0; i + 3 < leaf->size(); ++i) {
+    for (size_t i = 0; i + kLeft < leaf->size(); ++i) {
       PANDO_RETURN_IF_ERROR(a_.session->Erase(*a_.tree, (*leaf)[i].key));
     }
   }

@@ -92,9 +92,8 @@ void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
                       context.sweep_due});
 }
 
-void SessionImpl::RunRepair(Repair& repair) {
+void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
   OperationContext context(context_.get(), context_->NowNs() + RepairTimeoutNs());
-  TreeContext& tree = repair.tree->context();
   // Best effort: whoever misses it next tries again.
   if (repair.missing.has_value()) {
     context.BackOff(kRepairDelayChains);
@@ -111,14 +110,16 @@ void SessionImpl::RunRepair(Repair& repair) {
 
 void SessionImpl::SpawnRepairs() {
   while (!repairs_.empty()) {
-    // The tree's handle stays open while it is repaired.
     auto repair = std::make_shared<Repair>(std::move(repairs_.front()));
     repairs_.pop_front();
-    scheduler().Spawn([this, repair] {
-      RunRepair(*repair);
+    // The tree's handle stays open while it is repaired.
+    std::shared_ptr<TreeImpl> tree = repair->tree.lock();
+    if (tree == nullptr) continue;
+    scheduler().Spawn([this, repair, tree = std::move(tree)] {
+      RunRepair(tree->context(), *repair);
       // Closing a tree makes control calls: the last reference may not go in a coroutine.
-      const auto kept = std::find(repaired_trees_.begin(), repaired_trees_.end(), repair->tree);
-      if (kept == repaired_trees_.end()) repaired_trees_.push_back(std::move(repair->tree));
+      const auto kept = std::find(repaired_trees_.begin(), repaired_trees_.end(), tree);
+      if (kept == repaired_trees_.end()) repaired_trees_.push_back(tree);
     });
   }
 }

@@ -53,7 +53,7 @@ class SessionImpl {
 
  private:
   struct Repair {
-    std::shared_ptr<TreeImpl> tree;
+    std::weak_ptr<TreeImpl> tree;  // does not keep it open
     std::optional<MissingSeparator> missing;
     std::optional<std::string> underfull;
     bool sweep = false;
@@ -65,7 +65,7 @@ class SessionImpl {
                        absl::FunctionRef<absl::Status(OperationContext&)> job);
   void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
-  void RunRepair(Repair& repair);
+  void RunRepair(TreeContext& tree, Repair& repair);
   int64_t RepairTimeoutNs() const;
   int64_t SweepTimeoutNs() const;
 

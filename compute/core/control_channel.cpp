@@ -8,7 +8,7 @@
 namespace pando {
 namespace {
 // How long one attempt waits before the request is sent again.
-constexpr int64_t kAttemptNs = 500 * kMillisecondNs;
+constexpr int64_t kAttemptNs = 200 * kMillisecondNs;
 }  // namespace
 
 void ControlChannel::SetIdentity(uint16_t compute_server, uint32_t incarnation) {

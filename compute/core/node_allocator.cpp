@@ -95,7 +95,9 @@ void NodeAllocator::FlushIfMany(OperationContext& context, uint32_t tree_id) {
   {
     std::lock_guard lock(mutex_);
     const auto pool = pools_.find(tree_id);
-    if (pool == pools_.end() || pool->second.freed.size() < kNodesPerRequestMax) return;
+    if (pool == pools_.end()) return;
+    const size_t many = pool->second.scarce ? 1 : kNodesPerRequestMax;
+    if (pool->second.freed.size() < many) return;
   }
   Flush(context, tree_id);
 }
@@ -163,6 +165,8 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
     PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
     return TakeGrant(context, tree_id, node_bytes, server, grant);
   }
+  std::lock_guard lock(mutex_);
+  pools_[tree_id].scarce = true;
   return exhausted;
 }
 
@@ -194,6 +198,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[tree_id];
   pool.node_bytes = node_bytes;
+  pool.scarce = false;
   pool.runs.insert(pool.runs.end(), runs.begin(), runs.end());
   pool.recycled.insert(pool.recycled.end(), std::make_move_iterator(recycled.begin()),
                        std::make_move_iterator(recycled.end()));

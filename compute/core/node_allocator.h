@@ -56,7 +56,7 @@ class NodeAllocator {
   void NoteUncertain(uint32_t tree_id);
 
   // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
-  // batch has come together; for whoever has just freed something and may wait.
+  // batch has come together, or memory is scarce; for whoever has just freed something and may wait.
   void Flush(OperationContext& context, uint32_t tree_id);
   void FlushIfMany(OperationContext& context, uint32_t tree_id);
 
@@ -86,6 +86,7 @@ class NodeAllocator {
     std::vector<SpareNode> recycled;
     std::vector<Reference> freed;
     bool refilling = false;
+    bool scarce = false;  // the last request found all servers full
     bool uncertain = false;
     bool orphans = false;
   };
