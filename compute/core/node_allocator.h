@@ -56,7 +56,8 @@ class NodeAllocator {
   void NoteUncertain(uint32_t tree_id);
 
   // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
-  // batch has come together, or memory is scarce; for whoever has just freed something and may wait.
+  // batch has come together, or memory is scarce; for whoever has just freed something and may
+  // wait.
   void Flush(OperationContext& context, uint32_t tree_id);
   void FlushIfMany(OperationContext& context, uint32_t tree_id);
 
