@@ -1,6 +1,7 @@
 #include "memory/reply_cache.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 
 namespace pando::memory {
 
@@ -10,7 +11,7 @@ ReplyCache::Key ReplyCache::KeyOf(const ControlHeader& header) {
 
 absl::StatusOr<const std::string*> ReplyCache::Find(const ControlHeader& header,
                                                     std::string_view body) const {
-  if (header.sequence == 0) return nullptr;
+  if (header.sequence == 0 || !RuleHolds(Rule::kR4)) return nullptr;
   const auto entry = replies_.find(KeyOf(header));
   if (entry == replies_.end()) return nullptr;
   if (entry->second.body != body) {

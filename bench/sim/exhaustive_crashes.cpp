@@ -27,6 +27,7 @@ using history::OperationKind;
 
 constexpr char kTreeName[] = "exhaustive";
 constexpr uint64_t kScriptSeed = 0x736372697074;
+constexpr uint64_t kJanitorSeed = 5;
 constexpr uint64_t kNoLimit = UINT64_MAX;
 // Virtual time after which nothing that depends on rest periods is under way any more.
 constexpr int64_t kQuietNs = 3 * kSecondNs;
@@ -56,6 +57,8 @@ class World {
   void Limit(Actor* actor, uint64_t packets) { world_.LimitPackets(*actor->fabric, packets); }
   void Leave(Actor* actor);
   void Quiet() { world_.RunUntil(world_.clock().NowNs() + kQuietNs); }
+  // A client that comes after all others have left sweeps, and accounts for every node.
+  void LookAfterTheDead();
   void Check(const history::State& initial);
   std::vector<std::string> TakeProblems() { return std::move(problems_); }
   ClientStats StatsOf(const Actor* actor) const { return actor->client->Stats(); }
@@ -203,6 +206,25 @@ void World::ActTogether(const std::vector<std::pair<Actor*, std::vector<Operatio
     actors.push_back(actor);
   }
   RunUntilIdle(actors);
+}
+
+void World::LookAfterTheDead() {
+  for (const bool dead : {true, false}) {
+    for (auto& actor : actors_) {
+      if (actor->dead == dead) Leave(actor.get());
+    }
+  }
+  Quiet();
+  Actor* const actor = Join(kJanitorSeed);
+  SweepResult swept;
+  const absl::Status sweep = actor->session->Sweep(*actor->tree, &swept);
+  if (!sweep.ok() || swept.left > 0) Problem(absl::StrCat("sweep: ", sweep.ToString()));
+  const auto report = actor->session->Check(*actor->tree, {.quiet_tree = true});
+  if (!report.ok()) return Problem(absl::StrCat("check: ", report.status().ToString()));
+  for (const std::string& what : report->problems) Problem(what);
+  if (report->nodes.orphans > 0) {
+    Problem(absl::StrCat(report->nodes.orphans, " nodes nobody looks after"));
+  }
 }
 
 void World::Check(const history::State& initial) {
@@ -365,7 +387,7 @@ bool RunWorld(const ExhaustiveOptions& options, const Script& script, size_t vic
   world.ActTogether({{warm, script.Readers(1'000'000)}, {cold, script.Writers(3'000'000)}});
   // Once more, now that the cold client has changed what the warm one has cached.
   world.ActTogether({{warm, script.Readers(4'000'000)}, {cold, script.Readers(5'000'000)}});
-  world.Quiet();
+  world.LookAfterTheDead();
   world.Check(script.StateBefore(victim));
   for (std::string& problem : world.TakeProblems()) problems->push_back(std::move(problem));
   return died;

@@ -87,9 +87,10 @@ void MixWorkload(Random* random, SimRunOptions* options) {
 // At least eight in all.
 int SessionsEach(int compute_servers) { return (8 + compute_servers - 1) / compute_servers; }
 
-// Trees that shrink again, and compute servers that die.
+// Trees that shrink again, and compute servers that stop or die.
 void MixDeaths(Random* random, SimRunOptions* options) {
   if (random->Chance(0.3)) options->remove = 0.4;
+  if (random->Chance(0.3)) options->pauses = 1 + static_cast<int>(random->Uniform(4));
   if (!random->Chance(0.4)) return;
   options->crashes = 1 + static_cast<int>(random->Uniform(4));
   options->compute_servers = std::max(options->compute_servers, 1 + options->crashes);
@@ -120,7 +121,8 @@ std::string DescribeRun(const SimRunOptions& o) {
       ", hot ", o.hot_share, ", scans ", o.scan, ", ", o.lock_words, " lock words",
       o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
       ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
-      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, techniques);
+      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
+      techniques);
 }
 
 SimRunOptions MixedRun(uint64_t seed) {

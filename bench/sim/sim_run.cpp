@@ -26,12 +26,15 @@ namespace {
 using history::Operation;
 using history::OperationKind;
 
-constexpr uint64_t kCrashSeed = 0x6372617368;
+constexpr uint64_t kCrashSeed = 0x6372617368, kPauseSeed = 0x7061757365;
 constexpr char kTreeName[] = "simulated";
 // Nothing needs more events an operation than this, even in the slowest mode with everybody at one
 // leaf.
 constexpr uint64_t kEventsAnOperation = 20'000;
 constexpr uint64_t kEventsAtLeast = 20'000'000;
+// By then the memory servers have freed the locks of the dead, however slowly they are told to.
+constexpr int64_t kFencedByNs = 100 * kMillisecondNs;
+constexpr int64_t kPauseMaxNs = 20 * kMillisecondNs;
 
 // A compute server of the run.
 struct ComputeServer {
@@ -54,7 +57,9 @@ class SimRun {
       : options_(options),
         world_(options.sim),
         workload_(options),
-        crash_random_(DeriveSeed(options.sim.seed, kCrashSeed)) {}
+        crash_random_(DeriveSeed(options.sim.seed, kCrashSeed)),
+        pause_random_(DeriveSeed(options.sim.seed, kPauseSeed)),
+        pauses_left_(options.pauses) {}
 
   SimRunResult Run();
 
@@ -76,6 +81,8 @@ class SimRun {
   bool Unfinished() const;
   void PlanCrashes();
   void MaybeCrash();
+  // Like SIGSTOP and, a while later, SIGCONT.
+  void MaybePause();
   // After crashes: a client that comes later looks after what the dead have left, and at every
   // node.
   void LookAfterTheDead();
@@ -94,6 +101,9 @@ class SimRun {
   int64_t last_stamp_ns_ = 0;
   std::vector<Operation> operations_;
   std::vector<Crash> crashes_;  // the next one last
+  Random pause_random_;
+  int pauses_left_ = 0;
+  size_t next_pause_ = 0;
   CatalogEntry entry_;
   bool crc_ = false;
   SimRunResult result_;
@@ -213,6 +223,17 @@ void SimRun::MaybeCrash() {
   world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
 }
 
+void SimRun::MaybePause() {
+  if (pauses_left_ == 0 || operations_.size() < next_pause_) return;
+  --pauses_left_;
+  next_pause_ = operations_.size() + 1 + pause_random_.Uniform(options_.operations / 4 + 1);
+  Fabric* const fabric = servers_[pause_random_.Uniform(servers_.size())]->fabric.get();
+  if (world_.IsKilled(*fabric)) return;
+  world_.PauseFabric(*fabric);
+  world_.At(world_.clock().NowNs() + 1 + static_cast<int64_t>(pause_random_.Uniform(kPauseMaxNs)),
+            [this, fabric] { world_.ResumeFabric(*fabric); });
+}
+
 bool SimRun::Unfinished() const {
   return std::any_of(servers_.begin(), servers_.end(), [this](const auto& server) {
     return server->running > 0 && !world_.IsKilled(*server->fabric);
@@ -234,6 +255,7 @@ void SimRun::Drive() {
                            " operations had begun"));
     }
     MaybeCrash();
+    MaybePause();
   }
   if (result_.problems.empty()) return;
   // Something broke: the coroutines are run to their end as those of dead processes.
@@ -248,8 +270,9 @@ void SimRun::CollectStats() {
 }
 
 void SimRun::LookAfterTheDead() {
-  // The living give back what they hold; the dead are run to their end.
+  // The living give back what they hold; the dead are run to their end, and fenced.
   CloseServers();
+  world_.RunUntil(world_.clock().NowNs() + kFencedByNs);
   const auto problem = [this](const char* what, const absl::Status& status) {
     Problem(absl::StrCat("afterwards: ", what, ": ", status.ToString()));
   };
@@ -266,6 +289,12 @@ void SimRun::LookAfterTheDead() {
   if (!sweep.ok()) return problem("sweep", sweep);
   if (swept.left > 0) Problem("a sweep after everybody has left leaves nodes");
   result_.swept = swept;
+  const auto report = session.Check(*server.tree, {.quiet_tree = true, .timeout_ms = 60'000});
+  if (!report.ok()) return problem("check", report.status());
+  for (const std::string& what : report->problems) Problem(absl::StrCat("afterwards: ", what));
+  if (report->nodes.orphans > 0) {
+    Problem(absl::StrCat("afterwards: ", report->nodes.orphans, " nodes nobody looks after"));
+  }
 }
 
 void SimRun::TearDown() {

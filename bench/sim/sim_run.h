@@ -48,6 +48,7 @@ struct SimRunOptions {
   uint32_t chunk_bytes = 64 << 10;
 
   int crashes = 0;  // compute servers killed on the way
+  int pauses = 0;   // times that a compute server is stopped, and goes on up to 20 ms later
   // Lock words of the dead that a memory server frees in one step; 0: all.
   uint32_t fence_words_per_step = 0;
   uint64_t events_max = 0;  // 0: derived from `operations`

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 
 namespace pando::sim {
 namespace {
@@ -111,7 +112,7 @@ void Network::Unlink(uint32_t index) {
   flight.in_queue = false;
   Process& process = *core_->processes[queue_pair.process];
   const uint32_t left = --process.chains_in_network[queue_pair.server];
-  if (left == 0 && process.killed) {
+  if (left == 0 && process.killed && RuleHolds(Rule::kC2)) {
     core_->Schedule(core_->NetworkDelay(), EventKind::kPeerGone, queue_pair.process,
                     static_cast<uint8_t>(queue_pair.server));
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/fabric/sim/world_impl.h"
 
 namespace pando::sim {
@@ -227,7 +228,8 @@ void SimWorld::Impl::BeginDrain(uint32_t process_index) {
 void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
   const std::vector<uint32_t>& counts = core.processes[process_index]->chains_in_network;
   for (size_t server = 0; server < core.servers.size(); ++server) {
-    if (server < counts.size() && counts[server] > 0) continue;  // its last packet will tell
+    // Its last packet will tell; the variant of the rule does not wait for it.
+    if (server < counts.size() && counts[server] > 0 && RuleHolds(Rule::kC2)) continue;
     core.Schedule(core.NetworkDelay(), EventKind::kPeerGone, process_index,
                   static_cast<uint8_t>(server));
   }
