@@ -227,11 +227,13 @@ void SimRun::MaybePause() {
   if (pauses_left_ == 0 || operations_.size() < next_pause_) return;
   --pauses_left_;
   next_pause_ = operations_.size() + 1 + pause_random_.Uniform(options_.operations / 4 + 1);
-  Fabric* const fabric = servers_[pause_random_.Uniform(servers_.size())]->fabric.get();
+  const std::shared_ptr<Fabric>& fabric = servers_[pause_random_.Uniform(servers_.size())]->fabric;
   if (world_.IsKilled(*fabric)) return;
   world_.PauseFabric(*fabric);
   world_.At(world_.clock().NowNs() + 1 + static_cast<int64_t>(pause_random_.Uniform(kPauseMaxNs)),
-            [this, fabric] { world_.ResumeFabric(*fabric); });
+            [this, paused = std::weak_ptr<Fabric>(fabric)] {
+              if (const auto there = paused.lock()) world_.ResumeFabric(*there);
+            });
 }
 
 bool SimRun::Unfinished() const {
