@@ -251,7 +251,14 @@ absl::Status Coordinator::CheckTree() {
   Say("checking the tree");
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Tree> tree, client_->OpenTree(kTreeName));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
+  // What the killed have left goes back now, not when the tree grows next.
+  SweepResult swept;
+  PANDO_RETURN_IF_ERROR(session->Sweep(*tree, &swept));
   PANDO_ASSIGN_OR_RETURN(tree_report_, session->Check(*tree, {.quiet_tree = true}));
+  if (tree_report_.nodes.orphans > 0) {
+    tree_report_.problems.push_back(
+        absl::StrCat(tree_report_.nodes.orphans, " nodes are left behind a sweep"));
+  }
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/wire/lock_word.h"
+#include "common/wire/node_glance.h"
 #include "compute/check/node_accounting.h"
 #include "compute/check/tree_check.h"
 #include "compute/index/read_node.h"
@@ -38,6 +39,8 @@ class SessionCheck {
   bool LookAgain(int tries);
   TreeCheckResult Walk();
   absl::StatusOr<AccountingResult> Account(const std::vector<Reference>& nodes);
+  // The node was merged away: a client is about to give it back, or a sweep is.
+  absl::StatusOr<bool> GoesBack(RemoteAddress node);
   // `walked` is replaced where the tree has to be walked again.
   absl::Status CheckAccounting(TreeCheckResult* walked);
   absl::Status CheckLocks(const std::vector<Reference>& nodes);
@@ -157,6 +160,13 @@ absl::StatusOr<AccountingResult> SessionCheck::Account(const std::vector<Referen
       });
 }
 
+absl::StatusOr<bool> SessionCheck::GoesBack(RemoteAddress node) {
+  alignas(kLineBytes) std::byte line[kLineBytes];
+  PANDO_RETURN_IF_ERROR(Read(node.server(), MemorySpace::kMain, node.offset(), line));
+  const NodeGlance glance = GlanceAtNode(line);
+  return glance.is_node && glance.tree_id == tree_.id() && glance.state == NodeState::kDead;
+}
+
 absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
   PANDO_ASSIGN_OR_RETURN(AccountingResult result, Account(walked->nodes));
   // On a live tree nodes come and go between the walk and the lists: whoever stays a suspect is
@@ -178,7 +188,12 @@ absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
   report_.nodes = result.counts;
   for (auto& [address, problem] : result.suspects) {
     if (report_.problems.size() >= options_.problems_max) break;
-    report_.problems.push_back(std::move(problem));
+    PANDO_ASSIGN_OR_RETURN(const bool goes_back, GoesBack(RemoteAddress::FromRaw(address)));
+    if (goes_back) {
+      ++report_.nodes.orphans;
+    } else {
+      report_.problems.push_back(std::move(problem));
+    }
   }
   return absl::OkStatus();
 }

@@ -31,7 +31,9 @@ struct NodeAccounting {
   uint64_t reachable = 0;  // part of the tree
   uint64_t held = 0;       // handed to clients that are there, for what they will add
   uint64_t free = 0;
-  uint64_t orphans = 0;  // of clients that ended: somebody sweeps them up when the tree grows
+  // Of clients that ended, or merged away and not given back yet: somebody sweeps them up when the
+  // tree grows (Session::Sweep()).
+  uint64_t orphans = 0;
 };
 
 struct CheckOptions {
