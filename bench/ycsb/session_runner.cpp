@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/base/ticks.h"
 
 namespace pando::bench {
 namespace {
@@ -108,8 +107,7 @@ PhaseStats SessionRunner::Run(int64_t start_ns, int repetition, const std::atomi
   next_slot_ns_ = plan_.rate == 0 ? 0 : start_ns + NextGap();
   stats_.start_ns = stats_.end_ns = measure_ns_;
   SleepOutside(start_ns);
-  anchor_ticks_ = Ticks::Now();
-  now_ns_ = anchor_ns_ = RealClock().NowNs();
+  now_ns_ = clock_.Anchor();
   for (Worker& worker : workers_) {
     session_->Spawn([this, &worker] { RunWorker(&worker); });
   }
@@ -130,7 +128,7 @@ void SessionRunner::RunWorker(Worker* worker) {
 
 int64_t SessionRunner::NowNs() const {
   if (plan_.history) return RealClock().NowNs();
-  return anchor_ns_ + Ticks::ToNs(Ticks::Now() - anchor_ticks_);
+  return clock_.NowNs();
 }
 
 // Arrivals of an open loop are a Poisson process.

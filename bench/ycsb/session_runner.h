@@ -19,6 +19,7 @@
 #include "bench/ycsb/operation_stats.h"
 #include "bench/ycsb/plan.h"
 #include "common/base/random.h"
+#include "common/base/ticks.h"
 #include "pando/client.h"
 
 namespace pando::bench {
@@ -97,8 +98,7 @@ class SessionRunner {
   int64_t end_ns_ = 0;        // of the measured part; INT64_MAX: operations decide
   int64_t next_slot_ns_ = 0;  // open loop
   int64_t now_ns_ = 0;        // when an operation last ended
-  int64_t anchor_ns_ = 0;     // one moment: clock and ticks
-  int64_t anchor_ticks_ = 0;
+  TickClock clock_;
   uint64_t slots_left_ = 0;  // measured operations not yet begun
   int errors_in_row_ = 0;
 };

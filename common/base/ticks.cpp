@@ -35,24 +35,27 @@ Moment TakeMoment() {
   }
   return best;
 }
-#endif
 
-}  // namespace
-
-Ticks::Rate Ticks::Measure() {
-  Rate rate;
-#ifdef __x86_64__
-  if (!HasInvariantTsc()) return rate;
+double MeasureNsPerTick() {
+  if (!HasInvariantTsc()) return 0;
   const Moment start = TakeMoment();
   while (RealClock().NowNs() - start.ns < kMeasureNs) {
   }
   const Moment end = TakeMoment();
-  if (end.ticks <= start.ticks) return rate;
-  rate.invariant = true;
-  rate.ns_per_tick =
-      static_cast<double>(end.ns - start.ns) / static_cast<double>(end.ticks - start.ticks);
-#endif
-  return rate;
+  if (end.ticks <= start.ticks) return 0;
+  return static_cast<double>(end.ns - start.ns) / static_cast<double>(end.ticks - start.ticks);
 }
+#else
+double MeasureNsPerTick() { return 0; }
+#endif
+
+double NsPerTick() {
+  static const double measured = MeasureNsPerTick();
+  return measured;
+}
+
+}  // namespace
+
+TickClock::TickClock() : ns_per_tick_(NsPerTick()) {}
 
 }  // namespace pando

@@ -1,9 +1,11 @@
 // Cheap time for intervals: reading it costs a third of what a look at the clock does. Where the
-// processor has a counter that runs at one rate for ever (x86-64 with an invariant TSC) ticks are
-// its cycles, elsewhere nanoseconds.
+// processor has a counter that runs at one rate for ever (x86-64 with an invariant TSC) it counts
+// that one's cycles from the last look at the clock on, elsewhere each reading is a look.
 //
 // For the length of things on one machine. Not for points in time that processes compare
-// (histories): the rate is measured and is off by some millionths. Thread-safe.
+// (histories): the rate is measured and is off by some millionths.
+//
+// Not thread-safe: one TickClock a thread.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +14,36 @@
 
 namespace pando {
 
-class Ticks {
+class TickClock {
  public:
-  static int64_t Now() {
-#ifdef __x86_64__
-    if (rate().invariant) [[likely]]
-      return static_cast<int64_t>(__builtin_ia32_rdtsc());
-#endif
-    return RealClock().NowNs();
+  // The first one in a process measures the rate for some milliseconds.
+  TickClock();
+
+  // Looks at the clock; what the rate is off by adds up from here on.
+  int64_t Anchor() {
+    anchor_ns_ = RealClock().NowNs();
+    anchor_ticks_ = Ticks();
+    return anchor_ns_;
   }
-  static int64_t ToNs(int64_t ticks) {
-    return static_cast<int64_t>(static_cast<double>(ticks) * rate().ns_per_tick);
+  // Needs an Anchor() before.
+  int64_t NowNs() const {
+    if (ns_per_tick_ == 0) [[unlikely]]
+      return RealClock().NowNs();
+    return anchor_ns_ +
+           static_cast<int64_t>(static_cast<double>(Ticks() - anchor_ticks_) * ns_per_tick_);
   }
 
  private:
-  struct Rate {
-    bool invariant = false;
-    double ns_per_tick = 1;
-  };
-  // The first use measures for some milliseconds.
-  static const Rate& rate() {
-    static const Rate measured = Measure();
-    return measured;
+  static int64_t Ticks() {
+#ifdef __x86_64__
+    return static_cast<int64_t>(__builtin_ia32_rdtsc());
+#else
+    return 0;
+#endif
   }
-  static Rate Measure();
+
+  const double ns_per_tick_;  // 0: there is no such counter
+  int64_t anchor_ns_ = 0, anchor_ticks_ = 0;
 };
 
 }  // namespace pando

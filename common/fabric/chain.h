@@ -103,6 +103,8 @@ class Chain {
   size_t size() const { return count_; }
   // 1 + the number of fences.
   int round_trips() const { return static_cast<int>(Tally().round_trips); }
+  // As it was posted.
+  const ChainTally& tally() const { return tally_; }
   ChainTally Tally() const {
     ChainTally tally;
     for (const Verb& verb : verbs()) {
@@ -128,6 +130,7 @@ class Chain {
   }
 
   // --- For backends.
+  const ChainTally& KeepTally() { return tally_ = Tally(); }
   void MarkPosted(int64_t now_ns) {
     done_ = false;
     posted_ns_ = now_ns;
@@ -158,6 +161,7 @@ class Chain {
   int64_t completed_ns_ = 0;
   OnDone on_done_ = nullptr;
   void* on_done_context_ = nullptr;
+  ChainTally tally_;
   std::array<Verb, kMaxVerbs> verbs_;
 };
 

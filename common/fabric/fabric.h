@@ -84,7 +84,7 @@ class Endpoint {
 
   // Posts a chain (one doorbell). It may be done when this returns. Never blocks.
   void Post(Chain* chain) {
-    meter_.Count(*chain);
+    meter_.Count(chain->KeepTally());
     DoPost(chain);
   }
   // Sends a small control message; completes through Poll(): with the reply, DeadlineExceeded or

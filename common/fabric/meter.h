@@ -19,7 +19,6 @@ struct Meter {
   uint64_t bytes_written = 0;  // WRITE payload and 8 an atomic
   uint64_t calls = 0;
 
-  void Count(const Chain& chain) { Count(chain.Tally()); }
   void Count(const ChainTally& tally) {
     ++chains;
     round_trips += tally.round_trips;

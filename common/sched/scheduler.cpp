@@ -53,21 +53,29 @@ bool Scheduler::Post(std::function<void()> task) {
   return impl_->inbox->Send({std::move(task), nullptr});
 }
 
-void Scheduler::Await(Chain* chain) { AwaitAll({&chain, 1}); }
+void Scheduler::Post(Chain* chain, Worker* worker) {
+  chain->set_on_done(
+      [](Chain*, void* context) {
+        auto* const waiting = static_cast<Worker*>(context);
+        waiting->scheduler->impl_->OnePendingDone(waiting);
+      },
+      worker);
+  endpoint_->Post(chain);
+}
+
+void Scheduler::Await(Chain* chain) {
+  Worker* const worker = Caller(this);
+  worker->pending = 1;
+  endpoint_->set_overlap(impl_->ready_count > 0);
+  Post(chain, worker);
+  impl_->WaitPending(worker, 1);
+}
 
 void Scheduler::AwaitAll(std::span<Chain* const> chains) {
   Worker* const worker = Caller(this);
   worker->pending = static_cast<int>(chains.size());
   endpoint_->set_overlap(impl_->ready_count > 0);
-  for (Chain* const chain : chains) {
-    chain->set_on_done(
-        [](Chain*, void* context) {
-          auto* const waiting = static_cast<Worker*>(context);
-          waiting->scheduler->impl_->OnePendingDone(waiting);
-        },
-        worker);
-    endpoint_->Post(chain);
-  }
+  for (Chain* const chain : chains) Post(chain, worker);
   impl_->WaitPending(worker, static_cast<int>(chains.size()));
 }
 

@@ -29,6 +29,9 @@
 namespace pando {
 
 class Scheduler;
+namespace sched {
+struct Worker;
+}
 
 // A place where one coroutine waits until another thread, coroutine or timer wakes it.
 // Park() is for the owning scheduler's coroutines; Unpark() for any thread, any number of times.
@@ -100,6 +103,8 @@ class Scheduler {
  private:
   friend class Parking;
   struct Impl;
+  void Post(Chain* chain, sched::Worker* worker);
+
   Endpoint* const endpoint_;
   std::unique_ptr<Impl> impl_;
 };

@@ -25,7 +25,11 @@ void ReadSlotValue(const std::byte* image, const NodeLayout& layout, uint32_t sl
   const uint32_t offset = layout.slot_meta_bytes() + layout.key_bytes_max();
   if (layout.lines_per_slot() == 1) {
     const std::byte* from = SlotStart(image, place) + offset;
-    value->assign(reinterpret_cast<const char*>(from), bytes);
+    if (value->size() == bytes) {  // as the one before it, mostly
+      std::memcpy(value->data(), from, bytes);
+    } else {
+      value->assign(reinterpret_cast<const char*>(from), bytes);
+    }
     return;
   }
   value->resize(bytes);
@@ -210,6 +214,7 @@ bool LeafEditor::Erase(std::string_view key) {
   meta.flags = 0;
   wire::StoreMeta(start, layout_, meta);
   MarkDirty(static_cast<uint32_t>(slot));
+  erased_ = true;
   return true;
 }
 
@@ -244,7 +249,7 @@ LineRuns LeafEditor::SealDirty(uint32_t packet_bytes) {
     for (uint64_t& bits = dirty_groups_[word]; bits != 0; bits &= bits - 1) {
       const uint32_t group = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
       const uint32_t first_line = layout_.FirstLineOfGroup(group);
-      ClearErased(group);
+      if (erased_) ClearErased(group);
       SealEntryLevel(image_, first_line, layout_.lines_per_slot(), crc_);
       AppendLines(first_line, layout_.lines_per_slot(), packet_bytes, &runs);
     }

@@ -103,6 +103,7 @@ class LeafEditor {
   const NodeLayout& layout_;
   const bool crc_;
   std::array<uint64_t, kGroupsMax / 64> dirty_groups_{};
+  bool erased_ = false;
 };
 
 // Fills a header-written leaf image with these entries and nothing else (bulk load, split): not

@@ -35,8 +35,8 @@ void SessionContext::ObserveChain(int64_t duration_ns) {
   chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + duration_ns) / kSmoothing);
 }
 
-ChainTally OperationContext::Count(const Chain& chain) {
-  const ChainTally tally = chain.Tally();
+const ChainTally& OperationContext::Count(const Chain& chain) {
+  const ChainTally& tally = chain.tally();
   session.counters().Add(tally);
   cost.verbs += tally.all_verbs();
   cost.bytes_read += tally.bytes_read();

@@ -102,7 +102,7 @@ struct OperationContext {
   static constexpr int64_t kUnset = INT64_MIN;
 
   // Adds the chain to what this operation and its session have cost.
-  ChainTally Count(const Chain& chain);
+  const ChainTally& Count(const Chain& chain);
 
   int64_t deadline_ns_ = kUnset;
   const int64_t timeout_ns_ = 0;

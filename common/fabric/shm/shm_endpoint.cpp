@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "common/base/ticks.h"
 #include "common/fabric/shm/intent.h"
 #include "common/fabric/shm/timed_copy.h"
 #include "common/fabric/shm/verb_check.h"
@@ -65,7 +64,7 @@ uint64_t GatherWord(const Verb& verb) {
 
 ShmEndpoint::ShmEndpoint(std::shared_ptr<ShmClient> client)
     : client_(std::move(client)), mailbox_(std::make_shared<Mailbox>()) {
-  TakeTime();  // the first use of ticks measures their rate: not in the first chain
+  TakeTime();
   for (const auto& link : client_->links()) {
     Target target;
     target.link = link.get();
@@ -170,7 +169,10 @@ void ShmEndpoint::DoPost(Chain* chain) {
   // Chains of one endpoint stay in order: behind a deferred one everything is, also what is posted
   // while others run.
   if ((at_once || !overlap()) && deferred_.empty() && running_.empty()) {
-    if (!at_once) TakeTime();
+    if (!at_once) {
+      TakeTime();
+      Prefetch(*chain);
+    }
     return Run(chain);
   }
   chain->MarkPosted(0);
@@ -188,15 +190,19 @@ void ShmEndpoint::PrefetchRange(const Target& target, MemorySpace space, uint64_
 
 void ShmEndpoint::WillRead(ServerId server, uint64_t offset, uint32_t bytes) {
   const int link = client_->LinkIndex(server);
-  if (link != ShmClient::kNoLink) PrefetchRange(targets_[link], MemorySpace::kMain, offset, bytes);
+  if (link == ShmClient::kNoLink) return;
+  PrefetchRange(targets_[link], MemorySpace::kMain, offset, bytes);
+  hinted_offset_ = offset;
 }
 
-void ShmEndpoint::Prefetch(const Chain& chain) const {
+void ShmEndpoint::Prefetch(const Chain& chain) {
   const int link = client_->LinkIndex(chain.server());
   if (link == ShmClient::kNoLink) return;  // Execute() says so
   for (const Verb& verb : chain.verbs()) {
+    if (verb.kind == VerbKind::kRead && verb.offset == hinted_offset_) continue;
     PrefetchRange(targets_[link], verb.space, verb.offset, verb.bytes);
   }
+  hinted_offset_ = kNoHint;
 }
 
 size_t ShmEndpoint::RunDeferred() {
@@ -209,14 +215,7 @@ size_t ShmEndpoint::RunDeferred() {
   return count;
 }
 
-void ShmEndpoint::TakeTime() {
-  last_ns_ = anchor_ns_ = NowNs();
-  anchor_ticks_ = Ticks::Now();
-}
-
-int64_t ShmEndpoint::TimeNs() const {
-  return anchor_ns_ + Ticks::ToNs(Ticks::Now() - anchor_ticks_);
-}
+void ShmEndpoint::TakeTime() { last_ns_ = ticks_.Anchor(); }
 
 // Only READs have to be timed (rule F2), and clock readings are dear: a chain starts when the one
 // before it ended, or when the caller has looked.
@@ -225,7 +224,7 @@ void ShmEndpoint::Run(Chain* chain) {
   absl::Status status = Execute(chain);
   // A chain that ends with a READ has looked at the time already.
   if (chain->size() > 0 && chain->verbs().back().kind != VerbKind::kRead && HasRead(*chain)) {
-    last_ns_ = TimeNs();
+    last_ns_ = ticks_.NowNs();
   }
   chain->Complete(std::move(status), last_ns_);
 }
@@ -263,8 +262,8 @@ absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain) {
         // A processor retires in order: if an interrupt comes between two loads of the copy, the
         // ticks read behind them are of after it, without a fence.
         if (!TimedCopy::Copy(
-                verb.pieces[0].data, shared, verb.bytes, [this] { return TimeNs(); }, &last_ns_))
-            [[unlikely]] {
+                verb.pieces[0].data, shared, verb.bytes, [this] { return ticks_.NowNs(); },
+                &last_ns_)) [[unlikely]] {
           return absl::AbortedError(absl::StrCat("server ", chain->server(), ": ",
                                                  DescribeVerb(verb), ": interrupted every time"));
         }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/ticks.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/shm/shm_client.h"
 
@@ -42,6 +43,9 @@ class ShmEndpoint final : public Endpoint {
 
  private:
   static constexpr uint32_t kNoSlot = UINT32_MAX;
+  static constexpr uint64_t kNoHint = UINT64_MAX;
+  // Of each verb; nodes are smaller, mostly.
+  static constexpr size_t kPrefetchBytes = 4096;
 
   // One server, as flat as the hot path wants it.
   struct Target {
@@ -69,9 +73,8 @@ class ShmEndpoint final : public Endpoint {
   void Run(Chain* chain);
   // Looks at the clock, once for a batch of chains; from then on the time comes from ticks.
   void TakeTime();
-  int64_t TimeNs() const;
   size_t RunDeferred();
-  void Prefetch(const Chain& chain) const;
+  void Prefetch(const Chain& chain);
   static void PrefetchRange(const Target& target, MemorySpace space, uint64_t offset,
                             uint32_t bytes);
   absl::Status Execute(Chain* chain);
@@ -88,7 +91,8 @@ class ShmEndpoint final : public Endpoint {
   // meanwhile.
   std::vector<Chain*> deferred_, running_;
   int64_t last_ns_ = 0;  // the last time that a chain took
-  int64_t anchor_ns_ = 0, anchor_ticks_ = 0;
+  TickClock ticks_;
+  uint64_t hinted_offset_ = kNoHint;  // what WillRead() has fetched ahead for the next chain
   std::vector<std::unique_ptr<std::byte[], FreeDeleter>> buffers_;
 };
 
