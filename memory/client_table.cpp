@@ -33,7 +33,13 @@ absl::StatusOr<uint16_t> ClientTable::FreeComputeServer() {
   return static_cast<uint16_t>(last_id_);
 }
 
+absl::Status ClientTable::CheckMayJoin(PeerId peer) const {
+  if (!fenced_.contains(peer)) return absl::OkStatus();
+  return absl::FailedPreconditionError("this connection was cut off: connect again");
+}
+
 absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
+  PANDO_RETURN_IF_ERROR(CheckMayJoin(peer));
   PANDO_ASSIGN_OR_RETURN(const uint16_t id, FreeComputeServer());
   PANDO_ASSIGN_OR_RETURN(const uint32_t incarnation, ids->Peek());
   ids->Take();
@@ -46,6 +52,7 @@ absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
 }
 
 absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
+  PANDO_RETURN_IF_ERROR(CheckMayJoin(peer));
   if (client.compute_server == 0 || client.incarnation == 0) {
     return absl::InvalidArgumentError(
         "an identity has an id and an incarnation above 0: join first");
@@ -57,7 +64,7 @@ absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
                                                       entry.incarnation, " has replaced it"));
   }
   if (entry.state == ClientState::kJoined) {
-    superseded_.emplace_back(entry.peer, ClientId{client.compute_server, entry.incarnation});
+    lingering_.emplace_back(entry.peer, ClientId{client.compute_server, entry.incarnation});
   }
   entry.incarnation = client.incarnation;
   entry.peer = peer;
@@ -90,6 +97,20 @@ void ClientTable::Leave(const ClientId& client) {
   Become(&entry->second, ClientState::kLeft);
 }
 
+void ClientTable::Fence(PeerId peer) {
+  for (auto& [id, entry] : entries_) {
+    if (entry.peer != peer || entry.state != ClientState::kJoined) continue;
+    lingering_.emplace_back(peer, ClientId{id, entry.incarnation});
+    Become(&entry, ClientState::kDead);
+  }
+  fenced_.insert(peer);
+}
+
+bool ClientTable::IsLingering(const ClientId& client) const {
+  return std::any_of(lingering_.begin(), lingering_.end(),
+                     [&](const auto& lingering) { return lingering.second == client; });
+}
+
 std::vector<ClientId> ClientTable::PeerGone(PeerId peer) {
   std::vector<ClientId> gone;
   for (auto& [id, entry] : entries_) {
@@ -97,10 +118,11 @@ std::vector<ClientId> ClientTable::PeerGone(PeerId peer) {
     gone.push_back({id, entry.incarnation});
     Become(&entry, ClientState::kDead);
   }
-  std::erase_if(superseded_, [&](const auto& superseded) {
-    if (superseded.first == peer) gone.push_back(superseded.second);
-    return superseded.first == peer;
+  std::erase_if(lingering_, [&](const auto& lingering) {
+    if (lingering.first == peer) gone.push_back(lingering.second);
+    return lingering.first == peer;
   });
+  if (gone.empty()) fenced_.erase(peer);  // cut off before, now the connection has ended, too
   return gone;
 }
 
@@ -109,12 +131,8 @@ ClientLiveness ClientTable::StateOf(const ClientId& client) const {
   if (entry == entries_.end() || entry->second.incarnation < client.incarnation) {
     return ClientLiveness::kUnknown;
   }
-  if (entry->second.incarnation > client.incarnation) {
-    const bool connected =
-        std::any_of(superseded_.begin(), superseded_.end(),
-                    [&](const auto& superseded) { return superseded.second == client; });
-    return connected ? ClientLiveness::kJoined : ClientLiveness::kDead;
-  }
+  if (IsLingering(client)) return ClientLiveness::kJoined;
+  if (entry->second.incarnation > client.incarnation) return ClientLiveness::kDead;
   switch (entry->second.state) {
     case ClientState::kJoined:
       return ClientLiveness::kJoined;

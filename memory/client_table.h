@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/server.h"
@@ -35,16 +36,21 @@ class ClientTable {
   // has ended; PermissionDenied: it belongs to another connection.
   absl::Status Attach(PeerId peer, const ClientId& client);
 
+  // What is joined over this connection is dead from now on, although the connection still exists:
+  // until PeerGone() something of it may be in flight. Nothing joins over it any more.
+  void Fence(PeerId peer);
+
   // OK if `client` is joined over `peer`. FailedPrecondition: unknown or ended; PermissionDenied:
   // another peer's.
   absl::Status Check(PeerId peer, const ClientId& client) const;
   // Of a joined client.
   void Leave(const ClientId& client);
-  // All clients that were joined over this connection, with the superseded; they are dead now.
+  // All clients that were joined over this connection, with the superseded and fenced; they are
+  // dead now.
   std::vector<ClientId> PeerGone(PeerId peer);
 
-  // Of a life that is not the latest of its id only this is known: it is over. That is dead, unless
-  // its connection still exists.
+  // Of a life that is not the latest of its id only this is known: it is over. Who is over is dead
+  // unless its connection still exists.
   ClientLiveness StateOf(const ClientId& client) const;
 
   size_t joined() const { return joined_; }
@@ -59,9 +65,14 @@ class ClientTable {
   absl::StatusOr<uint16_t> FreeComputeServer();
   void Become(Entry* entry, ClientState state);
 
+  absl::Status CheckMayJoin(PeerId peer) const;
+  // Its life is over, its connection still exists.
+  bool IsLingering(const ClientId& client) const;
+
   absl::btree_map<uint16_t, Entry> entries_;  // the latest life of each id
   uint32_t last_id_ = 0;
-  std::vector<std::pair<PeerId, ClientId>> superseded_;  // their connection still exists
+  std::vector<std::pair<PeerId, ClientId>> lingering_;  // superseded or fenced
+  absl::flat_hash_set<PeerId> fenced_;
   size_t joined_ = 0, dead_ = 0;
 };
 

@@ -32,6 +32,12 @@ absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
                                                  .chunk_bytes = options.chunk_bytes,
                                                  .packet_bytes = options.packet_bytes,
                                                  .needs_crc = options.needs_crc}));
+  if (options.lease_ns < 0 ||
+      options.lease_ns / kMicrosecondNs > static_cast<int64_t>(kLeaseUsMax) ||
+      (options.lease_ns > 0 && (options.fence == nullptr || options.lease_ns < kMicrosecondNs))) {
+    return absl::InvalidArgumentError(
+        "a lease is 1 us to a day, on a fabric that can cut a client off");
+  }
   MemoryServerOptions complete = options;
   if (complete.clock == nullptr) complete.clock = &RealClock();
   return std::unique_ptr<MemoryServer>(new MemoryServer(region, complete));
@@ -43,6 +49,7 @@ MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
       ids_(options.first_id),
       nodes_(&region_, options.clock, options.rest_ns),
       catalog_(&region_, &nodes_, &ids_),
+      leases_(options.lease_ns),
       fencing_(&region_, options.fence_words_per_step) {}
 
 const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
@@ -114,6 +121,9 @@ absl::StatusOr<std::string> MemoryServer::Execute(const Operation& operation, Pe
                                                   const ControlMessage& message) {
   PANDO_RETURN_IF_ERROR(CheckAllowed(operation, peer, message.header));
   const ClientId sender = {message.header.sender, message.header.incarnation};
+  if (options_.lease_ns > 0 && clients_.Check(peer, sender).ok()) {
+    leases_.Renew(peer, options_.clock->NowNs());
+  }
   return (this->*operation.handler)({peer, sender, message.body});
 }
 
@@ -133,6 +143,7 @@ absl::Status MemoryServer::CheckAllowed(const Operation& operation, PeerId peer,
 
 void MemoryServer::OnPeerGone(PeerId peer) {
   ++counts_.peers_gone;
+  leases_.Forget(peer);
   for (const ClientId& client : clients_.PeerGone(peer)) {
     ++counts_.deaths;
     fencing_.Add(client);
@@ -141,13 +152,22 @@ void MemoryServer::OnPeerGone(PeerId peer) {
   while (options_.fence_words_per_step == 0 && !fencing_.idle()) StepFencing();
 }
 
+void MemoryServer::FenceSilentPeers(int64_t now_ns) {
+  for (const PeerId peer : leases_.Step(now_ns)) {
+    ++counts_.fenced;
+    clients_.Fence(peer);
+    options_.fence->CutOff(peer);
+  }
+}
+
 int64_t MemoryServer::OnTimer(int64_t now_ns) {
+  if (now_ns >= leases_.NextStepNs()) FenceSilentPeers(now_ns);
   if (!fencing_.idle() && now_ns >= next_fence_step_ns_) {
     StepFencing();
     next_fence_step_ns_ = now_ns + options_.fence_step_ns;
   }
   if (nodes_.Step()) return now_ns;  // between calls, a chunk at a time
-  return fencing_.idle() ? kNeverNs : next_fence_step_ns_;
+  return std::min(leases_.NextStepNs(), fencing_.idle() ? kNeverNs : next_fence_step_ns_);
 }
 
 void MemoryServer::StepFencing() {
@@ -176,6 +196,7 @@ ServerInfo MemoryServer::Info() const {
   info.is_catalog = options_.is_catalog ? 1 : 0;
   info.free_bytes = nodes_.free_bytes();
   info.used_bytes = nodes_.used_bytes();
+  info.lease_us = static_cast<uint64_t>(options_.lease_ns / kMicrosecondNs);
   return info;
 }
 
@@ -183,7 +204,13 @@ absl::StatusOr<std::string> MemoryServer::OnServerInfo(const Request&) {
   return EncodeServerInfo(Info());
 }
 
-absl::StatusOr<std::string> MemoryServer::OnPing(const Request&) { return std::string(); }
+// A joined client's heartbeat; anybody else's question whether there is somebody.
+absl::StatusOr<std::string> MemoryServer::OnPing(const Request& request) {
+  if (request.sender.compute_server != 0) {
+    PANDO_RETURN_IF_ERROR(clients_.Check(request.peer, request.sender));
+  }
+  return std::string();
+}
 
 absl::StatusOr<std::string> MemoryServer::OnStats(const Request&) {
   return EncodeCounters(Counters());
@@ -193,6 +220,7 @@ absl::StatusOr<std::string> MemoryServer::OnJoin(const Request& request) {
   PANDO_RETURN_IF_ERROR(ParseJoinRequest(request.body).status());
   PANDO_ASSIGN_OR_RETURN(const ClientId client, clients_.Join(request.peer, &ids_));
   trees_.NoteIncarnation(client.incarnation);
+  leases_.Renew(request.peer, options_.clock->NowNs());
   ++counts_.joins;
   return EncodeJoinReply(
       {.compute_server = client.compute_server, .incarnation = client.incarnation});
@@ -212,6 +240,7 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
   }
   PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client));
   trees_.NoteIncarnation(client.incarnation);
+  leases_.Renew(request.peer, options_.clock->NowNs());
   ++counts_.attaches;
   return std::string();
 }
@@ -219,6 +248,7 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
 absl::StatusOr<std::string> MemoryServer::OnLeave(const Request& request) {
   ReleaseClient(request.sender);
   clients_.Leave(request.sender);
+  leases_.Forget(request.peer);
   ++counts_.leaves;
   return std::string();
 }
@@ -327,6 +357,7 @@ CounterList MemoryServer::Counters() const {
       {"attaches", counts_.attaches},
       {"leaves", counts_.leaves},
       {"deaths", counts_.deaths},
+      {"fenced", counts_.fenced},
       {"lock_words_cleared", fencing_.words_cleared()},
       {"peers_gone", counts_.peers_gone},
       {"trees", options_.is_catalog ? catalog_.size() : trees_.in_use()},

@@ -30,6 +30,7 @@
 #include "memory/client_table.h"
 #include "memory/fencing.h"
 #include "memory/id_source.h"
+#include "memory/lease_table.h"
 #include "memory/node_ledger.h"
 #include "memory/region.h"
 #include "memory/reply_cache.h"
@@ -61,6 +62,10 @@ struct MemoryServerOptions {
   // simulator uses it.
   uint32_t fence_words_per_step = 0;
   int64_t fence_step_ns = 10 * kMicrosecondNs;
+  // Where the fabric can cut a living client off: who is not heard of for a lease is fenced (rules
+  // C1, C2). 0 and nullptr: only a connection that ends is a death.
+  int64_t lease_ns = 0;
+  PeerFence* fence = nullptr;
   const Clock* clock = nullptr;  // nullptr: RealClock()
 };
 
@@ -123,6 +128,7 @@ class MemoryServer : public ControlHandler {
   void Detach(const ClientId& client, uint32_t tree_id, bool settled);
   void ReleaseClient(const ClientId& client);
   void StepFencing();
+  void FenceSilentPeers(int64_t now_ns);
   void FreeTree(uint32_t tree_id);
 
   const MemoryServerOptions options_;
@@ -132,13 +138,14 @@ class MemoryServer : public ControlHandler {
   Catalog catalog_;
   ClientTable clients_;
   TreeTable trees_;
+  LeaseTable leases_;
   Fencing fencing_;
   int64_t next_fence_step_ns_ = 0;
   absl::flat_hash_map<PeerId, ReplyCache> replies_;
 
   struct Counts {
     uint64_t calls = 0, bad_messages = 0, refused = 0, repeats = 0;
-    uint64_t joins = 0, attaches = 0, leaves = 0, deaths = 0, peers_gone = 0;
+    uint64_t joins = 0, attaches = 0, leaves = 0, deaths = 0, peers_gone = 0, fenced = 0;
     uint64_t trees_dropped = 0, trees_freed = 0;
   } counts_;
 };

@@ -32,6 +32,7 @@ void Coverage::Add(const SimRunResult& result) {
   three_levels_ += three ? 1 : 0;
   missing_separators_ += result.missing_separators;
   AddStats(result.stats, &stats_);
+  reconnects_ += result.reconnects;
   swept_.freed += result.swept.freed;
   swept_.settled += result.swept.settled;
   sim_.events += result.sim.events;
@@ -41,6 +42,7 @@ void Coverage::Add(const SimRunResult& result) {
   sim_.lost_requests += result.sim.lost_requests;
   sim_.lost_replies += result.sim.lost_replies;
   sim_.verbs_after_kill += result.sim.verbs_after_kill;
+  sim_.verbs_after_cut += result.sim.verbs_after_cut;
 }
 
 std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
@@ -72,6 +74,8 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"verbs_overtaken", sim_.overtakes},
       {"calls_lost", sim_.lost_requests + sim_.lost_replies},
       {"verbs_of_the_dead", sim_.verbs_after_kill},
+      {"fenced_and_back", reconnects_},
+      {"verbs_of_the_cut_off", sim_.verbs_after_cut},
       {"events", sim_.events},
   };
 }

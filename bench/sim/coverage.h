@@ -23,7 +23,7 @@ class Coverage {
   std::string Describe() const;
 
  private:
-  uint64_t runs_ = 0, operations_ = 0, three_levels_ = 0, missing_separators_ = 0;
+  uint64_t runs_ = 0, operations_ = 0, three_levels_ = 0, missing_separators_ = 0, reconnects_ = 0;
   ClientStats stats_;
   SweepResult swept_;
   sim::SimStats sim_;

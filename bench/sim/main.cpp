@@ -21,6 +21,9 @@
 #include "bench/sim/sim_run.h"
 #include "common/base/rule.h"
 
+DEFINE_int64(lease_us, 0,
+             "who is not heard of for so many virtual microseconds is fenced, and comes back as "
+             "another compute server; 0: nobody");
 DEFINE_int32(pauses, 0, "times that a compute server is stopped, and goes on up to 20 ms later");
 DEFINE_bool(exhaustive_crashes, false,
             "kills a client between every two packets of every kind of operation, instead of a "
@@ -121,6 +124,9 @@ void CheckRanges() {
        {FLAGS_read, FLAGS_put, FLAGS_update, FLAGS_insert, FLAGS_delete, FLAGS_scan}) {
     if (share < 0) BadFlag("shares of operations must not be negative");
   }
+  if (FLAGS_lease_us < 0 || FLAGS_lease_us > 60'000'000) {
+    BadFlag("--lease_us must be 0 to a minute");
+  }
   if (FLAGS_pauses < 0) BadFlag("--pauses must not be negative");
   if (FLAGS_crashes < 0 || (FLAGS_crashes > 0 && FLAGS_compute_servers <= FLAGS_crashes)) {
     BadFlag("--crashes must leave one compute server");
@@ -176,6 +182,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.scan_limit_max = FLAGS_scan_limit;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;
+  options.lease_ns = FLAGS_lease_us * kMicrosecondNs;
   options.lock_words = FLAGS_lock_words;
   options.client.index_cache_bytes = FLAGS_cache_bytes;
   options.client.handover_max = FLAGS_handover_max;

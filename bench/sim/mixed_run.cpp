@@ -90,7 +90,11 @@ int SessionsEach(int compute_servers) { return (8 + compute_servers - 1) / compu
 // Trees that shrink again, and compute servers that stop or die.
 void MixDeaths(Random* random, SimRunOptions* options) {
   if (random->Chance(0.3)) options->remove = 0.4;
-  if (random->Chance(0.3)) options->pauses = 1 + static_cast<int>(random->Uniform(4));
+  if (random->Chance(0.3)) {
+    options->pauses = 1 + static_cast<int>(random->Uniform(4));
+    options->lease_ns =
+        Pick<int64_t>(random, std::array<int64_t, 4>{0, 1'000'000, 4'000'000, 10'000'000});
+  }
   if (!random->Chance(0.4)) return;
   options->crashes = 1 + static_cast<int>(random->Uniform(4));
   options->compute_servers = std::max(options->compute_servers, 1 + options->crashes);
@@ -122,7 +126,7 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
       ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
       ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      techniques);
+      ", lease ", o.lease_ns / kMicrosecondNs, " us", techniques);
 }
 
 SimRunOptions MixedRun(uint64_t seed) {

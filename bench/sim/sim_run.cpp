@@ -42,7 +42,9 @@ struct ComputeServer {
   std::unique_ptr<Client> client;
   std::unique_ptr<Tree> tree;
   std::vector<std::unique_ptr<Session>> sessions;
-  int running = 0;  // clients of the workload that go on
+  int running = 0;       // clients of the workload that go on
+  bool gave_up = false;  // one of them stopped: it was cut off
+  bool closed = false;   // and has come back as another compute server
 };
 
 // Kills a compute server a few events after so many operations have begun.
@@ -72,11 +74,17 @@ class SimRun {
   int64_t Stamp() { return last_stamp_ns_ = std::max(world_.clock().NowNs(), last_stamp_ns_ + 1); }
   absl::Status SetUp();
   absl::Status AddComputeServer();
-  void SpawnClients();
+  void SpawnClients(ComputeServer& server);
   void ClientLoop(ComputeServer& server, Session& session, int32_t client);
   // The operation's outcome goes into its place in the history; false: the client stops.
   bool Execute(ComputeServer& server, Session& session, Operation* operation);
-  void Finish(const absl::Status& status, Operation* operation);
+  void Fail(const absl::Status& status, Operation* operation);
+  static void ForgetReads(Operation* operation);
+  // Compute servers that were fenced close, and come back under new incarnations.
+  void Reconnect();
+  bool IsAlive(const ComputeServer& server) const {
+    return !server.closed && !world_.IsKilled(*server.fabric);
+  }
   void Drive();
   bool Unfinished() const;
   void PlanCrashes();
@@ -88,6 +96,7 @@ class SimRun {
   void LookAfterTheDead();
   void TearDown();
   void CloseServers();
+  void CheckGiversUp();
   void CollectStats();
   void CheckAfterwards();
   CatalogEntry Entry() const { return servers_[0]->tree->impl().context().entry; }
@@ -99,6 +108,7 @@ class SimRun {
   SimWorkload workload_;
   Random crash_random_;
   int64_t last_stamp_ns_ = 0;
+  int32_t next_client_ = 0;
   std::vector<Operation> operations_;
   std::vector<Crash> crashes_;  // the next one last
   Random pause_random_;
@@ -122,6 +132,8 @@ absl::Status SimRun::SetUp() {
     server.needs_crc = crc_;
     server.clock = &world_.clock();
     server.fence_words_per_step = options_.fence_words_per_step;
+    server.lease_ns = options_.lease_ns;
+    server.fence = world_.Fence(id);
     PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));
     world_.SetHandler(id, memory_server.get());
     memory_servers_.push_back(std::move(memory_server));
@@ -144,20 +156,16 @@ absl::Status SimRun::AddComputeServer() {
   return absl::OkStatus();
 }
 
-void SimRun::SpawnClients() {
-  int32_t client = 0;
-  for (auto& server : servers_) {
-    for (auto& session : server->sessions) {
-      for (int i = 0; i < options_.coroutines; ++i) {
-        ++server->running;
-        session->Spawn([this, &server = *server, &session = *session, client] {
-          ClientLoop(server, session, client);
-          --server.running;
-        });
-        ++client;
-      }
-      session->impl().scheduler().endpoint().Wake();
+void SimRun::SpawnClients(ComputeServer& server) {
+  for (auto& session : server.sessions) {
+    for (int i = 0; i < options_.coroutines; ++i) {
+      ++server.running;
+      session->Spawn([this, &server, &session = *session, client = next_client_++] {
+        ClientLoop(server, session, client);
+        --server.running;
+      });
     }
+    session->impl().scheduler().endpoint().Wake();
   }
 }
 
@@ -178,27 +186,37 @@ bool SimRun::Execute(ComputeServer& server, Session& session, Operation* o) {
   const absl::Status status = Perform(session, *server.tree, o);
   // A dead client heard nothing: the outcome stays unknown.
   if (world_.IsKilled(*server.fabric)) return false;
-  Finish(status, o);
+  if (Conclude(status, o)) {
+    o->return_ns = Stamp();
+    return true;
+  }
+  const bool cut_off =
+      absl::IsUnavailable(status) || absl::IsFailedPrecondition(status) || IsOutcomeUnknown(status);
+  if (options_.lease_ns > 0 && cut_off) {
+    server.gave_up = true;
+    ForgetReads(o);
+    return false;
+  }
+  Fail(status, o);
   return true;
 }
 
-void SimRun::Finish(const absl::Status& status, Operation* o) {
-  if (Conclude(status, o)) {
-    o->return_ns = Stamp();
-    return;
-  }
+void SimRun::Fail(const absl::Status& status, Operation* o) {
   if (absl::IsDeadlineExceeded(status)) ++result_.deadlines;
   // Nothing may take that long, crashes or not.
   Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
                        history::ToHex(o->key), " ended in ", status.ToString()));
   // A deadline that passed before anything was written, and a failed read, have no effect.
-  const bool no_effect = absl::IsDeadlineExceeded(status) || o->kind == OperationKind::kGet ||
-                         o->kind == OperationKind::kScan;
-  if (no_effect) {
-    o->kind = OperationKind::kGet;  // of unknown outcome: says nothing
-    o->value.clear();
-    o->rows.clear();
-  }
+  if (absl::IsDeadlineExceeded(status)) o->kind = OperationKind::kGet;
+  ForgetReads(o);
+}
+
+// A read of unknown outcome says nothing.
+void SimRun::ForgetReads(Operation* o) {
+  if (o->kind != OperationKind::kGet && o->kind != OperationKind::kScan) return;
+  o->kind = OperationKind::kGet;
+  o->value.clear();
+  o->rows.clear();
 }
 
 void SimRun::PlanCrashes() {
@@ -217,7 +235,7 @@ void SimRun::MaybeCrash() {
   crashes_.pop_back();
   std::vector<ComputeServer*> alive;
   for (auto& server : servers_) {
-    if (!world_.IsKilled(*server->fabric)) alive.push_back(server.get());
+    if (IsAlive(*server)) alive.push_back(server.get());
   }
   if (alive.size() < 2) return;  // somebody has to go on
   world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
@@ -227,13 +245,32 @@ void SimRun::MaybePause() {
   if (pauses_left_ == 0 || operations_.size() < next_pause_) return;
   --pauses_left_;
   next_pause_ = operations_.size() + 1 + pause_random_.Uniform(options_.operations / 4 + 1);
-  const std::shared_ptr<Fabric>& fabric = servers_[pause_random_.Uniform(servers_.size())]->fabric;
-  if (world_.IsKilled(*fabric)) return;
+  const ComputeServer& server = *servers_[pause_random_.Uniform(servers_.size())];
+  if (!IsAlive(server)) return;
+  const std::shared_ptr<Fabric>& fabric = server.fabric;
   world_.PauseFabric(*fabric);
   world_.At(world_.clock().NowNs() + 1 + static_cast<int64_t>(pause_random_.Uniform(kPauseMaxNs)),
             [this, paused = std::weak_ptr<Fabric>(fabric)] {
               if (const auto there = paused.lock()) world_.ResumeFabric(*there);
             });
+}
+
+void SimRun::Reconnect() {
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    ComputeServer& server = *servers_[i];
+    if (!server.gave_up || server.running > 0 || !IsAlive(server)) continue;
+    if (!server.client->fenced())
+      continue;  // it has only seen that its queue pairs are gone
+    AddStats(server.client->Stats(), &result_.stats);
+    server.sessions.clear();
+    server.tree.reset();
+    server.client.reset();
+    server.closed = true;
+    ++result_.reconnects;
+    const absl::Status joined = AddComputeServer();
+    if (!joined.ok()) return Problem(absl::StrCat("reconnect: ", joined.ToString()));
+    SpawnClients(*servers_.back());
+  }
 }
 
 bool SimRun::Unfinished() const {
@@ -244,7 +281,7 @@ bool SimRun::Unfinished() const {
 
 void SimRun::Drive() {
   PlanCrashes();
-  SpawnClients();
+  for (auto& server : servers_) SpawnClients(*server);
   const uint64_t events_max = options_.events_max > 0
                                   ? options_.events_max
                                   : kEventsAtLeast + kEventsAnOperation * options_.operations;
@@ -258,10 +295,22 @@ void SimRun::Drive() {
     }
     MaybeCrash();
     MaybePause();
+    Reconnect();
   }
+  CheckGiversUp();
   if (result_.problems.empty()) return;
   // Something broke: the coroutines are run to their end as those of dead processes.
   for (auto& server : servers_) world_.KillFabric(*server->fabric);
+}
+
+// Nobody but the fenced may have been refused anything.
+void SimRun::CheckGiversUp() {
+  world_.RunUntil(world_.clock().NowNs() + 2 * options_.lease_ns);
+  for (const auto& server : servers_) {
+    if (!server->gave_up || !IsAlive(*server)) continue;
+    if (!server->client->fenced())
+      Problem("a client was refused something and is not fenced");
+  }
 }
 
 void SimRun::CollectStats() {
@@ -350,7 +399,8 @@ SimRunResult SimRun::Run() {
     Drive();
   }
   CollectStats();
-  if (set_up.ok() && options_.crashes > 0 && result_.problems.empty()) LookAfterTheDead();
+  const bool has_dead = options_.crashes > 0 || options_.lease_ns > 0;
+  if (set_up.ok() && has_dead && result_.problems.empty()) LookAfterTheDead();
   TearDown();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
   result_.trace_hash = world_.trace_hash();

@@ -49,6 +49,8 @@ struct SimRunOptions {
 
   int crashes = 0;  // compute servers killed on the way
   int pauses = 0;   // times that a compute server is stopped, and goes on up to 20 ms later
+  // Who is not heard of for so long is fenced, and comes back as another (rules C1, C2); 0: nobody.
+  int64_t lease_ns = 0;
   // Lock words of the dead that a memory server frees in one step; 0: all.
   uint32_t fence_words_per_step = 0;
   uint64_t events_max = 0;  // 0: derived from `operations`
@@ -66,7 +68,7 @@ struct SimRunResult {
   std::vector<std::string> problems;  // empty: ok
   uint64_t trace_hash = 0;
   int64_t virtual_ns = 0;
-  uint64_t operations = 0, unknown = 0, deadlines = 0;
+  uint64_t operations = 0, unknown = 0, deadlines = 0, reconnects = 0;
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;
   SweepResult swept;  // after crashes

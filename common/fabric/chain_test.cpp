@@ -98,8 +98,8 @@ TEST_F(ChainTest, MeterCountsVerbsBytesAndRoundTrips) {
   write.FetchAdd(MemorySpace::kMain, 0, 1);
 
   Meter meter, sum;
-  meter.Count(lock);
-  meter.Count(write);
+  meter.Count(lock.Tally());
+  meter.Count(write.Tally());
   sum.Add(meter);
   sum.Add(meter);
   EXPECT_EQ(meter.chains, 2u);

@@ -54,6 +54,9 @@ struct Capabilities {
       4096;  // path MTU: largest WRITE that is whole or absent when its sender dies
   uint32_t chain_verbs_max = Chain::kMaxVerbs;
   int64_t min_write_interval_ns = 0;  // rule F2; 0: READs need not be timed
+  // Endpoints call their runner by themselves, in one thread: nobody may wait in a thread of his
+  // own (sim).
+  bool event_driven = false;
 };
 
 // One two-sided request in flight. Owned by the caller, unmoved until done.

@@ -34,6 +34,16 @@ class ControlHandler {
   }
 };
 
+// How a memory server cuts a living peer off (rule C2), where the fabric can: it destroys the
+// peer's queue pairs and refuses new ones.
+class PeerFence {
+ public:
+  virtual ~PeerFence() = default;
+  // ControlHandler::OnPeerGone() follows, not from inside this call, when nothing of the peer is in
+  // flight any more. Its calls still arrive, so that it can be told.
+  virtual void CutOff(PeerId peer) = 0;
+};
+
 // Memory offered to remote verbs. Spans stay valid and in place for the server's life.
 struct ServerMemory {
   std::span<std::byte> main;   // 4096-byte aligned, zero at start

@@ -72,11 +72,15 @@ static_assert(sizeof(ControlHeader) == 56);
 
 // --- Bodies.
 
+inline constexpr uint64_t kLeaseUsMax = uint64_t{24} * 3600 * 1'000'000;
+
 struct ServerInfo {
   Superblock superblock;
   uint8_t is_catalog = 0;
   uint64_t free_bytes = 0;  // chunks nobody holds
   uint64_t used_bytes = 0;
+  // A client that is not heard of for so long is fenced (rule C1): pings renew its lease. 0: never.
+  uint64_t lease_us = 0;
   bool operator==(const ServerInfo&) const = delete;
 };
 struct JoinRequest {

@@ -100,6 +100,7 @@ std::string EncodeServerInfo(const ServerInfo& info) {
       .Put(info.is_catalog)
       .Put(info.free_bytes)
       .Put(info.used_bytes)
+      .Put(info.lease_us)
       .Take();
 }
 absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
@@ -109,7 +110,9 @@ absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
   reader.Take(&info.is_catalog);
   reader.Take(&info.free_bytes);
   reader.Take(&info.used_bytes);
+  reader.Take(&info.lease_us);
   if (!reader.Done()) return Malformed("server info");
+  if (info.lease_us > kLeaseUsMax) return Malformed("server info: a lease of more than a day");
   const absl::Status status = ValidateSuperblock(info.superblock);
   if (!status.ok()) return status;
   return info;

@@ -67,6 +67,7 @@ absl::StatusOr<std::unique_ptr<Tree>> Client::OpenTree(std::string_view name) {
 absl::Status Client::DropTree(std::string_view name) { return impl_->DropTree(name); }
 absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() { return impl_->ListTrees(); }
 std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
+bool Client::fenced() const { return impl_->fenced(); }
 ClientStats Client::Stats() const { return impl_->Stats(); }
 uint16_t Client::compute_server_id() const { return impl_->compute_server_id(); }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kControlCoroutines = 4;
 // Seeds of a client's parts, derived from one.
-constexpr uint64_t kCacheSeed = 0x100;
+constexpr uint64_t kCacheSeed = 0x100, kHeartbeatSeed = 0x101;
 
 absl::Status ValidateOptions(const ClientOptions& options) {
   if (options.coroutines_per_session < 1 || options.coroutines_per_session > 4096) {
@@ -81,6 +81,21 @@ absl::Status ClientImpl::JoinCluster() {
                                                           .techniques = options_.techniques,
                                                           .combine_max = options_.combine_max,
                                                           .crc = crc});
+  return StartHeartbeat(DeriveSeed(seed, kHeartbeatSeed));
+}
+
+absl::Status ClientImpl::StartHeartbeat(uint64_t seed) {
+  std::vector<Heartbeat::Lease> leases;
+  for (const ServerRecord& server : servers_) {
+    if (server.info.lease_us == 0) continue;
+    leases.push_back({server.id, static_cast<int64_t>(server.info.lease_us) * kMicrosecondNs});
+  }
+  if (leases.empty()) return absl::OkStatus();
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
+  auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
+                                                  static_cast<int>(leases.size()), seed);
+  heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_, leases,
+                                           fabric_->capabilities().event_driven);
   return absl::OkStatus();
 }
 
@@ -149,6 +164,8 @@ ClientImpl::~ClientImpl() {
   PANDO_CHECK(sessions_.empty()) << "a session outlives its client";
   for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
   if (control_ == nullptr || control_channel_.incarnation() == 0) return;
+  // Who has left a lock behind must not leave in order: nobody would free it.
+  if (fenced() || hocl_ == nullptr || hocl_->has_left_locks()) return;
   (void)RunControl([this](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {
       // Best effort: a server that cannot be told notices by itself.
@@ -335,6 +352,7 @@ absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext() 
                                        options_.coroutines_per_session, DeriveSeed(seed, number));
   // Now, since a release that finds no memory for it would leave the lock behind.
   PANDO_RETURN_IF_ERROR(session->ZeroWord().status());
+  if (heartbeat_ != nullptr) session->set_fenced_flag(&heartbeat_->fenced());
   sessions_.push_back(session.get());
   return session;
 }

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "common/fabric/fabric.h"
 #include "compute/check/session_check.h"
+#include "compute/client/heartbeat.h"
 #include "compute/client/tree_impl.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/node_allocator.h"
@@ -52,6 +53,8 @@ class ClientImpl {
 
   ClientStats Stats() const;
   const ClientOptions& options() const { return options_; }
+  // It was declared dead and cut off by a memory server; only closing it is left.
+  bool fenced() const { return heartbeat_ != nullptr && heartbeat_->fenced(); }
   uint16_t compute_server_id() const { return control_channel_.compute_server(); }
   IndexEnvironment& environment() { return *environment_; }
   CheckServers check_servers() { return {control_channel_, fabric_->servers()}; }
@@ -68,6 +71,7 @@ class ClientImpl {
   absl::Status ReadServerInfos(OperationContext& context);
   absl::Status CheckServer(const ServerInfo& info) const;
   absl::Status TakeIdentity(OperationContext& context);
+  absl::Status StartHeartbeat(uint64_t seed);
   // Runs `job` in a coroutine of the control session.
   absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
   absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);
@@ -85,6 +89,7 @@ class ClientImpl {
 
   std::mutex control_mutex_;
   std::unique_ptr<SessionContext> control_;
+  std::unique_ptr<Heartbeat> heartbeat_;                          // where there are leases
   absl::flat_hash_map<uint32_t, std::weak_ptr<TreeImpl>> trees_;  // by id; under control_mutex_
 
   mutable std::mutex sessions_mutex_;

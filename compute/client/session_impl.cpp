@@ -47,6 +47,8 @@ absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, Operatio
   if (&tree.impl().client() != &client_) {
     return absl::InvalidArgumentError("the tree was opened by another client");
   }
+  if (context_->fenced()) [[unlikely]]
+    return FencedError();
   if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
   absl::Status status;
   const auto run = [&] {

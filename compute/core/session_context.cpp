@@ -44,7 +44,15 @@ const ChainTally& OperationContext::Count(const Chain& chain) {
   return tally;
 }
 
+absl::Status FencedError() {
+  return absl::FailedPreconditionError(
+      "this compute server was not heard of for a lease, declared dead and cut off: close the "
+      "client and connect again");
+}
+
 absl::Status OperationContext::Await(Chain* chain) {
+  if (session.fenced()) [[unlikely]]
+    return FencedError();
   // Chains of WRITEs alone need not know when they were posted (shm).
   if (deadline_ns_ == kUnset && chain->verb(0).kind == VerbKind::kWrite) (void)deadline_ns();
   session.scheduler().Await(chain);
@@ -60,6 +68,8 @@ absl::Status OperationContext::Await(Chain* chain) {
 }
 
 absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
+  if (session.fenced()) [[unlikely]]
+    return FencedError();
   (void)deadline_ns();
   session.scheduler().AwaitAll(chains);
   uint32_t round_trips = 0;

@@ -3,6 +3,7 @@
 // except the counters.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,6 +38,11 @@ class SessionContext {
   // Eight zero bytes in registered memory: the source of lock releases.
   absl::StatusOr<LocalBuffer> ZeroWord();
 
+  // Set once by whoever knows when this compute server has been cut off (rule C2); from then on
+  // nothing is posted any more.
+  void set_fenced_flag(const std::atomic<bool>* fenced) { fenced_ = fenced; }
+  bool fenced() const { return fenced_ != nullptr && fenced_->load(std::memory_order_relaxed); }
+
   // Smoothed duration of a one-round-trip chain, ns; the unit of back-off. At least 1 us: below
   // that a waiter that sleeps costs more than it waits for.
   int64_t chain_ns() const { return chain_ns_; }
@@ -51,8 +57,12 @@ class SessionContext {
   EpochDomain* const epochs_;
   EpochDomain::Slot* const epoch_slot_;
   BufferLease zero_word_;
+  const std::atomic<bool>* fenced_ = nullptr;
   int64_t chain_ns_ = 2'000;
 };
+
+// What every operation of a compute server that was cut off ends in.
+absl::Status FencedError();
 
 // A node that its parent level does not know yet (rule S3).
 struct MissingSeparator {

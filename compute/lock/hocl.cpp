@@ -221,12 +221,12 @@ absl::StatusOr<bool> Hocl::IsAbandoned(OperationContext& context, const LockTarg
   return OwnerIsDead(context, target.server, word);
 }
 
-void Hocl::GiveBack(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
+void Hocl::GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why) {
   // A chain that failed otherwise is not in flight any more (rule L5).
   if (absl::IsUnavailable(why)) return;
   ChainLease chain(&context.session.buffers());
   chain->Reset(lock.target_.server);
-  (void)ReleaseGlobal(context, lock, chain.get());
+  lock.held_ = !ReleaseGlobal(context, lock, chain.get()).ok();
 }
 
 absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, HeldLock& lock) {
@@ -259,7 +259,10 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
       }
       return status;
     }
-    if (!status.ok() && !absl::IsAborted(status)) return status;
+    if (!status.ok() && !absl::IsAborted(status)) {
+      NoteUncertain(status);
+      return status;
+    }
     counters.lock_failures.Add();
     lock.contended_ = true;
     changed_hands = std::exchange(last_seen, chain->verb(0).old_value) != last_seen;
@@ -308,6 +311,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::TryAcquire(OperationContext& conte
   if (lock.held_) {
     GiveBack(context, lock, status);
   } else {
+    NoteUncertain(status);
     context.session.counters().lock_failures.Add();
   }
   LeaveToFencing(std::move(lock));
@@ -408,7 +412,12 @@ int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& loc
   return chains == 0 ? 0 : context.session.NowNs() + chains * context.session.chain_ns();
 }
 
+void Hocl::NoteUncertain(const absl::Status& taking) {
+  if (absl::IsUnavailable(taking)) has_left_locks_.store(true, std::memory_order_relaxed);
+}
+
 void Hocl::LeaveToFencing(HeldLock lock) {
+  if (lock.held_) has_left_locks_.store(true, std::memory_order_relaxed);
   lock.held_ = false;
   if (lock.local_ != nullptr) lock.local_->Release(0);
 }

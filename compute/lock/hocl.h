@@ -15,6 +15,7 @@
 //   to look after (compute/index/hold.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -118,6 +119,8 @@ class Hocl {
   // After a failed chain: the global word stays taken; local waiters go on and find out for
   // themselves (rule L5).
   void LeaveToFencing(HeldLock lock);
+  // Whether that has happened: only this client's death frees the word.
+  bool has_left_locks() const { return has_left_locks_.load(std::memory_order_relaxed); }
 
   // Appends a verb that frees the word. Exposed for rule variants and the lock benchmark.
   absl::Status AppendRelease(OperationContext& context, const HeldLock& lock, Chain* chain);
@@ -132,7 +135,9 @@ class Hocl {
   absl::StatusOr<bool> OwnerIsDead(OperationContext& context, ServerId server, uint64_t word) const;
   // Frees the word of a lock that turned out to be of no use, `why`; not where the chain may still
   // be in flight.
-  void GiveBack(OperationContext& context, const HeldLock& lock, const absl::Status& why);
+  void GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why);
+  // A CAS that failed so may yet take the word (rule L5).
+  void NoteUncertain(const absl::Status& taking);
   absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
                                                  const LockRequestPtr& request, bool* acquired,
                                                  int64_t* stay_away_ns);
@@ -148,6 +153,7 @@ class Hocl {
   }
   std::vector<std::unique_ptr<LocalLockTable>> tables_;  // by server id
   std::vector<uint64_t> dead_offsets_;                   // by server id
+  std::atomic<bool> has_left_locks_{false};
 };
 
 }  // namespace pando

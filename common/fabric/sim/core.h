@@ -60,6 +60,9 @@ struct Process {
   std::vector<Event> held;                  // while paused
   std::vector<uint32_t> chains_in_network;  // by server index
   std::vector<int64_t> death_seen_ns;       // by server index, 0: not dead
+  std::vector<bool> cut;                    // by server index: its queue pairs there are destroyed
+
+  bool IsCut(uint32_t server) const { return server < cut.size() && cut[server]; }
 };
 
 class Core final : public Clock {

@@ -34,6 +34,7 @@ SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process)
   capabilities_.packet_bytes = options.packet_bytes;
   // A line is not written again before its writer or the next lock holder has heard of the write.
   capabilities_.min_write_interval_ns = 2 * options.delay_ns;
+  capabilities_.event_driven = true;
   ++world_->open_fabrics;
 }
 

@@ -43,6 +43,10 @@ absl::string_view VerbName(VerbKind kind) {
   return "?";
 }
 
+absl::Status CutOffError(ServerId server) {
+  return absl::UnavailableError(absl::StrCat("server ", server, ": the queue pair is gone"));
+}
+
 uint32_t Network::AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server) {
   QueuePair& queue_pair = queue_pairs_.emplace_back();
   queue_pair.process = process;
@@ -84,6 +88,11 @@ void Network::Post(uint32_t queue_pair_index, Chain* chain) {
                       EventKind::kComplete, index);
     return;
   }
+  if (core_->processes[queue_pair.process]->IsCut(queue_pair.server)) {
+    flight.status = CutOffError(core_->servers[queue_pair.server].id);
+    core_->Schedule(core_->options.cut_seen_ns, EventKind::kComplete, index);
+    return;
+  }
   Append(index);
   queue_pair.last_arrival_ns =
       std::max(queue_pair.last_arrival_ns, core_->now_ns + core_->NetworkDelay());
@@ -112,7 +121,8 @@ void Network::Unlink(uint32_t index) {
   flight.in_queue = false;
   Process& process = *core_->processes[queue_pair.process];
   const uint32_t left = --process.chains_in_network[queue_pair.server];
-  if (left == 0 && process.killed && RuleHolds(Rule::kC2)) {
+  const bool is_over = process.killed || process.IsCut(queue_pair.server);
+  if (left == 0 && is_over && RuleHolds(Rule::kC2)) {
     core_->Schedule(core_->NetworkDelay(), EventKind::kPeerGone, queue_pair.process,
                     static_cast<uint8_t>(queue_pair.server));
   }
@@ -280,6 +290,10 @@ void Network::OnUnit(uint32_t index, uint8_t verb) {
   }
   CountOvertakes(index, verb);
   FinishVerb(index, verb, VerbState::kDone);
+  if (core_->processes[queue_pairs_[flight.queue_pair].process]->IsCut(
+          queue_pairs_[flight.queue_pair].server)) {
+    ++core_->stats.verbs_after_cut;
+  }
   const uint32_t queue_pair = flight.queue_pair;
   if (flight.unfinished == 0) FinishFlight(index);
   Pump(queue_pair);

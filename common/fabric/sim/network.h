@@ -27,6 +27,7 @@
 namespace pando::sim {
 
 absl::string_view VerbName(VerbKind kind);  // "READ", "WRITE", "CAS", "FAA"
+absl::Status CutOffError(ServerId server);
 
 class Network {
  public:
@@ -61,6 +62,9 @@ class Network {
   // Cuts the sender off between two packets: of what it had posted, a seeded prefix of each queue
   // pair is still executed. Appends the chains that will never complete.
   void KillProcess(uint32_t process, std::vector<Abandoned>* abandoned);
+  // Destroys the queue pairs between the two: what has not started is never executed, what has
+  // started ends; the living sender's chains fail with Unavailable.
+  void CutOff(uint32_t process, uint32_t server);
   // Nothing is executed there any more; chains complete with Unavailable once the sender has
   // noticed.
   void KillServer(uint32_t server);
@@ -128,6 +132,7 @@ class Network {
   std::vector<HeldWord>::iterator FindHeld(const QueuePair& queue_pair, const Verb& verb);
   void CountOvertakes(uint32_t flight, uint8_t verb);
   void Orphan(Flight& flight);
+  void CutFlight(uint32_t flight);
   void KillQueuePair(uint32_t queue_pair);
   void CutVerbs(uint32_t flight, uint64_t* sent);
 

@@ -95,6 +95,32 @@ void Network::Orphan(Flight& flight) {
   flight.chain = nullptr;
 }
 
+void Network::CutOff(uint32_t process, uint32_t server) {
+  for (const QueuePair& queue_pair : queue_pairs_) {
+    if (queue_pair.process != process || queue_pair.server != server) continue;
+    uint32_t next = kNone;
+    for (uint32_t index = queue_pair.head; index != kNone; index = next) {
+      next = flights_[index]->next;
+      CutFlight(index);
+    }
+  }
+}
+
+void Network::CutFlight(uint32_t index) {
+  Flight& flight = *flights_[index];
+  QueuePair& queue_pair = queue_pairs_[flight.queue_pair];
+  for (uint8_t i = 0; i < flight.verb_count; ++i) {
+    const VerbState state = flight.runs[i].state;
+    if (state != VerbState::kWaiting && state != VerbState::kFencing) continue;
+    if (state == VerbState::kWaiting) --queue_pair.waiting_verbs;
+    if (flight.verbs[i].kind != VerbKind::kRead) ++core_->stats.verbs_cut;
+    FinishVerb(index, i, VerbState::kDropped);
+  }
+  flight.status = CutOffError(core_->servers[queue_pair.server].id);
+  flight.retired = true;
+  if (flight.unfinished == 0) FinishFlight(index);
+}
+
 void Network::KillServer(uint32_t server) {
   for (QueuePair& queue_pair : queue_pairs_) {
     if (queue_pair.server != server) continue;

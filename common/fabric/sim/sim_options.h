@@ -62,6 +62,9 @@ struct SimOptions {
   // A dead server is noticed after U(0, this).
   int64_t death_seen_ns = 1500 * kMillisecondNs;
 
+  // How long a sender whose queue pairs were destroyed waits until its NIC gives up.
+  int64_t cut_seen_ns = 50 * kMicrosecondNs;
+
   // --- What Capabilities say.
   uint32_t packet_bytes = 4096;
   uint32_t on_chip_bytes = 256 << 10;
@@ -86,6 +89,7 @@ struct SimStats {
   uint64_t lost_replies = 0;
   uint64_t verbs_after_kill = 0;  // executed although their sender was dead
   uint64_t verbs_cut = 0;         // posted and never executed because their sender died
+  uint64_t verbs_after_cut = 0;   // finished at the server although their sender was cut off
   uint64_t runner_calls = 0;
 };
 

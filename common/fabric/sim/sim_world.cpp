@@ -44,6 +44,16 @@ ServerMemory SimWorld::Memory(ServerId id) const {
   return {server.main->span(), server.locks->span()};
 }
 
+PeerFence* SimWorld::Fence(ServerId id) {
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  std::unique_ptr<SimFence>& fence = impl_->fences[static_cast<uint32_t>(index)];
+  if (fence == nullptr) {
+    fence = std::make_unique<SimFence>(impl_.get(), static_cast<uint32_t>(index));
+  }
+  return fence.get();
+}
+
 std::shared_ptr<Fabric> SimWorld::NewFabric() {
   const auto process = static_cast<uint32_t>(impl_->core.processes.size());
   impl_->core.processes.push_back(std::make_unique<Process>());
@@ -233,6 +243,24 @@ void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
     core.Schedule(core.NetworkDelay(), EventKind::kPeerGone, process_index,
                   static_cast<uint8_t>(server));
   }
+}
+
+void SimFence::CutOff(PeerId peer) { world_->CutOff(static_cast<uint32_t>(peer) - 1, server_); }
+
+void SimWorld::Impl::CutOff(uint32_t process_index, uint32_t server) {
+  Process& process = *core.processes[process_index];
+  if (process.IsCut(server)) return;
+  // The variant of the rule publishes a death without destroying anything.
+  if (RuleHolds(Rule::kC2)) {
+    const std::vector<uint32_t>& counts = process.chains_in_network;
+    const bool quiet = server >= counts.size() || counts[server] == 0;
+    process.cut.resize(core.servers.size());
+    process.cut[server] = true;
+    network.CutOff(process_index, server);
+    if (!quiet) return;  // its last packet tells
+  }
+  core.Schedule(core.NetworkDelay(), EventKind::kPeerGone, process_index,
+                static_cast<uint8_t>(server));
 }
 
 void SimWorld::Impl::CloseFabric(uint32_t process_index) {

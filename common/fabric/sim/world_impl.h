@@ -16,6 +16,17 @@ namespace pando::sim {
 
 class SimEndpoint;
 
+// Destroys a living process's queue pairs to one server.
+class SimFence final : public PeerFence {
+ public:
+  SimFence(SimWorld::Impl* world, uint32_t server) : world_(world), server_(server) {}
+  void CutOff(PeerId peer) override;
+
+ private:
+  SimWorld::Impl* const world_;
+  const uint32_t server_;  // index
+};
+
 // A control call on its way. Ends when the caller was told and nothing of it is in the network.
 struct CallInFlight {
   PendingCall* call = nullptr;  // nullptr: the caller has its answer, or is dead
@@ -50,14 +61,16 @@ struct SimWorld::Impl {
   void Kill(uint32_t process);
   void BeginDrain(uint32_t process);
   void SchedulePeerGone(uint32_t process);
+  void CutOff(uint32_t process, uint32_t server);
   void CloseFabric(uint32_t process);
 
   Core core;
   Network network;
   bool in_event = false;
   size_t open_fabrics = 0;
-  std::vector<SimEndpoint*> endpoints;     // by id; nullptr: closed
-  std::map<uint32_t, CallInFlight> calls;  // by call id
+  std::vector<SimEndpoint*> endpoints;                   // by id; nullptr: closed
+  std::map<uint32_t, std::unique_ptr<SimFence>> fences;  // by server index
+  std::map<uint32_t, CallInFlight> calls;                // by call id
   uint32_t next_call = 0;
   std::map<uint32_t, std::function<void()>> callbacks;
   uint32_t next_callback = 0;

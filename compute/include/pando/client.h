@@ -7,10 +7,10 @@
 //   auto value = (*session)->Get(**tree, "key");          // StatusOr<std::string>
 //
 // Statuses (absl): NotFound, AlreadyExists, InvalidArgument (keys, values, options),
-// FailedPrecondition (other options for an existing tree, other format), ResourceExhausted (memory
-// servers are full: reads, updates and erases go on), DeadlineExceeded (the operation had no
-// effect), Unknown = IsOutcomeUnknown() (it may or may not have had one), Unavailable (a memory
-// server is gone), DataLoss (damaged remote memory).
+// FailedPrecondition (other options for an existing tree, other format; this client was fenced:
+// Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
+// DeadlineExceeded (the operation had no effect), Unknown = IsOutcomeUnknown() (it may or may not
+// have had one), Unavailable (a memory server is gone), DataLoss (damaged remote memory).
 #pragma once
 
 #include <cstdint>
@@ -89,6 +89,12 @@ class Client {
   std::vector<ServerStatus> Servers();
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
+
+  // True: a memory server has not heard of this compute server for a lease, has declared it dead
+  // and cut it off (only on fabrics that can; not on shm). Nothing it does reaches memory any more,
+  // every operation is FailedPrecondition; one that was under way may be of unknown outcome. Close
+  // it and connect again: that is another incarnation.
+  bool fenced() const;
 
   ClientStats Stats() const;
   uint16_t compute_server_id() const;

@@ -1,0 +1,54 @@
+// Renews a compute server's leases (rule C1) and notices when it has been fenced.
+//
+// Runs in a session of its own: on a fabric that is event-driven among its events, elsewhere in a
+// thread. Thread safety: fenced() from any thread; construction and destruction outside coroutines.
+// Invariants:
+//   1. Each server is pinged three times a lease; a lost ping is no reason to wait.
+//   2. Once fenced by one server, for ever and everywhere: nothing is pinged any more, so that the
+//   leases at the others run out, too (rule C2).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "compute/core/control_channel.h"
+#include "compute/core/session_context.h"
+
+namespace pando {
+
+class Heartbeat {
+ public:
+  struct Lease {
+    ServerId server = 0;
+    int64_t lease_ns = 0;
+  };
+
+  // `session` has a coroutine for each of the leases.
+  Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control,
+            const std::vector<Lease>& leases, bool event_driven);
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  const std::atomic<bool>& fenced() const { return fenced_; }
+
+ private:
+  // One server's pings, in a coroutine of its own.
+  struct Pulse {
+    Pulse(const Lease& of, Scheduler* scheduler) : lease(of), parking(scheduler) {}
+    const Lease lease;
+    Parking parking;
+  };
+  void Beat(Pulse* pulse);
+  void Stop();
+
+  const std::unique_ptr<SessionContext> session_;
+  ControlChannel* const control_;
+  std::vector<std::unique_ptr<Pulse>> pulses_;
+  std::atomic<bool> stopping_{false}, fenced_{false};
+  std::thread thread_;  // unless event-driven
+};
+
+}  // namespace pando

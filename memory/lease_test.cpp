@@ -1,0 +1,110 @@
+// A living compute server that is not heard of any more: rules C1 and C2, seen from outside.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/wire/lock_word.h"
+#include "memory/memory_server.h"
+#include "memory/test_support.h"
+
+namespace pando::memory {
+namespace {
+
+constexpr int64_t kLeaseNs = 100 * kMillisecondNs;
+
+class RecordingFence : public PeerFence {
+ public:
+  void CutOff(PeerId peer) override { peers.push_back(peer); }
+  std::vector<PeerId> peers;
+};
+
+class LeaseTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = MemoryServer::Create(memory_.memory(),
+                                       {.lease_ns = kLeaseNs, .fence = &fence_, .clock = &clock_});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    anna_ = std::make_unique<TestClient>(server_.get(), 1);
+    bert_ = std::make_unique<TestClient>(server_.get(), 2);
+    ASSERT_TRUE(anna_->Join().ok());
+    ASSERT_TRUE(bert_->Join().ok());
+    Tick();
+  }
+  // What the fabric does after each call.
+  int64_t Tick() { return server_->OnTimer(clock_.NowNs()); }
+  // Bert pings, Anna does not.
+  void LetAnnaRunOut() {
+    for (int i = 0; i < 6; ++i) {
+      clock_.now_ns += kLeaseNs / 4;
+      ASSERT_TRUE(bert_->Call(ControlOpcode::kPing).ok());
+      Tick();
+    }
+  }
+  uint64_t WordOf(const ClientId& client) {
+    return LockWord{.owner = client.compute_server, .incarnation = client.incarnation}.Encode();
+  }
+
+  ManualClock clock_;
+  PlainMemory memory_;
+  RecordingFence fence_;
+  std::unique_ptr<MemoryServer> server_;
+  std::unique_ptr<TestClient> anna_, bert_;
+};
+
+TEST_F(LeaseTest, TheSilentOneIsCutOffAndDeadOnlyWhenNothingOfItIsInFlight) {
+  memory_.lock_words()[300] = WordOf(anna_->id);
+  LetAnnaRunOut();
+  EXPECT_EQ(fence_.peers, std::vector<PeerId>{1});
+  EXPECT_EQ(bert_->StateOf(anna_->id), ClientLiveness::kJoined) << "a WRITE may be on its way";
+  EXPECT_EQ(memory_.lock_words()[300], WordOf(anna_->id));
+  server_->OnPeerGone(1);
+  EXPECT_EQ(bert_->StateOf(anna_->id), ClientLiveness::kDead);
+  EXPECT_EQ(memory_.lock_words()[300], 0u);
+  LetAnnaRunOut();
+  EXPECT_EQ(fence_.peers.size(), 1u) << "once";
+}
+
+TEST_F(LeaseTest, TheFencedIsToldAndComesBackOnlyOverAnotherConnection) {
+  LetAnnaRunOut();
+  for (const bool gone : {false, true}) {
+    if (gone) server_->OnPeerGone(1);
+    const absl::Status ping = anna_->Call(ControlOpcode::kPing).status();
+    EXPECT_EQ(ping.code(), absl::StatusCode::kFailedPrecondition) << ping;
+    EXPECT_EQ(anna_->CreateTree("a").status().code(), absl::StatusCode::kFailedPrecondition);
+    TestClient same_connection(server_.get(), 1);
+    same_connection.sequence = anna_->sequence + 100;
+    EXPECT_EQ(same_connection.Join().code(), absl::StatusCode::kFailedPrecondition);
+  }
+  TestClient again(server_.get(), 3);
+  ASSERT_TRUE(again.Join().ok());
+  EXPECT_GT(again.id.incarnation, anna_->id.incarnation);
+  EXPECT_TRUE(again.Call(ControlOpcode::kPing).ok());
+}
+
+TEST_F(LeaseTest, AServerThatWasAsleepCutsNobodyOff) {
+  clock_.now_ns += 10 * kLeaseNs;
+  Tick();
+  EXPECT_TRUE(fence_.peers.empty());
+  EXPECT_TRUE(anna_->Call(ControlOpcode::kPing).ok());
+}
+
+TEST_F(LeaseTest, AskingForItsTurnKeepsTheTimerGoing) {
+  EXPECT_LE(Tick(), clock_.NowNs() + kLeaseNs / 4);
+  ASSERT_TRUE(anna_->Call(ControlOpcode::kLeave).ok());
+  ASSERT_TRUE(bert_->Call(ControlOpcode::kLeave).ok());
+  EXPECT_EQ(Tick(), kNeverNs);
+}
+
+TEST_F(LeaseTest, ALeaseNeedsAFabricThatCanFence) {
+  PlainMemory memory;
+  EXPECT_EQ(MemoryServer::Create(memory.memory(), {.lease_ns = kLeaseNs}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      MemoryServer::Create(memory.memory(), {.lease_ns = -1, .fence = &fence_}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace pando::memory
