@@ -71,7 +71,8 @@ DEFINE_string(history, "", "writes the history to this file (JSON lines)");
 DEFINE_bool(trace_hash, true, "prints the hash of the event trace");
 DEFINE_bool(stats, false, "prints what happened");
 #ifdef PANDO_BROKEN_VARIANTS
-DEFINE_string(break, "", "switches one rule of the protocol off: F1 F2 F3 V1 L2 L4 L5 S2 S3 U2 R2");
+DEFINE_string(break, "",
+              "switches one rule of the protocol off, by its name: see common/base/rule.h");
 #endif
 
 namespace pando {
