@@ -19,6 +19,7 @@
 #include "bench/sim/exhaustive_crashes.h"
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/sim_run.h"
+#include "bench/sim/slow_read.h"
 #include "common/base/rule.h"
 
 DEFINE_int32(pauses, 0, "times that a compute server is stopped, and goes on up to 20 ms later");
@@ -31,7 +32,7 @@ DEFINE_uint64(
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
 DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
-DEFINE_string(scenario, "", "\"recycled_leaf\": plays that instead of a workload");
+DEFINE_string(scenario, "", "\"recycled_leaf\", \"slow_read\": plays that instead of a workload");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_int32(compute_servers, 2, "compute servers");
 DEFINE_int32(threads, 4, "sessions of a compute server");
@@ -193,6 +194,10 @@ SimRunOptions OptionsOf(uint64_t seed) {
   return options;
 }
 
+SimRunResult RunScenario(uint64_t seed) {
+  return FLAGS_scenario == "slow_read" ? RunSlowRead(seed) : RunRecycledLeaf(seed);
+}
+
 // The command that repeats a seed: the flags as given, but for the seeds.
 std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
   std::string command = "pando-sim";
@@ -246,7 +251,7 @@ int Run(const std::vector<std::string>& arguments) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const SimRunOptions options = OptionsOf(seed);
     const bool is_scenario = !FLAGS_scenario.empty();
-    const SimRunResult result = is_scenario ? RunRecycledLeaf(seed) : RunSim(options);
+    const SimRunResult result = is_scenario ? RunScenario(seed) : RunSim(options);
     coverage.Add(result);
     if (FLAGS_trace_hash && count == 1) {
       std::printf("trace hash %016llx\n", static_cast<unsigned long long>(result.trace_hash));
@@ -278,7 +283,8 @@ int main(int argc, char** argv) {
   if (argc != 1) pando::BadFlag(std::string("unexpected argument ") + argv[1]);
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
-  if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf") {
+  if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf" &&
+      FLAGS_scenario != "slow_read") {
     pando::BadFlag("--scenario=" + FLAGS_scenario + ": unknown");
   }
   pando::CheckRanges();
