@@ -213,6 +213,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     ExhaustiveOptions options;
     options.seed = seed;
     options.kill_recoverer = FLAGS_kill_recoverer;
+    if (!gflags::GetCommandLineFlagInfoOrDie("keys").is_default) options.keys = FLAGS_keys;
     if (!gflags::GetCommandLineFlagInfoOrDie("memory_servers").is_default)
       options.memory_servers = FLAGS_memory_servers;
     if (!gflags::GetCommandLineFlagInfoOrDie("tree").is_default) {
