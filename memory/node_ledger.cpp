@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/node_layout.h"
 
@@ -13,9 +14,9 @@ namespace pando::memory {
 NodeLedger::NodeLedger(Region* region, const Clock* clock, int64_t rest_ns)
     : region_(region),
       clock_(clock),
-      rest_ns_(rest_ns),
+      rest_ns_(RuleHolds(Rule::kR3) ? rest_ns : 0),
       chunk_bytes_(region->superblock().chunk_bytes),
-      pool_(region, clock, rest_ns),
+      pool_(region, clock, rest_ns_),
       chunks_(region->superblock().chunk_count) {}
 
 absl::Status NodeLedger::CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) const {

@@ -1,13 +1,13 @@
 // Kills a client between every two packets of an operation, once each, and lets others work on.
 //
 // A script of inserts and erases, run by one client, is the source of operations: each one that
-// makes the tree do something else (an update in place, a split at each level, a growing root, a
-// merge at each level, a shrinking root) is taken as a victim. For every number of packets (WRITEs
-// and atomics) that its client may still send, a fresh world executes the script up to it, the
-// victim's client starts it and dies there; then clients with a warm and with a cold cache read,
-// write and scan everything. With `kill_recoverer` the first of those dies as well, between every
-// two of its first packets. Afterwards the history must be linearizable, the tree whole, every lock
-// free and no node lost.
+// makes the tree do something else (an update in place, splits of one, two or three levels, a
+// growing root, merges at one, two or three levels, a shrinking root) is taken as a victim. For
+// every number of packets (WRITEs and atomics) that its client may still send, a fresh world
+// executes the script up to it, the victim's client starts it and dies there; then clients with a
+// warm and with a cold cache read, write and scan everything. With `kill_recoverer` the first of
+// those dies as well, between every two of its first packets. Afterwards the history must be
+// linearizable, the tree whole, every lock free and no node lost.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct ExhaustiveOptions {
   uint64_t seed = 1;
   sim::DeliveryMode mode = sim::DeliveryMode::kLines;
   // Nodes of one or of four packets; fences that continue in header lines; few slots and long
-  // separators, so that few keys are a deep tree.
+  // separators, so that few keys are a tree of four levels.
   TreeOptions tree = {.key_bytes_max = 255, .value_bytes_max = 255, .node_bytes = 3328};
-  uint32_t key_prefix_bytes = 200;  // equal bytes
+  uint32_t key_prefix_bytes = 235;  // equal bytes
   uint32_t packet_bytes = 1024;
-  uint64_t keys = 160;
+  uint64_t keys = 240;
   int memory_servers = 2;
   int victims_of_a_kind = 2;
   // 0: the recoverer lives. Else it dies after 0, 1, ... so many packets.

@@ -10,11 +10,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// Slots of two lines, nodes of one packet: quick.
+// Slots of two lines, nodes of one packet, three levels: quick.
 ExhaustiveOptions SmallNodes() {
   ExhaustiveOptions options;
   options.tree = {.key_bytes_max = 60, .value_bytes_max = 8, .node_bytes = 1024};
   options.key_prefix_bytes = 44;
+  options.keys = 160;
   return options;
 }
 
@@ -48,15 +49,15 @@ INSTANTIATE_TEST_SUITE_P(Modes, ExhaustiveCrashes,
 
 // The script is worth nothing if it does not make the tree do all it can do.
 TEST(ExhaustiveCrashesTest, EveryKindOfOperationIsKilled) {
-  ExhaustiveOptions options = SmallNodes();
+  ExhaustiveOptions options;
   options.mode = sim::DeliveryMode::kWhole;
   options.victims_of_a_kind = 1;
   const ExhaustiveResult result = RunExhaustiveCrashes(options);
   std::string kinds;
   for (const auto& [kind, kills] : result.kinds) kinds += kind + "\n";
-  for (const char* kind :
-       {"update\n", "insert\n", "insert, 1 splits\n", "insert, 2 splits\n", "1 root splits",
-        "delete\n", "delete, 1 merges\n", "delete, 2 merges", "root shrinks"}) {
+  for (const char* kind : {"update\n", "insert\n", "insert, 1 splits\n", "insert, 2 splits\n",
+                           "1 root splits", "insert, 3 splits", "delete\n", "delete, 1 merges\n",
+                           "delete, 2 merges\n", "delete, 3 merges", "root shrinks"}) {
     EXPECT_THAT(kinds, HasSubstr(kind));
   }
 }

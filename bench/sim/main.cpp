@@ -19,6 +19,7 @@
 #include "bench/sim/exhaustive_crashes.h"
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/sim_run.h"
+#include "bench/sim/slow_read.h"
 #include "common/base/rule.h"
 
 DEFINE_int64(lease_us, 0,
@@ -34,7 +35,7 @@ DEFINE_uint64(
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
 DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
-DEFINE_string(scenario, "", "\"recycled_leaf\": plays that instead of a workload");
+DEFINE_string(scenario, "", "\"recycled_leaf\", \"slow_read\": plays that instead of a workload");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_int32(compute_servers, 2, "compute servers");
 DEFINE_int32(threads, 4, "sessions of a compute server");
@@ -74,7 +75,8 @@ DEFINE_string(history, "", "writes the history to this file (JSON lines)");
 DEFINE_bool(trace_hash, true, "prints the hash of the event trace");
 DEFINE_bool(stats, false, "prints what happened");
 #ifdef PANDO_BROKEN_VARIANTS
-DEFINE_string(break, "", "switches one rule of the protocol off: F1 F2 F3 V1 L2 L4 L5 S2 S3 U2 R2");
+DEFINE_string(break, "",
+              "switches one rule of the protocol off, by its name: see common/base/rule.h");
 #endif
 
 namespace pando {
@@ -199,6 +201,10 @@ SimRunOptions OptionsOf(uint64_t seed) {
   return options;
 }
 
+SimRunResult RunScenario(uint64_t seed) {
+  return FLAGS_scenario == "slow_read" ? RunSlowRead(seed) : RunRecycledLeaf(seed);
+}
+
 // The command that repeats a seed: the flags as given, but for the seeds.
 std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
   std::string command = "pando-sim";
@@ -214,6 +220,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     ExhaustiveOptions options;
     options.seed = seed;
     options.kill_recoverer = FLAGS_kill_recoverer;
+    if (!gflags::GetCommandLineFlagInfoOrDie("keys").is_default) options.keys = FLAGS_keys;
     if (!gflags::GetCommandLineFlagInfoOrDie("memory_servers").is_default)
       options.memory_servers = FLAGS_memory_servers;
     if (!gflags::GetCommandLineFlagInfoOrDie("tree").is_default) {
@@ -252,7 +259,7 @@ int Run(const std::vector<std::string>& arguments) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const SimRunOptions options = OptionsOf(seed);
     const bool is_scenario = !FLAGS_scenario.empty();
-    const SimRunResult result = is_scenario ? RunRecycledLeaf(seed) : RunSim(options);
+    const SimRunResult result = is_scenario ? RunScenario(seed) : RunSim(options);
     coverage.Add(result);
     if (FLAGS_trace_hash && count == 1) {
       std::printf("trace hash %016llx\n", static_cast<unsigned long long>(result.trace_hash));
@@ -284,7 +291,8 @@ int main(int argc, char** argv) {
   if (argc != 1) pando::BadFlag(std::string("unexpected argument ") + argv[1]);
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
-  if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf") {
+  if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf" &&
+      FLAGS_scenario != "slow_read") {
     pando::BadFlag("--scenario=" + FLAGS_scenario + ": unknown");
   }
   pando::CheckRanges();

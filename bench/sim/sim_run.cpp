@@ -34,6 +34,7 @@ constexpr uint64_t kEventsAnOperation = 20'000;
 constexpr uint64_t kEventsAtLeast = 20'000'000;
 // By then the memory servers have freed the locks of the dead, however slowly they are told to.
 constexpr int64_t kFencedByNs = 100 * kMillisecondNs;
+constexpr int kConnectsMax = 20;
 constexpr int64_t kPauseMaxNs = 20 * kMillisecondNs;
 
 // A compute server of the run.
@@ -74,6 +75,7 @@ class SimRun {
   int64_t Stamp() { return last_stamp_ns_ = std::max(world_.clock().NowNs(), last_stamp_ns_ + 1); }
   absl::Status SetUp();
   absl::Status AddComputeServer();
+  absl::Status TryAddComputeServer();
   void SpawnClients(ComputeServer& server);
   void ClientLoop(ComputeServer& server, Session& session, int32_t client);
   // The operation's outcome goes into its place in the history; false: the client stops.
@@ -99,7 +101,7 @@ class SimRun {
   void CheckGiversUp();
   void CollectStats();
   void CheckAfterwards();
-  CatalogEntry Entry() const { return servers_[0]->tree->impl().context().entry; }
+  CatalogEntry Entry() const { return servers_.back()->tree->impl().context().entry; }
 
   const SimRunOptions& options_;
   sim::SimWorld world_;
@@ -144,6 +146,19 @@ absl::Status SimRun::SetUp() {
 }
 
 absl::Status SimRun::AddComputeServer() {
+  // A lease may run out while calls of the set-up are lost and repeated: connect again.
+  for (int attempt = 1;; ++attempt) {
+    const absl::Status added = TryAddComputeServer();
+    const bool fenced = options_.lease_ns > 0 && absl::IsFailedPrecondition(added);
+    if (!fenced || attempt == kConnectsMax) return added;
+    servers_.back()->sessions.clear();
+    servers_.back()->tree.reset();
+    servers_.back()->client.reset();
+    servers_.back()->closed = true;
+  }
+}
+
+absl::Status SimRun::TryAddComputeServer() {
   servers_.push_back(std::make_unique<ComputeServer>());
   ComputeServer& server = *servers_.back();
   server.fabric = world_.NewFabric();
@@ -259,8 +274,7 @@ void SimRun::Reconnect() {
   for (size_t i = 0; i < servers_.size(); ++i) {
     ComputeServer& server = *servers_[i];
     if (!server.gave_up || server.running > 0 || !IsAlive(server)) continue;
-    if (!server.client->fenced())
-      continue;  // it has only seen that its queue pairs are gone
+    if (!server.client->fenced()) continue;  // it has only seen that its queue pairs are gone
     AddStats(server.client->Stats(), &result_.stats);
     server.sessions.clear();
     server.tree.reset();
@@ -308,8 +322,7 @@ void SimRun::CheckGiversUp() {
   world_.RunUntil(world_.clock().NowNs() + 2 * options_.lease_ns);
   for (const auto& server : servers_) {
     if (!server->gave_up || !IsAlive(*server)) continue;
-    if (!server->client->fenced())
-      Problem("a client was refused something and is not fenced");
+    if (!server->client->fenced()) Problem("a client was refused something and is not fenced");
   }
 }
 

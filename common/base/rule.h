@@ -24,6 +24,8 @@ enum class Rule {
   kM2,  // a node is marked as merging before anything else of its merge is written
   kM4,  // a merge's line 0 is written after the other lines
   kM7,  // whoever holds a marked node finishes or undoes the merge before using it
+  kR3,  // freed memory rests before it is used again, and a READ that took half as long is
+        // discarded
   kR4,  // a repeated control call takes effect once
   kC2,  // a death is acted on after everything the dead had posted has landed
   kC3,  // a lock word is taken from the dead only

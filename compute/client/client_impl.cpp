@@ -51,10 +51,11 @@ absl::Status ClientImpl::JoinCluster() {
   cache_ = std::make_unique<IndexCache>(options_.index_cache_bytes, DeriveSeed(seed, kCacheSeed));
   control_ = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                               kControlCoroutines, DeriveSeed(seed, 0));
-  PANDO_RETURN_IF_ERROR(RunControl([this](OperationContext& context) -> absl::Status {
-    PANDO_RETURN_IF_ERROR(ReadServerInfos(context));
-    return TakeIdentity(context);
-  }));
+  PANDO_RETURN_IF_ERROR(RunControl(
+      [this](OperationContext& context) -> absl::Status { return ReadServerInfos(context); }));
+  PANDO_RETURN_IF_ERROR(PrepareHeartbeat(DeriveSeed(seed, kHeartbeatSeed)));
+  PANDO_RETURN_IF_ERROR(
+      RunControl([this](OperationContext& context) { return TakeIdentity(context); }));
   const LockWord own{control_channel_.compute_server(), control_channel_.incarnation(),
                      LockWord::kExclusive};
   const Capabilities& capabilities = fabric_->capabilities();
@@ -81,22 +82,25 @@ absl::Status ClientImpl::JoinCluster() {
                                                           .techniques = options_.techniques,
                                                           .combine_max = options_.combine_max,
                                                           .crc = crc});
-  return StartHeartbeat(DeriveSeed(seed, kHeartbeatSeed));
+  return absl::OkStatus();
 }
 
-absl::Status ClientImpl::StartHeartbeat(uint64_t seed) {
-  std::vector<Heartbeat::Lease> leases;
-  for (const ServerRecord& server : servers_) {
-    if (server.info.lease_us == 0) continue;
-    leases.push_back({server.id, static_cast<int64_t>(server.info.lease_us) * kMicrosecondNs});
-  }
-  if (leases.empty()) return absl::OkStatus();
+absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
+  const bool leases = std::any_of(servers_.begin(), servers_.end(), [](const ServerRecord& server) {
+    return server.info.lease_us > 0;
+  });
+  if (!leases) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
-                                                  static_cast<int>(leases.size()), seed);
-  heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_, leases,
+                                                  static_cast<int>(servers_.size()), seed);
+  heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_,
                                            fabric_->capabilities().event_driven);
   return absl::OkStatus();
+}
+
+void ClientImpl::KeepAlive(const ServerRecord& server) {
+  if (server.info.lease_us == 0) return;
+  heartbeat_->Add({server.id, static_cast<int64_t>(server.info.lease_us) * kMicrosecondNs});
 }
 
 absl::Status ClientImpl::CheckServer(const ServerInfo& info) const {
@@ -151,11 +155,16 @@ absl::Status ClientImpl::TakeIdentity(OperationContext& context) {
                                                EncodeJoinRequest({.process_id = 0})));
   PANDO_ASSIGN_OR_RETURN(const JoinReply identity, ParseJoinReply(body));
   control_channel_.SetIdentity(identity.compute_server, identity.incarnation);
+  // The catalog's server first: its lease has begun.
+  for (const ServerRecord& server : servers_) {
+    if (server.id == catalog_server_) KeepAlive(server);
+  }
   for (const ServerRecord& server : servers_) {
     if (server.id == catalog_server_) continue;
     PANDO_RETURN_IF_ERROR(
         control_channel_.Call(context, server.id, ControlOpcode::kAttach, EncodeJoinReply(identity))
             .status());
+    KeepAlive(server);
   }
   return absl::OkStatus();
 }

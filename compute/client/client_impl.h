@@ -71,7 +71,9 @@ class ClientImpl {
   absl::Status ReadServerInfos(OperationContext& context);
   absl::Status CheckServer(const ServerInfo& info) const;
   absl::Status TakeIdentity(OperationContext& context);
-  absl::Status StartHeartbeat(uint64_t seed);
+  absl::Status PrepareHeartbeat(uint64_t seed);
+  // From now on the server's lease is renewed.
+  void KeepAlive(const ServerRecord& server);
   // Runs `job` in a coroutine of the control session.
   absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
   absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);

@@ -12,32 +12,43 @@ constexpr int kBeatsPerLease = 3;
 }  // namespace
 
 Heartbeat::Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control,
-                     const std::vector<Lease>& leases, bool event_driven)
+                     bool event_driven)
     : session_(std::move(session)), control_(control) {
-  Scheduler& scheduler = session_->scheduler();
-  for (const Lease& lease : leases) {
-    pulses_.push_back(std::make_unique<Pulse>(lease, &scheduler));
-    scheduler.Spawn([this, pulse = pulses_.back().get()] { Beat(pulse); });
-  }
   if (event_driven) return;
-  thread_ = std::thread([&scheduler] { scheduler.Drain(); });
+  thread_ = std::thread([this] {
+    Scheduler& scheduler = session_->scheduler();
+    scheduler.RunUntil([this, &scheduler] {
+      return stopping_.load(std::memory_order_relaxed) && scheduler.idle();
+    });
+  });
 }
 
 Heartbeat::~Heartbeat() {
   Stop();
   if (thread_.joinable()) {
+    session_->scheduler().endpoint().Wake();
     thread_.join();
   } else {
     session_->scheduler().Drain();
   }
 }
 
+void Heartbeat::Add(const Lease& lease) {
+  auto pulse = std::make_shared<Pulse>(lease, &session_->scheduler());
+  {
+    std::lock_guard lock(pulses_mutex_);
+    pulses_.push_back(pulse);
+  }
+  session_->scheduler().Post([this, pulse = std::move(pulse)] { Beat(pulse); });
+}
+
 void Heartbeat::Stop() {
   stopping_.store(true, std::memory_order_relaxed);
+  std::lock_guard lock(pulses_mutex_);
   for (const auto& pulse : pulses_) pulse->parking.Unpark();
 }
 
-void Heartbeat::Beat(Pulse* pulse) {
+void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int64_t next_ns = session_->NowNs() + pulse->lease.lease_ns / kBeatsPerLease;
     OperationContext context(session_.get(), next_ns);

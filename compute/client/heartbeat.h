@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -25,12 +26,14 @@ class Heartbeat {
     int64_t lease_ns = 0;
   };
 
-  // `session` has a coroutine for each of the leases.
-  Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control,
-            const std::vector<Lease>& leases, bool event_driven);
+  // `session` has a coroutine for each lease that will be added.
+  Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control, bool event_driven);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
+
+  // From now on this server is pinged; as soon as it knows the compute server. By the owner.
+  void Add(const Lease& lease);
 
   const std::atomic<bool>& fenced() const { return fenced_; }
 
@@ -41,12 +44,13 @@ class Heartbeat {
     const Lease lease;
     Parking parking;
   };
-  void Beat(Pulse* pulse);
+  void Beat(const std::shared_ptr<Pulse>& pulse);
   void Stop();
 
   const std::unique_ptr<SessionContext> session_;
   ControlChannel* const control_;
-  std::vector<std::unique_ptr<Pulse>> pulses_;
+  std::mutex pulses_mutex_;
+  std::vector<std::shared_ptr<Pulse>> pulses_;
   std::atomic<bool> stopping_{false}, fenced_{false};
   std::thread thread_;  // unless event-driven
 };

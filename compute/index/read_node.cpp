@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/index/hold.h"
 
@@ -46,7 +47,7 @@ class TornBackOff {
 
 bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
   const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
-  if (took_ns > kReadNsMax) return true;
+  if (took_ns > kReadNsMax && RuleHolds(Rule::kR3)) return true;
   const int64_t interval_ns = tree.environment.capabilities.min_write_interval_ns;
   return interval_ns != 0 && took_ns > kWritesPerLap * interval_ns;
 }

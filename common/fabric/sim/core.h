@@ -56,6 +56,7 @@ struct Process {
   static constexpr uint64_t kUnlimited = UINT64_MAX;
   uint64_t packets_left = kUnlimited;
   bool packets_spent = false;
+  int64_t read_stall_ns = 0;                // SimWorld::StallReads
   std::vector<uint32_t> endpoints;          // open ones
   std::vector<Event> held;                  // while paused
   std::vector<uint32_t> chains_in_network;  // by server index

@@ -251,6 +251,12 @@ void Network::StartVerb(uint32_t index, uint8_t verb) {
       run.units_to_stall =
           1 + static_cast<uint32_t>(core_->random.Uniform(deliveries_[run.delivery].units()));
     }
+    const int64_t read_stall_ns =
+        core_->processes[queue_pairs_[flight.queue_pair].process]->read_stall_ns;
+    if (read_stall_ns > 0 && what.kind == VerbKind::kRead) {
+      run.units_to_stall = deliveries_[run.delivery].units() / 2;
+      run.stall_ns = read_stall_ns;
+    }
   }
   if (options.mode == DeliveryMode::kWhole) {
     if (what.is_atomic()) {
@@ -283,7 +289,9 @@ void Network::OnUnit(uint32_t index, uint8_t verb) {
       if (!run.split) ++core_->stats.split_verbs;
       run.split = true;
       core_->stats.stalled_verbs += stalls ? 1 : 0;
-      core_->Schedule(core_->Jitter(stalls ? options.stall_ns : options.unit_gap_ns),
+      const bool stalls_long = stalls && run.stall_ns > 0;
+      core_->Schedule(stalls_long ? run.stall_ns
+                                  : core_->Jitter(stalls ? options.stall_ns : options.unit_gap_ns),
                       EventKind::kUnit, index, verb);
       return;
     }

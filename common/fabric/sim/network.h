@@ -78,6 +78,7 @@ class Network {
     bool split = false;
     uint32_t delivery = kNone;
     uint32_t units_to_stall = 0;  // 0: it does not stall
+    int64_t stall_ns = 0;         // for how long; 0: as the options say
   };
   // The WRITEs of a dead sender that are still in the network.
   struct Remains {

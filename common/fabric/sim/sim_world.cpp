@@ -76,6 +76,10 @@ bool SimWorld::IsKilled(const Fabric& fabric) const {
   return impl_->core.processes[AsSim(fabric).process()]->killed;
 }
 
+void SimWorld::StallReads(const Fabric& fabric, int64_t stall_ns) {
+  impl_->core.processes[AsSim(fabric).process()]->read_stall_ns = stall_ns;
+}
+
 void SimWorld::PauseFabric(const Fabric& fabric) {
   impl_->core.processes[AsSim(fabric).process()]->paused = true;
 }

@@ -67,6 +67,9 @@ class SimWorld {
   // SIGSTOP and SIGCONT: its events wait; what it has posted goes on.
   void PauseFabric(const Fabric& fabric);
   void ResumeFabric(const Fabric& fabric);
+  // READs of this compute server that start from now on stop half-way for so long; 0: as the
+  // options say. (Not in kWhole.)
+  void StallReads(const Fabric& fabric, int64_t stall_ns);
   // The server's memory and its control socket are gone; chains and calls become Unavailable within
   // 2 s.
   void KillServer(ServerId id);

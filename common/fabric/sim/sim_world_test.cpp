@@ -236,6 +236,25 @@ TEST(SimWorld, ReadSeesTheWritesAndAtomicsBeforeIt) {
   }
 }
 
+TEST(SimWorld, AReadStopsHalfWayWhereAsked) {
+  SimOptions options = Options(DeliveryMode::kLines);
+  options.stall_probability = 0;
+  TestWorld sim(options);
+  TestClient reader(sim.world.NewFabric()), writer(sim.world.NewFabric());
+  sim.world.StallReads(*reader.fabric, kMillisecondNs);
+  reader.chain.Read(MemorySpace::kMain, 4096, reader.buffer.Slice(0, kNode));
+  reader.endpoint->Post(&reader.chain);
+  sim.world.RunUntil(sim.world.clock().NowNs() + kMillisecondNs / 2);
+  for (uint32_t at = 0; at < kNode; at += 8) writer.Store(at, 7);
+  writer.chain.Write(MemorySpace::kMain, 4096, writer.buffer.Slice(0, kNode));
+  writer.Run();
+  reader.Finish();
+  EXPECT_GT(reader.chain.completed_ns() - reader.chain.posted_ns(), kMillisecondNs);
+  uint32_t new_lines = 0;
+  for (uint32_t at = 0; at < kNode; at += 64) new_lines += reader.Load(at) == 7 ? 1 : 0;
+  EXPECT_EQ(new_lines, kNode / 64 / 2);
+}
+
 TEST(SimWorld, ChainsOfOneQueuePairKeepTheirOrder) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     TestWorld sim(Options(DeliveryMode::kLines, seed));
