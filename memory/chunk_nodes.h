@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/wire/node_messages.h"
 
 namespace pando::memory {
@@ -32,6 +33,8 @@ class ChunkNodes {
   bool IsOutTo(uint32_t node, uint32_t incarnation) const {
     return use(node) == NodeUse::kOut && records_[node].link == incarnation;
   }
+  // When the free node that has rested longest may be handed out; kNeverNs: none rests.
+  int64_t rested_ns() const { return resting_.empty() ? kNeverNs : resting_.front().until_ns; }
   uint32_t in_use(NodeUse use) const { return counts_[static_cast<size_t>(use)]; }
   bool has_free() const { return in_use(NodeUse::kFree) > 0; }
   // Nothing of it is in use: it may go back.

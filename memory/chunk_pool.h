@@ -33,6 +33,8 @@ class ChunkPool {
   uint64_t free_chunks() const {
     return (lives_.size() - next_fresh_) + ready_.size() + resting_.size();
   }
+  // When the first chunk that rests may be taken; kNeverNs: none rests.
+  int64_t rested_ns() const { return resting_.empty() ? kNeverNs : resting_.front().until_ns; }
   uint64_t exhausted() const { return exhausted_; }
   uint64_t zeroed_bytes() const { return zeroed_bytes_; }
   uint64_t taken_again() const { return taken_again_; }

@@ -71,7 +71,7 @@ class LedgerTest : public testing::Test {
     region_.Write(offset, image, kNode);
   }
   bool Free(uint64_t offset, uint32_t life, uint32_t tree = kTree) {
-    return ledger_.Free({tree, {{offset, life}}}) == 1;
+    return ledger_.Free({tree, {{offset, life}}}).count == 1;
   }
   void FinishSteps() {
     while (ledger_.Step()) {

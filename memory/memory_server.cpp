@@ -310,8 +310,13 @@ absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
 absl::StatusOr<std::string> MemoryServer::OnAllocateNodes(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const NodeRequest nodes, ParseNodeRequest(request.body));
   PANDO_RETURN_IF_ERROR(trees_.CheckMayGrow(request.sender, nodes.tree_id));
-  PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, nodes_.Allocate(request.sender, nodes));
-  return EncodeNodeGrant(grant);
+  const absl::StatusOr<NodeGrant> grant = nodes_.Allocate(request.sender, nodes);
+  if (grant.ok()) return EncodeNodeGrant(*grant);
+  const std::optional<NodeGrant> later = absl::IsResourceExhausted(grant.status())
+                                             ? nodes_.AllocateLater(nodes.tree_id)
+                                             : std::nullopt;
+  if (!later.has_value()) return grant.status();
+  return EncodeNodeGrant(*later);
 }
 
 absl::StatusOr<std::string> MemoryServer::OnReturnNodes(const Request& request) {
@@ -324,7 +329,7 @@ absl::StatusOr<std::string> MemoryServer::OnReturnNodes(const Request& request) 
 absl::StatusOr<std::string> MemoryServer::OnFreeNodes(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const NodeFree freed, ParseNodeFree(request.body));
   PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, freed.tree_id));
-  return EncodeNodeCount(nodes_.Free(freed));
+  return EncodeNodesFreed(nodes_.Free(freed));
 }
 
 absl::StatusOr<std::string> MemoryServer::OnSettleNodes(const Request& request) {

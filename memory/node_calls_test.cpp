@@ -99,7 +99,8 @@ TEST_F(NodeCallsTest, ARepeatedRequestGetsItsReplyAndNoMoreNodes) {
   const std::string free =
       anna().Message(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_, {{run.offset, 1}}}));
   const std::string freed = server_->Handle(1, free);
-  EXPECT_EQ(*ParseNodeCount(*ParseReply(freed, ControlOpcode::kFreeNodes, anna().sequence)), 1u);
+  EXPECT_EQ(ParseNodesFreed(*ParseReply(freed, ControlOpcode::kFreeNodes, anna().sequence))->count,
+            1u);
   EXPECT_EQ(server_->Handle(1, free), freed);
   EXPECT_EQ(anna().FreeNodes(tree_, {{run.offset, 1}}), 0) << "a new request, the same free";
   EXPECT_EQ(bert().FreeNodes(tree_, {{run.offset, 1}}), 0) << "another client saw it die, too";
@@ -155,6 +156,28 @@ TEST_F(NodeCallsTest, WhoIsNotSureLeavesASweepToOthers) {
   RunTimers();
   EXPECT_EQ(Counter("nodes_orphan"), 1u);
   EXPECT_GT(Counter("nodes_out"), 0u);
+}
+
+TEST_F(NodeCallsTest, AFullServerSaysWhenToAskAgain) {
+  std::vector<uint64_t> nodes;
+  absl::StatusOr<NodeGrant> grant = anna().AllocateNodes(tree_, kNode);
+  for (; grant.ok(); grant = anna().AllocateNodes(tree_, kNode)) {
+    ASSERT_FALSE(grant->runs.empty());
+    nodes.push_back(grant->runs[0].offset);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(grant.status())) << "nothing rests: " << grant.status();
+  Write(nodes[0], 1);
+  ASSERT_EQ(anna().FreeNodes(tree_, {{nodes[0], 1}}), 1);
+  grant = bert().AllocateNodes(tree_, kNode);
+  ASSERT_TRUE(grant.ok()) << grant.status();
+  EXPECT_TRUE(grant->runs.empty());
+  EXPECT_GT(grant->rested_in_ns, 900 * kMillisecondNs);
+  EXPECT_EQ(grant->free_bytes, kNode);
+  clock_.now_ns += grant->rested_in_ns;
+  grant = bert().AllocateNodes(tree_, kNode);
+  ASSERT_TRUE(grant.ok()) << grant.status();
+  EXPECT_EQ(grant->runs, std::vector<NodeRun>({{nodes[0], kNode, 1}}));
+  EXPECT_EQ(grant->rested_in_ns, 0);
 }
 
 TEST_F(NodeCallsTest, AFullServerServesAgainWhateverWasFreed) {

@@ -147,8 +147,9 @@ void NodeLedger::TakeUntouched(Tree& tree, const ClientId& holder, uint32_t node
   const uint32_t index = *tree.partial.begin();
   ChunkNodes& nodes = *chunks_[index].nodes;
   uint32_t count = nodes.count() - nodes.handed();
-  // Old images have to be read, so that whole chunks of them are no favour.
-  if (nodes.stamp() != 0) count = std::min(count, nodes_max);
+  // Old images have to be read, so that whole chunks of them are no favour; and the last chunk is
+  // everybody's.
+  if (nodes.stamp() != 0 || pool_.free_chunks() == 0) count = std::min(count, nodes_max);
   const uint32_t first = nodes.TakeUntouched(count, holder.incarnation);
   grant->runs.push_back({OffsetOf(tree, {index, first}), uint64_t{count} * tree.node_bytes,
                          static_cast<uint8_t>(nodes.stamp() != 0)});
@@ -180,9 +181,33 @@ absl::StatusOr<NodeGrant> NodeLedger::Allocate(const ClientId& holder, const Nod
   }
   tree->holders[holder.incarnation].compute_server = holder.compute_server;
   ++events_.grants;
-  grant.free_bytes = free_bytes() + tree->free_nodes * tree->node_bytes;
-  grant.orphans = static_cast<uint32_t>(
-      std::min<uint64_t>(tree->orphans + (tree->suspect ? 1 : 0), UINT32_MAX));
+  grant.free_bytes = FreeBytes(*tree);
+  grant.orphans = OrphanHint(*tree);
+  return grant;
+}
+
+uint32_t NodeLedger::OrphanHint(const Tree& tree) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(tree.orphans + (tree.suspect ? 1 : 0), UINT32_MAX));
+}
+
+std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
+  int64_t rested_ns = pool_.rested_ns();
+  const auto tree = trees_.find(tree_id);
+  NodeGrant grant;
+  if (tree != trees_.end()) {
+    grant.free_bytes = FreeBytes(tree->second);
+    grant.orphans = OrphanHint(tree->second);
+    uint32_t examined = 0;
+    for (const uint32_t index : tree->second.with_free) {
+      if (++examined > kChunksExaminedMax) break;
+      rested_ns = std::min(rested_ns, chunks_[index].nodes->rested_ns());
+    }
+  }
+  // The next call looks at what ended holders had.
+  if (HasDeparture(tree_id)) rested_ns = std::min(rested_ns, clock_->NowNs());
+  if (rested_ns == kNeverNs) return std::nullopt;
+  grant.rested_in_ns = std::clamp<int64_t>(rested_ns - clock_->NowNs(), kMillisecondNs, kRestNsMax);
   return grant;
 }
 
@@ -256,7 +281,7 @@ void NodeLedger::FreeAt(Tree& tree, const Place& place, uint32_t life) {
   Relist(tree, place.chunk);
 }
 
-uint32_t NodeLedger::Free(const NodeFree& freed) {
+NodesFreed NodeLedger::Free(const NodeFree& freed) {
   uint32_t done = 0;
   Tree* const tree = FindTree(freed.tree_id);
   for (const FreedNode& node : freed.nodes) {
@@ -273,7 +298,7 @@ uint32_t NodeLedger::Free(const NodeFree& freed) {
     ++done;
   }
   events_.frees_ignored += freed.nodes.size() - done;
-  return done;
+  return {.count = done, .free_bytes = tree == nullptr ? 0 : FreeBytes(*tree)};
 }
 
 uint32_t NodeLedger::Settle(const NodeSettle& settle) {

@@ -67,12 +67,14 @@ class NodeLedger {
 
   // Rested nodes of the tree, else the rest of a chunk it has, else a chunk. InvalidArgument:
   // node_bytes is no node size, or not the tree's; ResourceExhausted: nothing is left, or all
-  // rests.
+  // rests: AllocateLater() says which.
   absl::StatusOr<NodeGrant> Allocate(const ClientId& holder, const NodeRequest& request);
+  // When to ask again: the grant without nodes. Empty: nothing rests for this tree.
+  std::optional<NodeGrant> AllocateLater(uint32_t tree_id) const;
   // All or nothing. InvalidArgument: not nodes that `holder` was handed and has not written.
   absl::Status Return(const ClientId& holder, const NodeReturn& returned);
   // How many took effect; what did not is no error (repeats, frees that come late).
-  uint32_t Free(const NodeFree& freed);
+  NodesFreed Free(const NodeFree& freed);
   uint32_t Settle(const NodeSettle& settle);
   OrphanList ListOrphans(const NodeQuery& query);
   NodeList ListNodes(const NodeQuery& query) const;
@@ -119,6 +121,10 @@ class NodeLedger {
     uint32_t node = 0;
   };
 
+  uint64_t FreeBytes(const Tree& tree) const {
+    return free_bytes() + tree.free_nodes * tree.node_bytes;
+  }
+  static uint32_t OrphanHint(const Tree& tree);
   absl::Status CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) const;
   Tree* FindTree(uint32_t tree_id);
   uint64_t OffsetOf(const Tree& tree, const Place& place) const;

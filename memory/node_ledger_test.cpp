@@ -90,8 +90,16 @@ TEST_F(NodeLedgerTest, RefusesReturnsOfAnythingElse) {
 TEST_F(NodeLedgerTest, AFreedNodeRestsThenIsHandedOutWithItsImage) {
   const auto nodes = AllocateAll(kAnna);
   const uint32_t life = Write(nodes[7]);
+  EXPECT_FALSE(ledger_.AllocateLater(kTree).has_value());
   EXPECT_TRUE(Free(nodes[7], life));
   EXPECT_EQ(Allocate(kBert).status().code(), absl::StatusCode::kResourceExhausted) << "rests";
+  const auto later = ledger_.AllocateLater(kTree);
+  ASSERT_TRUE(later.has_value());
+  EXPECT_TRUE(later->runs.empty());
+  EXPECT_EQ(later->free_bytes, kNode);
+  EXPECT_GE(later->rested_in_ns, kSecondNs);
+  EXPECT_LE(later->rested_in_ns, kRested);
+  EXPECT_FALSE(ledger_.AllocateLater(kTree + 1).has_value()) << "the chunk stays this tree's";
   clock_.now_ns += kSecondNs - 1;
   EXPECT_FALSE(Allocate(kBert).ok());
   clock_.now_ns += kRested - kSecondNs;
@@ -101,6 +109,36 @@ TEST_F(NodeLedgerTest, AFreedNodeRestsThenIsHandedOutWithItsImage) {
   EXPECT_EQ(GlanceAtNode(memory_.main() + nodes[7]).life, life);
   EXPECT_GT(Write(nodes[7]), life);
   EXPECT_FALSE(Allocate(kAnna).ok()) << "handed out once";
+}
+
+TEST_F(NodeLedgerTest, SaysWhenAnyTreeMayAskForAChunkThatRests) {
+  const auto nodes = AllocateAll(kAnna);
+  clock_.now_ns += kSecondNs;
+  const uint64_t in_chunk = chunk_bytes_ / kNode;
+  for (uint64_t node = 0; node < in_chunk; ++node) {
+    ASSERT_TRUE(Free(nodes[node], Write(nodes[node])));
+  }
+  for (const uint32_t tree : {kTree, kTree + 1}) {
+    EXPECT_FALSE(Allocate(kBert, tree).ok());
+    const auto later = ledger_.AllocateLater(tree);
+    ASSERT_TRUE(later.has_value()) << tree;
+    EXPECT_EQ(later->rested_in_ns, kSecondNs);
+    EXPECT_EQ(later->free_bytes, tree == kTree ? chunk_bytes_ : 0);
+  }
+  clock_.now_ns += kSecondNs;
+  ASSERT_TRUE(Allocate(kBert, kTree + 1).ok());
+}
+
+TEST_F(NodeLedgerTest, TheLastChunkIsHandedOutInPieces) {
+  uint64_t pieces = 0, nodes = 0;
+  for (auto grant = Allocate(kAnna, kTree, 3); grant.ok(); grant = Allocate(kBert, kTree, 3)) {
+    ASSERT_EQ(grant->runs.size(), 1u);
+    EXPECT_EQ(grant->runs[0].recycled, 0);
+    nodes += grant->runs[0].bytes / kNode;
+    pieces += grant->runs[0].bytes <= 3 * kNode ? 1 : 0;
+  }
+  EXPECT_EQ(nodes, chunk_count_ * chunk_bytes_ / kNode);
+  EXPECT_EQ(pieces, (chunk_bytes_ / kNode + 2) / 3);
 }
 
 TEST_F(NodeLedgerTest, AFreeTakesEffectOnceWhoeverRepeatsItAndHoweverLate) {
@@ -122,7 +160,7 @@ TEST_F(NodeLedgerTest, AFreeTakesEffectOnceWhoeverRepeatsItAndHoweverLate) {
   EXPECT_FALSE(Free(nodes[0], life)) << "delayed: lives again";
   EXPECT_TRUE(Free(nodes[0], next_life));
   EXPECT_EQ(ledger_.counts().nodes_freed, 2u);
-  EXPECT_EQ(ledger_.Free({kTree, {{nodes[0], next_life}, {nodes[0], next_life}}}), 0u);
+  EXPECT_EQ(ledger_.Free({kTree, {{nodes[0], next_life}, {nodes[0], next_life}}}).count, 0u);
   ExpectBalanced();
 }
 

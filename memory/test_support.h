@@ -125,7 +125,7 @@ class TestClient {
   // How many took effect; -1: refused.
   int64_t FreeNodes(uint32_t tree_id, const std::vector<FreedNode>& nodes) {
     const auto body = Call(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_id, nodes}));
-    return body.ok() ? int64_t{*ParseNodeCount(*body)} : -1;
+    return body.ok() ? int64_t{ParseNodesFreed(*body)->count} : -1;
   }
 
   ClientId id;

@@ -1,14 +1,21 @@
 // Memory servers without free memory: what needs a node is refused, everything else goes on, and
 // what is given back is used again.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
+#include "pando/check.h"
 
 namespace pando {
 namespace {
@@ -38,14 +45,6 @@ class FullMemoryTest : public testing::Test {
     ADD_FAILURE() << "the memory is never full";
     return 0;
   }
-  // Leaves that were emptied are merged, and their memory rests for a second (rule R3).
-  static absl::Status InsertWhenFree(Session& session, const Tree& tree, const std::string& key) {
-    for (int tries = 0;; ++tries) {
-      const absl::Status status = session.Insert(tree, key, "again");
-      if (!absl::IsResourceExhausted(status) || tries == 3'000) return status;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
   std::vector<KeyValue> Everything() {
     std::vector<KeyValue> rows;
     const absl::Status status = session_->Scan(*tree_, "", SIZE_MAX, &rows);
@@ -73,7 +72,7 @@ TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
   for (uint64_t n = 1; n < count; n += 3) ASSERT_OK(session_->Erase(*tree_, Key(n)));
   for (uint64_t n = 2; n < count; n += 3) ASSERT_OK(session_->Put(*tree_, Key(n), "put"));
   // An erased entry left its room, in its leaf or in one that was merged away.
-  for (uint64_t n = 1; n < count; n += 6) ASSERT_OK(InsertWhenFree(*session_, *tree_, Key(n)));
+  for (uint64_t n = 1; n < count; n += 6) ASSERT_OK(session_->Insert(*tree_, Key(n), "again"));
   EXPECT_EQ(Everything().size(), count - (count + 1) / 3 + (count + 4) / 6);
   // So does one that another client inserts; and it is told of full memory as well.
   auto other = cluster_.NewClient();
@@ -81,7 +80,7 @@ TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
   auto session = other->NewSession();
   ASSERT_OK(tree);
   ASSERT_OK(session);
-  for (uint64_t n = 4; n < count; n += 6) ASSERT_OK(InsertWhenFree(**session, **tree, Key(n)));
+  for (uint64_t n = 4; n < count; n += 6) ASSERT_OK((*session)->Insert(**tree, Key(n), "again"));
   uint64_t refused = 0;
   for (uint64_t n = 0; n < 200; ++n) {
     const absl::Status status = (*session)->Insert(**tree, Key(500'000 + n), "more");
@@ -142,21 +141,141 @@ TEST_F(FullMemoryTest, ADroppedTreesMemoryIsUsedAgain) {
     auto tree = cluster_.CreateTreeWhenFree(*client_, "t" + std::to_string(round));
     ASSERT_OK(tree);
     tree_ = *std::move(tree);
-    // Freed memory rests for a second before it is handed out again; sanitizers on a busy machine
-    // are slow.
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(100);
-    uint64_t count = 0;
-    while (count < first * 9 / 10 && std::chrono::steady_clock::now() < until) {
-      const absl::Status status = session_->Insert(*tree_, Key(count), "again");
-      if (status.ok()) {
-        ++count;
-      } else {
-        ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-    }
+    const uint64_t count = Fill(*session_, *tree_);
     EXPECT_GE(count, first * 9 / 10) << "round " << round;
     EXPECT_EQ(Everything().size(), count) << "nothing of the old tree is there";
+  }
+}
+
+// Rounds of filling the memory and erasing everything, by several compute servers with several
+// sessions each.
+class CapacityTest : public testing::TestWithParam<int> {
+ protected:
+  static constexpr int kRounds = 20;
+
+  struct Part {
+    std::unique_ptr<Client> client;
+    std::unique_ptr<Tree> tree;
+    std::unique_ptr<Session> session;
+  };
+
+  Part NewPart() {
+    Part part{.client = cluster_.NewClient(), .tree = nullptr, .session = nullptr};
+    auto tree = parts_.empty() ? part.client->CreateTree("t", {}) : part.client->OpenTree("t");
+    EXPECT_TRUE(tree.ok()) << tree.status();
+    part.tree = *std::move(tree);
+    auto session = part.client->NewSession();
+    EXPECT_TRUE(session.ok()) << session.status();
+    part.session = *std::move(session);
+    return part;
+  }
+  void AddParts(int count) {
+    for (int i = 0; i < count; ++i) parts_.push_back(NewPart());
+  }
+  void InParallel(const std::function<void(Part&, uint64_t)>& work) {
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < parts_.size(); ++t) {
+      threads.emplace_back([&, t] { work(parts_[t], t); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  // Each inserts its share of Key(0), Key(1), ... until it is refused; `ends`: where.
+  uint64_t Fill(std::vector<uint64_t>* ends) {
+    ends->assign(parts_.size(), 0);
+    std::atomic<uint64_t> inserted{0};
+    InParallel([&](Part& part, uint64_t t) {
+      for (uint64_t n = t;; n += parts_.size()) {
+        const absl::Status status = part.session->Insert(*part.tree, Key(n), "full");
+        (*ends)[t] = n;
+        if (!status.ok()) {
+          EXPECT_CODE(status, ResourceExhausted);
+          return;
+        }
+        ++inserted;
+      }
+    });
+    return inserted;
+  }
+  void UseWhileFull(const std::vector<uint64_t>& ends) {
+    InParallel([&](Part& part, uint64_t t) {
+      for (uint64_t n = t; n < ends[t]; n += 7 * parts_.size()) {
+        const auto value = part.session->Get(*part.tree, Key(n));
+        ASSERT_OK(value);
+        ASSERT_EQ(*value, "full");
+        ASSERT_OK(part.session->Update(*part.tree, Key(n), "new"));
+      }
+    });
+  }
+  void EraseAll(const std::vector<uint64_t>& ends) {
+    InParallel([&](Part& part, uint64_t t) {
+      for (uint64_t n = t; n < ends[t]; n += parts_.size()) {
+        ASSERT_OK(part.session->Erase(*part.tree, Key(n)));
+      }
+      part.session->Run();  // what is still to be merged
+    });
+    std::vector<KeyValue> rows;
+    ASSERT_OK(parts_[0].session->Scan(*parts_[0].tree, "", SIZE_MAX, &rows));
+    EXPECT_TRUE(rows.empty());
+  }
+  CheckReport CheckTree() {
+    auto report = parts_[0].session->Check(*parts_[0].tree, {.quiet_tree = true});
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_THAT(report->problems, testing::IsEmpty());
+    return *std::move(report);
+  }
+  struct Round {
+    uint64_t records = 0;
+    CheckReport full, emptied;
+  };
+  std::vector<Round> Rounds() {
+    std::vector<Round> rounds;
+    std::vector<uint64_t> ends;
+    while (rounds.size() < kRounds && !HasFailure()) {
+      Round& round = rounds.emplace_back();
+      round.records = Fill(&ends);
+      round.full = CheckTree();
+      UseWhileFull(ends);
+      EraseAll(ends);
+      round.emptied = CheckTree();
+    }
+    return rounds;
+  }
+
+  IntegrationCluster cluster_{{.memory_servers = GetParam(),
+                               .main_bytes = uint64_t{1} << 20,
+                               .lock_words = 1024,
+                               .chunk_bytes = 64 << 10}};
+  std::vector<Part> parts_;
+};
+INSTANTIATE_TEST_SUITE_P(MemoryServers, CapacityTest, testing::Values(1, 2));
+
+TEST_P(CapacityTest, IsTheSameInEveryRound) {
+  AddParts(1);
+  const std::vector<Round> rounds = Rounds();
+  EXPECT_GT(rounds[0].records, 20'000u * static_cast<uint64_t>(GetParam()));
+  for (const Round& round : rounds) {
+    EXPECT_EQ(round.records, rounds[0].records);
+    EXPECT_EQ(round.full.nodes.reachable, rounds[0].full.nodes.reachable);
+    EXPECT_EQ(round.full.nodes.free, 0u);
+    EXPECT_EQ(round.emptied.nodes.reachable, 1u) << "it begins as a fresh tree does";
+  }
+}
+
+class SharedCapacityTest : public CapacityTest {};
+INSTANTIATE_TEST_SUITE_P(MemoryServers, SharedCapacityTest, testing::Values(2));
+
+// The nodes are as many in every round. How many records they hold is another thing each time: it
+// depends on the order of the inserts which leaves have just been split when the last node goes.
+TEST_P(SharedCapacityTest, IsTheSameForSeveralClients) {
+  AddParts(4);
+  const std::vector<Round> rounds = Rounds();
+  const auto first = static_cast<double>(rounds[0].records);
+  for (const Round& round : rounds) {
+    EXPECT_NEAR(static_cast<double>(round.records), first, 0.1 * first);
+    const NodeAccounting &full = round.full.nodes, &begin = rounds[0].full.nodes;
+    EXPECT_EQ(full.reachable + full.held, begin.reachable + begin.held);
+    EXPECT_LE(full.held, parts_.size());
+    EXPECT_EQ(full.free, 0u);
   }
 }
 

@@ -28,6 +28,7 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseNodeGrant, EncodeNodeGrant);
   CheckBody(body, ParseNodeReturn, EncodeNodeReturn);
   CheckBody(body, ParseNodeFree, EncodeNodeFree);
+  CheckBody(body, ParseNodesFreed, EncodeNodesFreed);
   CheckBody(body, ParseNodeCount, EncodeNodeCount);
   CheckBody(body, ParseNodeSettle, EncodeNodeSettle);
   CheckBody(body, ParseTreeDetach, EncodeTreeDetach);
@@ -87,8 +88,10 @@ std::vector<std::string> FuzzSeeds() {
       Seed('b', EncodeTreeId(3)),
       Seed('b', EncodeNodeRequest({3, 1024, 64})),
       Seed('b', EncodeNodeGrant({1 << 20, 2, {{1 << 20, 1024, 1}, {2 << 20, 4096, 0}}})),
+      Seed('b', EncodeNodeGrant({.free_bytes = 9, .orphans = 2, .rested_in_ns = 8})),
       Seed('b', EncodeNodeReturn({3, {{1 << 20, 1024}, {2 << 20, 4096}}})),
       Seed('b', EncodeNodeFree({3, {{1 << 20, 7}, {2 << 20, 8}}})),
+      Seed('b', EncodeNodesFreed({2, 1 << 20})),
       Seed('b', EncodeNodeCount(2)),
       Seed('b', EncodeNodeSettle({3, {1 << 20, 2 << 20}})),
       Seed('b', EncodeTreeDetach({3, 1})),

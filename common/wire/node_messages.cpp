@@ -68,7 +68,7 @@ absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
 
 std::string EncodeNodeGrant(const NodeGrant& grant) {
   ByteWriter writer;
-  writer.Put(grant.free_bytes).Put(grant.orphans);
+  writer.Put(grant.free_bytes).Put(grant.orphans).Put(grant.rested_in_ns);
   PutList(grant.runs, &writer,
           [&](const NodeRun& run) { writer.Put(run.offset).Put(run.bytes).Put(run.recycled); });
   return writer.Take();
@@ -78,12 +78,16 @@ absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
   NodeGrant grant;
   reader.Take(&grant.free_bytes);
   reader.Take(&grant.orphans);
+  reader.Take(&grant.rested_in_ns);
   const bool taken = TakeList(&reader, kGrantRunsMax, &grant.runs, [&](NodeRun* run) {
     reader.Take(&run->offset);
     reader.Take(&run->bytes);
     return reader.Take(&run->recycled) && IsRun(run->offset, run->bytes) && run->recycled <= 1;
   });
-  if (!taken) return Malformed("grant of nodes");
+  const bool waits = grant.rested_in_ns > 0 && grant.rested_in_ns <= kRestNsMax;
+  if (!taken || (grant.runs.empty() ? !waits : grant.rested_in_ns != 0)) {
+    return Malformed("grant of nodes");
+  }
   return DoneOr(reader, std::move(grant), "grant of nodes");
 }
 
@@ -123,6 +127,17 @@ absl::StatusOr<NodeFree> ParseNodeFree(std::string_view body) {
   });
   if (!taken) return Malformed("list of freed nodes");
   return DoneOr(reader, std::move(freed), "list of freed nodes");
+}
+
+std::string EncodeNodesFreed(const NodesFreed& freed) {
+  return ByteWriter().Put(freed.count).Put(freed.free_bytes).Take();
+}
+absl::StatusOr<NodesFreed> ParseNodesFreed(std::string_view body) {
+  ByteReader reader(body);
+  NodesFreed freed;
+  reader.Take(&freed.count);
+  reader.Take(&freed.free_bytes);
+  return DoneOr(reader, freed, "number of freed nodes");
 }
 
 std::string EncodeNodeCount(uint32_t count) { return ByteWriter().Put(count).Take(); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 
 namespace pando {
 
@@ -19,6 +20,7 @@ inline constexpr size_t kRunsPerRequestMax = 56;
 // Replies stay within one control message.
 inline constexpr size_t kGrantRunsMax = 256;
 inline constexpr size_t kListedNodesMax = 2048;
+inline constexpr int64_t kRestNsMax = 3600 * kSecondNs;
 
 struct NodeRequest {  // kAllocateNodes
   uint32_t tree_id = 0;
@@ -35,7 +37,10 @@ struct NodeRun {
 struct NodeGrant {
   uint64_t free_bytes = 0;  // left for this tree on the server afterwards
   uint32_t orphans = 0;     // nodes of the tree there that wait for a sweep (rule C5); a hint
+  // Empty: nothing is to be had now, but memory that was freed will have rested (rule R3) in
+  // `rested_in_ns`, at most kRestNsMax. Else that is 0.
   std::vector<NodeRun> runs;
+  int64_t rested_in_ns = 0;
 };
 struct NodeReturn {  // kReturnNodes: handed to the sender and not written since
   uint32_t tree_id = 0;
@@ -46,11 +51,15 @@ struct FreedNode {
   uint32_t life = 0;
   friend bool operator==(const FreedNode&, const FreedNode&) = default;
 };
-struct NodeFree {  // kFreeNodes -> how many took effect
+struct NodeFree {  // kFreeNodes -> NodesFreed
   uint32_t tree_id = 0;
   std::vector<FreedNode> nodes;
 };
-struct NodeSettle {  // kSettleNodes: found reachable by a sweep
+struct NodesFreed {
+  uint32_t count = 0;       // of those that took effect
+  uint64_t free_bytes = 0;  // for this tree on the server, with what rests
+};
+struct NodeSettle {  // kSettleNodes: found reachable by a sweep -> how many took effect
   uint32_t tree_id = 0;
   std::vector<uint64_t> offsets;
 };
@@ -104,7 +113,9 @@ std::string EncodeNodeReturn(const NodeReturn& returned);
 absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body);
 std::string EncodeNodeFree(const NodeFree& freed);
 absl::StatusOr<NodeFree> ParseNodeFree(std::string_view body);
-std::string EncodeNodeCount(uint32_t count);  // the reply to kFreeNodes and kSettleNodes
+std::string EncodeNodesFreed(const NodesFreed& freed);
+absl::StatusOr<NodesFreed> ParseNodesFreed(std::string_view body);
+std::string EncodeNodeCount(uint32_t count);  // the reply to kSettleNodes
 absl::StatusOr<uint32_t> ParseNodeCount(std::string_view body);
 std::string EncodeNodeSettle(const NodeSettle& settle);
 absl::StatusOr<NodeSettle> ParseNodeSettle(std::string_view body);

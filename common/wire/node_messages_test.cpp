@@ -26,6 +26,8 @@ TEST(NodeMessagesTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeNodeGrant({9, 2, {{4096, 1024, 1}, {8192, 2048, 0}}}), ParseNodeGrant);
   ExpectExactLength(EncodeNodeReturn({3, {{4096, 1024}, {8192, 2048}}}), ParseNodeReturn);
   ExpectExactLength(EncodeNodeFree({3, {{4096, 7}}}), ParseNodeFree);
+  ExpectExactLength(EncodeNodeGrant({.free_bytes = 9, .rested_in_ns = 8}), ParseNodeGrant);
+  ExpectExactLength(EncodeNodesFreed({5, 4096}), ParseNodesFreed);
   ExpectExactLength(EncodeNodeCount(5), ParseNodeCount);
   ExpectExactLength(EncodeNodeSettle({3, {4096, 8192}}), ParseNodeSettle);
   ExpectExactLength(EncodeTreeDetach({3, 1}), ParseTreeDetach);
@@ -44,9 +46,17 @@ TEST(NodeMessagesTest, FieldsRoundTrip) {
   EXPECT_EQ(grant->free_bytes, 9u);
   EXPECT_EQ(grant->orphans, 2u);
   EXPECT_EQ(grant->runs, runs);
+  EXPECT_EQ(grant->rested_in_ns, 0);
+  const auto later =
+      ParseNodeGrant(EncodeNodeGrant({.free_bytes = 9, .orphans = 2, .rested_in_ns = 8}));
+  EXPECT_EQ(later->orphans, 2u);
+  EXPECT_EQ(later->rested_in_ns, 8);
+  EXPECT_TRUE(later->runs.empty());
   EXPECT_EQ(ParseNodeReturn(EncodeNodeReturn({3, runs}))->runs[1], runs[1]);
   const std::vector<FreedNode> freed = {{4096, 7}, {8192, 8}};
   EXPECT_EQ(ParseNodeFree(EncodeNodeFree({3, freed}))->nodes, freed);
+  EXPECT_EQ(ParseNodesFreed(EncodeNodesFreed({5, 4096}))->count, 5u);
+  EXPECT_EQ(ParseNodesFreed(EncodeNodesFreed({5, 4096}))->free_bytes, 4096u);
   EXPECT_EQ(*ParseNodeCount(EncodeNodeCount(5)), 5u);
   EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, {64, 128}}))->offsets,
             std::vector<uint64_t>({64, 128}));
@@ -77,6 +87,15 @@ TEST(NodeMessagesTest, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, {0}})).status().code(), kLoss);
   EXPECT_EQ(ParseTreeDetach(EncodeTreeDetach({3, 2})).status().code(), kLoss);
   EXPECT_EQ(ParseNodeGrant(EncodeNodeGrant({0, 0, {{4096, 1024, 2}}})).status().code(), kLoss);
+  const auto later = [](std::vector<NodeRun> runs, int64_t rested_in_ns) {
+    const NodeGrant grant = {.runs = std::move(runs), .rested_in_ns = rested_in_ns};
+    return ParseNodeGrant(EncodeNodeGrant(grant)).status().code();
+  };
+  EXPECT_EQ(later({}, 0), kLoss) << "neither nodes nor a time to wait for them";
+  EXPECT_EQ(later({}, -1), kLoss);
+  EXPECT_EQ(later({}, kRestNsMax), absl::StatusCode::kOk);
+  EXPECT_EQ(later({}, kRestNsMax + 1), kLoss);
+  EXPECT_EQ(later({{4096, 1024, 0}}, 1), kLoss) << "both";
   EXPECT_EQ(ParseOrphanList(EncodeOrphanList({2, 0, {}})).status().code(), kLoss);
   const auto use = static_cast<NodeUse>(5);
   EXPECT_EQ(ParseNodeList(EncodeNodeList({0, 0, {{4096, 1024, use, 0}}})).status().code(), kLoss);

@@ -17,6 +17,16 @@ constexpr uint32_t kReadBytes = 64 << 10;
 constexpr uint32_t kReadsMax = 8;
 constexpr uint32_t kRecycledMax = 64;
 static_assert(kRecycledMax <= kGrantRunsMax);
+// Free memory is scarce where all servers together have less for the tree.
+constexpr uint64_t kScarceBytes = 4 << 20;
+// Freed nodes are not kept back for longer, if somebody comes by.
+constexpr int64_t kQueuedNs = kSecondNs;
+// While memory rests, this often a waiter looks whether somebody else has put a node back.
+constexpr int64_t kLookNs = 20 * kMillisecondNs;
+
+constexpr char kAllRests[] = "all that is free on the memory servers rests until past the deadline";
+
+int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
 
 }  // namespace
 
@@ -56,6 +66,10 @@ std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId prefe
 void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[tree_id];
+  if (!Knows(node.address.server())) {
+    pool.uncertain = true;
+    return;
+  }
   if (node.old_image != nullptr) {
     pool.recycled.push_back(std::move(node));
     return;
@@ -73,7 +87,7 @@ void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
 void NodeAllocator::Free(uint32_t tree_id, const Reference& node) {
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[tree_id];
-  if (pool.freed.size() < kFreesQueuedMax) {
+  if (pool.freed.size() < kFreesQueuedMax && Knows(node.address.server())) {
     pool.freed.push_back(node);
   } else {
     pool.uncertain = true;  // a sweep finds it
@@ -85,6 +99,31 @@ void NodeAllocator::NoteUncertain(uint32_t tree_id) {
   pools_[tree_id].uncertain = true;
 }
 
+bool NodeAllocator::Knows(ServerId server) const {
+  return std::any_of(free_bytes_.begin(), free_bytes_.end(),
+                     [server](const auto& known) { return known.first == server; });
+}
+
+bool NodeAllocator::IsScarce(const Pool& pool) const {
+  uint64_t bytes = 0;
+  for (const auto& [server, free] : free_bytes_) bytes += free;
+  return pool.scarce || bytes < kScarceBytes;
+}
+
+void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return;
+  std::lock_guard lock(mutex_);
+  std::erase_if(free_bytes_, [server](const auto& known) { return known.first == server; });
+  for (auto& [tree_id, pool] : pools_) {
+    const auto is_there = [server](const auto& node) { return node.address.server() == server; };
+    const size_t dropped =
+        std::erase_if(pool.runs, [server](const Run& run) { return run.server == server; }) +
+        std::erase_if(pool.recycled, is_there) + std::erase_if(pool.freed, is_there);
+    // Should the server live all the same, a sweep finds them.
+    pool.uncertain = pool.uncertain || dropped > 0;
+  }
+}
+
 bool NodeAllocator::TakeOrphanHint(uint32_t tree_id) {
   std::lock_guard lock(mutex_);
   const auto pool = pools_.find(tree_id);
@@ -94,10 +133,13 @@ bool NodeAllocator::TakeOrphanHint(uint32_t tree_id) {
 void NodeAllocator::FlushIfMany(OperationContext& context, uint32_t tree_id) {
   {
     std::lock_guard lock(mutex_);
-    const auto pool = pools_.find(tree_id);
-    if (pool == pools_.end()) return;
-    const size_t many = pool->second.scarce ? 1 : kNodesPerRequestMax;
-    if (pool->second.freed.size() < many) return;
+    const auto found = pools_.find(tree_id);
+    if (found == pools_.end() || found->second.freed.empty()) return;
+    Pool& pool = found->second;
+    const int64_t now_ns = context.session.NowNs();
+    if (pool.flushed_ns == 0) pool.flushed_ns = now_ns;
+    const bool sent_lately = now_ns - pool.flushed_ns < kQueuedNs;
+    if (pool.freed.size() < kNodesPerRequestMax && sent_lately && !IsScarce(pool)) return;
   }
   Flush(context, tree_id);
 }
@@ -107,27 +149,41 @@ void NodeAllocator::Flush(OperationContext& context, uint32_t tree_id) {
   {
     std::lock_guard lock(mutex_);
     const auto pool = pools_.find(tree_id);
-    if (pool != pools_.end()) freed.swap(pool->second.freed);
+    if (pool == pools_.end() || pool->second.freed.empty()) return;
+    freed.swap(pool->second.freed);
+    pool->second.flushed_ns = context.session.NowNs();
   }
   // By server; requests are of one server and at most kNodesPerRequestMax nodes.
   std::stable_sort(freed.begin(), freed.end(), [](const Reference& a, const Reference& b) {
     return a.address.server() < b.address.server();
   });
   for (size_t first = 0; first < freed.size();) {
-    const ServerId server = freed[first].address.server();
-    NodeFree request{.tree_id = tree_id};
     size_t next = first;
-    for (; next < freed.size() && freed[next].address.server() == server &&
-           request.nodes.size() < kNodesPerRequestMax;
-         ++next) {
-      request.nodes.push_back({freed[next].address.offset(), freed[next].life});
+    while (next < freed.size() && next - first < kNodesPerRequestMax &&
+           freed[next].address.server() == freed[first].address.server()) {
+      ++next;
     }
-    const auto done =
-        control_->Call(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
-    // Whether it has happened or not: it may be said again (rule R4).
-    for (; !done.ok() && first < next; ++first) Free(tree_id, freed[first]);
+    SendFrees(context, tree_id, freed, first, next);
     first = next;
   }
+}
+
+void NodeAllocator::SendFrees(OperationContext& context, uint32_t tree_id,
+                              const std::vector<Reference>& freed, size_t first, size_t next) {
+  const ServerId server = freed[first].address.server();
+  NodeFree request{.tree_id = tree_id};
+  for (size_t i = first; i < next; ++i) {
+    request.nodes.push_back({freed[i].address.offset(), freed[i].life});
+  }
+  const absl::StatusOr<std::string> body =
+      control_->Call(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
+  NoteFailure(server, body.status());
+  if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
+    for (; first < next; ++first) Free(tree_id, freed[first]);
+    return;
+  }
+  const absl::StatusOr<NodesFreed> done = ParseNodesFreed(*body);
+  if (done.ok()) SetFreeBytes(server, done->free_bytes);
 }
 
 std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
@@ -149,25 +205,36 @@ void NodeAllocator::SetFreeBytes(ServerId server, uint64_t bytes) {
 }
 
 absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tree_id,
-                                         uint32_t node_bytes, ServerId preferred) {
-  absl::Status exhausted = absl::ResourceExhaustedError("no memory server has a free node");
+                                         uint32_t node_bytes, ServerId preferred,
+                                         int64_t* rested_ns) {
+  *rested_ns = kNeverNs;
+  absl::Status failed = absl::UnavailableError("no memory server is left");
   const uint32_t nodes_max = std::clamp<uint32_t>(kOldImageBytesMax / node_bytes, 1, kRecycledMax);
   for (const ServerId server : ServersByFreeSpace(preferred)) {
     const absl::StatusOr<std::string> body =
         control_->Call(context, server, ControlOpcode::kAllocateNodes,
                        EncodeNodeRequest({tree_id, node_bytes, nodes_max}));
+    NoteFailure(server, body.status());
     if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
-      exhausted = body.status();
+      // One that is full is the better reason: it may have room again.
+      if (!absl::IsResourceExhausted(failed)) failed = body.status();
       SetFreeBytes(server, 0);
       continue;
     }
     PANDO_RETURN_IF_ERROR(body.status());
     PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
-    return TakeGrant(context, tree_id, node_bytes, server, grant);
+    if (!grant.runs.empty()) return TakeGrant(context, tree_id, node_bytes, server, grant);
+    *rested_ns = std::min(*rested_ns, context.session.NowNs() + grant.rested_in_ns);
+    failed = absl::ResourceExhaustedError(
+        absl::StrCat("memory server ", server, " is full for the moment: what was freed rests for ",
+                     CeilMilliseconds(grant.rested_in_ns), " ms more"));
+    SetFreeBytes(server, 0);
+    std::lock_guard lock(mutex_);
+    pools_[tree_id].orphans = pools_[tree_id].orphans || grant.orphans > 0;
   }
   std::lock_guard lock(mutex_);
   pools_[tree_id].scarce = true;
-  return exhausted;
+  return failed;
 }
 
 absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_id,
@@ -186,16 +253,16 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
       recycled.push_back({.address = RemoteAddress(server, run.offset + i * node_bytes)});
     }
   }
-  if (runs.empty() && recycled.empty()) {
-    return absl::DataLossError(absl::StrCat("memory server ", server, " granted no nodes"));
-  }
   const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
   if (!read.ok()) {
+    NoteFailure(server, read);
     if (!ReturnSpares(context, tree_id, node_bytes, runs, recycled)) NoteUncertain(tree_id);
     return read;
   }
   SetFreeBytes(server, grant.free_bytes);
   std::lock_guard lock(mutex_);
+  if (!Knows(server))
+    return absl::UnavailableError(absl::StrCat("memory server ", server, " died"));
   Pool& pool = pools_[tree_id];
   pool.node_bytes = node_bytes;
   pool.scarce = false;
@@ -235,26 +302,40 @@ absl::Status NodeAllocator::ReadOldImages(OperationContext& context, uint32_t no
 
 absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                                    ServerId preferred) {
-  bool waited = false;
-  while (true) {
+  for (bool waited = false;; waited = true) {
+    // First of all: what is freed is to rest while this caller waits.
+    Flush(context, tree_id);
+    bool asks = false;
+    int64_t rested_ns = 0;
     {
       std::lock_guard lock(mutex_);
       Pool& pool = pools_[tree_id];
-      if (!pool.refilling) {
-        if (waited && !(pool.runs.empty() && pool.recycled.empty())) return absl::OkStatus();
-        pool.refilling = true;
-        break;
-      }
+      if (waited && !(pool.runs.empty() && pool.recycled.empty())) return absl::OkStatus();
+      rested_ns = pool.rested_ns;
+      asks = !pool.refilling && context.session.NowNs() >= rested_ns;
+      pool.refilling = pool.refilling || asks;
     }
-    waited = true;
+    absl::Status status;
+    if (asks) {
+      status = RequestNodes(context, tree_id, node_bytes, preferred, &rested_ns);
+      std::lock_guard lock(mutex_);
+      Pool& pool = pools_[tree_id];
+      pool.refilling = false;
+      const bool rests = absl::IsResourceExhausted(status) && rested_ns != kNeverNs;
+      pool.rested_ns = rests ? rested_ns : 0;
+      if (!rests) return status;
+    }
     if (context.expired()) return context.DeadlineError("waiting for nodes");
-    context.BackOff(2);
+    if (rested_ns >= context.deadline_ns()) {
+      return status.ok() ? absl::ResourceExhaustedError(kAllRests) : status;
+    }
+    const int64_t now_ns = context.session.NowNs();
+    if (rested_ns <= now_ns) {
+      context.BackOff(2);
+    } else {
+      context.session.scheduler().SleepUntil(std::min(rested_ns, now_ns + kLookNs));
+    }
   }
-  Flush(context, tree_id);
-  const absl::Status status = RequestNodes(context, tree_id, node_bytes, preferred);
-  std::lock_guard lock(mutex_);
-  pools_[tree_id].refilling = false;
-  return status;
 }
 
 bool NodeAllocator::ReturnSpares(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,

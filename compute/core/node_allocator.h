@@ -1,12 +1,13 @@
 // Nodes for a client's splits, handed out by memory servers, and nodes that nothing refers to any
 // more on their way back (rules R3, R4).
 //
-// Thread safety: any session. TryTake(), PutBack(), Free() and NoteUncertain() never wait, so they
+// Thread safety: any session. TryTake(), PutBack(), Free() and the Note...() never wait, so they
 // may be called under a node lock; the others make control calls and may not (rule L2). Invariants:
 //   1. A node is handed out once until it comes back through PutBack().
 //   2. A spare node comes with what is in its memory (its old image): nobody else writes it until
 //   it is linked, so that what Refill() has read stays true.
 //   3. A freed node's memory is not touched again; the server decides whether the free counts.
+//   4. Nothing of a server that has died is handed out, or asked for.
 #pragma once
 
 #include <cstddef>
@@ -54,15 +55,19 @@ class NodeAllocator {
   // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
   // whether the node is the tree's. Somebody has to sweep.
   void NoteUncertain(uint32_t tree_id);
+  // A chain or call to the server ended so. Unavailable: it is gone, with all that is spare there.
+  void NoteFailure(ServerId server, const absl::Status& status);
 
   // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
-  // batch has come together, or memory is scarce; for whoever has just freed something and may
-  // wait.
+  // batch has come together, or nothing was sent for a second, or memory is scarce: then others
+  // wait for it. For whoever has just freed something and may wait.
   void Flush(OperationContext& context, uint32_t tree_id);
   void FlushIfMany(OperationContext& context, uint32_t tree_id);
 
   // Gets more nodes for the tree from the server with the most free memory (`preferred` where
-  // equal). ResourceExhausted when all are full. Concurrent callers share one request.
+  // equal). Where all are full, but freed memory rests (rule R3), it waits for that.
+  // ResourceExhausted: nothing rests, or not until the deadline. Concurrent callers share one
+  // request.
   absl::Status Refill(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                       ServerId preferred);
   // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
@@ -87,13 +92,19 @@ class NodeAllocator {
     std::vector<SpareNode> recycled;
     std::vector<Reference> freed;
     bool refilling = false;
-    bool scarce = false;  // the last request found all servers full
+    bool scarce = false;     // the last request found all servers full
+    int64_t rested_ns = 0;   // nothing is to be had before
+    int64_t flushed_ns = 0;  // when frees were sent, or the first one was queued
     bool uncertain = false;
     bool orphans = false;
   };
 
+  // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
   absl::Status RequestNodes(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
-                            ServerId preferred);
+                            ServerId preferred, int64_t* rested_ns);
+  // Sends the frees [first, next) of one server.
+  void SendFrees(OperationContext& context, uint32_t tree_id, const std::vector<Reference>& freed,
+                 size_t first, size_t next);
   absl::Status TakeGrant(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                          ServerId server, const NodeGrant& grant);
   absl::Status ReadOldImages(OperationContext& context, uint32_t node_bytes,
@@ -102,11 +113,13 @@ class NodeAllocator {
                     const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
   void SetFreeBytes(ServerId server, uint64_t bytes);
+  bool Knows(ServerId server) const;  // under mutex_
+  bool IsScarce(const Pool& pool) const;
 
   ControlChannel* const control_;
   std::mutex mutex_;
-  absl::flat_hash_map<uint32_t, Pool> pools_;  // by tree
-  std::vector<std::pair<ServerId, uint64_t>> free_bytes_;
+  absl::flat_hash_map<uint32_t, Pool> pools_;              // by tree
+  std::vector<std::pair<ServerId, uint64_t>> free_bytes_;  // of the servers that live
 };
 
 }  // namespace pando

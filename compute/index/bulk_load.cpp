@@ -183,7 +183,9 @@ absl::Status BulkLoader::Flush(ServerId server) {
   for (const ClosedNode& closed : batch) {
     PANDO_RETURN_IF_ERROR(writes.AddNode(closed.node.address, closed.image.buffer()));
   }
-  PANDO_RETURN_IF_ERROR(writes.Flush());
+  const absl::Status written = writes.Flush();
+  tree_.environment.allocator.NoteFailure(server, written);
+  PANDO_RETURN_IF_ERROR(written);
   for (const ClosedNode& closed : batch) written_.push_back(closed.node.reference());
   return absl::OkStatus();
 }

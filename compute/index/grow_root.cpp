@@ -97,6 +97,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   status = WriteNewRoot(context, tree, record, missing, *spare, &grown);
   if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
     (void)writes.Release(std::move(lock), line.data());
+    allocator.NoteFailure(spare->address.server(), status);
     return status;
   }
   EncodeRootRecord(grown, line.data(), tree.environment.crc, line.data());

@@ -149,8 +149,8 @@ absl::Status Sweep::Send(ServerId server) {
     PANDO_ASSIGN_OR_RETURN(
         const std::string body,
         control.Call(context_, server, ControlOpcode::kFreeNodes, EncodeNodeFree(freed_)));
-    PANDO_ASSIGN_OR_RETURN(const uint32_t count, ParseNodeCount(body));
-    result_.freed += count;
+    PANDO_ASSIGN_OR_RETURN(const NodesFreed freed, ParseNodesFreed(body));
+    result_.freed += freed.count;
     freed_.nodes.clear();
   }
   if (!settled_.offsets.empty()) {

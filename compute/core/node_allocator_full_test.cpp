@@ -1,0 +1,143 @@
+// NodeAllocator where memory is scarce, rests, or is gone with its server.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "compute/core/node_allocator_test_util.h"
+
+namespace pando {
+namespace {
+
+TEST_F(NodeAllocatorTest, FreedNodesAreNotKeptBackWhereMemoryIsScarceOrForLong) {
+  Start({10, 10}, uint64_t{64} << 20);
+  allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+  FlushIfMany();
+  EXPECT_TRUE(servers_[0]->freed.empty());
+  Spawn([](OperationContext& context) {
+    context.session.scheduler().SleepUntil(context.session.NowNs() + 2 * kSecondNs);
+  });
+  session_->scheduler().Drain();
+  servers_[0]->free_elsewhere = servers_[1]->free_elsewhere = 0;
+  FlushIfMany();
+  EXPECT_EQ(servers_[0]->freed.size(), 1u) << "it was queued for long";
+  // The replies say that little is left.
+  allocator_.Free(kTree, {RemoteAddress(2, 4096), 1});
+  FlushIfMany();
+  EXPECT_TRUE(servers_[1]->freed.empty()) << "server 2 has a lot, as far as is known";
+  allocator_.Free(kTree, {RemoteAddress(2, 8192), 1});
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(servers_[1]->freed.size(), 2u);
+  allocator_.Free(kTree, {RemoteAddress(2, 12288), 1});
+  FlushIfMany();
+  EXPECT_EQ(servers_[1]->freed.size(), 3u) << "one alone, at once";
+}
+
+TEST_F(NodeAllocatorTest, WaitsForMemoryThatRests) {
+  Start({0, 0});
+  const int64_t start_ns = session_->NowNs();
+  servers_[0]->rested_ns = start_ns + 900 * kMillisecondNs;
+  servers_[1]->rested_ns = start_ns + 500 * kMillisecondNs;
+  ASSERT_TRUE(Refill(1).ok());
+  EXPECT_GE(session_->NowNs(), start_ns + 500 * kMillisecondNs);
+  EXPECT_LT(session_->NowNs(), start_ns + 600 * kMillisecondNs) << "whichever comes first";
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+  EXPECT_EQ(servers_[1]->requests, 2) << "asked when it is time, not over and over";
+  while (allocator_.TryTake(kTree, 1).has_value()) {
+  }
+  ASSERT_TRUE(Refill(1).ok());
+  EXPECT_GE(session_->NowNs(), start_ns + 900 * kMillisecondNs);
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill(1))) << "nothing rests";
+  EXPECT_LT(session_->NowNs(), start_ns + kSecondNs) << "so that nobody waits";
+}
+
+TEST_F(NodeAllocatorTest, DoesNotWaitForWhatComesTooLate) {
+  Start({0});
+  const int64_t start_ns = session_->NowNs();
+  servers_[0]->rested_ns = start_ns + kSecondNs;
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status late = Refill(1, 800 * kMillisecondNs);
+    EXPECT_TRUE(absl::IsResourceExhausted(late)) << late;
+  }
+  EXPECT_LT(session_->NowNs(), start_ns + 100 * kMillisecondNs);
+  EXPECT_EQ(servers_[0]->requests, 1);
+  EXPECT_TRUE(Refill(1, 1'200 * kMillisecondNs).ok());
+}
+
+TEST_F(NodeAllocatorTest, ManyWaitForTheSameMemory) {
+  Start({0});
+  servers_[0]->rested_ns = session_->NowNs() + kSecondNs;
+  std::set<uint64_t> taken;
+  for (int i = 0; i < 4; ++i) {
+    Spawn([&](OperationContext& context) {
+      std::optional<SpareNode> node;
+      while (!(node = allocator_.TryTake(kTree, 1)).has_value()) {
+        ASSERT_TRUE(allocator_.Refill(context, kTree, kNodeBytes, 1).ok());
+      }
+      taken.insert(node->address.offset());
+    });
+  }
+  session_->scheduler().Drain();
+  EXPECT_EQ(taken.size(), 4u);
+  EXPECT_EQ(servers_[0]->requests, 2);
+}
+
+TEST_F(NodeAllocatorTest, AWaiterTakesWhatIsPutBackMeanwhile) {
+  Start({1});
+  ASSERT_TRUE(Refill().ok());
+  std::vector<SpareNode> nodes;
+  while (auto node = allocator_.TryTake(kTree, 1)) nodes.push_back(*std::move(node));
+  const int64_t start_ns = session_->NowNs();
+  servers_[0]->rested_ns = start_ns + kSecondNs;
+  Spawn([&](OperationContext& context) {
+    context.session.scheduler().SleepUntil(start_ns + 100 * kMillisecondNs);
+    allocator_.PutBack(kTree, std::move(nodes.back()));
+  });
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_LT(session_->NowNs(), start_ns + 200 * kMillisecondNs);
+  EXPECT_TRUE(allocator_.TryTake(kTree, 1).has_value());
+}
+
+TEST_F(NodeAllocatorTest, ADeadServersNodesAreForgottenAtOnce) {
+  Start({10, 2});
+  ASSERT_TRUE(Refill(1).ok());
+  ASSERT_TRUE(Refill(1).ok());
+  SpareNode in_use = *allocator_.TryTake(kTree, 1);
+  servers_[0]->recycled = {{65536, 4 * kNodeBytes, 1}};
+  ASSERT_TRUE(Refill(1).ok());
+  allocator_.Free(kTree, {RemoteAddress(1, 131072), 1});
+  allocator_.NoteFailure(1, absl::DeadlineExceededError("slow"));
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 1) << "it may live";
+  world_.KillServer(1);
+  allocator_.NoteFailure(1, absl::UnavailableError("gone"));
+  EXPECT_FALSE(allocator_.TryTake(kTree, 1).has_value());
+  allocator_.PutBack(kTree, std::move(in_use));
+  allocator_.Free(kTree, {RemoteAddress(1, 196608), 1});
+  EXPECT_FALSE(allocator_.TryTake(kTree, 1).has_value());
+  const int requests = servers_[0]->requests;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Refill(1).ok()) << "near the dead server";
+    EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill(1)));
+  EXPECT_EQ(servers_[0]->requests, requests);
+  EXPECT_TRUE(servers_[0]->freed.empty());
+  EXPECT_FALSE(ReturnAll()) << "nobody can say what became of them";
+}
+
+TEST_F(NodeAllocatorTest, ARequestThatNobodyAnswersTellsOfTheDeath) {
+  Start({4, 2});
+  ASSERT_TRUE(Refill(1).ok());
+  world_.KillServer(1);
+  ASSERT_TRUE(Refill(1).ok());
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2) << "and nothing else of it is used";
+  world_.KillServer(2);
+  EXPECT_TRUE(absl::IsUnavailable(Refill(1)));
+  EXPECT_FALSE(allocator_.TryTake(kTree, 2).has_value());
+  EXPECT_TRUE(absl::IsUnavailable(Refill(1))) << "none is left";
+}
+
+}  // namespace
+}  // namespace pando
