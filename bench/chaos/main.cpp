@@ -26,6 +26,7 @@ DEFINE_uint64(seed, 1,
 DEFINE_double(duration, 30, "seconds of load");
 DEFINE_int32(kills, 5, "kill -9 of a compute server, which is started again");
 DEFINE_int32(stops, 2, "SIGSTOP of a compute server for up to 3 seconds, then SIGCONT");
+DEFINE_double(stop_seconds, 0, "length of each stop; 0: drawn, up to 3 seconds");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
 DEFINE_int32(compute_servers, 3, "compute servers, each a process");
@@ -67,6 +68,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.duration_s = FLAGS_duration;
   plan.kills = FLAGS_kills;
   plan.stops = FLAGS_stops;
+  plan.stop_s = FLAGS_stop_seconds;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
     const absl::StatusOr<uint64_t> bytes = ParseBytes(FLAGS_memory);

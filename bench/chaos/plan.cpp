@@ -44,6 +44,12 @@ absl::Status CheckPlan(const Plan& plan) {
     return Bad(absl::StrCat("--duration: ", plan.kills + plan.stops,
                             " kills and stops need a second each"));
   }
+  if (!(plan.stop_s >= 0) ||
+      plan.stop_s > kStopShareMax * plan.duration_s / std::max(1, plan.kills + plan.stops)) {
+    return Bad(
+        "--stop_seconds: every kill and stop has an equal share of --duration, and a stop at "
+        "most 60 % of one");
+  }
   if (plan.compute_servers < 2 || plan.compute_servers > 64) {
     return Bad("--compute_servers is 2 to 64: some go on while others are down");
   }
@@ -63,13 +69,21 @@ absl::Status CheckPlan(const Plan& plan) {
 }
 
 nlohmann::json PlanToJson(const Plan& plan) {
-  return {{"fabric", plan.fabric},         {"seed", plan.seed},
-          {"duration", plan.duration_s},   {"kills", plan.kills},
-          {"stops", plan.stops},           {"memory_servers", plan.memory_servers},
-          {"memory", plan.region_bytes()}, {"compute_servers", plan.compute_servers},
-          {"threads", plan.threads},       {"coroutines", plan.coroutines},
-          {"records", plan.records},       {"rate", plan.rate},
-          {"timeout_ms", plan.timeout_ms}, {"gap_max_ms", plan.gap_max_ms},
+  return {{"fabric", plan.fabric},
+          {"seed", plan.seed},
+          {"duration", plan.duration_s},
+          {"kills", plan.kills},
+          {"stops", plan.stops},
+          {"stop_seconds", plan.stop_s},
+          {"memory_servers", plan.memory_servers},
+          {"memory", plan.region_bytes()},
+          {"compute_servers", plan.compute_servers},
+          {"threads", plan.threads},
+          {"coroutines", plan.coroutines},
+          {"records", plan.records},
+          {"rate", plan.rate},
+          {"timeout_ms", plan.timeout_ms},
+          {"gap_max_ms", plan.gap_max_ms},
           {"folder", plan.folder}};
 }
 
@@ -81,6 +95,7 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.duration_s = json.value("duration", plan.duration_s);
   plan.kills = json.value("kills", plan.kills);
   plan.stops = json.value("stops", plan.stops);
+  plan.stop_s = json.value("stop_seconds", plan.stop_s);
   plan.memory_servers = json.value("memory_servers", plan.memory_servers);
   plan.memory_bytes = json.value("memory", plan.memory_bytes);
   plan.compute_servers = json.value("compute_servers", plan.compute_servers);

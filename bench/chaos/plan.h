@@ -17,6 +17,7 @@ struct Plan {
   double duration_s = 30;
   int kills = 5;
   int stops = 2;
+  double stop_s = 0;  // length of each stop; 0: seeded, up to 3 s
   int memory_servers = 2;
   uint64_t memory_bytes = 0;  // a server; 0: from the number of records
   int compute_servers = 3;
@@ -39,6 +40,8 @@ struct Plan {
   ClientOptions client_options() const;
 };
 
+// Of the share of the run that a kill or stop has for itself.
+inline constexpr double kStopShareMax = 0.6;
 inline constexpr char kTreeName[] = "chaos";
 inline constexpr uint32_t kKeyBytes = 8;
 inline constexpr uint32_t kValueBytes = 8;

@@ -13,7 +13,6 @@ namespace {
 // second, and the last one is left to see what came of it.
 constexpr double kLatestBegin = 0.2;
 constexpr double kDownShare = 0.4;
-constexpr double kStopShareMax = 0.6;
 constexpr double kStopMinSeconds = 0.1;
 constexpr double kStopMaxSeconds = 3;
 constexpr uint64_t kScheduleSeed = 0x5c4ed;
@@ -37,9 +36,9 @@ std::vector<Event> MakeSchedule(const Plan& plan) {
         static_cast<double>(i) * share_s + random.NextDouble() * kLatestBegin * share_s;
     const double stop_max_s = std::min(kStopMaxSeconds, kStopShareMax * share_s);
     const double length_s =
-        event.kind == Event::Kind::kKill
-            ? kDownShare * share_s
-            : kStopMinSeconds + random.NextDouble() * (stop_max_s - kStopMinSeconds);
+        event.kind == Event::Kind::kKill ? kDownShare * share_s
+        : plan.stop_s > 0                ? plan.stop_s
+                          : kStopMinSeconds + random.NextDouble() * (stop_max_s - kStopMinSeconds);
     event.at_ns = Nanoseconds(begin_s);
     event.end_ns = Nanoseconds(begin_s + length_s);
   }

@@ -31,6 +31,13 @@ TEST(Schedule, HasWhatWasAskedForOneAfterTheOther) {
   }
 }
 
+TEST(Schedule, StopsAreAsLongAsWasAskedFor) {
+  for (const Event& event :
+       MakeSchedule({.duration_s = 40, .kills = 0, .stops = 2, .stop_s = 10})) {
+    EXPECT_EQ(event.end_ns - event.at_ns, 10 * kSecondNs);
+  }
+}
+
 TEST(Schedule, IsAFunctionOfTheSeed) {
   const Plan plan = {.seed = 7};
   EXPECT_EQ(MakeSchedule(plan), MakeSchedule(plan));
@@ -42,7 +49,13 @@ TEST(Schedule, IsAFunctionOfTheSeed) {
 TEST(Schedule, MayBeEmpty) { EXPECT_TRUE(MakeSchedule({.kills = 0, .stops = 0}).empty()); }
 
 TEST(ChaosPlan, SurvivesTheWayToAComputeServer) {
-  Plan plan = {.seed = 9, .duration_s = 12.5, .kills = 2, .stops = 1, .threads = 1, .rate = 500};
+  Plan plan = {.seed = 9,
+               .duration_s = 12.5,
+               .kills = 2,
+               .stops = 1,
+               .stop_s = 1.5,
+               .threads = 1,
+               .rate = 500};
   plan.folder = "/somewhere";
   const auto copy = PlanFromJson(PlanToJson(plan));
   ASSERT_TRUE(copy.ok()) << copy.status();
@@ -52,9 +65,9 @@ TEST(ChaosPlan, SurvivesTheWayToAComputeServer) {
 TEST(ChaosPlan, SaysWhatIsWrong) {
   EXPECT_TRUE(CheckPlan({}).ok());
   for (const Plan& plan :
-       {Plan{.fabric = "verbs"}, Plan{.duration_s = 0}, Plan{.kills = -1},
-        Plan{.compute_servers = 1}, Plan{.duration_s = 3, .kills = 3, .stops = 1}, Plan{.rate = 0},
-        Plan{.records = 0}}) {
+       {Plan{.fabric = "verbs"}, Plan{.duration_s = 0}, Plan{.kills = -1}, Plan{.stop_s = -1},
+        Plan{.duration_s = 16, .kills = 0, .stops = 1, .stop_s = 10}, Plan{.compute_servers = 1},
+        Plan{.duration_s = 3, .kills = 3, .stops = 1}, Plan{.rate = 0}, Plan{.records = 0}}) {
     const absl::Status status = CheckPlan(plan);
     EXPECT_TRUE(absl::IsInvalidArgument(status));
     EXPECT_NE(status.message().find("--"), std::string::npos);

@@ -174,7 +174,8 @@ ClientImpl::~ClientImpl() {
   for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
   if (control_ == nullptr || control_channel_.incarnation() == 0) return;
   // Who has left a lock behind must not leave in order: nobody would free it.
-  if (fenced() || hocl_ == nullptr || hocl_->has_left_locks()) return;
+  if (fenced() || (hocl_ != nullptr && hocl_->has_left_locks())) return;
+  heartbeat_.reset();  // those that it has left need not hear of it
   (void)RunControl([this](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {
       // Best effort: a server that cannot be told notices by itself.

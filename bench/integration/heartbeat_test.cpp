@@ -1,0 +1,69 @@
+// The heartbeat where it has a thread of its own; the simulator has it among its events.
+#include "compute/client/heartbeat.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "bench/integration/integration_cluster.h"
+#include "common/fabric/shm/shm_fabric.h"
+#include "compute/cache/epoch.h"
+
+namespace pando {
+namespace {
+
+using std::chrono::milliseconds;
+
+class HeartbeatTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto registry = OpenRegistry(cluster_.registry());
+    ASSERT_TRUE(registry.ok());
+    const auto servers = (*registry)->WaitFor(2, 10'000);
+    ASSERT_TRUE(servers.ok()) << servers.status();
+    auto fabric = ConnectShm(*servers, {});
+    ASSERT_TRUE(fabric.ok()) << fabric.status();
+    fabric_ = *std::move(fabric);
+  }
+  std::unique_ptr<Heartbeat> Start() {
+    auto session = std::make_unique<SessionContext>(*fabric_->Connect(0, 0), &epochs_, 2, 1);
+    auto heartbeat = std::make_unique<Heartbeat>(std::move(session), &control_, false);
+    for (const ServerId server : fabric_->servers()) {
+      heartbeat->Add({server, 30 * kMillisecondNs});
+    }
+    return heartbeat;
+  }
+
+  IntegrationCluster cluster_;
+  EpochDomain epochs_;
+  ControlChannel control_;
+  std::shared_ptr<Fabric> fabric_;
+};
+
+TEST_F(HeartbeatTest, GoesOnUntilItIsStopped) {
+  const auto client = cluster_.NewClient();
+  const auto calls = [&] { return client->Servers()[1].counters.front().second; };
+  auto heartbeat = Start();
+  const uint64_t before = calls();
+  while (calls() < before + 20) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_FALSE(heartbeat->fenced());
+  heartbeat.reset();
+}
+
+TEST_F(HeartbeatTest, NoticesThatAServerDoesNotKnowItAnyMore) {
+  control_.SetIdentity(77, 12'345);
+  const auto heartbeat = Start();
+  while (!heartbeat->fenced()) std::this_thread::sleep_for(milliseconds(1));
+}
+
+TEST_F(HeartbeatTest, ADeadServerDoesNotHoldItsEndUp) {
+  const auto heartbeat = Start();
+  cluster_.StopAll();
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(heartbeat->fenced()) << "nobody has said so";
+}
+
+}  // namespace
+}  // namespace pando
