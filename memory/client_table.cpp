@@ -106,6 +106,12 @@ void ClientTable::Fence(PeerId peer) {
   fenced_.insert(peer);
 }
 
+bool ClientTable::AnyJoined(PeerId peer) const {
+  return std::any_of(entries_.begin(), entries_.end(), [peer](const auto& entry) {
+    return entry.second.peer == peer && entry.second.state == ClientState::kJoined;
+  });
+}
+
 bool ClientTable::IsLingering(const ClientId& client) const {
   return std::any_of(lingering_.begin(), lingering_.end(),
                      [&](const auto& lingering) { return lingering.second == client; });

@@ -43,6 +43,7 @@ class ClientTable {
   // OK if `client` is joined over `peer`. FailedPrecondition: unknown or ended; PermissionDenied:
   // another peer's.
   absl::Status Check(PeerId peer, const ClientId& client) const;
+  bool AnyJoined(PeerId peer) const;
   // Of a joined client.
   void Leave(const ClientId& client);
   // All clients that were joined over this connection, with the superseded and fenced; they are

@@ -248,7 +248,7 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
 absl::StatusOr<std::string> MemoryServer::OnLeave(const Request& request) {
   ReleaseClient(request.sender);
   clients_.Leave(request.sender);
-  leases_.Forget(request.peer);
+  if (!clients_.AnyJoined(request.peer)) leases_.Forget(request.peer);
   ++counts_.leaves;
   return std::string();
 }

@@ -151,7 +151,12 @@ TEST_F(FullMemoryTest, ADroppedTreesMemoryIsUsedAgain) {
 // sessions each.
 class CapacityTest : public testing::TestWithParam<int> {
  protected:
+  // Sanitized builds look for something else, and slowly.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr int kRounds = 3;
+#else
   static constexpr int kRounds = 20;
+#endif
 
   struct Part {
     std::unique_ptr<Client> client;

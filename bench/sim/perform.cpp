@@ -37,4 +37,11 @@ bool Conclude(const absl::Status& status, history::Operation* o) {
   return true;
 }
 
+void ForgetReads(history::Operation* o) {
+  if (o->kind != OperationKind::kGet && o->kind != OperationKind::kScan) return;
+  o->kind = OperationKind::kGet;
+  o->value.clear();
+  o->rows.clear();
+}
+
 }  // namespace pando

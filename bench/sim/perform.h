@@ -13,4 +13,7 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* ope
 // True: `status` is an outcome that the operation may have; `found` says which. Else it failed.
 bool Conclude(const absl::Status& status, history::Operation* operation);
 
+// Of an operation without an outcome: a read says nothing then.
+void ForgetReads(history::Operation* operation);
+
 }  // namespace pando

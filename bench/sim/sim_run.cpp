@@ -46,6 +46,13 @@ struct ComputeServer {
   int running = 0;       // clients of the workload that go on
   bool gave_up = false;  // one of them stopped: it was cut off
   bool closed = false;   // and has come back as another compute server
+
+  void Close() {
+    sessions.clear();
+    tree.reset();
+    client.reset();
+    closed = true;
+  }
 };
 
 // Kills a compute server a few events after so many operations have begun.
@@ -81,7 +88,6 @@ class SimRun {
   // The operation's outcome goes into its place in the history; false: the client stops.
   bool Execute(ComputeServer& server, Session& session, Operation* operation);
   void Fail(const absl::Status& status, Operation* operation);
-  static void ForgetReads(Operation* operation);
   // Compute servers that were fenced close, and come back under new incarnations.
   void Reconnect();
   bool IsAlive(const ComputeServer& server) const {
@@ -152,10 +158,7 @@ absl::Status SimRun::AddComputeServer() {
     const absl::Status added = TryAddComputeServer();
     const bool fenced = options_.lease_ns > 0 && absl::IsFailedPrecondition(added);
     if (!fenced || attempt == kConnectsMax) return added;
-    servers_.back()->sessions.clear();
-    servers_.back()->tree.reset();
-    servers_.back()->client.reset();
-    servers_.back()->closed = true;
+    servers_.back()->Close();
   }
 }
 
@@ -210,6 +213,7 @@ bool SimRun::Execute(ComputeServer& server, Session& session, Operation* o) {
       absl::IsUnavailable(status) || absl::IsFailedPrecondition(status) || IsOutcomeUnknown(status);
   if (options_.lease_ns > 0 && cut_off) {
     server.gave_up = true;
+    if (absl::IsFailedPrecondition(status)) o->kind = OperationKind::kGet;  // it had no effect
     ForgetReads(o);
     return false;
   }
@@ -225,14 +229,6 @@ void SimRun::Fail(const absl::Status& status, Operation* o) {
   // A deadline that passed before anything was written, and a failed read, have no effect.
   if (absl::IsDeadlineExceeded(status)) o->kind = OperationKind::kGet;
   ForgetReads(o);
-}
-
-// A read of unknown outcome says nothing.
-void SimRun::ForgetReads(Operation* o) {
-  if (o->kind != OperationKind::kGet && o->kind != OperationKind::kScan) return;
-  o->kind = OperationKind::kGet;
-  o->value.clear();
-  o->rows.clear();
 }
 
 void SimRun::PlanCrashes() {
@@ -277,10 +273,7 @@ void SimRun::Reconnect() {
     if (!server.gave_up || server.running > 0 || !IsAlive(server)) continue;
     if (!server.client->fenced()) continue;  // it has only seen that its queue pairs are gone
     AddStats(server.client->Stats(), &result_.stats);
-    server.sessions.clear();
-    server.tree.reset();
-    server.client.reset();
-    server.closed = true;
+    server.Close();
     ++result_.reconnects;
     const absl::Status joined = AddComputeServer();
     if (!joined.ok()) return Problem(absl::StrCat("reconnect: ", joined.ToString()));
@@ -320,7 +313,8 @@ void SimRun::Drive() {
 
 // Nobody but the fenced may have been refused anything.
 void SimRun::CheckGiversUp() {
-  world_.RunUntil(world_.clock().NowNs() + 2 * options_.lease_ns);
+  if (options_.lease_ns == 0) return;
+  world_.RunUntil(world_.clock().NowNs() + kPauseMaxNs + 2 * options_.lease_ns);
   for (const auto& server : servers_) {
     if (!server->gave_up || !IsAlive(*server)) continue;
     if (!server->client->fenced()) Problem("a client was refused something and is not fenced");
@@ -381,9 +375,7 @@ void SimRun::CloseServers() {
   for (const bool killed : {true, false}) {
     for (auto& server : servers_) {
       if (server->fabric == nullptr || world_.IsKilled(*server->fabric) != killed) continue;
-      server->sessions.clear();
-      server->tree.reset();
-      server->client.reset();
+      server->Close();
       server->fabric.reset();
     }
   }

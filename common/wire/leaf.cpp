@@ -25,8 +25,8 @@ void ReadSlotValue(const std::byte* image, const NodeLayout& layout, uint32_t sl
   const uint32_t offset = layout.slot_meta_bytes() + layout.key_bytes_max();
   if (layout.lines_per_slot() == 1) {
     const std::byte* from = SlotStart(image, place) + offset;
-    if (value->size() == bytes) {  // as the one before it, mostly
-      std::memcpy(value->data(), from, bytes);
+    if (bytes == 8 && value->size() == 8) [[likely]] {
+      std::memcpy(value->data(), from, 8);
     } else {
       value->assign(reinterpret_cast<const char*>(from), bytes);
     }
@@ -229,8 +229,8 @@ uint32_t LeafEditor::used_slots() const {
 }
 
 bool LeafEditor::dirty() const {
-  for (const uint64_t word : dirty_groups_) {
-    if (word != 0) return true;
+  for (uint32_t i = 0; i < dirty_words_; ++i) {
+    if (dirty_groups_[i] != 0) return true;
   }
   return false;
 }
@@ -245,7 +245,7 @@ void LeafEditor::ClearErased(uint32_t group) {
 
 LineRuns LeafEditor::SealDirty(uint32_t packet_bytes) {
   LineRuns runs;
-  for (uint32_t word = 0; word < dirty_groups_.size(); ++word) {
+  for (uint32_t word = 0; word < dirty_words_; ++word) {
     for (uint64_t& bits = dirty_groups_[word]; bits != 0; bits &= bits - 1) {
       const uint32_t group = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
       const uint32_t first_line = layout_.FirstLineOfGroup(group);

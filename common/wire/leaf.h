@@ -48,7 +48,9 @@ struct LeafEntry {
 class LeafEditor {
  public:
   LeafEditor(std::byte* image, const NodeLayout& layout, bool crc)
-      : image_(image), layout_(layout), crc_(crc) {}
+      : image_(image), layout_(layout), crc_(crc), dirty_words_((layout.group_count() + 63) / 64) {
+    for (uint32_t i = 0; i < dirty_words_; ++i) dirty_groups_[i] = 0;
+  }
 
   // Slot of an in-fence key or -1.
   int Find(std::string_view key) const;
@@ -102,7 +104,8 @@ class LeafEditor {
   std::byte* const image_;
   const NodeLayout& layout_;
   const bool crc_;
-  std::array<uint64_t, kGroupsMax / 64> dirty_groups_{};
+  const uint32_t dirty_words_;  // of dirty_groups_ in use: one, mostly
+  std::array<uint64_t, kGroupsMax / 64> dirty_groups_;
   bool erased_ = false;
 };
 

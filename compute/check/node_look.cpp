@@ -30,8 +30,9 @@ NodeLooker::NodeLooker(const CatalogEntry& entry, const NodeLayout& layout, bool
 
 absl::Status NodeLooker::Read(RemoteAddress from, size_t bytes) {
   absl::Status status = read_(from, {image_.get(), bytes});
+  // FailedPrecondition: the checker itself was cut off.
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-      absl::IsResourceExhausted(status)) {
+      absl::IsResourceExhausted(status) || absl::IsFailedPrecondition(status)) {
     unreadable_ = status;
   }
   return status;

@@ -280,7 +280,9 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     // Opened again meanwhile: the new handle goes on with what the old one had.
     if (!trees_[tree.id()].expired()) return absl::OkStatus();
     trees_.erase(tree.id());
-    const bool settled = allocator_.ReturnAll(context, tree.id());
+    // Who was cut off, or lost a lock, does not know what became of its last writes.
+    const bool certain = !fenced() && !hocl_->has_left_locks();
+    const bool settled = allocator_.ReturnAll(context, tree.id()) && certain;
     cache_->InvalidateTree(tree.id());
     for (const ServerRecord& server : servers_) {
       (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,

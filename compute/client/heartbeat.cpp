@@ -1,5 +1,6 @@
 #include "compute/client/heartbeat.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/wire/control.h"
@@ -7,7 +8,9 @@
 namespace pando {
 namespace {
 
-constexpr int kBeatsPerLease = 3;
+constexpr int kBeatsPerLease = 4;
+// A server that does not answer at all must not hold the end of this up.
+constexpr int64_t kPingNsMax = kSecondNs;
 
 }  // namespace
 
@@ -51,7 +54,7 @@ void Heartbeat::Stop() {
 void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int64_t next_ns = session_->NowNs() + pulse->lease.lease_ns / kBeatsPerLease;
-    OperationContext context(session_.get(), next_ns);
+    OperationContext context(session_.get(), std::min(next_ns, session_->NowNs() + kPingNsMax));
     const absl::Status heard =
         control_->Call(context, pulse->lease.server, ControlOpcode::kPing, "").status();
     if (absl::IsFailedPrecondition(heard) || absl::IsPermissionDenied(heard)) {

@@ -3,7 +3,7 @@
 // Runs in a session of its own: on a fabric that is event-driven among its events, elsewhere in a
 // thread. Thread safety: fenced() from any thread; construction and destruction outside coroutines.
 // Invariants:
-//   1. Each server is pinged three times a lease; a lost ping is no reason to wait.
+//   1. Each server is pinged four times a lease; a lost ping is no reason to wait.
 //   2. Once fenced by one server, for ever and everywhere: nothing is pinged any more, so that the
 //   leases at the others run out, too (rule C2).
 #pragma once

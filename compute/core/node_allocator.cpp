@@ -325,6 +325,7 @@ absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, 
       pool.rested_ns = rests ? rested_ns : 0;
       if (!rests) return status;
     }
+    if (context.session.fenced()) return FencedError();
     if (context.expired()) return context.DeadlineError("waiting for nodes");
     if (rested_ns >= context.deadline_ns()) {
       return status.ok() ? absl::ResourceExhaustedError(kAllRests) : status;

@@ -282,15 +282,14 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
   } else {
     *old_root = record.root;
     status = Swing(context, tree, root, line.buffer(), record.root, image.buffer());
-    if (!status.ok()) {
-      hocl.LeaveToFencing(**std::move(leaf_lock));
-      hocl.LeaveToFencing(std::move(record_lock));
-      return WriteBackFailed(status);
-    }
+    if (!status.ok()) status = WriteBackFailed(status);
   }
+  // Whatever has happened, words that can be given back are (rule L5); without images, which may be
+  // of what was not written. Once the record points to the new tree the load is done.
   WriteBack leaf_done(context, tree, record.root.address.server());
-  const absl::Status released = leaf_done.Release(**std::move(leaf_lock), image.data());
-  return release_record(status.ok() ? released : status);
+  (void)leaf_done.Release(**std::move(leaf_lock), nullptr);
+  (void)record_done.Release(std::move(record_lock), nullptr);
+  return status;
 }
 
 }  // namespace

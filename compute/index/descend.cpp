@@ -25,6 +25,7 @@ absl::Status Descent::FindRoot(Reference* root, uint8_t* root_level) {
     parent_is_fresh_ = true;
     reread_root_ = false;
     if (record.level < level_) {
+      above_root_ = true;
       return absl::FailedPreconditionError(
           absl::StrCat("the tree has no level ", static_cast<int>(level_)));
     }
@@ -37,6 +38,7 @@ absl::Status Descent::FindRoot(Reference* root, uint8_t* root_level) {
 }
 
 absl::Status Descent::Find() {
+  above_root_ = false;
   if (have_place_) {  // after a move right
     if (moves_ <= kMovesRightMax || !context_.expired()) return absl::OkStatus();
     return context_.DeadlineError("moving right past missing separators");

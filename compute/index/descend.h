@@ -34,6 +34,9 @@ class Descent {
   // grow first).
   absl::Status Find();
   const Reference& node() const { return node_; }
+  // Why the last Find() failed: the tree has no such level (rule R1). The status alone does not
+  // tell, since others fail like that, too.
+  bool above_root() const { return above_root_; }
   // True if node() was reached from its left sibling: call Accepted() then.
   bool moved_right() const { return moved_right_; }
 
@@ -74,6 +77,7 @@ class Descent {
   bool reread_root_ = false;
   bool parent_is_fresh_ = false;  // it was read in this descent
   bool moved_right_ = false;
+  bool above_root_ = false;
   int moves_ = 0;
   int restarts_ = 0;
 };

@@ -97,6 +97,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   status = WriteNewRoot(context, tree, record, missing, *spare, &grown);
   if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
     (void)writes.Release(std::move(lock), line.data());
+    allocator.NoteUncertain(tree.id());
     allocator.NoteFailure(spare->address.server(), status);
     return status;
   }

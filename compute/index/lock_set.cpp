@@ -62,11 +62,4 @@ absl::Status LockSet::ReleaseAll() {
   return first;
 }
 
-void LockSet::LeaveAll() {
-  while (!locks_.empty()) {
-    tree_.environment.hocl.LeaveToFencing(std::move(locks_.back()));
-    locks_.pop_back();
-  }
-}
-
 }  // namespace pando

@@ -2,7 +2,7 @@
 // ones are only tried; words that several nodes share are taken and given back once; nothing is
 // handed over (rule L6).
 //
-// Not thread-safe. Invariant: every lock ends in ReleaseAll() or LeaveAll() (CHECKed).
+// Not thread-safe. Invariant: every lock ends in ReleaseAll() (CHECKed).
 #pragma once
 
 #include <vector>
@@ -32,10 +32,9 @@ class LockSet {
   absl::Status ReleaseLast();
 
   // The last one taken goes first. Everything is let go, also after an error; the first one is
-  // returned.
+  // returned. Also after a failed chain: words of the server where it may still be in flight cannot
+  // be given back, and stay (rule L5); those of others must not.
   absl::Status ReleaseAll();
-  // After a failed chain (rule L5).
-  void LeaveAll();
 
  private:
   bool Holds(const LockTarget& target) const;

@@ -202,7 +202,7 @@ absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::RunLocked() {
   if (outcome != Outcome::kMerged) return outcome;
   const absl::Status written = WriteMerge(context_, tree_, &trio_);
   if (!written.ok()) {
-    locks_.LeaveAll();
+    (void)locks_.ReleaseAll();
     return written;
   }
   return Outcome::kMerged;

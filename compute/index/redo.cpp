@@ -55,7 +55,7 @@ absl::Status EndMerging(OperationContext& context, TreeContext& tree, LockSet* l
       WriteMarker(context, tree, node.address, image,
                   absorbed ? NodeState::kDead : NodeState::kLive, Reference{});
   if (!written.ok()) {
-    locks->LeaveAll();
+    (void)locks->ReleaseAll();
     return written;
   }
   context.session.counters().redone.Add();
@@ -123,7 +123,7 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
                          Reference{});
   }
   if (!status.ok()) {
-    locks.LeaveAll();
+    (void)locks.ReleaseAll();
     return status;
   }
   context.session.counters().redone.Add();
@@ -189,12 +189,9 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
     const absl::StatusOr<bool> repaired =
         RepairNode(context, tree, expectation, node.address, image);
     if (!repaired.ok()) {
-      // The chain of a failed repair may still be in flight (rule L5); damage was only looked at.
-      if (absl::IsDataLoss(repaired.status())) {
-        (void)ReleaseUnchanged(context, tree, std::move(*lock), image.data);
-      } else {
-        tree.environment.hocl.LeaveToFencing(std::move(*lock));
-      }
+      // Where the chain of a failed repair may still be in flight, the release fails, too (rule
+      // L5).
+      (void)ReleaseUnchanged(context, tree, std::move(*lock), nullptr);
       return repaired.status();
     }
     // What is not ours to repair is not the node meant (rule V4).
@@ -216,7 +213,7 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
   const absl::StatusOr<bool> finished =
       FinishAbsorbing(context, tree, *lock, expectation.level, image);
   if (!finished.ok()) {
-    tree.environment.hocl.LeaveToFencing(std::move(*lock));
+    (void)ReleaseUnchanged(context, tree, std::move(*lock), nullptr);
     return finished.status();
   }
   if (!*finished) {

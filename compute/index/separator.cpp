@@ -187,7 +187,7 @@ absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
     do {
       attempt = {};
       const absl::Status status = TryInsert(context, tree, missing, descent, &attempt);
-      if (absl::IsFailedPrecondition(status)) {
+      if (!status.ok() && descent.above_root()) {
         if (context.expired()) return context.DeadlineError("growing the root");
         PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing));
         attempt.retry =

@@ -75,7 +75,7 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
   const absl::Status written =
       WriteShrink(context, tree, record.root, image.buffer(), shrunk, line.buffer());
   if (!written.ok()) {
-    locks.LeaveAll();
+    (void)locks.ReleaseAll();
     return written;
   }
   PANDO_RETURN_IF_ERROR(locks.ReleaseAll());

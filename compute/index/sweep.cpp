@@ -102,7 +102,7 @@ absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
   Descent descent(context_, tree_, found.low, found.level);
   while (true) {
     const absl::Status place = descent.Find();
-    if (absl::IsFailedPrecondition(place)) return false;  // above the root (rule R1)
+    if (descent.above_root()) return false;
     PANDO_RETURN_IF_ERROR(place);
     PANDO_ASSIGN_OR_RETURN(
         const NodeVerdict verdict,

@@ -72,6 +72,7 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
       // Nobody refers to the sibling, and nothing was posted here: whoever waits for the lock goes
       // on, and reads the node afresh. The spare is lost, since its WRITE may still be in flight.
       (void)writes.Release(std::move(lock), nullptr);
+      tree.environment.allocator.NoteUncertain(tree.id());
       tree.environment.allocator.NoteFailure(sibling.server(), status);
       return status;
     }
