@@ -153,7 +153,7 @@ class CapacityTest : public testing::TestWithParam<int> {
  protected:
   // Sanitized builds look for something else, and slowly.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  static constexpr int kRounds = 3;
+  static constexpr int kRounds = 2;
 #else
   static constexpr int kRounds = 20;
 #endif

@@ -15,7 +15,8 @@
 //   verb and the
 //      provider's reason; verbs before the failing one have happened, the failing one may have,
 //      later ones have not. A failed chain may still be in flight only where its status is
-//      Unavailable (rule L5).
+//      Unavailable (rule L5); from then on every chain of this endpoint to that server fails like
+//      that, until the server has confirmed that nothing of it is in flight any more.
 //   5. Addresses are checked at the server's border: out of bounds, misaligned atomics, WRITEs over
 //      `packet_bytes` are InvalidArgument and touch nothing.
 //   6. No promise above depends on who is slow: a dead server is Unavailable within 2 s. So is, at

@@ -323,6 +323,9 @@ absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, 
       pool.refilling = false;
       const bool rests = absl::IsResourceExhausted(status) && rested_ns != kNeverNs;
       pool.rested_ns = rests ? rested_ns : 0;
+      // Nodes may have been handed out all the same, and nobody here knows which.
+      const bool unanswered = absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status);
+      pool.uncertain = pool.uncertain || unanswered;
       if (!rests) return status;
     }
     if (context.session.fenced()) return FencedError();

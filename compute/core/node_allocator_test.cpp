@@ -203,5 +203,13 @@ TEST_F(NodeAllocatorTest, TellsOnceThatOrphansWait) {
   EXPECT_FALSE(allocator_.TakeOrphanHint(kTree));
 }
 
+TEST_F(NodeAllocatorTest, ARequestThatFailedMayHaveBeenGranted) {
+  Start({3});
+  servers_[0]->malformed = true;
+  EXPECT_TRUE(absl::IsDataLoss(Refill()));
+  servers_[0]->malformed = false;
+  EXPECT_FALSE(ReturnAll());
+}
+
 }  // namespace
 }  // namespace pando

@@ -257,6 +257,7 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
   PANDO_ASSIGN_OR_RETURN(auto acquired, hocl.Acquire(context, tree.RootLock(), line.buffer(),
                                                      tree.id(), nullptr, nullptr));
   HeldLock record_lock = *std::move(acquired);
+  record_lock.ForbidHandover();  // the leaf's is held, too (rule L6)
   WriteBack record_done(context, tree, record_lock.target().server);
   const auto release_record = [&](absl::Status status) {
     const absl::Status released = record_done.Release(std::move(record_lock), line.data());

@@ -55,6 +55,9 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result) {
     ++free_slots_;  // put and erased in this batch
   }
   state.changed = true;
+  // Of an operation that is executed, so that it is there until Commit(): whoever made the state
+  // may have been put back.
+  state.key = operation.key;
   return true;
 }
 

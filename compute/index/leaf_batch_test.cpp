@@ -109,6 +109,24 @@ TEST(LeafBatch, WhatEndsAsItBeganIsNotWritten) {
   EXPECT_EQ(leaf.Entries(), (std::map<std::string, std::string>{{"there", "1"}}));
 }
 
+// A waiter that was put back may be gone, with its key, before the batch is written.
+TEST(LeafBatch, NothingIsKeptOfAnOperationThatDidNotFit) {
+  Leaf leaf(Layout(8, 8), "", "");
+  for (uint32_t n = 0; n + 1 < leaf.layout().slot_count(); ++n) Put(leaf, Number(n), "v");
+  LeafBatch batch(leaf.data(), leaf.layout(), false);
+  EXPECT_TRUE(Apply(batch, WriteKind::kPut, "last", "1").ok());
+  std::string refused = "b";
+  absl::Status result;
+  EXPECT_FALSE(batch.Apply({WriteKind::kPut, refused, "1"}, &result));
+  EXPECT_TRUE(Apply(batch, WriteKind::kErase, "last").ok());
+  EXPECT_TRUE(Apply(batch, WriteKind::kPut, "b", "2").ok());
+  refused = "x";
+  batch.Commit().SealDirty(kPacketBytes);
+  const std::map<std::string, std::string> entries = leaf.Entries();
+  EXPECT_EQ(entries.count("b"), 1u);
+  EXPECT_EQ(entries.count("x"), 0u);
+}
+
 // One line is written for one key, however often the batch changed it (rule U2).
 TEST(LeafBatch, OneFinalStateAKey) {
   Leaf leaf(Layout(8, 8), "", "");

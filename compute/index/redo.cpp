@@ -190,7 +190,8 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
         RepairNode(context, tree, expectation, node.address, image);
     if (!repaired.ok()) {
       // Where the chain of a failed repair may still be in flight, the release fails, too (rule
-      // L5).
+      // L5); a handover would post nothing that can fail.
+      lock->ForbidHandover();
       (void)ReleaseUnchanged(context, tree, std::move(*lock), nullptr);
       return repaired.status();
     }
@@ -213,6 +214,7 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
   const absl::StatusOr<bool> finished =
       FinishAbsorbing(context, tree, *lock, expectation.level, image);
   if (!finished.ok()) {
+    lock->ForbidHandover();
     (void)ReleaseUnchanged(context, tree, std::move(*lock), nullptr);
     return finished.status();
   }

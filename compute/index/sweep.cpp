@@ -114,11 +114,6 @@ absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
 }
 
 absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
-  PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan));
-  if (!dead) {
-    ++result_.left;
-    return absl::OkStatus();
-  }
   const RemoteAddress address(server, orphan.offset);
   PANDO_ASSIGN_OR_RETURN(std::optional<Found> found, Look(address));
   if (found.has_value() && found->ours && found->marked && found->state != NodeState::kDead) {
@@ -128,6 +123,14 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   if (!found.has_value()) {
     ++result_.left;
     return absl::OkStatus();
+  }
+  // A living holder may yet link a spare node; of a dead one's merge it knows nothing.
+  if (!found->ours || found->state != NodeState::kDead) {
+    PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan));
+    if (!dead) {
+      ++result_.left;
+      return absl::OkStatus();
+    }
   }
   absl::StatusOr<bool> reachable = false;
   if (RuleHolds(Rule::kC5)) reachable = IsReachable(*found);

@@ -92,8 +92,12 @@ inline const bool kWideLoadsAreAtomic = __builtin_cpu_supports("avx");
 
 inline void CopyLineDownWide(std::byte* to, const std::byte* shared) {
   using Wide = long long __attribute__((vector_size(16), may_alias));
-  const auto* const from = reinterpret_cast<const volatile Wide*>(shared);
-  const Wide w3 = from[3], w2 = from[2], w1 = from[1], w0 = from[0];
+  const auto load = [shared](int i) {  // one instruction, whatever the compiler thinks
+    Wide word;
+    asm volatile("movdqa %1, %0" : "=x"(word) : "m"(reinterpret_cast<const Wide*>(shared)[i]));
+    return word;
+  };
+  const Wide w3 = load(3), w2 = load(2), w1 = load(1), w0 = load(0);
   std::memcpy(to, &w0, 16);
   std::memcpy(to + 16, &w1, 16);
   std::memcpy(to + 32, &w2, 16);
