@@ -60,6 +60,8 @@ class Region {
   Region(const ServerMemory& memory, const Superblock& superblock)
       : memory_(memory), superblock_(superblock) {}
   uint64_t* Words(uint64_t offset, uint64_t bytes) const;
+  void ClearInTable(uint32_t index);
+  uint32_t ClearWordsInTable(const ClientId& client, uint32_t first, uint32_t count);
 
   ServerMemory memory_;
   Superblock superblock_;
