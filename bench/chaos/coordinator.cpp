@@ -73,10 +73,10 @@ absl::Status Coordinator::StartMemoryServers() {
   std::filesystem::create_directory(plan_.registry(), error);
   for (int i = 1; i <= plan_.memory_servers; ++i) {
     Process::Options options;
-    options.arguments = {bench::ProgramFolder() / "pando-memory",
-                         absl::StrCat("--registry=", plan_.registry()),
-                         absl::StrCat("--server_id=", i),
-                         absl::StrCat("--memory=", plan_.region_bytes()), "--exit_with_parent"};
+    options.arguments = {
+        bench::ProgramFolder() / "pando-memory", absl::StrCat("--registry=", plan_.registry()),
+        absl::StrCat("--server_id=", i),         absl::StrCat("--memory=", plan_.region_bytes()),
+        absl::StrCat("--fabric=", plan_.fabric), "--exit_with_parent"};
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));

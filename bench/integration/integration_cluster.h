@@ -1,5 +1,6 @@
-// A cluster as users run it, in one process: shm servers with the real memory server behind them on
+// A cluster as users run it, in one process: servers with the real memory server behind them on
 // threads of their own, found through a registry. Tests use it through the public API alone.
+// $PANDO_TEST_FABRIC names the transport: shm (the default) or verbs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,9 +16,9 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/fabric/shm/shm_server.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
+#include "memory/server_fabric.h"
 #include "pando/client.h"
 
 namespace pando {
@@ -48,10 +49,15 @@ class IntegrationCluster {
   IntegrationCluster(const IntegrationCluster&) = delete;
   IntegrationCluster& operator=(const IntegrationCluster&) = delete;
 
+  static std::string fabric() {
+    const char* const name = getenv("PANDO_TEST_FABRIC");
+    return name == nullptr ? "shm" : name;
+  }
   const std::string& registry() const { return directory_; }
   ClientOptions ClientDefaults() const {
     ClientOptions options;
     options.registry = directory_;
+    options.fabric = fabric();
     options.memory_servers_min = options_.memory_servers;
     return options;
   }
@@ -92,33 +98,42 @@ class IntegrationCluster {
       const auto id = static_cast<ServerId>(number);
       auto path = registry->SocketPath(id);
       PANDO_CHECK_OK(path.status());
-      auto server = ShmServer::Create({.socket_path = *path,
-                                       .server_id = id,
-                                       .main_bytes = options.main_bytes,
-                                       .lock_bytes = options.lock_words * 8});
+      auto server = memory::ServerFabric::Create({.fabric = fabric(),
+                                                  .server_id = id,
+                                                  .main_bytes = options.main_bytes,
+                                                  .lock_bytes = options.lock_words * 8,
+                                                  .socket_path = *path});
       PANDO_CHECK_OK(server.status());
-      shm_ = *std::move(server);
+      server_ = *std::move(server);
+      const bool leases = server_->fence() != nullptr;
       auto handler =
-          memory::MemoryServer::Create(shm_->memory(), {.server_id = id,
-                                                        .is_catalog = number == 1,
-                                                        .chunk_bytes = options.chunk_bytes,
-                                                        .first_id = first_id});
+          memory::MemoryServer::Create(server_->memory(), {.server_id = id,
+                                                           .is_catalog = number == 1,
+                                                           .chunk_bytes = options.chunk_bytes,
+                                                           .packet_bytes = server_->packet_bytes(),
+                                                           .needs_crc = server_->needs_crc(),
+                                                           .first_id = first_id,
+                                                           .lease_ns = leases ? kLeaseNs : 0,
+                                                           .fence = server_->fence()});
       PANDO_CHECK_OK(handler.status());
       handler_ = *std::move(handler);
-      thread_ = std::thread([this] { PANDO_CHECK_OK(shm_->Serve(handler_.get())); });
-      auto announcement = registry->Announce({.id = id, .address = *path});
+      thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(handler_.get())); });
+      auto announcement = registry->Announce(
+          {.id = id, .address = server_->address(), .fabric = fabric(), .host = ""});
       PANDO_CHECK_OK(announcement.status());
       announcement_ = *std::move(announcement);
     }
     ~Server() {
       announcement_.reset();
-      shm_->Stop();
+      server_->Stop();
       thread_.join();
     }
-    ServerMemory memory() { return shm_->memory(); }
+    ServerMemory memory() { return server_->memory(); }
 
    private:
-    std::unique_ptr<ShmServer> shm_;
+    // Long: on a machine with one processor a session may have to wait for its turn.
+    static constexpr int64_t kLeaseNs = 20 * kSecondNs;
+    std::unique_ptr<memory::ServerFabric> server_;
     std::unique_ptr<memory::MemoryServer> handler_;
     std::thread thread_;
     std::unique_ptr<Announcement> announcement_;

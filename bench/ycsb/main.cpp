@@ -17,7 +17,7 @@
 #include "common/base/units.h"
 #include "common/program/command_line.h"
 
-DEFINE_string(fabric, "shm", "transport");
+DEFINE_string(fabric, "shm", "transport: shm or verbs");
 DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
 DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");

@@ -1,6 +1,7 @@
 #include "bench/ycsb/plan.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,18 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, registry, memory_servers, memor
                                    timeout_ms, history, folder)
 
 namespace {
+
+// "RDMA: rxe0, rxe1"; names that begin with rxe are SoftRoCE's.
+std::string RdmaDevices() {
+  std::string devices = "RDMA";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+    const std::string name = entry.path().filename();
+    absl::StrAppend(&devices, devices == "RDMA" ? ": " : ", ", name,
+                    name.starts_with("rxe") ? " (SoftRoCE)" : "");
+  }
+  return devices;
+}
 
 absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
 
@@ -152,7 +165,7 @@ nlohmann::json ConfigJson(const Plan& plan) {
   config["cpus"] = host.cpus;
   config["memory_gib"] = host.memory_gib;
   if (plan.registry.starts_with(plan.folder)) config.erase("registry");  // gone by now
-  config["device"] = plan.fabric == "shm" ? "shared memory of this host" : "unknown";
+  config["device"] = plan.fabric == "shm" ? "shared memory of this host" : RdmaDevices();
   return config;
 }
 
