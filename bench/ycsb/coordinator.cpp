@@ -73,6 +73,7 @@ absl::Status Coordinator::StartMemoryServers() {
                          absl::StrCat("--memory=", plan_.region_bytes()),
                          absl::StrCat("--locks=", plan_.lock_words),
                          absl::StrCat("--fabric=", plan_.fabric),
+                         absl::StrCat("--device=", plan_.device),
                          "--exit_with_parent"};
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;

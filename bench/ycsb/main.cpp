@@ -18,6 +18,7 @@
 #include "common/program/command_line.h"
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
+DEFINE_string(device, "", "RDMA device; default: the first with an active port");
 DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
 DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
@@ -122,6 +123,7 @@ absl::StatusOr<Techniques> TechniquesFromFlags() {
 absl::StatusOr<Plan> PlanFromFlags() {
   Plan plan;
   plan.fabric = FLAGS_fabric;
+  plan.device = FLAGS_device;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
     PANDO_ASSIGN_OR_RETURN(plan.memory_bytes, BytesFromFlag("memory", FLAGS_memory));

@@ -30,12 +30,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks,
 
 namespace pando::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, registry, memory_servers, memory_bytes, lock_words,
-                                   compute_servers, threads, coroutines, in_process, pin, tree,
-                                   records, keys, value_bytes, load, drop, workload, distribution,
-                                   operations, duration_s, warmup_s, rate, repeat, seed, errors_max,
-                                   techniques, index_cache_bytes, handover_max, combine_max,
-                                   timeout_ms, history, folder)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, device, registry, memory_servers, memory_bytes,
+                                   lock_words, compute_servers, threads, coroutines, in_process,
+                                   pin, tree, records, keys, value_bytes, load, drop, workload,
+                                   distribution, operations, duration_s, warmup_s, rate, repeat,
+                                   seed, errors_max, techniques, index_cache_bytes, handover_max,
+                                   combine_max, timeout_ms, history, folder)
 
 namespace {
 

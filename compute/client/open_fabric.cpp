@@ -25,7 +25,10 @@ absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocat
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
 #ifdef PANDO_HAVE_VERBS
   if (options.fabric == "verbs") {
-    return ConnectVerbs(servers, {.connect_timeout_ms = options.connect_timeout_ms});
+    const RdmaOptions& rdma = options.rdma;
+    return ConnectVerbs(servers,
+                        {.device = {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes},
+                         .connect_timeout_ms = options.connect_timeout_ms});
   }
 #endif
   return ConnectShm(servers, {.connect_timeout_ms = options.connect_timeout_ms});

@@ -14,6 +14,8 @@
 DEFINE_string(registry, "",
               "directory in which the memory servers are found; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
+DEFINE_string(fabric, "shm", "transport of the memory servers: shm or verbs");
+DEFINE_string(device, "", "RDMA device; default: the first with an active port");
 DEFINE_string(tree, "default", "name of the tree to work on");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
 DEFINE_int32(key_bytes, 0,
@@ -111,6 +113,8 @@ Settings SettingsFromFlags(const Command& command) {
   }
   settings.tree = FLAGS_tree;
   settings.timeout_ms = FLAGS_timeout_ms;
+  settings.fabric = FLAGS_fabric;
+  settings.device = FLAGS_device;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/fabric/shm/verb_check.h"
 #include "common/fabric/verbs/completion_error.h"
 
@@ -146,9 +147,10 @@ absl::Status VerbsEndpoint::WhyNot(const Target& target, const Chain& chain) con
     case State::kOpening:
       break;
   }
-  return BrokenChainError(target.link->location, chain, 0,
-                          "the queue pair broke; the server has not confirmed yet that nothing of "
-                          "it is in flight any more");
+  return MarkRecoverable(
+      BrokenChainError(target.link->location, chain, 0,
+                       "the queue pair broke; the server has not confirmed yet that nothing of it "
+                       "is in flight any more"));
 }
 
 void VerbsEndpoint::DoPost(Chain* chain) {
@@ -183,8 +185,13 @@ void VerbsEndpoint::DoPost(Chain* chain) {
   }
   if (verbs == 0) [[unlikely]]
     return Complete(chain, std::move(refused));
+  const ServerId server = chain->server();  // it may be done, and gone, when Pump() returns
   target.queue->Push(chain, verbs, std::move(refused));
   Pump(&target);
+  const uint64_t break_every = client_->options().break_every;
+  if (break_every != 0 && counters_.doorbells % break_every == 0) [[unlikely]] {
+    BreakQueuePair(server);
+  }
 }
 
 void VerbsEndpoint::Pump(Target* target) {

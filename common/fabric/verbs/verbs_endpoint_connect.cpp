@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/fabric/verbs/completion_error.h"
 #include "common/fabric/verbs/verbs_endpoint.h"
 
@@ -105,7 +106,9 @@ void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::st
     OpenQueuePair(target);
   }
   for (ChainQueue::Entry& entry : chains) {
-    Complete(entry.chain, BrokenChainError(server, *entry.chain, verb, reason));
+    absl::Status status = BrokenChainError(server, *entry.chain, verb, reason);
+    if (next != State::kGone) status = MarkRecoverable(std::move(status));
+    Complete(entry.chain, std::move(status));
     verb = 0;
   }
 }

@@ -35,10 +35,12 @@ struct VerbsFabricOptions {
   // For each handshake, and for the queue pairs of an endpoint: a server that does not answer is
   // Unavailable.
   int64_t connect_timeout_ms = 2'000;
-  int silence_ms = 10'000;       // a host that gives no sign of life for so long is gone
-  uint32_t work_requests = 512;  // verbs under way on one queue pair; more wait in the endpoint
-  uint32_t inline_bytes = 128;   // WRITEs up to this travel with the doorbell, where the NIC can
-  AuthFactory auth;              // the cluster's secret; empty: none
+  int silence_ms = 10'000;  // a host that gives no sign of life for so long is gone
+  // Verbs under way on one queue pair; more wait in the endpoint. SoftRoCE takes 64 KiB for these,
+  // and mapping them is most of what a session costs there.
+  uint32_t work_requests = 120;
+  uint32_t inline_bytes = 128;  // WRITEs up to this travel with the doorbell, where the NIC can
+  AuthFactory auth;             // the cluster's secret; empty: none
 };
 
 // Connects to all servers; their locations' addresses are "host:port". As VerbsDevice::Open(), and:
