@@ -2,7 +2,6 @@
 // handover posts nothing, so it would succeed, and the next holder would trust the node.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -26,13 +25,8 @@ class HandoverTest : public testing::Test {
     ASSERT_EQ(leaf_.address.server(), 1);
   }
   TreeContext& context() { return tree_->impl().context(); }
-  std::byte* Image() { return cluster_.world().Memory(1).main.data() + leaf_.address.offset(); }
-  uint64_t LockWordOfLeaf() {
-    const LockTarget target = *context().NodeLock(leaf_);
-    uint64_t word;
-    std::memcpy(&word, cluster_.world().Memory(1).locks.data() + uint64_t{target.word} * 8, 8);
-    return word;
-  }
+  std::byte* Image() { return cluster_.At(leaf_.address); }
+  bool IsLocked() { return cluster_.LockWordAt(*context().NodeLock(leaf_)) != LockWord::kFree; }
   // Two updates of the leaf: when the first has its lock, the second waits for that. `under_lock`
   // is called then.
   template <typename Job>
@@ -43,7 +37,7 @@ class HandoverTest : public testing::Test {
         EXPECT_EQ(updated.code(), expected) << updated;
       });
     }
-    while (LockWordOfLeaf() == LockWord::kFree) ASSERT_TRUE(cluster_.world().Step());
+    while (!IsLocked()) ASSERT_TRUE(cluster_.world().Step());
     under_lock();
     session_->Run();
   }
