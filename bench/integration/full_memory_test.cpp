@@ -22,17 +22,13 @@ namespace {
 
 std::string Key(uint64_t n) { return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003); }
 
-class FullMemoryTest : public testing::Test {
+class FullMemoryTest : public OneTreeTest {
  protected:
-  void SetUp() override {
-    client_ = cluster_.NewClient();
-    auto tree = client_->CreateTree("t", {});
-    ASSERT_OK(tree);
-    tree_ = *std::move(tree);
-    auto session = client_->NewSession();
-    ASSERT_OK(session);
-    session_ = *std::move(session);
-  }
+  FullMemoryTest()
+      : OneTreeTest({.memory_servers = 2,
+                     .main_bytes = 1 << 20,
+                     .lock_words = 1024,
+                     .chunk_bytes = 64 << 10}) {}
 
   // Inserts Key(0), Key(1), ... until one is refused; how many there are.
   uint64_t Fill(Session& session, const Tree& tree) {
@@ -51,12 +47,6 @@ class FullMemoryTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return rows;
   }
-
-  IntegrationCluster cluster_{
-      {.memory_servers = 2, .main_bytes = 1 << 20, .lock_words = 1024, .chunk_bytes = 64 << 10}};
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<Tree> tree_;
-  std::unique_ptr<Session> session_;
 };
 
 TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
