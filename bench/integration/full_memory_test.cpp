@@ -31,17 +31,13 @@ constexpr int kRounds = 20;
 constexpr uint64_t kMainBytes = 1 << 20;
 #endif
 
-class FullMemoryTest : public testing::Test {
+class FullMemoryTest : public OneTreeTest {
  protected:
-  void SetUp() override {
-    client_ = cluster_.NewClient();
-    auto tree = client_->CreateTree("t", {});
-    ASSERT_OK(tree);
-    tree_ = *std::move(tree);
-    auto session = client_->NewSession();
-    ASSERT_OK(session);
-    session_ = *std::move(session);
-  }
+  FullMemoryTest()
+      : OneTreeTest({.memory_servers = 2,
+                     .main_bytes = kMainBytes,
+                     .lock_words = 1024,
+                     .chunk_bytes = 64 << 10}) {}
 
   // Inserts Key(0), Key(1), ... until one is refused; how many there are.
   uint64_t Fill(Session& session, const Tree& tree) {
@@ -60,12 +56,6 @@ class FullMemoryTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return rows;
   }
-
-  IntegrationCluster cluster_{
-      {.memory_servers = 2, .main_bytes = kMainBytes, .lock_words = 1024, .chunk_bytes = 64 << 10}};
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<Tree> tree_;
-  std::unique_ptr<Session> session_;
 };
 
 TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {

@@ -143,6 +143,28 @@ inline testing::AssertionResult HasCode(const absl::Status& status, absl::Status
          << status << ", expected " << absl::StatusCodeToString(code) << ". ";
 }
 
+// A cluster, and one session of one client on one tree.
+class OneTreeTest : public testing::Test {
+ protected:
+  OneTreeTest() = default;
+  explicit OneTreeTest(const IntegrationCluster::Options& options) : cluster_(options) {}
+
+  void SetUp() override {
+    client_ = cluster_.NewClient();
+    auto tree = client_->CreateTree("t", {});
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    tree_ = *std::move(tree);
+    auto session = client_->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+
+  IntegrationCluster cluster_;
+  std::unique_ptr<Client> client_;
+  std::unique_ptr<Tree> tree_;
+  std::unique_ptr<Session> session_;
+};
+
 }  // namespace pando
 
 // Of a Status or a StatusOr; the status is printed.
