@@ -25,4 +25,4 @@ target_compile_features(pando_client INTERFACE cxx_std_20)
 target_link_libraries(pando_client
   PUBLIC absl::status absl::statusor
   PRIVATE absl::btree absl::cleanup absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
-          absl::strings absl::synchronization Boost::context glog::glog isal Threads::Threads)
+          absl::strings absl::synchronization Boost::context glog::glog isal memcached Threads::Threads)

@@ -18,10 +18,10 @@
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 
-DEFINE_string(
-    registry, "",
-    "directory in which servers and clients find each other; default: $PANDO_REGISTRY, else "
-    "$XDG_RUNTIME_DIR/pando");
+DEFINE_string(registry, "",
+              "where servers and clients find each other: a directory, or "
+              "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
+              "$XDG_RUNTIME_DIR/pando");
 DEFINE_int32(server_id, 1, "id of this server, unique in its registry: 0 to 65535");
 DEFINE_string(memory, "1G", "memory to offer, with suffix K, M, G or T");
 DEFINE_string(

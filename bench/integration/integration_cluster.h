@@ -29,6 +29,7 @@ class IntegrationCluster {
     uint64_t main_bytes = uint64_t{64} << 20;
     uint64_t lock_words = 4096;
     uint32_t chunk_bytes = 256 << 10;
+    std::string registry;  // empty: a directory of its own
   };
 
   IntegrationCluster() : IntegrationCluster(Options{}) {}
@@ -36,7 +37,10 @@ class IntegrationCluster {
     char name[] = "/tmp/pando-integration-XXXXXX";
     PANDO_CHECK(mkdtemp(name) != nullptr);
     directory_ = name;
-    auto registry = OpenRegistry(directory_);
+    registry_name_ = options.registry.empty() ? directory_ : options.registry;
+    // Where sockets go if the registry is no directory.
+    if (!options.registry.empty()) setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
+    auto registry = OpenRegistry(registry_name_);
     PANDO_CHECK_OK(registry.status());
     registry_ = *std::move(registry);
     StartAll();
@@ -48,10 +52,10 @@ class IntegrationCluster {
   IntegrationCluster(const IntegrationCluster&) = delete;
   IntegrationCluster& operator=(const IntegrationCluster&) = delete;
 
-  const std::string& registry() const { return directory_; }
+  const std::string& registry() const { return registry_name_; }
   ClientOptions ClientDefaults() const {
     ClientOptions options;
-    options.registry = directory_;
+    options.registry = registry_name_;
     options.memory_servers_min = options_.memory_servers;
     return options;
   }
@@ -126,7 +130,7 @@ class IntegrationCluster {
 
   const Options options_;
   uint32_t next_first_id_ = 1;
-  std::string directory_;
+  std::string directory_, registry_name_;
   std::unique_ptr<Registry> registry_;
   std::vector<std::unique_ptr<Server>> servers_;
 };

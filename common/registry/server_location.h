@@ -9,7 +9,10 @@ namespace pando {
 
 struct ServerLocation {
   ServerId id = 0;
-  std::string address;  // shm: path of the server's Unix socket
+  // For the fabric to understand. shm: path of the server's Unix socket; verbs: HOST:PORT (TCP).
+  std::string address;
+  std::string fabric = "shm";  // that the server offers
+  std::string host;            // name of the host that it runs on; empty: this one
 
   friend bool operator==(const ServerLocation&, const ServerLocation&) = default;
 };

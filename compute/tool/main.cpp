@@ -12,7 +12,8 @@
 #include "compute/tool/commands.h"
 
 DEFINE_string(registry, "",
-              "directory in which the memory servers are found; default: $PANDO_REGISTRY, else "
+              "where the memory servers are found: a directory, or "
+              "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
 DEFINE_string(tree, "default", "name of the tree to work on");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");

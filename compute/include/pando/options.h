@@ -53,8 +53,8 @@ struct Techniques {
 };
 
 struct ClientOptions {
-  // Where the memory servers are found: the directory that pando-memory was given ("DIR" or
-  // "local:DIR").
+  // Where the memory servers are found, as pando-memory was told: a directory ("DIR" or
+  // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, not afterwards.
   std::string registry;
   // Transport: "shm" (one host, no privileges).
   std::string fabric = "shm";
