@@ -92,7 +92,6 @@ fit_to_machine() {
   cpus_asked=$cpus
   cpus=${cpus:-$(clamp "$(nproc)" 1 4)}
   memory=${memory:-$(clamp "$(($(free_memory) / 2))" 512 4096)}
-  patience=1 # emulation multiplies
   seconds_asked=$seconds
   if [[ -z $seconds ]]; then
     seconds=600
@@ -128,8 +127,9 @@ group="" # process group of the command, or of the guest
 end_group() {
   local tries
   [[ -n $group ]] || return 0
-  # By its own id too: it may not have its group yet.
-  kill -TERM -- "-$group" 2>/dev/null || kill -TERM "$group" 2>/dev/null || true
+  if ! kill -TERM -- "-$group" 2>/dev/null && [[ $'\n'$(jobs -p)$'\n' == *$'\n'"$group"$'\n'* ]]; then
+    kill -TERM "$group" 2>/dev/null || true # it has no group yet
+  fi
   for ((tries = 0; tries < 40; ++tries)); do
     kill -0 -- "-$group" 2>/dev/null || break
     sleep 0.05
@@ -140,7 +140,9 @@ end_group() {
 
 # A directory for what passes between this script and a guest, and the end of everything when the script ends.
 begin_job() {
-  job=$(mktemp -d "${TMPDIR:-/tmp}/pando-softroce.XXXXXX")
+  # Its name is handed to kernels and in mount options.
+  [[ ${TMPDIR:-/tmp} =~ ^[A-Za-z0-9_./-]+$ ]] || TMPDIR=/tmp
+  job=$(mktemp -d "$(realpath "${TMPDIR:-/tmp}")/pando-softroce.XXXXXX")
   trap end_job EXIT
   trap 'exit 129' HUP
   trap 'exit 130' INT
