@@ -30,12 +30,13 @@ run_guest() {
   shift
   setsid timeout -k 5 "$bound" "$@" </dev/null 3>&1 4>&2 >"$job/console" 2>&1 &
   group=$!
-  while [[ ! -e $job/started ]] && kill -0 "$group" 2>/dev/null && ((SECONDS < deadline)); do
-    sleep 0.05
-  done
-  if [[ -e $job/started ]]; then
+  { # without the shell's word on how it ended
+    while [[ ! -e $job/started ]] && kill -0 "$group" && ((SECONDS < deadline)); do
+      sleep 0.05
+    done
+    [[ -e $job/started ]] || kill -TERM "$group" || true
     wait "$group" || true
-  fi
+  } 2>/dev/null
   end_group
   [[ -e $job/started ]]
 }

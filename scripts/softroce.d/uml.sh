@@ -23,8 +23,42 @@ uml_options() {
   done
 }
 
-# Named after its options: others, another kernel.
-uml_kernel() { echo "$cache/linux-uml-$(uml_options | cksum | cut -d' ' -f1)"; }
+# The host takes only whole sets of a process's registers. Since Intel's AMX those are larger than what User-Mode Linux
+# (before it asked for the size) keeps of them: the first process would die. The rest is zero, which means unused.
+uml_whole_registers() {
+  cat <<'END'
+static struct iovec whole_registers(int pid, unsigned long *kept)
+{
+	static unsigned long whole[8192];
+	static struct iovec all;
+	unsigned long bytes = FP_SIZE * sizeof(unsigned long);
+
+	if (all.iov_len == 0) {
+		all.iov_base = whole;
+		all.iov_len = sizeof(whole);
+		if (ptrace(PTRACE_GETREGSET, pid, NT_X86_XSTATE, &all) < 0)
+			all.iov_len = bytes;
+		__builtin_memset(whole, 0, sizeof(whole));
+	}
+	__builtin_memcpy(whole, kept, all.iov_len < bytes ? all.iov_len : bytes);
+	return all;
+}
+END
+}
+
+# Run in the kernel's source.
+uml_change_source() {
+  # The one CPU goes from process to process at a tick.
+  sed -i '/^config HZ/,/^$/s/default 100$/default 1000/' arch/um/Kconfig
+  if grep -q 'HOST_FP_SIZE, 2696' arch/x86/um/user-offsets.c; then
+    uml_whole_registers >whole_registers.c
+    sed -i -e '/^int have_xstate_support;/r whole_registers.c' \
+      -e 's/if (ptrace(PTRACE_SETREGSET/iov = whole_registers(pid, fp_regs);\n\t\t&/' arch/x86/um/os-Linux/registers.c
+  fi
+}
+
+# Named after what is made different: with other changes it is another kernel.
+uml_kernel() { echo "$cache/linux-uml-$({ uml_options && declare -f uml_whole_registers; } | cksum | cut -d' ' -f1)"; }
 
 uml_refuses() {
   if [[ $(uname -m) != x86_64 ]]; then
@@ -67,8 +101,6 @@ uml_build() {
   download "$package" || return 1
   archive=$(find unpacked/usr/src -name 'linux-source-*.tar.*' -type f | head -n 1)
   mkdir source && tar -C source --strip-components=1 -xf "$archive" && rm -rf unpacked || return 1
-  # The one CPU goes from process to process at a tick.
-  sed -i '/^config HZ/,/^$/s/default 100$/default 1000/' source/arch/um/Kconfig
   uml_compile >compile.log 2>&1 || {
     tail -n 20 compile.log >&2
     return 1
@@ -77,7 +109,7 @@ uml_build() {
 }
 
 uml_compile() (
-  cd source && make ARCH=um defconfig || return 1
+  cd source && uml_change_source && make ARCH=um defconfig || return 1
   uml_options >>.config
   make ARCH=um olddefconfig && grep -x CONFIG_RDMA_RXE=y .config && grep -x CONFIG_HZ=1000 .config &&
     nice make ARCH=um -j"$(nproc)" linux && strip linux
