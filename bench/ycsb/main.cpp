@@ -78,6 +78,9 @@ DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
 
 DEFINE_string(json, "", "file for the result");
 DEFINE_string(histograms, "", "file for the result with whole histograms, to be merged");
+DEFINE_string(metrics_address, "",
+              "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape the first "
+              "compute server; the others have the next ports; default: none");
 DEFINE_string(history, "", "file for the history; FILE.initial and FILE.final hold the state");
 DEFINE_bool(progress, true, "a line a second on standard error");
 DEFINE_int32(errors_max, 100, "errors in a row after which a thread gives up");
@@ -181,6 +184,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.combine_max = FLAGS_combine_max;
   plan.timeout_ms = FLAGS_timeout_ms;
   plan.errors_max = FLAGS_errors_max;
+  plan.metrics_address = FLAGS_metrics_address;
   plan.history = !FLAGS_history.empty();
   PANDO_RETURN_IF_ERROR(CheckPlan(&plan));
   PANDO_RETURN_IF_ERROR(CheckStart(plan));

@@ -8,6 +8,7 @@
 #include "bench/workload/values.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/metrics/endpoint.h"
 
 namespace pando::bench {
 
@@ -35,7 +36,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, registry, memory_servers, memor
                                    value_bytes, load, drop, workload, distribution, operations,
                                    duration_s, warmup_s, rate, repeat, seed, errors_max, techniques,
                                    index_cache_bytes, handover_max, combine_max, timeout_ms,
-                                   history, folder)
+                                   metrics_address, history, folder)
 
 namespace {
 
@@ -111,6 +112,10 @@ absl::Status CheckPlan(Plan* plan) {
   if (plan->load == "put" && plan->is_share()) {
     return Bad("--load=put is for a whole run: no --all_compute_servers");
   }
+  if (!plan->metrics_address.empty()) {
+    PANDO_RETURN_IF_ERROR(
+        AddressWithOffset(plan->metrics_address, plan->compute_servers - 1).status());
+  }
   if (plan->tree.empty()) return Bad("--tree needs a name");
   if (plan->distribution.name.empty()) plan->distribution.name = plan->workload.distribution;
   PANDO_RETURN_IF_ERROR(Distribution::Validate(plan->distribution));
@@ -134,6 +139,7 @@ nlohmann::json ConfigJson(const Plan& plan) {
   for (const char* internal : {"folder", "workload", "distribution", "keys", "techniques"}) {
     config.erase(internal);
   }
+  if (plan.metrics_address.empty()) config.erase("metrics_address");
   if (!plan.is_share()) {
     config.erase("compute_servers_all");
     config.erase("compute_server_first");

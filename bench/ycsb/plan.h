@@ -58,6 +58,7 @@ struct Plan {
   int64_t timeout_ms = 10'000;
 
   // Output.
+  std::string metrics_address;  // of the first compute server here; the others are the next ports
   bool history = false;
   std::string folder;  // of this run, shared by coordinator and compute servers
 
