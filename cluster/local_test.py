@@ -30,7 +30,7 @@ ONE = '[[host]]\nname = "a"\nroles = ["memory", "compute"]\nmemory = "64M"\nmemo
 
 class LocalTest(testing.ClusterTest):
     def test_from_up_to_down(self):
-        self.write_config(TWO, "operations = 6000\nworkload = 'd'\nstart_delay_s = 3")
+        self.write_config(TWO, "operations = 6000\nworkload = 'd'\nstart_delay_s = 8")
         self.expect(3, "status")
         self.assertIn("2 memory servers are up (2 started)", self.expect(0, "up"))
         first = self.memory_server(1)

@@ -119,7 +119,7 @@ class SshTest(testing.ClusterTest):
         self.assertIn("b: there is no program", out)
 
     def test_from_up_to_down_over_ssh(self):
-        self.write_config(HERE, "operations = 4000\nworkload = 'a'\nstart_delay_s = 4")
+        self.write_config(HERE, "operations = 4000\nworkload = 'a'\nstart_delay_s = 8")
         self.expect(0, "up")
         self.expect(0, "status")
         out = self.expect(0, "bench", f"--output={self.folder}/out")

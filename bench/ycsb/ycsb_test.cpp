@@ -201,7 +201,7 @@ TEST_F(YcsbShareTest, SharesAddUpToOneRun) {
   EXPECT_EQ(loaded["load"]["records"], 2'000);
   EXPECT_FALSE(loaded.contains("run"));
 
-  const time_t start_s = time(nullptr) + 4;
+  const time_t start_s = time(nullptr) + 10;  // both are ready by then
   std::vector<Process> shares;
   for (const int first : {0, 1}) {
     shares.push_back(Start(absl::StrCat(flags, " --load=none --compute_servers=", first + 1,
