@@ -17,6 +17,7 @@
 #include "common/program/command_line.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
+#include "memory/metered_handler.h"
 
 DEFINE_string(registry, "",
               "where servers and clients find each other: a directory, or "
@@ -34,6 +35,9 @@ DEFINE_int32(numa_node, -1, "NUMA node that the memory is bound to; -1: none in 
 DEFINE_bool(huge_pages, false, "take huge pages where there are some, else normal pages");
 DEFINE_string(catalog, "auto",
               "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
+DEFINE_string(
+    metrics_address, "",
+    "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape; default: none");
 DEFINE_bool(exit_with_parent, false, "end when the process that started this one ends");
 
 namespace pando {
@@ -153,6 +157,13 @@ absl::Status Run(const std::string& registry_name) {
   const StopSignals stop_signals(server.get());
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::MemoryServer> handler,
                          memory::MemoryServer::Create(server->memory(), handler_options));
+  std::unique_ptr<memory::MeteredHandler> metered;
+  if (!FLAGS_metrics_address.empty()) {
+    PANDO_ASSIGN_OR_RETURN(metered,
+                           memory::MeteredHandler::Create(handler.get(), FLAGS_metrics_address));
+    PANDO_LOG(INFO) << "memory server " << options.server_id << ": metrics on port "
+                    << metered->port();
+  }
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Announcement> announcement,
                          registry->Announce({.id = options.server_id, .address = socket_path}));
   const Superblock& superblock = handler->superblock();
@@ -160,7 +171,8 @@ absl::Status Run(const std::string& registry_name) {
                   << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count
                   << " chunks of " << FormatBytes(superblock.chunk_bytes)
                   << (is_catalog ? ", keeps the catalog" : "");
-  PANDO_RETURN_IF_ERROR(server->Serve(handler.get()));
+  ControlHandler* const served = handler.get();
+  PANDO_RETURN_IF_ERROR(server->Serve(metered != nullptr ? metered.get() : served));
   PANDO_LOG(INFO) << "memory server " << options.server_id << " stopped";
   return absl::OkStatus();
 }
