@@ -26,10 +26,16 @@ write_job() {
 # run_guest SECONDS COMMAND...: runs a guest, whose standard output and error are its file descriptors 3 and 4, and
 # whose console is 1. True if it answered, within SECONDS.
 run_guest() {
-  local deadline=$((SECONDS + $1)) bound=$((seconds + $1 + 30))
+  local pipes deadline=$((SECONDS + $1)) bound=$((seconds + $1 + 30))
   shift
-  setsid timeout -k 5 "$bound" "$@" </dev/null 3>&1 4>&2 >"$job/console" 2>&1 &
+  # Not the terminal itself: User-Mode Linux would make it raw, without Ctrl-C.
+  exec 3> >(exec cat)
+  pipes=$!
+  exec 4> >(exec cat >&2)
+  pipes+=" $!"
+  setsid timeout -k 5 "$bound" "$@" </dev/null >"$job/console" 2>&1 &
   group=$!
+  exec 3>&- 4>&-
   { # without the shell's word on how it ended
     while [[ ! -e $job/started ]] && kill -0 "$group" && ((SECONDS < deadline)); do
       sleep 0.05
@@ -38,6 +44,8 @@ run_guest() {
     wait "$group" || true
   } 2>/dev/null
   end_group
+  # shellcheck disable=SC2086  # two
+  wait $pipes || true
   [[ -e $job/started ]]
 }
 
