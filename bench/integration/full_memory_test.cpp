@@ -259,13 +259,15 @@ class SharedCapacityTest : public CapacityTest {};
 INSTANTIATE_TEST_SUITE_P(MemoryServers, SharedCapacityTest, testing::Values(2));
 
 // The nodes are as many in every round. How many records they hold is another thing each time: it
-// depends on the order of the inserts which leaves have just been split when the last node goes.
+// depends on the order of the inserts which leaves have just been split when the last node goes,
+// and who is refused first. Leaves are between half full and full, so this is a bound for the
+// leaves' fill, not for the capacity.
 TEST_P(SharedCapacityTest, IsTheSameForSeveralClients) {
   AddParts(4);
   const std::vector<Round> rounds = Rounds();
   const auto first = static_cast<double>(rounds[0].records);
   for (const Round& round : rounds) {
-    EXPECT_NEAR(static_cast<double>(round.records), first, 0.1 * first);
+    EXPECT_NEAR(static_cast<double>(round.records), first, 0.25 * first);
     const NodeAccounting &full = round.full.nodes, &begin = rounds[0].full.nodes;
     EXPECT_EQ(full.reachable + full.held, begin.reachable + begin.held);
     EXPECT_LE(full.held, parts_.size());
