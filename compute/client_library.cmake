@@ -3,7 +3,7 @@
 set(PANDO_CLIENT_ROOMS base wire fabric shm registry sched compute)
 
 if(PANDO_HAVE_VERBS)
-  list(APPEND PANDO_CLIENT_ROOMS verbs)
+  list(APPEND PANDO_CLIENT_ROOMS auth verbs)
 endif()
 
 set(objects "")
@@ -29,7 +29,7 @@ target_compile_features(pando_client INTERFACE cxx_std_20)
 target_link_libraries(pando_client
   PUBLIC absl::status absl::statusor
   PRIVATE absl::btree absl::cleanup absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
-          absl::strings absl::synchronization Boost::context glog::glog isal Threads::Threads)
+          absl::strings absl::synchronization Boost::context glog::glog isal memcached Threads::Threads)
 if(PANDO_HAVE_VERBS)
-  target_link_libraries(pando_client PRIVATE ibverbs)
+  target_link_libraries(pando_client PRIVATE ibverbs crypto)
 endif()

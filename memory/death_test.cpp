@@ -1,48 +1,24 @@
 // What a memory server does when a compute server dies: rule C2, seen from outside.
 #include <cstring>
-#include <memory>
 
 #include "common/wire/dead_table.h"
-#include "common/wire/lock_word.h"
-#include "gtest/gtest.h"
-#include "memory/memory_server.h"
-#include "memory/test_support.h"
+#include "memory/server_test_util.h"
 
 namespace pando::memory {
 namespace {
 
-class DeathTest : public testing::Test {
+class DeathTest : public TwoClientsTest {
  protected:
-  void Start(uint32_t fence_words_per_step) {
-    MemoryServerOptions options;
-    options.clock = &clock_;
-    options.fence_words_per_step = fence_words_per_step;
-    auto server = MemoryServer::Create(memory_.memory(), options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    anna_ = std::make_unique<TestClient>(server_.get(), 1);
-    bert_ = std::make_unique<TestClient>(server_.get(), 2);
-    ASSERT_TRUE(anna_->Join().ok());
-    ASSERT_TRUE(bert_->Join().ok());
-  }
-  static uint64_t WordOf(const ClientId& client) {
-    return LockWord{.owner = client.compute_server, .incarnation = client.incarnation}.Encode();
-  }
   bool IsPublished(const ClientId& client) {
     uint64_t entry;
     const uint64_t offset = server_->superblock().dead_offset;
     std::memcpy(&entry, memory_.main() + offset + DeadEntryOffset(client.compute_server), 8);
     return SaysDead(entry, WordOf(client));
   }
-
-  ManualClock clock_;
-  PlainMemory memory_;
-  std::unique_ptr<MemoryServer> server_;
-  std::unique_ptr<TestClient> anna_, bert_;
 };
 
 TEST_F(DeathTest, TheLocksOfTheDeadAreFreeAndOthersCanReadWhy) {
-  Start(0);
+  Start({.fence_words_per_step = 0});
   memory_.lock_words()[300] = WordOf(anna_->id);
   memory_.lock_words()[301] = WordOf(bert_->id);
   EXPECT_EQ(bert_->StateOf(anna_->id), ClientLiveness::kJoined);
@@ -58,7 +34,7 @@ TEST_F(DeathTest, TheLocksOfTheDeadAreFreeAndOthersCanReadWhy) {
 }
 
 TEST_F(DeathTest, LeavingInOrderIsNoDeath) {
-  Start(0);
+  Start({.fence_words_per_step = 0});
   ASSERT_TRUE(anna_->Call(ControlOpcode::kLeave).ok());
   server_->OnPeerGone(1);
   EXPECT_FALSE(IsPublished(anna_->id));
@@ -66,7 +42,7 @@ TEST_F(DeathTest, LeavingInOrderIsNoDeath) {
 }
 
 TEST_F(DeathTest, StepByStepADeathIsPublishedThenFencedThenOver) {
-  Start(256);
+  Start({.fence_words_per_step = 256});
   const auto tree = anna_->CreateTree("a");
   ASSERT_TRUE(tree.ok());
   ASSERT_TRUE(anna_->AttachTree(tree->tree_id).ok());

@@ -1,12 +1,9 @@
 // A living compute server that is not heard of any more: rules C1 and C2, seen from outside.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <vector>
 
-#include "common/wire/lock_word.h"
-#include "memory/memory_server.h"
-#include "memory/test_support.h"
+#include "memory/server_test_util.h"
 
 namespace pando::memory {
 namespace {
@@ -19,17 +16,10 @@ class RecordingFence : public PeerFence {
   std::vector<PeerId> peers;
 };
 
-class LeaseTest : public testing::Test {
+class LeaseTest : public TwoClientsTest {
  protected:
   void SetUp() override {
-    auto server = MemoryServer::Create(memory_.memory(),
-                                       {.lease_ns = kLeaseNs, .fence = &fence_, .clock = &clock_});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    anna_ = std::make_unique<TestClient>(server_.get(), 1);
-    bert_ = std::make_unique<TestClient>(server_.get(), 2);
-    ASSERT_TRUE(anna_->Join().ok());
-    ASSERT_TRUE(bert_->Join().ok());
+    ASSERT_NO_FATAL_FAILURE(Start({.lease_ns = kLeaseNs, .fence = &fence_}));
     Tick();
   }
   // What the fabric does after each call.
@@ -42,15 +32,8 @@ class LeaseTest : public testing::Test {
       Tick();
     }
   }
-  uint64_t WordOf(const ClientId& client) {
-    return LockWord{.owner = client.compute_server, .incarnation = client.incarnation}.Encode();
-  }
 
-  ManualClock clock_;
-  PlainMemory memory_;
   RecordingFence fence_;
-  std::unique_ptr<MemoryServer> server_;
-  std::unique_ptr<TestClient> anna_, bert_;
 };
 
 TEST_F(LeaseTest, TheSilentOneIsCutOffAndDeadOnlyWhenNothingOfItIsInFlight) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/wire/lock_word.h"
+#include "memory/fencing.h"
 #include "memory/region.h"
 #include "memory/test_support.h"
 
@@ -69,7 +70,7 @@ TEST_F(LockTableTest, WordsOfTheDeadAreFreedAndNoOthers) {
   table_.values[513] = later;
   table_.values[1500] = WordOf(kDead);
   table_.overtaken_by[1500] = others;  // who read that it is dead (rule C3)
-  EXPECT_EQ(region_->ClearLockWords(kDead, 0, 2000), 5u);
+  EXPECT_EQ(region_->ClearLockWords(kDead, 0, 2000).value(), 5u);
   std::vector<uint64_t> expected(2000);
   expected[1] = expected[1500] = others;
   expected[513] = later;
@@ -78,7 +79,7 @@ TEST_F(LockTableTest, WordsOfTheDeadAreFreedAndNoOthers) {
 
 TEST_F(LockTableTest, OnlyTheWordsAskedForAreLookedAt) {
   for (uint64_t& word : table_.values) word = WordOf(kDead);
-  EXPECT_EQ(region_->ClearLockWords(kDead, 100, 700), 700u);
+  EXPECT_EQ(region_->ClearLockWords(kDead, 100, 700).value(), 700u);
   EXPECT_EQ(table_.values[99], WordOf(kDead));
   EXPECT_EQ(table_.values[100], 0u);
   EXPECT_EQ(table_.values[799], 0u);
@@ -88,16 +89,35 @@ TEST_F(LockTableTest, OnlyTheWordsAskedForAreLookedAt) {
 TEST_F(LockTableTest, AWordIsClearedWhateverItHolds) {
   table_.values[5] = WordOf(kDead);
   table_.overtaken_by[5] = WordOf({8, 3});
-  region_->ClearLockWord(5);
+  EXPECT_TRUE(region_->ClearLockWord(5).ok());
   EXPECT_EQ(table_.values[5], 0u);
 }
 
 TEST_F(LockTableTest, ABrokenDeviceLeavesThemTaken) {
   table_.values[5] = WordOf(kDead);
   table_.broken = true;
-  EXPECT_EQ(region_->ClearLockWords(kDead, 0, 2000), 0u);
-  region_->ClearLockWord(5);
+  EXPECT_TRUE(absl::IsUnavailable(region_->ClearLockWords(kDead, 0, 2000).status()));
+  EXPECT_TRUE(absl::IsUnavailable(region_->ClearLockWord(5)));
   EXPECT_EQ(table_.values[5], WordOf(kDead));
+}
+
+// The entry in the table of the dead may be overwritten only once no word is left (rule C2).
+TEST_F(LockTableTest, FencingGoesOnWhereADeviceBroke) {
+  for (const uint64_t word : {5, 1999}) table_.values[word] = WordOf(kDead);
+  Fencing fencing(&*region_, 1000);
+  fencing.Add(kDead);
+  ASSERT_TRUE(fencing.Step().ok());  // published
+  ASSERT_TRUE(fencing.Step().ok());  // the first 1000
+  EXPECT_EQ(table_.values[5], 0u);
+  table_.broken = true;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(absl::IsUnavailable(fencing.Step().status()));
+  EXPECT_TRUE(fencing.IsPending(kDead));
+  table_.broken = false;
+  const auto done = fencing.Step();
+  ASSERT_TRUE(done.ok());
+  EXPECT_EQ(*done, kDead);
+  EXPECT_EQ(table_.values[1999], 0u);
+  EXPECT_TRUE(fencing.idle());
 }
 
 }  // namespace

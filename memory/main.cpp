@@ -16,12 +16,13 @@
 #include "common/program/command_line.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
+#include "memory/metered_handler.h"
 #include "memory/server_fabric.h"
 
-DEFINE_string(
-    registry, "",
-    "directory in which servers and clients find each other; default: $PANDO_REGISTRY, else "
-    "$XDG_RUNTIME_DIR/pando");
+DEFINE_string(registry, "",
+              "where servers and clients find each other: a directory, or "
+              "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
+              "$XDG_RUNTIME_DIR/pando");
 DEFINE_int32(server_id, 1, "id of this server, unique in its registry: 0 to 65535");
 DEFINE_string(memory, "1G", "memory to offer, with suffix K, M, G or T");
 DEFINE_string(
@@ -45,9 +46,16 @@ DEFINE_int32(mtu, 0, "MTU of the RDMA path: 256 to 4096; 0: the active one");
 DEFINE_string(listen, "",
               "HOST:PORT (TCP) where verbs clients connect; default: the address of the GID, any "
               "free port");
+DEFINE_string(
+    secret_file, "",
+    "verbs: file with the cluster's secret, 16 to 4096 bytes, its owner's only; who does not "
+    "know it is refused; default: none");
 DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
 DEFINE_int32(lease_ms, 10'000,
              "verbs: who is silent for so long is cut off and taken for dead; 0: nobody is");
+DEFINE_string(
+    metrics_address, "",
+    "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape; default: none");
 DEFINE_bool(exit_with_parent, false, "end when the process that started this one ends");
 
 namespace pando {
@@ -63,6 +71,8 @@ const ProgramInfo kProgram = {.name = "pando-memory",
                               .source = __FILE__};
 
 constexpr uint64_t kHugePageBytes = 2 * kMiB;
+// Where lock words are looked at through a NIC, 512 at a time; calls are answered in between.
+constexpr uint32_t kFenceWordsPerStep = 16 << 10;
 
 memory::ServerFabric* server_to_stop = nullptr;
 
@@ -145,6 +155,7 @@ memory::ServerFabricOptions FabricOptions(std::string socket_path) {
   options.main_bytes = BytesFromFlag("memory", FLAGS_memory) / granule * granule;
   options.listen = FLAGS_listen;
   options.device = FLAGS_device;
+  options.secret_file = FLAGS_secret_file;
   options.port = FLAGS_port;
   options.gid_index = FLAGS_gid_index;
   options.mtu_bytes = static_cast<uint32_t>(FLAGS_mtu);
@@ -177,10 +188,19 @@ absl::Status Run(const std::string& registry_name) {
   handler_options.packet_bytes = server->packet_bytes();
   handler_options.needs_crc = server->needs_crc();
   handler_options.fence = server->fence();
-  if (server->fence() != nullptr) handler_options.lease_ns = FLAGS_lease_ms * kMillisecondNs;
+  if (server->fence() != nullptr) {
+    handler_options.lease_ns = FLAGS_lease_ms * kMillisecondNs;
+    handler_options.fence_words_per_step = kFenceWordsPerStep;
+  }
   const StopSignals stop_signals(server.get());
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::MemoryServer> handler,
                          memory::MemoryServer::Create(server->memory(), handler_options));
+  std::unique_ptr<memory::MeteredHandler> metered;
+  if (!FLAGS_metrics_address.empty()) {
+    PANDO_ASSIGN_OR_RETURN(metered,
+                           memory::MeteredHandler::Create(handler.get(), FLAGS_metrics_address));
+    PANDO_LOG(INFO) << "memory server " << id << ": metrics on port " << metered->port();
+  }
   const ServerLocation location = {
       .id = id, .address = server->address(), .fabric = FLAGS_fabric, .host = ""};
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Announcement> announcement,
@@ -190,7 +210,8 @@ absl::Status Run(const std::string& registry_name) {
                   << ": " << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count
                   << " chunks of " << FormatBytes(superblock.chunk_bytes)
                   << (is_catalog ? ", keeps the catalog" : "");
-  PANDO_RETURN_IF_ERROR(server->Serve(handler.get()));
+  ControlHandler* const served = handler.get();
+  PANDO_RETURN_IF_ERROR(server->Serve(metered != nullptr ? metered.get() : served));
   PANDO_LOG(INFO) << "memory server " << id << " stopped";
   return absl::OkStatus();
 }

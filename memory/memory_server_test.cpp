@@ -5,7 +5,7 @@
 
 #include "common/base/random.h"
 #include "gtest/gtest.h"
-#include "memory/test_support.h"
+#include "memory/server_test_util.h"
 
 namespace pando::memory {
 namespace {
@@ -18,14 +18,7 @@ class MemoryServerTest : public testing::Test {
     EXPECT_TRUE(server.ok()) << server.status();
     return std::move(*server);
   }
-  static uint64_t Counter(const MemoryServer& server, const std::string& name) {
-    for (const auto& [counter, value] : server.Counters()) {
-      if (counter == name) return value;
-    }
-    ADD_FAILURE() << "no counter " << name;
-    return 0;
-  }
-  uint64_t Counter(const std::string& name) { return Counter(*server_, name); }
+  uint64_t Counter(const std::string& name) { return CounterOf(*server_, name); }
 
   ManualClock clock_;
   PlainMemory memory_;
@@ -219,11 +212,11 @@ TEST_F(MemoryServerTest, AnEarlierLifeOfAClientLosesItsHoldingsWithItsConnection
   ASSERT_TRUE(old_life.AttachTree(11).ok());
   ASSERT_TRUE(old_life.AllocateNodes(11, 1024).ok());
   ASSERT_TRUE(new_life.AttachAs({5, 20}).ok());
-  EXPECT_GT(Counter(*second, "nodes_out"), 0u) << "something of it may be in flight";
+  EXPECT_GT(CounterOf(*second, "nodes_out"), 0u) << "something of it may be in flight";
   second->OnPeerGone(1);
   while (second->OnTimer(clock_.NowNs()) != kNeverNs) {
   }
-  EXPECT_EQ(Counter(*second, "nodes_out"), 0u);
+  EXPECT_EQ(CounterOf(*second, "nodes_out"), 0u);
   EXPECT_EQ(old_life.AllocateNodes(11, 1024).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(old_life.AttachAs({5, 10}).code(), absl::StatusCode::kFailedPrecondition);

@@ -1,12 +1,10 @@
 // The calls about single nodes, as clients make them (node_messages.h, rules R3, R4).
-#include <cstring>
-#include <memory>
+#include <string>
+#include <vector>
 
 #include "common/wire/node_glance.h"
-#include "gtest/gtest.h"
-#include "memory/memory_server.h"
 #include "memory/reply_cache.h"
-#include "memory/test_support.h"
+#include "memory/server_test_util.h"
 
 namespace pando::memory {
 namespace {
@@ -16,31 +14,15 @@ constexpr uint32_t kNode = 1024;
 static_assert(kNodesPerRequestMax * 12 + 8 <= ReplyCache::kBodyBytesMax);
 static_assert(kRunsPerRequestMax * 16 + 8 <= ReplyCache::kBodyBytesMax);
 
-class NodeCallsTest : public testing::Test {
+class NodeCallsTest : public TwoClientsTest {
  protected:
   void SetUp() override {
-    MemoryServerOptions options;
-    options.clock = &clock_;
-    auto server = MemoryServer::Create(memory_.memory(), options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    for (PeerId peer = 1; peer <= 2; ++peer) {
-      clients_.push_back(std::make_unique<TestClient>(server_.get(), peer));
-      ASSERT_TRUE(clients_.back()->Join().ok());
-    }
-    tree_ = anna().CreateTree("t")->tree_id;
-    ASSERT_TRUE(anna().AttachTree(tree_).ok());
-    ASSERT_TRUE(bert().AttachTree(tree_).ok());
+    ASSERT_NO_FATAL_FAILURE(Start({}));
+    tree_ = anna_->CreateTree("t")->tree_id;
+    ASSERT_TRUE(anna_->AttachTree(tree_).ok());
+    ASSERT_TRUE(bert_->AttachTree(tree_).ok());
   }
-  TestClient& anna() { return *clients_[0]; }
-  TestClient& bert() { return *clients_[1]; }
-  uint64_t Counter(const std::string& name) {
-    for (const auto& [counter, value] : server_->Counters()) {
-      if (counter == name) return value;
-    }
-    ADD_FAILURE() << "no counter " << name;
-    return 0;
-  }
+  uint64_t Counter(const std::string& name) { return CounterOf(*server_, name); }
   void RunTimers() {
     while (server_->OnTimer(clock_.now_ns) != kNeverNs) {
     }
@@ -54,61 +36,57 @@ class NodeCallsTest : public testing::Test {
     return body.ok() ? *ParseOrphanList(*body) : OrphanList{};
   }
 
-  ManualClock clock_;
-  PlainMemory memory_;
-  std::unique_ptr<MemoryServer> server_;
-  std::vector<std::unique_ptr<TestClient>> clients_;
   uint32_t tree_ = 0;
 };
 
 TEST_F(NodeCallsTest, OnlyWhoUsesTheTreeMayAskForItsNodes) {
-  ASSERT_TRUE(bert().DetachTree(tree_).ok());
+  ASSERT_TRUE(bert_->DetachTree(tree_).ok());
   constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
   const auto code = [&](ControlOpcode opcode, const std::string& body) {
-    return bert().Call(opcode, body).status().code();
+    return bert_->Call(opcode, body).status().code();
   };
   EXPECT_EQ(code(ControlOpcode::kAllocateNodes, EncodeNodeRequest({tree_, kNode, 1})), kRefused);
   EXPECT_EQ(code(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_, {}})), kRefused);
   EXPECT_EQ(code(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_, {}})), kRefused);
   EXPECT_EQ(code(ControlOpcode::kSettleNodes, EncodeNodeSettle({tree_, {}})), kRefused);
   EXPECT_EQ(code(ControlOpcode::kListOrphans, EncodeNodeQuery({tree_, 0, 1})), kRefused);
-  EXPECT_TRUE(bert().Call(ControlOpcode::kListNodes, EncodeNodeQuery({tree_, 0, 1})).ok())
+  EXPECT_TRUE(bert_->Call(ControlOpcode::kListNodes, EncodeNodeQuery({tree_, 0, 1})).ok())
       << "anybody may look";
-  EXPECT_TRUE(bert().DetachTree(tree_).ok()) << "nothing to detach";
+  EXPECT_TRUE(bert_->DetachTree(tree_).ok()) << "nothing to detach";
 }
 
 TEST_F(NodeCallsTest, ARepeatedRequestGetsItsReplyAndNoMoreNodes) {
   const std::string allocate =
-      anna().Message(ControlOpcode::kAllocateNodes, EncodeNodeRequest({tree_, kNode, 8}));
+      anna_->Message(ControlOpcode::kAllocateNodes, EncodeNodeRequest({tree_, kNode, 8}));
   const std::string grant = server_->Handle(1, allocate);
   EXPECT_EQ(server_->Handle(1, allocate), grant);
   const uint64_t out = Counter("nodes_out");
   const NodeRun run =
-      ParseNodeGrant(*ParseReply(grant, ControlOpcode::kAllocateNodes, anna().sequence))
+      ParseNodeGrant(*ParseReply(grant, ControlOpcode::kAllocateNodes, anna_->sequence))
           ->runs.at(0);
   // A return that is repeated after the same client was handed the nodes again.
   const std::string back =
-      anna().Message(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_, {run}}));
+      anna_->Message(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_, {run}}));
   const std::string returned = server_->Handle(1, back);
   EXPECT_EQ(Counter("nodes_out"), 0u);
-  ASSERT_EQ(anna().AllocateNodes(tree_, kNode)->runs.at(0), run);
+  ASSERT_EQ(anna_->AllocateNodes(tree_, kNode)->runs.at(0), run);
   EXPECT_EQ(server_->Handle(1, back), returned);
   EXPECT_EQ(Counter("nodes_out"), out);
   // A free counts once, and says so twice.
   Write(run.offset, 1);
   const std::string free =
-      anna().Message(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_, {{run.offset, 1}}}));
+      anna_->Message(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_, {{run.offset, 1}}}));
   const std::string freed = server_->Handle(1, free);
-  EXPECT_EQ(ParseNodesFreed(*ParseReply(freed, ControlOpcode::kFreeNodes, anna().sequence))->count,
+  EXPECT_EQ(ParseNodesFreed(*ParseReply(freed, ControlOpcode::kFreeNodes, anna_->sequence))->count,
             1u);
   EXPECT_EQ(server_->Handle(1, free), freed);
-  EXPECT_EQ(anna().FreeNodes(tree_, {{run.offset, 1}}), 0) << "a new request, the same free";
-  EXPECT_EQ(bert().FreeNodes(tree_, {{run.offset, 1}}), 0) << "another client saw it die, too";
+  EXPECT_EQ(anna_->FreeNodes(tree_, {{run.offset, 1}}), 0) << "a new request, the same free";
+  EXPECT_EQ(bert_->FreeNodes(tree_, {{run.offset, 1}}), 0) << "another client saw it die, too";
   EXPECT_EQ(Counter("nodes_freed"), 1u);
 }
 
 TEST_F(NodeCallsTest, ADeathFreesWhatWasNotWrittenAndTheRestWaitsForASweep) {
-  const NodeRun run = anna().AllocateNodes(tree_, kNode)->runs.at(0);
+  const NodeRun run = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
   Write(run.offset, 1);
   Write(run.offset + 5 * kNode, 1);
   const uint64_t out = Counter("nodes_out");
@@ -117,41 +95,41 @@ TEST_F(NodeCallsTest, ADeathFreesWhatWasNotWrittenAndTheRestWaitsForASweep) {
   EXPECT_EQ(Counter("nodes_out"), 0u);
   EXPECT_EQ(Counter("nodes_orphan"), 2u);
   EXPECT_EQ(Counter("nodes_free") + Counter("nodes_untouched"), out - 2);
-  const OrphanList orphans = Orphans(bert());
+  const OrphanList orphans = Orphans(*bert_);
   ASSERT_EQ(orphans.orphans.size(), 2u);
   EXPECT_EQ(orphans.orphans[0],
-            (Orphan{run.offset, anna().id.compute_server, anna().id.incarnation}));
-  EXPECT_EQ(bert().AllocateNodes(tree_, kNode)->orphans, 2u + 1u) << "and marks of the dead";
+            (Orphan{run.offset, anna_->id.compute_server, anna_->id.incarnation}));
+  EXPECT_EQ(bert_->AllocateNodes(tree_, kNode)->orphans, 2u + 1u) << "and marks of the dead";
   const auto settled =
-      bert().Call(ControlOpcode::kSettleNodes, EncodeNodeSettle({tree_, {run.offset}}));
+      bert_->Call(ControlOpcode::kSettleNodes, EncodeNodeSettle({tree_, {run.offset}}));
   EXPECT_EQ(*ParseNodeCount(*settled), 1u);
-  EXPECT_EQ(bert().FreeNodes(tree_, {{run.offset + 5 * kNode, 1}}), 1);
-  EXPECT_TRUE(Orphans(bert()).orphans.empty());
+  EXPECT_EQ(bert_->FreeNodes(tree_, {{run.offset + 5 * kNode, 1}}), 1);
+  EXPECT_TRUE(Orphans(*bert_).orphans.empty());
 }
 
 TEST_F(NodeCallsTest, WhoLeavesWithoutAWordLeavesOrphansAndWhoDetachesInOrderDoesNot) {
-  const NodeRun annas = anna().AllocateNodes(tree_, kNode)->runs.at(0);
-  const NodeRun berts = bert().AllocateNodes(tree_, kNode)->runs.at(0);
+  const NodeRun annas = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
+  const NodeRun berts = bert_->AllocateNodes(tree_, kNode)->runs.at(0);
   Write(annas.offset, 1);
   Write(berts.offset, 1);
   const uint64_t settled = Counter("nodes_settled");
-  ASSERT_TRUE(anna().ReturnNodes(tree_, {{annas.offset + kNode, annas.bytes - kNode, 0}}).ok());
-  ASSERT_TRUE(anna().DetachTree(tree_, 1).ok());
+  ASSERT_TRUE(anna_->ReturnNodes(tree_, {{annas.offset + kNode, annas.bytes - kNode, 0}}).ok());
+  ASSERT_TRUE(anna_->DetachTree(tree_, 1).ok());
   RunTimers();
   EXPECT_EQ(Counter("nodes_settled"), settled + 1);
   EXPECT_EQ(Counter("nodes_orphan"), 0u);
-  ASSERT_TRUE(bert().Call(ControlOpcode::kLeave).ok());
+  ASSERT_TRUE(bert_->Call(ControlOpcode::kLeave).ok());
   RunTimers();
   EXPECT_EQ(Counter("nodes_orphan"), 1u);
 }
 
 TEST_F(NodeCallsTest, WhoIsNotSureLeavesASweepToOthers) {
-  const NodeRun run = anna().AllocateNodes(tree_, kNode)->runs.at(0);
+  const NodeRun run = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
   Write(run.offset, 1);
-  ASSERT_TRUE(anna().DetachTree(tree_, 0).ok());
+  ASSERT_TRUE(anna_->DetachTree(tree_, 0).ok());
   // It comes again before the server has looked at what it left.
-  ASSERT_TRUE(anna().AttachTree(tree_).ok());
-  const NodeRun again = anna().AllocateNodes(tree_, kNode)->runs.at(0);
+  ASSERT_TRUE(anna_->AttachTree(tree_).ok());
+  const NodeRun again = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
   EXPECT_EQ(again.offset, run.offset + kNode);
   RunTimers();
   EXPECT_EQ(Counter("nodes_orphan"), 1u);
@@ -160,21 +138,21 @@ TEST_F(NodeCallsTest, WhoIsNotSureLeavesASweepToOthers) {
 
 TEST_F(NodeCallsTest, AFullServerSaysWhenToAskAgain) {
   std::vector<uint64_t> nodes;
-  absl::StatusOr<NodeGrant> grant = anna().AllocateNodes(tree_, kNode);
-  for (; grant.ok(); grant = anna().AllocateNodes(tree_, kNode)) {
+  absl::StatusOr<NodeGrant> grant = anna_->AllocateNodes(tree_, kNode);
+  for (; grant.ok(); grant = anna_->AllocateNodes(tree_, kNode)) {
     ASSERT_FALSE(grant->runs.empty());
     nodes.push_back(grant->runs[0].offset);
   }
   EXPECT_TRUE(absl::IsResourceExhausted(grant.status())) << "nothing rests: " << grant.status();
   Write(nodes[0], 1);
-  ASSERT_EQ(anna().FreeNodes(tree_, {{nodes[0], 1}}), 1);
-  grant = bert().AllocateNodes(tree_, kNode);
+  ASSERT_EQ(anna_->FreeNodes(tree_, {{nodes[0], 1}}), 1);
+  grant = bert_->AllocateNodes(tree_, kNode);
   ASSERT_TRUE(grant.ok()) << grant.status();
   EXPECT_TRUE(grant->runs.empty());
   EXPECT_GT(grant->rested_in_ns, 900 * kMillisecondNs);
   EXPECT_EQ(grant->free_bytes, kNode);
   clock_.now_ns += grant->rested_in_ns;
-  grant = bert().AllocateNodes(tree_, kNode);
+  grant = bert_->AllocateNodes(tree_, kNode);
   ASSERT_TRUE(grant.ok()) << grant.status();
   EXPECT_EQ(grant->runs, std::vector<NodeRun>({{nodes[0], kNode, 1}}));
   EXPECT_EQ(grant->rested_in_ns, 0);
@@ -184,8 +162,8 @@ TEST_F(NodeCallsTest, AFullServerServesAgainWhateverWasFreed) {
   std::vector<uint64_t> counts;
   for (uint32_t round = 1; round <= 3; ++round) {
     std::vector<uint64_t> nodes;
-    absl::StatusOr<NodeGrant> grant = anna().AllocateNodes(tree_, kNode);
-    for (; grant.ok(); grant = anna().AllocateNodes(tree_, kNode)) {
+    absl::StatusOr<NodeGrant> grant = anna_->AllocateNodes(tree_, kNode);
+    for (; grant.ok(); grant = anna_->AllocateNodes(tree_, kNode)) {
       for (const NodeRun& run : grant->runs) {
         for (uint64_t at = 0; at < run.bytes; at += kNode) nodes.push_back(run.offset + at);
       }
@@ -195,7 +173,7 @@ TEST_F(NodeCallsTest, AFullServerServesAgainWhateverWasFreed) {
     for (const uint64_t node : nodes) {
       const uint32_t life = GlanceAtNode(memory_.main() + node).life + 1;
       Write(node, life);
-      ASSERT_EQ(bert().FreeNodes(tree_, {{node, life}}), 1);
+      ASSERT_EQ(bert_->FreeNodes(tree_, {{node, life}}), 1);
     }
     clock_.now_ns += 2 * kSecondNs;
   }

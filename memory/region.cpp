@@ -138,21 +138,22 @@ uint64_t Region::UsedPrefix(uint64_t offset, uint64_t bytes) const {
   return used * 8;
 }
 
-void Region::ClearLockWord(uint32_t index) {
+absl::Status Region::ClearLockWord(uint32_t index) {
   PANDO_CHECK(index < superblock_.lock_words);
   if (memory_.lock_table != nullptr) return ClearInTable(index);
   auto* const words = reinterpret_cast<uint64_t*>(memory_.locks.data());
   std::atomic_ref<uint64_t>(words[index]).store(LockWord::kFree, std::memory_order_release);
+  return absl::OkStatus();
 }
 
-void Region::ClearInTable(uint32_t index) {
-  absl::StatusOr<uint64_t> found = LockWord::kFree;
-  uint64_t expected;
-  do {
-    expected = *found;
-    found = memory_.lock_table->CompareSwap(index, expected, LockWord::kFree);
-  } while (found.ok() && *found != expected);
-  if (!found.ok()) PANDO_LOG(ERROR) << "lock word " << index << " stays taken: " << found.status();
+absl::Status Region::ClearInTable(uint32_t index) {
+  uint64_t expected = LockWord::kFree;
+  for (;;) {
+    PANDO_ASSIGN_OR_RETURN(const uint64_t found,
+                           memory_.lock_table->CompareSwap(index, expected, LockWord::kFree));
+    if (found == expected) return absl::OkStatus();
+    expected = found;
+  }
 }
 
 void Region::PublishDead(const ClientId& client) {
@@ -163,7 +164,8 @@ void Region::PublishDead(const ClientId& client) {
         bytes.size());
 }
 
-uint32_t Region::ClearLockWords(const ClientId& client, uint32_t first, uint32_t count) {
+absl::StatusOr<uint32_t> Region::ClearLockWords(const ClientId& client, uint32_t first,
+                                                uint32_t count) {
   PANDO_CHECK(first <= superblock_.lock_words && count <= superblock_.lock_words - first);
   if (memory_.lock_table != nullptr) return ClearWordsInTable(client, first, count);
   auto* const words = reinterpret_cast<uint64_t*>(memory_.locks.data());
@@ -178,25 +180,22 @@ uint32_t Region::ClearLockWords(const ClientId& client, uint32_t first, uint32_t
   return cleared;
 }
 
-uint32_t Region::ClearWordsInTable(const ClientId& client, uint32_t first, uint32_t count) {
+absl::StatusOr<uint32_t> Region::ClearWordsInTable(const ClientId& client, uint32_t first,
+                                                   uint32_t count) {
   constexpr uint32_t kWordsAtOnce = 512;
   std::array<uint64_t, kWordsAtOnce> words;
   uint32_t cleared = 0;
-  absl::Status status;
-  for (uint32_t at = first; status.ok() && at < first + count; at += kWordsAtOnce) {
+  for (uint32_t at = first; at < first + count; at += kWordsAtOnce) {
     const std::span<uint64_t> part =
         std::span(words).first(std::min(kWordsAtOnce, first + count - at));
-    status = memory_.lock_table->Read(at, part);
-    for (size_t i = 0; status.ok() && i < part.size(); ++i) {
+    PANDO_RETURN_IF_ERROR(memory_.lock_table->Read(at, part));
+    for (size_t i = 0; i < part.size(); ++i) {
       if (!Holds(client, part[i])) continue;
-      const absl::StatusOr<uint64_t> found =
-          memory_.lock_table->CompareSwap(at + i, part[i], LockWord::kFree);
-      status = found.status();
-      cleared += found.ok() && *found == part[i];
+      PANDO_ASSIGN_OR_RETURN(const uint64_t found,
+                             memory_.lock_table->CompareSwap(at + i, part[i], LockWord::kFree));
+      cleared += found == part[i];
     }
   }
-  // Who meets one of these words finds that its owner is dead (rule C3).
-  if (!status.ok()) PANDO_LOG(ERROR) << "lock words of the dead stay taken: " << status;
   return cleared;
 }
 

@@ -58,6 +58,7 @@ class VerbsServerFabric final : public ServerFabric {
     verbs.packet_bytes = options.packet_bytes;
     verbs.numa_node = options.numa_node;
     verbs.huge_pages = options.huge_pages;
+    PANDO_ASSIGN_OR_RETURN(verbs.secret, LoadClusterSecret(options.secret_file));
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<VerbsServer> server, VerbsServer::Create(verbs));
     return std::make_unique<VerbsServerFabric>(std::move(server));
   }

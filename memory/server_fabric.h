@@ -26,7 +26,7 @@ struct ServerFabricOptions {
   // shm.
   std::string socket_path;
   // verbs (common/fabric/verbs): "" and 0 and -1 are found.
-  std::string listen, device;
+  std::string listen, device, secret_file;
   int port = 0, gid_index = -1;
   uint32_t mtu_bytes = 0;
   bool device_memory = true;

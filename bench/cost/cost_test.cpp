@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "bench/cost/sim_cluster.h"
+#include "bench/cost/loaded_tree.h"
 #include "bench/workload/distribution.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
@@ -15,17 +15,6 @@ namespace {
 
 SimCluster::Options Quiet(uint64_t seed) {
   return {.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole}};
-}
-
-void BulkLoad(Session& session, const Tree& tree, uint64_t records) {
-  uint64_t next = 0;
-  const absl::Status loaded = session.BulkLoad(tree, [&](KeyValue* entry) {
-    if (next == records) return false;
-    entry->key = KeyOf(next * 2);
-    entry->value = KeyOf(next++);
-    return true;
-  });
-  ASSERT_TRUE(loaded.ok()) << loaded;
 }
 
 TEST(Cost, OperationsWork) {
@@ -59,16 +48,12 @@ TEST(Cost, OperationsWork) {
 
 TEST(Cost, GetWithCachedParentIsOneRoundTrip) {
   constexpr uint64_t kRecords = 1'000'000, kGets = 20'000;
-  SimCluster cluster(Quiet(2));
-  auto client = cluster.NewClient();
-  auto tree = *client->CreateTree("t", {});
-  auto session = *client->NewSession();
-  BulkLoad(*session, *tree, kRecords);
+  const LoadedTree loaded(Quiet(2), {}, kRecords);
   Random random(1);
-  for (uint64_t i = 0; i < kRecords; i += 400) (void)session->Get(*tree, KeyOf(i * 2));  // warm
   OperationCost cost;
   for (uint64_t i = 0; i < kGets; ++i) {
-    auto value = session->Get(*tree, KeyOf(random.Uniform(kRecords) * 2), {.cost = &cost});
+    auto value =
+        loaded.session->Get(*loaded.tree, KeyOf(random.Uniform(kRecords) * 2), {.cost = &cost});
     ASSERT_TRUE(value.ok()) << value.status();
   }
   EXPECT_LE(cost.round_trips, kGets * 1.02);
@@ -77,17 +62,12 @@ TEST(Cost, GetWithCachedParentIsOneRoundTrip) {
 
 TEST(Cost, UncontendedUpdateIsTwoRoundTrips) {
   constexpr uint64_t kRecords = 200'000, kUpdates = 20'000;
-  SimCluster cluster(Quiet(3));
-  auto client = cluster.NewClient();
-  auto tree = *client->CreateTree("t", {});
-  auto session = *client->NewSession();
-  BulkLoad(*session, *tree, kRecords);
-  for (uint64_t i = 0; i < kRecords; i += 400) (void)session->Get(*tree, KeyOf(i * 2));
+  const LoadedTree loaded(Quiet(3), {}, kRecords);
   Random random(1);
   OperationCost cost;
   for (uint64_t i = 0; i < kUpdates; ++i) {
-    const absl::Status updated =
-        session->Update(*tree, KeyOf(random.Uniform(kRecords) * 2), KeyOf(i), {.cost = &cost});
+    const absl::Status updated = loaded.session->Update(
+        *loaded.tree, KeyOf(random.Uniform(kRecords) * 2), KeyOf(i), {.cost = &cost});
     ASSERT_TRUE(updated.ok()) << updated;
   }
   EXPECT_LE(cost.round_trips, kUpdates * 2.05);
@@ -115,9 +95,7 @@ ContendedResult Contend(const Techniques& techniques, uint64_t records, uint64_t
     sessions.push_back(*clients.back()->NewSession());
   }
   BulkLoad(*sessions[0], *trees[0], records);
-  for (int c = 0; c < kComputeServers; ++c) {
-    for (uint64_t i = 0; i < records; i += 400) (void)sessions[c]->Get(*trees[c], KeyOf(i * 2));
-  }
+  for (int c = 0; c < kComputeServers; ++c) Warm(*sessions[c], *trees[c], records);
   uint64_t failures = 0;
   OperationCost cost;
   for (int c = 0; c < kComputeServers; ++c) {
@@ -195,41 +173,33 @@ TEST(Cost, EachLockTechniqueSavesRoundTripsAndFailedCasUnderSkew) {
   EXPECT_LT(without_handover.tree.lock_failures, without_local_locks.tree.lock_failures);
 }
 
-TEST(Cost, FgPlusTakesFourRoundTripsAndWritesTheNode) {
-  SimCluster cluster(Quiet(5));
-  auto client = cluster.NewClient({.techniques = Techniques::FgPlus()});
-  auto tree = *client->CreateTree("t", {});
-  auto session = *client->NewSession();
-  BulkLoad(*session, *tree, 10'000);
-  for (uint64_t i = 0; i < 10'000; i += 40) (void)session->Get(*tree, KeyOf(i * 2));
+OperationCost ThousandUpdates(const LoadedTree& loaded) {
   OperationCost cost;
   for (uint64_t i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(session->Update(*tree, KeyOf(i * 2), KeyOf(i), {.cost = &cost}).ok());
+    EXPECT_TRUE(loaded.session->Update(*loaded.tree, KeyOf(i * 2), KeyOf(i), {.cost = &cost}).ok());
   }
+  return cost;
+}
+
+TEST(Cost, FgPlusTakesFourRoundTripsAndWritesTheNode) {
+  const LoadedTree loaded(Quiet(5), {.techniques = Techniques::FgPlus()}, 10'000);
+  const OperationCost cost = ThousandUpdates(loaded);
   EXPECT_EQ(cost.round_trips, 4000u);
   EXPECT_EQ(cost.bytes_written, 1000u * (1024 + 16));
 }
 
 TEST(Cost, ShermanAsPublishedTakesThreeRoundTripsAndTwoAfterAHandover) {
-  SimCluster cluster(Quiet(6));
-  auto client = cluster.NewClient({.techniques = Techniques::Sherman()});
-  auto tree = *client->CreateTree("t", {});
-  auto session = *client->NewSession();
-  BulkLoad(*session, *tree, 10'000);
-  for (uint64_t i = 0; i < 10'000; i += 40) (void)session->Get(*tree, KeyOf(i * 2));
-  OperationCost cost;
-  for (uint64_t i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(session->Update(*tree, KeyOf(i * 2), KeyOf(i), {.cost = &cost}).ok());
-  }
-  EXPECT_EQ(cost.round_trips, 3000u);
+  const LoadedTree loaded(Quiet(6), {.techniques = Techniques::Sherman()}, 10'000);
+  EXPECT_EQ(ThousandUpdates(loaded).round_trips, 3000u);
   // Two coroutines on one leaf: the second waits, is handed the lock, and reads the node itself.
   std::vector<OperationCost> costs(2);
   for (size_t i = 0; i < costs.size(); ++i) {
-    session->Spawn([&, i] {
-      ASSERT_TRUE(session->Update(*tree, KeyOf(0), KeyOf(i), {.cost = &costs[i]}).ok());
+    loaded.session->Spawn([&, i] {
+      EXPECT_TRUE(
+          loaded.session->Update(*loaded.tree, KeyOf(0), KeyOf(i), {.cost = &costs[i]}).ok());
     });
   }
-  session->Run();
+  loaded.session->Run();
   EXPECT_EQ(costs[0].round_trips, 3u);  // CAS, READ, WRITE without release
   EXPECT_EQ(costs[1].round_trips, 2u);  // READ, [WRITE, release]
 }

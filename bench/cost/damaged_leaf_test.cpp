@@ -25,9 +25,7 @@ class DamagedLeafTest : public testing::Test {
     ASSERT_EQ(tree_->impl().context().root.Load(&leaf_), 0) << "the root is no leaf any more";
   }
   const NodeLayout& layout() { return tree_->impl().context().layout; }
-  std::byte* Image() {
-    return cluster_.world().Memory(leaf_.address.server()).main.data() + leaf_.address.offset();
-  }
+  std::byte* Image() { return cluster_.At(leaf_.address); }
   int SlotOf(uint64_t n) { return wire::ScanSlots(Image(), layout(), KeyOf(n)).slot; }
   void CopySlot(int from, int to) {
     const auto start = [this](int slot) {
@@ -36,11 +34,7 @@ class DamagedLeafTest : public testing::Test {
     if (from != to) std::memcpy(start(to), start(from), layout().slot_bytes());
   }
   uint64_t LockWordOfLeaf() {
-    const LockTarget target = *tree_->impl().context().NodeLock(leaf_);
-    uint64_t word;
-    std::memcpy(&word,
-                cluster_.world().Memory(target.server).locks.data() + uint64_t{target.word} * 8, 8);
-    return word;
+    return cluster_.LockWordAt(*tree_->impl().context().NodeLock(leaf_));
   }
   // By this client and by one that does not know the tree yet.
   void ExpectPutIsDataLoss(uint64_t n) {

@@ -3,7 +3,6 @@
 // splitting.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -18,10 +17,6 @@ constexpr int64_t kTimeoutMs = 5;
 
 class MissingSeparatorTest : public testing::Test {
  protected:
-  void SetLock(const LockTarget& target, uint64_t word) {
-    std::byte* const locks = cluster_.world().Memory(target.server).locks.data();
-    std::memcpy(locks + uint64_t{target.word} * 8, &word, 8);
-  }
   void PutAscending(uint64_t from, uint64_t to) {
     for (uint64_t n = from; n < to; ++n) {
       const int64_t start_ns = cluster_.world().clock().NowNs();
@@ -78,10 +73,10 @@ TEST_F(MissingSeparatorTest, ManyLeavesThatTheirParentDoesNotKnow) {
   Reference root;
   ASSERT_EQ(tree_->impl().context().root.Load(&root), 1);
   const LockTarget lock = *tree_->impl().context().NodeLock(root);
-  SetLock(lock, kForeign);
+  cluster_.SetLockWord(lock, kForeign);
   ASSERT_NO_FATAL_FAILURE(PutAscending(kBefore, kCount));
   ASSERT_NO_FATAL_FAILURE(ExpectAll(kCount));
-  SetLock(lock, LockWord::kFree);
+  cluster_.SetLockWord(lock, LockWord::kFree);
   ASSERT_NO_FATAL_FAILURE(ExpectAll(kCount));
   ExpectRepaired(kCount);
 }
@@ -89,10 +84,10 @@ TEST_F(MissingSeparatorTest, ManyLeavesThatTheirParentDoesNotKnow) {
 TEST_F(MissingSeparatorTest, ManyLeavesBesideARootThatCannotGrow) {
   constexpr uint64_t kCount = 1'000;
   const LockTarget lock = tree_->impl().context().RootLock();
-  SetLock(lock, kForeign);
+  cluster_.SetLockWord(lock, kForeign);
   ASSERT_NO_FATAL_FAILURE(PutAscending(0, kCount));
   ASSERT_NO_FATAL_FAILURE(ExpectAll(kCount));
-  SetLock(lock, LockWord::kFree);
+  cluster_.SetLockWord(lock, LockWord::kFree);
   ASSERT_NO_FATAL_FAILURE(ExpectAll(kCount));
   ExpectRepaired(kCount);
 }

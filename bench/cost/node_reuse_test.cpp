@@ -14,15 +14,7 @@ namespace {
 class NodeReuseTest : public testing::Test {
  protected:
   void Rest() { cluster_.world().RunUntil(cluster_.world().clock().NowNs() + 2 * kSecondNs); }
-  uint64_t Counter(const std::string& name) {
-    uint64_t sum = 0;
-    for (int i = 0; i < 2; ++i) {
-      for (const auto& [counter, value] : cluster_.server(i).Counters()) {
-        if (counter == name) sum += value;
-      }
-    }
-    return sum;
-  }
+  uint64_t Counter(const std::string& name) { return cluster_.Counter(name); }
   // Loads [0, count); how many were taken before it ended.
   uint64_t Load(uint64_t count, absl::StatusCode expected) {
     uint64_t taken = 0;

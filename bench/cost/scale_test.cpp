@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "bench/cost/sim_cluster.h"
+#include "bench/cost/loaded_tree.h"
 #include "common/base/random.h"
 
 namespace pando {
@@ -17,37 +17,15 @@ SimCluster::Options Big(uint64_t seed) {
           .chunk_bytes = 4 << 20};
 }
 
-// Keys 0, 2, 4, ...
-void BulkLoad(Session& session, const Tree& tree, uint64_t records) {
-  uint64_t next = 0;
-  const absl::Status loaded = session.BulkLoad(tree, [&](KeyValue* entry) {
-    if (next == records) return false;
-    entry->key = KeyOf(next * 2);
-    entry->value = KeyOf(next++);
-    return true;
-  });
-  ASSERT_TRUE(loaded.ok()) << loaded;
-}
-
-// Reads a key of every leaf or so: all parents are cached then, if they fit.
-void Warm(Session& session, const Tree& tree, uint64_t records) {
-  for (uint64_t n = 0; n < records; n += 300) {
-    ASSERT_TRUE(session.Get(tree, KeyOf(n * 2)).ok()) << n;
-  }
-}
-
 struct Costs {
   double get = 0, update = 0, insert = 0, scan = 0;  // round trips
 };
 
 Costs CostsWith(uint64_t records) {
   constexpr uint64_t kOperations = 10'000;
-  SimCluster cluster(Big(1));
-  auto client = cluster.NewClient();
-  auto tree = *client->CreateTree("t", {});
-  auto session = *client->NewSession();
-  BulkLoad(*session, *tree, records);
-  Warm(*session, *tree, records);
+  const LoadedTree loaded(Big(1), {}, records);
+  Session* const session = loaded.session.get();
+  const Tree* const tree = loaded.tree.get();
   Random random(records);
   OperationCost get, update, insert, scan;
   std::vector<KeyValue> rows;

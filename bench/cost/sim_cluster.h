@@ -2,6 +2,7 @@
 // seed. For tests and counts; pando-sim has its own, with faults.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/fabric/sim/sim_world.h"
 #include "compute/client/connect.h"
+#include "compute/lock/hocl.h"
 #include "memory/memory_server.h"
 #include "pando/client.h"
 
@@ -48,8 +50,33 @@ class SimCluster {
 
   sim::SimWorld& world() { return world_; }
   memory::MemoryServer& server(int index) { return *servers_[static_cast<size_t>(index)]; }
+  // The sum over the memory servers; 0: nobody has such a counter.
+  uint64_t Counter(const std::string& name) const {
+    uint64_t sum = 0;
+    for (const auto& server : servers_) {
+      for (const auto& [counter, value] : server->Counters()) sum += counter == name ? value : 0;
+    }
+    return sum;
+  }
+
+  // Remote memory, as the servers see it.
+  std::byte* At(RemoteAddress address) {
+    return world_.Memory(address.server()).main.data() + address.offset();
+  }
+  uint64_t LockWordAt(const LockTarget& target) {
+    uint64_t word;
+    std::memcpy(&word, LockAt(target), sizeof(word));
+    return word;
+  }
+  void SetLockWord(const LockTarget& target, uint64_t word) {
+    std::memcpy(LockAt(target), &word, sizeof(word));
+  }
 
  private:
+  std::byte* LockAt(const LockTarget& target) {
+    return world_.Memory(target.server).locks.data() + uint64_t{target.word} * sizeof(uint64_t);
+  }
+
   const Options options_;
   sim::SimWorld world_;
   std::vector<std::unique_ptr<memory::MemoryServer>> servers_;

@@ -15,18 +15,8 @@ std::string Key(uint64_t n) {
   return std::string(8 - text.size(), '0') + text;
 }
 
-class BulkLoadTest : public testing::Test {
+class BulkLoadTest : public OneTreeTest {
  protected:
-  void SetUp() override {
-    client_ = cluster_.NewClient();
-    auto tree = client_->CreateTree("t", {});
-    ASSERT_OK(tree);
-    tree_ = *std::move(tree);
-    auto session = client_->NewSession();
-    ASSERT_OK(session);
-    session_ = *std::move(session);
-  }
-
   absl::Status Load(const std::vector<KeyValue>& entries) {
     size_t next = 0;
     return session_->BulkLoad(*tree_, [&](KeyValue* entry) {
@@ -46,11 +36,6 @@ class BulkLoadTest : public testing::Test {
     for (uint64_t n = 0; n < count; ++n) entries.push_back({Key(n), std::to_string(n)});
     return entries;
   }
-
-  IntegrationCluster cluster_;
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<Tree> tree_;
-  std::unique_ptr<Session> session_;
 };
 
 TEST_F(BulkLoadTest, AllSizesAroundTheBorders) {

@@ -18,7 +18,7 @@ namespace {
 
 // Sanitized builds look for something else, and slowly.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kRecords = 200'000;
+constexpr uint64_t kRecords = 100'000;
 constexpr uint32_t kChunkBytes = 64 << 10;
 #else
 constexpr uint64_t kRecords = 1'000'000;

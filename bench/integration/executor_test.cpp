@@ -22,23 +22,13 @@ using Kind = Operation::Kind;
 
 std::string Key(uint64_t n) { return "k" + std::to_string(100'000 + n); }
 
-class ExecutorTest : public testing::Test {
+class ExecutorTest : public OneTreeTest {
  protected:
-  void SetUp() override {
-    client_ = cluster_.NewClient();
-    auto tree = client_->CreateTree("t", {});
-    ASSERT_OK(tree);
-    tree_ = *std::move(tree);
-  }
   std::unique_ptr<Executor> NewExecutor(const Executor::Options& options) {
     auto executor = Executor::Create(client_.get(), options);
     EXPECT_TRUE(executor.ok()) << executor.status();
     return *std::move(executor);
   }
-
-  IntegrationCluster cluster_;
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<Tree> tree_;
 };
 
 TEST_F(ExecutorTest, EveryKindOfOperation) {

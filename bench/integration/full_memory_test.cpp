@@ -22,17 +22,22 @@ namespace {
 
 std::string Key(uint64_t n) { return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003); }
 
-class FullMemoryTest : public testing::Test {
+// Sanitized builds look for something else, and slowly.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kRounds = 2;
+constexpr uint64_t kMainBytes = 512 << 10;
+#else
+constexpr int kRounds = 20;
+constexpr uint64_t kMainBytes = 1 << 20;
+#endif
+
+class FullMemoryTest : public OneTreeTest {
  protected:
-  void SetUp() override {
-    client_ = cluster_.NewClient();
-    auto tree = client_->CreateTree("t", {});
-    ASSERT_OK(tree);
-    tree_ = *std::move(tree);
-    auto session = client_->NewSession();
-    ASSERT_OK(session);
-    session_ = *std::move(session);
-  }
+  FullMemoryTest()
+      : OneTreeTest({.memory_servers = 2,
+                     .main_bytes = kMainBytes,
+                     .lock_words = 1024,
+                     .chunk_bytes = 64 << 10}) {}
 
   // Inserts Key(0), Key(1), ... until one is refused; how many there are.
   uint64_t Fill(Session& session, const Tree& tree) {
@@ -51,17 +56,11 @@ class FullMemoryTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return rows;
   }
-
-  IntegrationCluster cluster_{
-      {.memory_servers = 2, .main_bytes = 1 << 20, .lock_words = 1024, .chunk_bytes = 64 << 10}};
-  std::unique_ptr<Client> client_;
-  std::unique_ptr<Tree> tree_;
-  std::unique_ptr<Session> session_;
 };
 
 TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
   const uint64_t count = Fill(*session_, *tree_);
-  ASSERT_GT(count, 5'000u) << "most of 2 MiB was usable";
+  ASSERT_GT(count, kMainBytes / 200) << "most of it was usable";
   EXPECT_CODE(session_->Get(*tree_, Key(count)), NotFound) << "the refused one had no effect";
   for (uint64_t n = 0; n < count; ++n) {
     const auto got = session_->Get(*tree_, Key(n));
@@ -81,14 +80,11 @@ TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
   ASSERT_OK(tree);
   ASSERT_OK(session);
   for (uint64_t n = 4; n < count; n += 6) ASSERT_OK((*session)->Insert(**tree, Key(n), "again"));
-  uint64_t refused = 0;
-  for (uint64_t n = 0; n < 200; ++n) {
-    const absl::Status status = (*session)->Insert(**tree, Key(500'000 + n), "more");
-    if (status.ok()) continue;
-    ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
-    ++refused;
+  absl::Status status;
+  for (uint64_t n = 0; n < 10'000 && status.ok(); ++n) {
+    status = (*session)->Insert(**tree, Key(500'000 + n), "more");
   }
-  EXPECT_GT(refused, 0u);
+  EXPECT_CODE(status, ResourceExhausted);
 }
 
 TEST_F(FullMemoryTest, ManySessionsAtOnce) {
@@ -151,13 +147,6 @@ TEST_F(FullMemoryTest, ADroppedTreesMemoryIsUsedAgain) {
 // sessions each.
 class CapacityTest : public testing::TestWithParam<int> {
  protected:
-  // Sanitized builds look for something else, and slowly.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  static constexpr int kRounds = 2;
-#else
-  static constexpr int kRounds = 20;
-#endif
-
   struct Part {
     std::unique_ptr<Client> client;
     std::unique_ptr<Tree> tree;
@@ -247,7 +236,7 @@ class CapacityTest : public testing::TestWithParam<int> {
   }
 
   IntegrationCluster cluster_{{.memory_servers = GetParam(),
-                               .main_bytes = uint64_t{1} << 20,
+                               .main_bytes = kMainBytes,
                                .lock_words = 1024,
                                .chunk_bytes = 64 << 10}};
   std::vector<Part> parts_;
@@ -257,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(MemoryServers, CapacityTest, testing::Values(1, 2));
 TEST_P(CapacityTest, IsTheSameInEveryRound) {
   AddParts(1);
   const std::vector<Round> rounds = Rounds();
-  EXPECT_GT(rounds[0].records, 20'000u * static_cast<uint64_t>(GetParam()));
+  EXPECT_GT(rounds[0].records, kMainBytes / 64 * static_cast<uint64_t>(GetParam()));
   for (const Round& round : rounds) {
     EXPECT_EQ(round.records, rounds[0].records);
     EXPECT_EQ(round.full.nodes.reachable, rounds[0].full.nodes.reachable);
@@ -270,13 +259,15 @@ class SharedCapacityTest : public CapacityTest {};
 INSTANTIATE_TEST_SUITE_P(MemoryServers, SharedCapacityTest, testing::Values(2));
 
 // The nodes are as many in every round. How many records they hold is another thing each time: it
-// depends on the order of the inserts which leaves have just been split when the last node goes.
+// depends on the order of the inserts which leaves have just been split when the last node goes,
+// and who is refused first. Leaves are between half full and full, so this is a bound for the
+// leaves' fill, not for the capacity.
 TEST_P(SharedCapacityTest, IsTheSameForSeveralClients) {
   AddParts(4);
   const std::vector<Round> rounds = Rounds();
   const auto first = static_cast<double>(rounds[0].records);
   for (const Round& round : rounds) {
-    EXPECT_NEAR(static_cast<double>(round.records), first, 0.1 * first);
+    EXPECT_NEAR(static_cast<double>(round.records), first, 0.25 * first);
     const NodeAccounting &full = round.full.nodes, &begin = rounds[0].full.nodes;
     EXPECT_EQ(full.reachable + full.held, begin.reachable + begin.held);
     EXPECT_LE(full.held, parts_.size());

@@ -30,14 +30,27 @@ class IntegrationCluster {
     uint64_t main_bytes = uint64_t{64} << 20;
     uint64_t lock_words = 4096;
     uint32_t chunk_bytes = 256 << 10;
+    std::string registry;  // empty: a directory of its own
+    std::string fabric = default_fabric();
+    bool needs_crc = false;     // lines carry checksums also where the fabric does not need them
+    uint32_t packet_bytes = 0;  // 0: the fabric's
   };
+
+  // What the suite runs on.
+  static std::string default_fabric() {
+    const char* const name = getenv("PANDO_TEST_FABRIC");
+    return name == nullptr ? "shm" : name;
+  }
 
   IntegrationCluster() : IntegrationCluster(Options{}) {}
   explicit IntegrationCluster(const Options& options) : options_(options) {
     char name[] = "/tmp/pando-integration-XXXXXX";
     PANDO_CHECK(mkdtemp(name) != nullptr);
     directory_ = name;
-    auto registry = OpenRegistry(directory_);
+    registry_name_ = options.registry.empty() ? directory_ : options.registry;
+    // Where sockets go if the registry is no directory.
+    if (!options.registry.empty()) setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
+    auto registry = OpenRegistry(registry_name_);
     PANDO_CHECK_OK(registry.status());
     registry_ = *std::move(registry);
     StartAll();
@@ -49,15 +62,11 @@ class IntegrationCluster {
   IntegrationCluster(const IntegrationCluster&) = delete;
   IntegrationCluster& operator=(const IntegrationCluster&) = delete;
 
-  static std::string fabric() {
-    const char* const name = getenv("PANDO_TEST_FABRIC");
-    return name == nullptr ? "shm" : name;
-  }
-  const std::string& registry() const { return directory_; }
+  const std::string& registry() const { return registry_name_; }
   ClientOptions ClientDefaults() const {
     ClientOptions options;
-    options.registry = directory_;
-    options.fabric = fabric();
+    options.registry = registry_name_;
+    options.fabric = options_.fabric;
     options.memory_servers_min = options_.memory_servers;
     return options;
   }
@@ -98,28 +107,29 @@ class IntegrationCluster {
       const auto id = static_cast<ServerId>(number);
       auto path = registry->SocketPath(id);
       PANDO_CHECK_OK(path.status());
-      auto server = memory::ServerFabric::Create({.fabric = fabric(),
+      auto server = memory::ServerFabric::Create({.fabric = options.fabric,
                                                   .server_id = id,
                                                   .main_bytes = options.main_bytes,
                                                   .lock_bytes = options.lock_words * 8,
+                                                  .packet_bytes = options.packet_bytes,
                                                   .socket_path = *path});
       PANDO_CHECK_OK(server.status());
       server_ = *std::move(server);
       const bool leases = server_->fence() != nullptr;
-      auto handler =
-          memory::MemoryServer::Create(server_->memory(), {.server_id = id,
-                                                           .is_catalog = number == 1,
-                                                           .chunk_bytes = options.chunk_bytes,
-                                                           .packet_bytes = server_->packet_bytes(),
-                                                           .needs_crc = server_->needs_crc(),
-                                                           .first_id = first_id,
-                                                           .lease_ns = leases ? kLeaseNs : 0,
-                                                           .fence = server_->fence()});
+      auto handler = memory::MemoryServer::Create(
+          server_->memory(), {.server_id = id,
+                              .is_catalog = number == 1,
+                              .chunk_bytes = options.chunk_bytes,
+                              .packet_bytes = server_->packet_bytes(),
+                              .needs_crc = options.needs_crc || server_->needs_crc(),
+                              .first_id = first_id,
+                              .lease_ns = leases ? kLeaseNs : 0,
+                              .fence = server_->fence()});
       PANDO_CHECK_OK(handler.status());
       handler_ = *std::move(handler);
       thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(handler_.get())); });
       auto announcement = registry->Announce(
-          {.id = id, .address = server_->address(), .fabric = fabric(), .host = ""});
+          {.id = id, .address = server_->address(), .fabric = options.fabric, .host = ""});
       PANDO_CHECK_OK(announcement.status());
       announcement_ = *std::move(announcement);
     }
@@ -141,7 +151,7 @@ class IntegrationCluster {
 
   const Options options_;
   uint32_t next_first_id_ = 1;
-  std::string directory_;
+  std::string directory_, registry_name_;
   std::unique_ptr<Registry> registry_;
   std::vector<std::unique_ptr<Server>> servers_;
 };
@@ -157,6 +167,28 @@ inline testing::AssertionResult HasCode(const absl::Status& status, absl::Status
   return testing::AssertionFailure()
          << status << ", expected " << absl::StatusCodeToString(code) << ". ";
 }
+
+// A cluster, and one session of one client on one tree.
+class OneTreeTest : public testing::Test {
+ protected:
+  OneTreeTest() = default;
+  explicit OneTreeTest(const IntegrationCluster::Options& options) : cluster_(options) {}
+
+  void SetUp() override {
+    client_ = cluster_.NewClient();
+    auto tree = client_->CreateTree("t", {});
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    tree_ = *std::move(tree);
+    auto session = client_->NewSession();
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+
+  IntegrationCluster cluster_;
+  std::unique_ptr<Client> client_;
+  std::unique_ptr<Tree> tree_;
+  std::unique_ptr<Session> session_;
+};
 
 }  // namespace pando
 

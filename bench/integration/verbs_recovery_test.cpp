@@ -25,7 +25,8 @@ uint64_t Number(const std::string& value) {
 class VerbsRecoveryTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (IntegrationCluster::fabric() != "verbs") GTEST_SKIP() << "PANDO_TEST_FABRIC is not verbs";
+    if (IntegrationCluster::default_fabric() != "verbs")
+      GTEST_SKIP() << "PANDO_TEST_FABRIC is not verbs";
     cluster_ = std::make_unique<IntegrationCluster>();
   }
   // A client whose queue pairs break after as many chains each.

@@ -335,9 +335,12 @@ void SimRun::LookAfterTheDead() {
   absl::Status status;
   for (int attempt = 1; attempt <= kConnectsMax; ++attempt) {
     status = SweepAndCheck();
-    // Where calls are lost, its own lease may run out meanwhile.
-    const bool fenced = options_.lease_ns > 0 && absl::IsFailedPrecondition(status);
-    if (!fenced) break;
+    // Where calls are lost, its own lease may run out meanwhile: a server that has cut it off is
+    // Unavailable to it, and soon it hears why.
+    if (status.ok() || options_.lease_ns == 0) break;
+    world_.RunUntil(world_.clock().NowNs() + kFencedByNs);
+    const Client* const client = servers_.back()->client.get();
+    if (client != nullptr && !client->fenced()) break;
     CloseServers();
     world_.RunUntil(world_.clock().NowNs() + kFencedByNs);
   }

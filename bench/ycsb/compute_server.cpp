@@ -13,6 +13,7 @@
 #include "bench/ycsb/tree_data.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/metrics/client_metrics.h"
 
 namespace pando::bench {
 namespace {
@@ -76,6 +77,7 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.registry = plan_.registry;
   options.fabric = plan_.fabric;
   options.rdma.device = plan_.device;
+  options.secret_file = plan_.secret_file;
   options.memory_servers_min = plan_.memory_servers;
   options.connect_timeout_ms = 20'000;
   options.techniques = plan_.techniques;
@@ -93,6 +95,7 @@ absl::Status ComputeServer::Open(bool create, bool drop) {
   PANDO_ASSIGN_OR_RETURN(keys_, Keys::Create(plan_.keys, plan_.records));
   if (client_ == nullptr) {
     PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(MakeClientOptions()));
+    PANDO_RETURN_IF_ERROR(StartMetrics());
   }
   if (drop) {
     const absl::Status dropped = client_->DropTree(plan_.tree);
@@ -108,6 +111,17 @@ absl::Status ComputeServer::Open(bool create, bool drop) {
   for (int i = 0; i < plan_.threads; ++i) {
     runners_.push_back(std::make_unique<SessionRunner>(plan_, *keys_, index_ * plan_.threads + i));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ComputeServer::StartMetrics() {
+  if (plan_.metrics_address.empty()) return absl::OkStatus();
+  PANDO_ASSIGN_OR_RETURN(
+      const std::string address,
+      AddressWithOffset(plan_.metrics_address, index_ - plan_.compute_server_first));
+  PANDO_ASSIGN_OR_RETURN(
+      metrics_, MetricsEndpoint::Start(address, {"compute_server", absl::StrCat(index_)},
+                                       [this] { return ClientMetrics(client_->Stats()); }));
   return absl::OkStatus();
 }
 

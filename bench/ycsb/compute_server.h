@@ -24,6 +24,7 @@
 #include "bench/ycsb/plan.h"
 #include "bench/ycsb/session_runner.h"
 #include "bench/ycsb/thread_team.h"
+#include "common/metrics/endpoint.h"
 #include "pando/client.h"
 
 namespace pando::bench {
@@ -40,6 +41,7 @@ class ComputeServer {
  private:
   absl::StatusOr<nlohmann::json> Execute(const nlohmann::json& command);
   absl::Status Open(bool create, bool drop);
+  absl::Status StartMetrics();
   absl::StatusOr<nlohmann::json> Load();
   absl::Status BulkLoad();
   absl::Status Dump(const std::string& file);
@@ -59,6 +61,7 @@ class ComputeServer {
   Channel channel_;
   std::unique_ptr<Keys> keys_;
   std::unique_ptr<Client> client_;
+  std::unique_ptr<MetricsEndpoint> metrics_;  // after its client
   std::unique_ptr<Tree> tree_;
   std::vector<std::unique_ptr<SessionRunner>> runners_;
   std::unique_ptr<ThreadTeam> team_;  // prepared, not yet started

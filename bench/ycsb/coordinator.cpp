@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "bench/host/paths.h"
 #include "bench/ycsb/compute_server.h"
 #include "bench/ycsb/history_file.h"
@@ -26,6 +27,8 @@ using Json = nlohmann::json;
 constexpr int kGraceMs = 5'000;
 // From the command to the common start: every compute server has it by then.
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
+// Before an agreed start: the compute servers, whose sleep nothing ends, are told only then.
+constexpr int64_t kStartNearNs = 500 * kMillisecondNs;
 
 }  // namespace
 
@@ -41,7 +44,8 @@ absl::StatusOr<YcsbResult> Coordinator::Run() {
   PANDO_RETURN_IF_ERROR(OpenTree());
   PANDO_ASSIGN_OR_RETURN(result.load, Load());
   if (plan_.history) PANDO_RETURN_IF_ERROR(WriteState(".initial"));
-  for (int repetition = 0; repetition < plan_.repeat; ++repetition) {
+  const int repetitions = options_.load_only ? 0 : plan_.repeat;
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
     PANDO_ASSIGN_OR_RETURN(PhaseStats stats, RunOnce(repetition));
     result.runs.push_back(std::move(stats));
     if (result.runs.back().gave_up) break;
@@ -74,6 +78,7 @@ absl::Status Coordinator::StartMemoryServers() {
                          absl::StrCat("--locks=", plan_.lock_words),
                          absl::StrCat("--fabric=", plan_.fabric),
                          absl::StrCat("--device=", plan_.device),
+                         absl::StrCat("--secret_file=", plan_.secret_file),
                          "--exit_with_parent"};
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;
@@ -87,17 +92,18 @@ absl::Status Coordinator::StartComputeServers() {
   const std::string plan_file = absl::StrCat(plan_.folder, "/plan.json");
   std::ofstream(plan_file) << PlanToJson(plan_);
   for (int i = 0; i < plan_.compute_servers; ++i) {
+    const int index = plan_.compute_server_first + i;
     PANDO_ASSIGN_OR_RETURN(auto ends, Channel::CreatePair());
     ComputeServerHandle& server = compute_servers_.emplace_back(std::move(ends.first));
     if (plan_.in_process) {
-      server.thread = std::thread([this, i, channel = std::move(ends.second)]() mutable {
-        ComputeServer(plan_, i, std::move(channel)).Serve();
+      server.thread = std::thread([this, index, channel = std::move(ends.second)]() mutable {
+        ComputeServer(plan_, index, std::move(channel)).Serve();
       });
       continue;
     }
     Process::Options options;
     options.arguments = {ProgramFile(), absl::StrCat("--plan_file=", plan_file),
-                         absl::StrCat("--compute_server=", i)};
+                         absl::StrCat("--compute_server=", index)};
     options.channel_fd = ends.second.fd();
     options.log_file = absl::StrCat(plan_.folder, "/compute-", i, ".log");
     PANDO_ASSIGN_OR_RETURN(server.process, Process::Spawn(options));
@@ -221,7 +227,8 @@ void Coordinator::ShowProgress(const std::string& what, int64_t start_ns, uint64
 // --- The phases.
 
 absl::Status Coordinator::OpenTree() {
-  const bool create = plan_.load != "none" || !plan_.workload.preload;
+  // Whoever takes a share of a run finds the tree made.
+  const bool create = plan_.load != "none" || (!plan_.workload.preload && !plan_.is_share());
   PANDO_RETURN_IF_ERROR(
       Command(0, {{"do", "open"}, {"create", create}, {"drop", plan_.drop}}, "connect"));
   for (int i = 1; i < plan_.compute_servers; ++i) {
@@ -249,11 +256,29 @@ absl::StatusOr<LoadResult> Coordinator::Load() {
   return result;
 }
 
+absl::StatusOr<int64_t> Coordinator::AwaitStart() const {
+  if (options_.start_at_s == 0) return RealClock().NowNs() + kStartDelayNs;
+  const auto start_unix_ns = static_cast<int64_t>(options_.start_at_s * kSecondNs);
+  for (;;) {
+    const int64_t left_ns = start_unix_ns - absl::GetCurrentTimeNanos();
+    if (left_ns < kStartDelayNs) {
+      return absl::DeadlineExceededError(
+          absl::StrFormat("ready %.1f s after --start_at: give a later one",
+                          static_cast<double>(kStartDelayNs - left_ns) / kSecondNs));
+    }
+    if (left_ns <= kStartNearNs) return RealClock().NowNs() + left_ns;
+    pollfd stop = {options_.stop_fd, POLLIN, 0};
+    poll(&stop, 1,
+         static_cast<int>(std::min((left_ns - kStartNearNs) / kMillisecondNs + 1, int64_t{1'000})));
+    if (stop.revents != 0) return absl::CancelledError("stopped by a signal");
+  }
+}
+
 absl::StatusOr<PhaseStats> Coordinator::RunOnce(int repetition) {
   const std::string what =
       plan_.repeat == 1 ? "run" : absl::StrCat("run ", repetition + 1, "/", plan_.repeat);
   PANDO_RETURN_IF_ERROR(CommandAll({{"do", "prepare"}}));
-  const int64_t at_ns = RealClock().NowNs() + kStartDelayNs;
+  PANDO_ASSIGN_OR_RETURN(const int64_t at_ns, AwaitStart());
   std::vector<std::string> files;
   int index = 0;
   for (ComputeServerHandle& server : compute_servers_) {
@@ -283,7 +308,7 @@ absl::Status Coordinator::WriteState(const std::string& suffix) {
 
 absl::Status Coordinator::JoinHistory() {
   std::vector<std::string> parts;
-  for (int thread = 0; thread < plan_.total_threads(); ++thread) {
+  for (int thread = 0; thread < plan_.total_threads(); ++thread) {  // a history has no shares
     parts.push_back(absl::StrCat(plan_.folder, "/history-", thread));
   }
   return JoinFiles(parts, options_.history_file);

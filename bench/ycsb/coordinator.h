@@ -29,7 +29,7 @@ struct LoadResult {
 
 struct YcsbResult {
   LoadResult load;
-  std::vector<PhaseStats> runs;  // one a repetition
+  std::vector<PhaseStats> runs;  // one a repetition; none with load_only
   absl::Status final_state;      // whether it could be written (--history)
 };
 
@@ -39,6 +39,8 @@ class Coordinator {
     int stop_fd = -1;          // readable: stop (stop_signals.h)
     bool progress = true;      // a line a second on standard error
     std::string history_file;  // empty: none
+    double start_at_s = 0;     // UNIX time at which the (only) run starts; 0: when all are ready
+    bool load_only = false;    // no run
   };
   // `plan` is checked and names a folder of its own.
   Coordinator(Plan plan, Options options);
@@ -66,6 +68,8 @@ class Coordinator {
   absl::Status OpenTree();
   absl::StatusOr<LoadResult> Load();
   absl::StatusOr<PhaseStats> RunOnce(int repetition);
+  // The common start by CLOCK_MONOTONIC, when it is near.
+  absl::StatusOr<int64_t> AwaitStart() const;
   absl::Status WriteState(const std::string& suffix);
   absl::Status JoinHistory();
 

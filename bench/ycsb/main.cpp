@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "bench/host/paths.h"
 #include "bench/host/stop_signals.h"
 #include "bench/ycsb/compute_server.h"
@@ -19,11 +22,16 @@
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
 DEFINE_string(device, "", "RDMA device; default: the first with an active port");
+DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
 DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
 DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
 DEFINE_int32(locks, 32768, "words of a memory server's lock table");
 DEFINE_int32(compute_servers, 1, "compute servers, each a process of its own");
+DEFINE_int32(all_compute_servers, 0,
+             "this is a share of a run of several pando-ycsb: compute servers of all of them; "
+             "0: it is the whole run");
+DEFINE_int32(first_compute_server, 0, "number of the first compute server here, of all");
 DEFINE_bool(in_process, false, "compute servers are threads of this process");
 DEFINE_int32(threads, 1, "threads a compute server, each with a session");
 DEFINE_int32(coroutines, 8, "operations in flight a thread");
@@ -43,6 +51,8 @@ DEFINE_string(distribution, "", "uniform, zipfian, latest, hotspot; default: the
 DEFINE_double(theta, 0.99, "of zipfian and latest, between 0 and 1");
 DEFINE_double(hotspot_items, 0.2, "share of the records that is hot");
 DEFINE_double(hotspot_operations, 0.8, "share of the operations on hot records");
+DEFINE_double(start_at, 0, "UNIX time at which the run starts; 0: when all is ready");
+DEFINE_bool(load_only, false, "load, and run nothing");
 DEFINE_uint64(seed, 1, "of everything that is drawn");
 
 DEFINE_string(keys, "integer", "integer (in random order), ordered, user (YCSB's), words");
@@ -69,6 +79,10 @@ DEFINE_int32(combine_max, 64, "operations in a write-back");
 DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
 
 DEFINE_string(json, "", "file for the result");
+DEFINE_string(histograms, "", "file for the result with whole histograms, to be merged");
+DEFINE_string(metrics_address, "",
+              "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape the first "
+              "compute server; the others have the next ports; default: none");
 DEFINE_string(history, "", "file for the history; FILE.initial and FILE.final hold the state");
 DEFINE_bool(progress, true, "a line a second on standard error");
 DEFINE_int32(errors_max, 100, "errors in a row after which a thread gives up");
@@ -120,16 +134,31 @@ absl::StatusOr<Techniques> TechniquesFromFlags() {
   return techniques;
 }
 
+absl::Status CheckStart(const Plan& plan) {
+  if (FLAGS_start_at == 0) return absl::OkStatus();
+  constexpr double kDay = 86'400;
+  const double left = FLAGS_start_at - absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  if (!(left > 0 && left < kDay)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--start_at is a UNIX time within a day from now, not %.3f s from now", left));
+  }
+  if (plan.repeat != 1) return absl::InvalidArgumentError("--start_at is of one run: no --repeat");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> PlanFromFlags() {
   Plan plan;
   plan.fabric = FLAGS_fabric;
   plan.device = FLAGS_device;
+  plan.secret_file = FLAGS_secret_file;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
     PANDO_ASSIGN_OR_RETURN(plan.memory_bytes, BytesFromFlag("memory", FLAGS_memory));
   }
   plan.lock_words = FLAGS_locks;
   plan.compute_servers = FLAGS_compute_servers;
+  plan.compute_servers_all = FLAGS_all_compute_servers;
+  plan.compute_server_first = FLAGS_first_compute_server;
   plan.in_process = FLAGS_in_process;
   plan.threads = FLAGS_threads;
   plan.coroutines = FLAGS_coroutines;
@@ -159,8 +188,10 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.combine_max = FLAGS_combine_max;
   plan.timeout_ms = FLAGS_timeout_ms;
   plan.errors_max = FLAGS_errors_max;
+  plan.metrics_address = FLAGS_metrics_address;
   plan.history = !FLAGS_history.empty();
   PANDO_RETURN_IF_ERROR(CheckPlan(&plan));
+  PANDO_RETURN_IF_ERROR(CheckStart(plan));
   return plan;
 }
 
@@ -175,9 +206,17 @@ absl::Status CheckWritable(const std::string& file) {
   return absl::UnavailableError(absl::StrCat("cannot write ", file));
 }
 
+absl::Status WriteJson(const std::string& file, const nlohmann::json& json, int indent) {
+  if (file.empty()) return absl::OkStatus();
+  std::ofstream out(file, std::ios::trunc);
+  out << json.dump(indent) << '\n';
+  out.close();
+  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", file));
+}
+
 int Coordinate(Plan plan) {
   const int stop_fd = CatchStopSignals();
-  for (const std::string& file : {FLAGS_json, FLAGS_history}) {
+  for (const std::string& file : {FLAGS_json, FLAGS_histograms, FLAGS_history}) {
     if (const absl::Status status = CheckWritable(file); !status.ok()) return Fail(status);
   }
   const absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Create();
@@ -187,21 +226,21 @@ int Coordinate(Plan plan) {
 
   absl::StatusOr<YcsbResult> result = absl::UnknownError("");
   {
-    Coordinator coordinator(
-        plan, {.stop_fd = stop_fd, .progress = FLAGS_progress, .history_file = FLAGS_history});
+    Coordinator coordinator(plan, {.stop_fd = stop_fd,
+                                   .progress = FLAGS_progress,
+                                   .history_file = FLAGS_history,
+                                   .start_at_s = FLAGS_start_at,
+                                   .load_only = FLAGS_load_only});
     result = coordinator.Run();
   }
   if (absl::IsCancelled(result.status())) return 128 + StopSignal();
   if (!result.ok()) return Fail(result.status());
   std::fputs(ResultTable(plan, *result).c_str(), stdout);
-  if (!FLAGS_json.empty()) {
-    std::ofstream out(FLAGS_json, std::ios::trunc);
-    out << ResultJson(plan, *result).dump(2) << '\n';
-    out.close();
-    if (!out) return Fail(absl::UnavailableError(absl::StrCat("cannot write ", FLAGS_json)));
-  }
+  absl::Status written = WriteJson(FLAGS_json, ResultJson(plan, *result), 2);
+  written.Update(WriteJson(FLAGS_histograms, HistogramJson(plan, *result), -1));
+  if (!written.ok()) return Fail(written);
   if (!result->final_state.ok()) return Fail(result->final_state);
-  return result->runs.back().gave_up ? kFailed : 0;
+  return !result->runs.empty() && result->runs.back().gave_up ? kFailed : 0;
 }
 
 }  // namespace

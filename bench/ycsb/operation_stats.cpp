@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 
 namespace pando::bench {
@@ -83,6 +84,17 @@ Histogram HistogramFromJson(const Json& json) {
   }
   return Histogram::FromBuckets(buckets, json.at("sum").get<double>(),
                                 json.at("min").get<int64_t>(), json.at("max").get<int64_t>());
+}
+
+Json OperationToRaw(const OperationStats& stats) {
+  return {{"count", stats.count},
+          {"errors", stats.errors},
+          {"not_found", stats.not_found},
+          {"latency_ns", HistogramToJson(stats.latency_ns)},
+          {"round_trips", HistogramToJson(stats.round_trips)},
+          {"verbs", stats.verbs},
+          {"bytes_read", stats.bytes_read},
+          {"bytes_written", stats.bytes_written}};
 }
 
 Json OperationToResult(const OperationStats& stats) {
@@ -179,16 +191,7 @@ void PhaseStats::Merge(const PhaseStats& other) {
 
 Json StatsToRawJson(const PhaseStats& stats) {
   Json operations = Json::array();
-  for (const OperationStats& s : stats.by_operation) {
-    operations.push_back({{"count", s.count},
-                          {"errors", s.errors},
-                          {"not_found", s.not_found},
-                          {"latency_ns", HistogramToJson(s.latency_ns)},
-                          {"round_trips", HistogramToJson(s.round_trips)},
-                          {"verbs", s.verbs},
-                          {"bytes_read", s.bytes_read},
-                          {"bytes_written", s.bytes_written}});
-  }
+  for (const OperationStats& s : stats.by_operation) operations.push_back(OperationToRaw(s));
   return {{"by_operation", std::move(operations)},
           {"per_second", stats.per_second},
           {"start_ns", stats.start_ns},
@@ -232,6 +235,20 @@ absl::StatusOr<PhaseStats> StatsFromRawJson(const Json& json) {
     return absl::DataLossError(absl::StrCat("not the result of a compute server: ", e.what()));
   }
   return stats;
+}
+
+Json StatsToHistogramJson(const PhaseStats& stats) {
+  Json json = StatsToRawJson(stats);
+  const int64_t to_unix_ns = absl::GetCurrentTimeNanos() - RealClock().NowNs();
+  json["start_unix_ns"] = stats.start_ns + to_unix_ns;
+  json["end_unix_ns"] = stats.end_ns + to_unix_ns;
+  json.erase("start_ns");
+  json.erase("end_ns");
+  json["by_operation"] = Json::object();
+  for (const OperationKind kind : kAllOperationKinds) {
+    json["by_operation"][std::string(OperationName(kind))] = OperationToRaw(stats.of(kind));
+  }
+  return json;
 }
 
 Json StatsToResultJson(const PhaseStats& stats) {

@@ -61,6 +61,10 @@ struct PhaseStats {
 nlohmann::json StatsToRawJson(const PhaseStats& stats);
 absl::StatusOr<PhaseStats> StatsFromRawJson(const nlohmann::json& json);
 
+// For programs that merge the results of several hosts: by operation's name, with histograms, times
+// by the clock of the world.
+nlohmann::json StatsToHistogramJson(const PhaseStats& stats);
+
 // For the reader: `run` of the result.
 nlohmann::json StatsToResultJson(const PhaseStats& stats);
 

@@ -9,6 +9,7 @@
 #include "bench/workload/values.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/metrics/endpoint.h"
 
 namespace pando::bench {
 
@@ -30,12 +31,13 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks,
 
 namespace pando::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, device, registry, memory_servers, memory_bytes,
-                                   lock_words, compute_servers, threads, coroutines, in_process,
-                                   pin, tree, records, keys, value_bytes, load, drop, workload,
-                                   distribution, operations, duration_s, warmup_s, rate, repeat,
-                                   seed, errors_max, techniques, index_cache_bytes, handover_max,
-                                   combine_max, timeout_ms, history, folder)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, device, secret_file, registry, memory_servers,
+                                   memory_bytes, lock_words, compute_servers, compute_servers_all,
+                                   compute_server_first, threads, coroutines, in_process, pin, tree,
+                                   records, keys, value_bytes, load, drop, workload, distribution,
+                                   operations, duration_s, warmup_s, rate, repeat, seed, errors_max,
+                                   techniques, index_cache_bytes, handover_max, combine_max,
+                                   timeout_ms, metrics_address, history, folder)
 
 namespace {
 
@@ -63,6 +65,10 @@ absl::Status CheckNumbers(const Plan& plan) {
   constexpr double kForEver = 1e9;
   PANDO_RETURN_IF_ERROR(CheckRange("memory_servers", plan.memory_servers, 1, 1024));
   PANDO_RETURN_IF_ERROR(CheckRange("compute_servers", plan.compute_servers, 1, 1024));
+  PANDO_RETURN_IF_ERROR(CheckRange("all_compute_servers", plan.compute_servers_all, 0, 1 << 16));
+  PANDO_RETURN_IF_ERROR(
+      CheckRange("first_compute_server", plan.compute_server_first, 0,
+                 plan.is_share() ? plan.compute_servers_all - plan.compute_servers : 0));
   PANDO_RETURN_IF_ERROR(CheckRange("threads", plan.threads, 1, 1024));
   PANDO_RETURN_IF_ERROR(CheckRange("coroutines", plan.coroutines, 1, 1024));
   PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("records", plan.records, 1, uint64_t{1} << 40));
@@ -85,6 +91,7 @@ absl::Status CheckNumbers(const Plan& plan) {
 // A history is checked by its values: no two may be the same.
 absl::Status CheckHistory(const Plan& plan) {
   if (!plan.history) return absl::OkStatus();
+  if (plan.is_share()) return Bad("--history knows one host's clock: no --all_compute_servers");
   const uint64_t capacity = Values::Capacity(plan.value_bytes, plan.writers());
   // The operations of a thread may all be one coroutine's.
   const uint64_t most = plan.operations == 0
@@ -115,6 +122,13 @@ absl::Status CheckPlan(Plan* plan) {
   if (plan->load != "bulk" && plan->load != "put" && plan->load != "none") {
     return Bad(absl::StrCat("--load is bulk, put or none, not '", plan->load, "'"));
   }
+  if (plan->load == "put" && plan->is_share()) {
+    return Bad("--load=put is for a whole run: no --all_compute_servers");
+  }
+  if (!plan->metrics_address.empty()) {
+    PANDO_RETURN_IF_ERROR(
+        AddressWithOffset(plan->metrics_address, plan->compute_servers - 1).status());
+  }
   if (plan->tree.empty()) return Bad("--tree needs a name");
   if (plan->distribution.name.empty()) plan->distribution.name = plan->workload.distribution;
   PANDO_RETURN_IF_ERROR(Distribution::Validate(plan->distribution));
@@ -137,6 +151,11 @@ nlohmann::json ConfigJson(const Plan& plan) {
   nlohmann::json config = plan;
   for (const char* internal : {"folder", "workload", "distribution", "keys", "techniques"}) {
     config.erase(internal);
+  }
+  if (plan.metrics_address.empty()) config.erase("metrics_address");
+  if (!plan.is_share()) {
+    config.erase("compute_servers_all");
+    config.erase("compute_server_first");
   }
   config["workload"] = plan.workload.name;
   config["mix"] = nlohmann::json::object();

@@ -18,11 +18,16 @@ struct Plan {
   // Cluster.
   std::string fabric = "shm";
   std::string device;         // RDMA; "": the first with an active port
+  std::string secret_file;    // of the cluster; "": it has none
   std::string registry;       // given by the user, or in `folder`
   int memory_servers = 1;     // started here, or at least this many to be found
   uint64_t memory_bytes = 0;  // a server; 0: from the number of records
   int lock_words = 32768;     // a server
   int compute_servers = 1;
+  // A run that several pando-ycsb share: compute servers of all of them (0: only these), and the
+  // number of the first one here. Threads, keys and values are those of the whole.
+  int compute_servers_all = 0;
+  int compute_server_first = 0;
   int threads = 1;     // a compute server
   int coroutines = 8;  // a thread
   bool in_process = false;
@@ -55,10 +60,14 @@ struct Plan {
   int64_t timeout_ms = 10'000;
 
   // Output.
+  std::string metrics_address;  // of the first compute server here; the others are the next ports
   bool history = false;
   std::string folder;  // of this run, shared by coordinator and compute servers
 
-  int total_threads() const { return compute_servers * threads; }
+  bool is_share() const { return compute_servers_all != 0; }
+  int total_threads() const {
+    return (is_share() ? compute_servers_all : compute_servers) * threads;
+  }
   int total_coroutines() const { return total_threads() * coroutines; }
   // Records that are there when the run starts.
   uint64_t initial_records() const { return workload.preload ? records : 0; }

@@ -80,6 +80,27 @@ TEST(PlanTest, ConfigSpeaksTheLanguageOfTheFlags) {
   EXPECT_EQ(config["handover"], true);
   EXPECT_FALSE(config.contains("folder"));
   EXPECT_FALSE(config.contains("registry"));  // an own one is gone after the run
+  for (const char* key : {"compute_servers_all", "compute_server_first", "metrics_address"}) {
+    EXPECT_FALSE(config.contains(key)) << key;  // only where it was asked for
+  }
+  plan.compute_servers_all = 3;
+  plan.metrics_address = "9101";
+  ASSERT_TRUE(CheckPlan(&plan).ok());
+  EXPECT_EQ(ConfigJson(plan)["compute_servers_all"], 3);
+  EXPECT_EQ(ConfigJson(plan)["metrics_address"], "9101");
+}
+
+TEST(PlanTest, AShareIsAPartOfTheThreadsOfAll) {
+  Plan plan = ValidPlan();
+  plan.compute_servers = 2;
+  plan.threads = 4;
+  EXPECT_EQ(plan.total_threads(), 8);
+  plan.compute_servers_all = 5;
+  plan.compute_server_first = 3;
+  EXPECT_TRUE(CheckPlan(&plan).ok());
+  EXPECT_EQ(plan.total_threads(), 20);
+  plan.compute_server_first = 4;  // the second one would be a sixth
+  EXPECT_FALSE(CheckPlan(&plan).ok());
 }
 
 TEST(PlanTest, MemoryGrowsWithTheData) {

@@ -71,6 +71,14 @@ std::string CounterLines(const PhaseStats& run) {
       count(t.combined), " operations combined\n");
 }
 
+Json LoadJson(const LoadResult& load) {
+  return {
+      {"method", load.method},
+      {"records", load.records},
+      {"seconds", load.seconds},
+      {"throughput", load.seconds == 0 ? 0.0 : static_cast<double>(load.records) / load.seconds}};
+}
+
 }  // namespace
 
 const PhaseStats& MedianRun(const YcsbResult& result) {
@@ -84,26 +92,26 @@ const PhaseStats& MedianRun(const YcsbResult& result) {
 }
 
 Json ResultJson(const Plan& plan, const YcsbResult& result) {
+  Json json = {{"config", ConfigJson(plan)}, {"load", LoadJson(result.load)}};
+  if (result.runs.empty()) return json;
+  json["run"] = StatsToResultJson(MedianRun(result));
   std::vector<double> throughputs = Throughputs(result);
-  Json repeat = {{"count", throughputs.size()}, {"throughput", throughputs}};
+  Json& repeat = json["repeat"];
+  repeat = {{"count", throughputs.size()}, {"throughput", throughputs}};
   std::sort(throughputs.begin(), throughputs.end());
   repeat["min"] = throughputs.front();
   repeat["median"] = MedianRun(result).throughput();
   repeat["max"] = throughputs.back();
-  const LoadResult& load = result.load;
-  return {{"config", ConfigJson(plan)},
-          {"load",
-           {{"method", load.method},
-            {"records", load.records},
-            {"seconds", load.seconds},
-            {"throughput",
-             load.seconds == 0 ? 0.0 : static_cast<double>(load.records) / load.seconds}}},
-          {"run", StatsToResultJson(MedianRun(result))},
-          {"repeat", std::move(repeat)}};
+  return json;
+}
+
+Json HistogramJson(const Plan& plan, const YcsbResult& result) {
+  Json json = {{"format", 1}, {"config", ConfigJson(plan)}, {"load", LoadJson(result.load)}};
+  if (!result.runs.empty()) json["run"] = StatsToHistogramJson(MedianRun(result));
+  return json;
 }
 
 std::string ResultTable(const Plan& plan, const YcsbResult& result) {
-  const PhaseStats& run = MedianRun(result);
   std::string table = Header(plan);
   if (result.load.seconds > 0) {
     absl::StrAppend(&table, "load      ", FormatCount(static_cast<double>(result.load.records)),
@@ -111,6 +119,8 @@ std::string ResultTable(const Plan& plan, const YcsbResult& result) {
                     Rate(static_cast<double>(result.load.records) / result.load.seconds), " (",
                     result.load.method, ")\n");
   }
+  if (result.runs.empty()) return table;
+  const PhaseStats& run = MedianRun(result);
   absl::StrAppend(&table, "run       ", FormatCount(static_cast<double>(run.operations())),
                   absl::StrFormat(" operations in %.2f s: ", run.seconds()),
                   Rate(run.throughput()));

@@ -10,8 +10,13 @@
 namespace pando::bench {
 
 // {"config":..., "load":..., "run":..., "repeat":...}. `run` is the repetition with the median
-// throughput, whole; nothing is averaged over repetitions.
+// throughput, whole; nothing is averaged over repetitions. Without `run` and `repeat` where nothing
+// was run.
 nlohmann::json ResultJson(const Plan& plan, const YcsbResult& result);
+
+// {"format":1, "config":..., "load":..., "run":...}: the same repetition with its whole histograms
+// (bench/README.md has the fields), for merging over hosts. No `run` where nothing was run.
+nlohmann::json HistogramJson(const Plan& plan, const YcsbResult& result);
 
 std::string ResultTable(const Plan& plan, const YcsbResult& result);
 

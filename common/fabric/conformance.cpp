@@ -108,6 +108,10 @@ LocalBuffer FabricConformance::Buffer(Endpoint& endpoint, size_t bytes) {
 
 void FabricConformance::Run(Endpoint& endpoint, Chain& chain) {
   endpoint.Post(&chain);
+  Finish(endpoint, chain);
+}
+
+void FabricConformance::Finish(Endpoint& endpoint, Chain& chain) {
   while (!chain.done()) {
     if (endpoint.Poll() == 0) endpoint.Wait(endpoint.clock().NowNs() + kSecondNs);
   }

@@ -58,6 +58,8 @@ class ConformanceCluster {
   // that.
   virtual bool PauseCalls(ServerId server) = 0;
   virtual void ResumeCalls(ServerId server) = 0;
+  // Cuts living clients off from the server. Null: this backend cannot do that.
+  virtual PeerFence* fence(ServerId /*server*/) { return nullptr; }
 };
 
 struct ConformanceBackend {
@@ -125,6 +127,11 @@ class FabricConformance : public testing::TestWithParam<ConformanceBackend> {
   LocalBuffer Buffer(Endpoint& endpoint, size_t bytes);
   // Posts and waits for completion.
   void Run(Endpoint& endpoint, Chain& chain);
+  // Posts FETCH_ADDs of 0 to the server until one fails, which is to be within 2 s and Unavailable.
+  void RunUntilUnavailable(Endpoint& endpoint, ServerId server);
+  // Contract 4: whatever is posted to the server fails like that from now on.
+  void ExpectStaysUnavailable(Endpoint& endpoint, ServerId server);
+  void Finish(Endpoint& endpoint, Chain& chain);
   void Finish(Endpoint& endpoint, PendingCall& call);
   // Runs all actors to their end; gives each an endpoint first (of fabric i % fabrics).
   void RunActors(std::span<Actor* const> actors);

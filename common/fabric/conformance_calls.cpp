@@ -1,6 +1,7 @@
 // The suite's tests of two-sided calls, peers, the death of servers, and waiting.
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "common/fabric/conformance.h"
@@ -10,6 +11,15 @@
 namespace pando {
 
 using testing::HasSubstr;
+
+namespace {
+
+void ExpectUnavailable(const absl::Status& status, ServerId server) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("server " + std::to_string(server)));
+}
+
+}  // namespace
 
 TEST_P(FabricConformance, CallsAreAnswered) {
   auto endpoint = Connect();
@@ -160,6 +170,40 @@ TEST_P(FabricConformance, AHandlerIsCalledAtTheTimesItAskedForWithoutAnyCall) {
   EXPECT_GE(endpoint->clock().NowNs() - start_ns, kTimers * 5 * kMillisecondNs);
 }
 
+// --- The death of servers, and of connections to them.
+
+void FabricConformance::RunUntilUnavailable(Endpoint& endpoint, ServerId server) {
+  const int64_t start_ns = endpoint.clock().NowNs();
+  Chain chain;
+  do {
+    chain.Reset(server);
+    chain.FetchAdd(MemorySpace::kMain, 0, 0);
+    Run(endpoint, chain);
+    ASSERT_LT(endpoint.clock().NowNs() - start_ns, 2 * kSecondNs);
+    if (chain.ok()) endpoint.Wait(endpoint.clock().NowNs() + kMillisecondNs);
+  } while (chain.ok());
+  ExpectUnavailable(chain.status(), server);
+}
+
+void FabricConformance::ExpectStaysUnavailable(Endpoint& endpoint, ServerId server) {
+  LocalBuffer buffer = Buffer(endpoint, 64);
+  for (int round = 0; round < 4; ++round) {
+    for (const MemorySpace space : {MemorySpace::kMain, MemorySpace::kLocks}) {
+      Chain read(server), write(server), compare_swap(server), fetch_add(server);
+      read.Read(space, 0, buffer);
+      write.Write(space, 0, buffer);
+      compare_swap.CompareSwap(space, 0, 0, 1);
+      fetch_add.FetchAdd(space, 0, 1);
+      // Side by side: a chain does not get through because another one is failing.
+      for (Chain* chain : {&read, &write, &compare_swap, &fetch_add}) endpoint.Post(chain);
+      for (Chain* chain : {&read, &write, &compare_swap, &fetch_add}) {
+        Finish(endpoint, *chain);
+        ExpectUnavailable(chain->status(), server);
+      }
+    }
+  }
+}
+
 TEST_P(FabricConformance, ADeadServerIsUnavailableAndTheOthersGoOn) {
   auto endpoint = Connect();
   if (!cluster_->PauseCalls(2)) GTEST_LOG_(INFO) << "no call will be under way";
@@ -170,26 +214,14 @@ TEST_P(FabricConformance, ADeadServerIsUnavailableAndTheOthersGoOn) {
   const int64_t stopped_ns = endpoint->clock().NowNs();
   cluster_->StopServer(2);
   Finish(*endpoint, under_way);
-  Chain chain(2);
-  do {
-    chain.Reset(2);
-    chain.FetchAdd(MemorySpace::kMain, 0, 1);
-    Run(*endpoint, chain);
-    ASSERT_LT(endpoint->clock().NowNs() - stopped_ns, 2 * kSecondNs);
-    if (chain.ok()) endpoint->Wait(endpoint->clock().NowNs() + kMillisecondNs);
-  } while (chain.ok());
-  EXPECT_EQ(chain.status().code(), absl::StatusCode::kUnavailable) << chain.status();
-  EXPECT_THAT(std::string(chain.status().message()), HasSubstr("server 2"));
-  if (!under_way.status.ok()) {
-    EXPECT_EQ(under_way.status.code(), absl::StatusCode::kUnavailable) << under_way.status;
-  }
+  ASSERT_NO_FATAL_FAILURE(RunUntilUnavailable(*endpoint, 2));
+  if (!under_way.status.ok()) ExpectUnavailable(under_way.status, 2);
   PendingCall call;
   call.server = 2;
   call.request = "anybody there?";
   endpoint->Call(&call);
   Finish(*endpoint, call);
-  EXPECT_EQ(call.status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(call.status.message()), HasSubstr("server 2"));
+  ExpectUnavailable(call.status, 2);
   EXPECT_LT(endpoint->clock().NowNs() - stopped_ns, 2 * kSecondNs);
 
   Chain other(1);
@@ -203,6 +235,34 @@ TEST_P(FabricConformance, ADeadServerIsUnavailableAndTheOthersGoOn) {
   other.FetchAdd(MemorySpace::kMain, 0, 1);
   Run(*later, other);
   EXPECT_TRUE(other.ok()) << other.status();
+}
+
+TEST_P(FabricConformance, ADeadServerStaysUnavailable) {
+  auto endpoint = Connect();
+  cluster_->StopServer(2);
+  ASSERT_NO_FATAL_FAILURE(RunUntilUnavailable(*endpoint, 2));
+  ExpectStaysUnavailable(*endpoint, 2);
+}
+
+TEST_P(FabricConformance, AServerThatHasCutTheClientOffStaysUnavailable) {
+  PeerFence* const fence = cluster_->fence(kServer);
+  if (fence == nullptr) GTEST_SKIP() << "nobody who lives is cut off there";
+  auto endpoint = Connect(0), other = Connect(1);
+  PendingCall call;
+  call.server = kServer;
+  call.request = "who am I?";
+  endpoint->Call(&call);
+  Finish(*endpoint, call);
+  SetWord(MemorySpace::kMain, 0, 7);
+  fence->CutOff(*handlers_[kServer]->callers().begin());
+  ASSERT_NO_FATAL_FAILURE(RunUntilUnavailable(*endpoint, kServer));
+  ExpectStaysUnavailable(*endpoint, kServer);
+  EXPECT_EQ(Word(MemorySpace::kMain, 0), 7u);
+  Chain chain(kServer);
+  const Verb& found = chain.FetchAdd(MemorySpace::kMain, 0, 1);
+  Run(*other, chain);
+  EXPECT_TRUE(chain.ok()) << chain.status();
+  EXPECT_EQ(found.old_value, 7u);
 }
 
 TEST_P(FabricConformance, WakeEndsTheNextWait) {

@@ -42,7 +42,8 @@ class PeerFence {
  public:
   virtual ~PeerFence() = default;
   // ControlHandler::OnPeerGone() follows, not from inside this call, when nothing of the peer is in
-  // flight any more. Its calls still arrive, so that it can be told.
+  // flight any more. Its calls still arrive, so that it can be told; once its connection ends, too,
+  // OnPeerGone() follows again.
   virtual void CutOff(PeerId peer) = 0;
 };
 

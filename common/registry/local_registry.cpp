@@ -2,8 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,14 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/registry/entry.h"
+#include "common/registry/private_directory.h"
 
 namespace pando {
 namespace {
 
 constexpr std::string_view kPrefix = "server-";
-constexpr std::string_view kHeader = "pando-registry 1\n";
-constexpr size_t kAddressBytesMax = 1024;
-constexpr int64_t kPollNs = 20 * kMillisecondNs;
+constexpr std::string_view kHeader = "pando-registry 2\n";
 
 class File {
  public:
@@ -74,12 +72,12 @@ absl::Status WriteWhole(const std::string& path, std::string_view content) {
   return absl::ErrnoToStatus(errno, absl::StrCat("renaming ", aside));
 }
 
-// The address in an entry; nothing where there is no entry (any more).
-absl::StatusOr<std::optional<std::string>> ReadEntry(const std::string& path) {
+// What an entry says, but for the id; nothing where there is no entry (any more).
+absl::StatusOr<std::optional<ServerLocation>> ReadEntry(const std::string& path) {
   File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file && errno == ENOENT) return std::optional<std::string>();
+  if (!file && errno == ENOENT) return std::optional<ServerLocation>();
   if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path));
-  char buffer[kHeader.size() + kAddressBytesMax + 2];
+  char buffer[kHeader.size() + kFabricNameBytesMax + 1 + kAddressBytesMax + 2];
   size_t bytes = 0;
   while (bytes < sizeof(buffer)) {
     const ssize_t got = read(file.get(), buffer + bytes, sizeof(buffer) - bytes);
@@ -89,16 +87,19 @@ absl::StatusOr<std::optional<std::string>> ReadEntry(const std::string& path) {
     bytes += static_cast<size_t>(got);
   }
   std::string_view text(buffer, bytes);
-  if (!text.starts_with(kHeader) || !text.ends_with('\n')) {
+  if (!text.starts_with(kHeader) || !text.ends_with('\n') || text.size() == kHeader.size()) {
     return absl::DataLossError(
         absl::StrCat(path, " is no registry entry of this release: stop its server, remove it"));
   }
   text.remove_prefix(kHeader.size());
   text.remove_suffix(1);
-  if (text.empty() || text.size() > kAddressBytesMax || text.find('\n') != std::string_view::npos) {
+  const size_t line_end = std::min(text.find('\n'), text.size());
+  ServerLocation location = {.fabric = std::string(text.substr(0, line_end))};
+  location.address = text.substr(std::min(line_end + 1, text.size()));
+  if (!CheckEntryText(location).ok()) {
     return absl::DataLossError(absl::StrCat(path, " holds no address"));
   }
-  return std::optional<std::string>(text);
+  return std::optional<ServerLocation>(std::move(location));
 }
 
 class LocalAnnouncement final : public Announcement {
@@ -108,29 +109,12 @@ class LocalAnnouncement final : public Announcement {
   // The entry first: while the lock is held nobody else's can be there.
   ~LocalAnnouncement() override { unlink(entry_path_.c_str()); }
 
+  absl::Status status() const override { return absl::OkStatus(); }
+
  private:
   const std::string entry_path_;
   const File lock_;
 };
-
-absl::Status CheckDirectory(const std::string& directory) {
-  struct stat info;
-  if (stat(directory.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("registry ", directory));
-  }
-  if (!S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat("registry ", directory, " is no directory"));
-  }
-  if (info.st_uid != geteuid() && geteuid() != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("registry ", directory, " belongs to user ", info.st_uid));
-  }
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "registry ", directory, ": others may write to it; chmod 700 it or use another directory"));
-  }
-  return absl::OkStatus();
-}
 
 // "server-17" -> 17.
 std::optional<ServerId> ServerOfEntry(std::string_view name) {
@@ -152,10 +136,7 @@ absl::StatusOr<std::unique_ptr<Registry>> LocalRegistry::Open(const std::string&
   std::string absolute = std::filesystem::absolute(directory, error).lexically_normal().string();
   if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
   while (absolute.size() > 1 && absolute.ends_with('/')) absolute.pop_back();
-  if (mkdir(absolute.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("making registry ", absolute));
-  }
-  PANDO_RETURN_IF_ERROR(CheckDirectory(absolute));
+  PANDO_RETURN_IF_ERROR(EnsurePrivateDirectory(absolute, "registry"));
   return std::make_unique<LocalRegistry>(std::move(absolute));
 }
 
@@ -177,11 +158,7 @@ absl::StatusOr<std::string> LocalRegistry::SocketPath(ServerId server) const {
 
 absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
     const ServerLocation& location) {
-  if (location.address.empty() || location.address.size() > kAddressBytesMax ||
-      location.address.find_first_of(std::string_view("\n\0", 2)) != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("server ", location.id, ": an address has 1 to ",
-                                                   kAddressBytesMax, " bytes, all on one line"));
-  }
+  PANDO_RETURN_IF_ERROR(CheckEntryText(location));
   const std::string lock_path = LockPath(location.id);
   File file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", lock_path));
@@ -198,8 +175,8 @@ absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
   if (unlink(entry_path.c_str()) != 0 && errno != ENOENT) {  // of a process that died
     return absl::ErrnoToStatus(errno, absl::StrCat("removing ", entry_path));
   }
-  PANDO_RETURN_IF_ERROR(
-      WriteWhole(entry_path, absl::StrCat(std::string(kHeader), location.address, "\n")));
+  PANDO_RETURN_IF_ERROR(WriteWhole(entry_path, absl::StrCat(std::string(kHeader), location.fabric,
+                                                            "\n", location.address, "\n")));
   return std::make_unique<LocalAnnouncement>(entry_path, std::move(file));
 }
 
@@ -216,27 +193,14 @@ absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::List() {
   std::sort(ids.begin(), ids.end());
   for (const ServerId id : ids) {
     if (!IsLocked(LockPath(id))) continue;
-    PANDO_ASSIGN_OR_RETURN(std::optional<std::string> address, ReadEntry(EntryPath(id)));
-    if (address.has_value()) locations.push_back({id, *std::move(address)});
+    PANDO_ASSIGN_OR_RETURN(std::optional<ServerLocation> location, ReadEntry(EntryPath(id)));
+    if (!location.has_value()) continue;
+    location->id = id;
+    locations.push_back(*std::move(location));
   }
   return locations;
 }
 
-absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::WaitFor(size_t servers_min,
-                                                                   int64_t timeout_ms) {
-  const int64_t deadline_ns = RealClock().NowNs() + timeout_ms * kMillisecondNs;
-  for (;;) {
-    PANDO_ASSIGN_OR_RETURN(std::vector<ServerLocation> locations, List());
-    if (locations.size() >= servers_min) return locations;
-    const int64_t left_ns = deadline_ns - RealClock().NowNs();
-    if (left_ns <= 0) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          locations.size(), " of ", servers_min, " memory servers announced in ", directory_,
-          " after ", timeout_ms, " ms: is pando-memory running with this registry?"));
-    }
-    const timespec pause = {0, std::min(left_ns, kPollNs)};
-    nanosleep(&pause, nullptr);
-  }
-}
+int64_t LocalRegistry::poll_ns() const { return 20 * kMillisecondNs; }
 
 }  // namespace pando

@@ -1,8 +1,9 @@
 // The local registry: a directory. For server 3 there are
 //
-//   server-3        the entry: two lines, "pando-registry 1" and the address
+//   server-3        the entry: three lines, "pando-registry 2", the fabric and the address
 //   server-3.lock   locked for as long as the announcing process lives; never removed, so that
-//   nobody locks a dead file server-3.sock   where SocketPath() puts the server's socket
+//                   nobody locks a dead file
+//   server-3.sock   where SocketPath() puts the server's socket
 //
 // Thread-safe: no state but the directory's name.
 #pragma once
@@ -23,9 +24,11 @@ class LocalRegistry final : public Registry {
 
   absl::StatusOr<std::unique_ptr<Announcement>> Announce(const ServerLocation& location) override;
   absl::StatusOr<std::vector<ServerLocation>> List() override;
-  absl::StatusOr<std::vector<ServerLocation>> WaitFor(size_t servers_min,
-                                                      int64_t timeout_ms) override;
   absl::StatusOr<std::string> SocketPath(ServerId server) const override;
+  const std::string& name() const override { return directory_; }
+
+ protected:
+  int64_t poll_ns() const override;
 
  private:
   std::string EntryPath(ServerId server) const;

@@ -81,31 +81,6 @@ void Scheduler::Impl::Accept(std::function<void()> task) {
   MakeReady(worker);
 }
 
-void Scheduler::Impl::MakeReady(Worker* worker) {
-  worker->state = Worker::State::kReady;
-  worker->next = nullptr;
-  (ready_tail == nullptr ? ready_head : ready_tail->next) = worker;
-  ready_tail = worker;
-  ++ready_count;
-}
-
-void Scheduler::Impl::Resume(Worker* worker) {
-  worker->state = Worker::State::kRunning;
-  worker->immediate = 0;
-  Worker* const before = SetCurrentWorker(worker);
-  worker->coroutine->Resume();
-  SetCurrentWorker(before);
-}
-
-void Scheduler::Impl::Suspend(Worker* worker, Worker::State state) {
-  if (state == Worker::State::kReady) {
-    MakeReady(worker);
-  } else {
-    worker->state = state;
-  }
-  worker->coroutine->Suspend();
-}
-
 void Scheduler::Impl::RunWorker(void* argument) noexcept {
   auto* const worker = static_cast<Worker*>(argument);
   // Stacks are mapped alike, so without this the same frames of all coroutines would compete for
@@ -133,14 +108,6 @@ void Scheduler::Impl::RunWorker(void* argument) noexcept {
 
 void Scheduler::Impl::OnePendingDone(Worker* worker) {
   if (--worker->pending == 0 && worker->state == Worker::State::kWaiting) MakeReady(worker);
-}
-
-void Scheduler::Impl::WaitPending(Worker* worker, int posted) {
-  if (worker->pending != 0) {
-    Suspend(worker, Worker::State::kWaiting);
-  } else if ((worker->immediate += posted) >= kImmediateMax) {
-    Suspend(worker, Worker::State::kReady);
-  }
 }
 
 void Scheduler::Impl::Deliver(Parking::State* parking) {

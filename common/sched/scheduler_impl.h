@@ -60,4 +60,40 @@ struct Scheduler::Impl {
   bool stopping = false;
 };
 
+// Inline: after a switch the processor mispredicts the return of every frame between the suspension
+// and the operation's caller (README.md).
+
+inline void Scheduler::Impl::MakeReady(sched::Worker* worker) {
+  worker->state = sched::Worker::State::kReady;
+  worker->next = nullptr;
+  (ready_tail == nullptr ? ready_head : ready_tail->next) = worker;
+  ready_tail = worker;
+  ++ready_count;
+}
+
+inline void Scheduler::Impl::Resume(sched::Worker* worker) {
+  worker->state = sched::Worker::State::kRunning;
+  worker->immediate = 0;
+  sched::Worker* const before = sched::SetCurrentWorker(worker);
+  worker->coroutine->Resume();
+  sched::SetCurrentWorker(before);
+}
+
+inline void Scheduler::Impl::Suspend(sched::Worker* worker, sched::Worker::State state) {
+  if (state == sched::Worker::State::kReady) {
+    MakeReady(worker);
+  } else {
+    worker->state = state;
+  }
+  worker->coroutine->Suspend();
+}
+
+inline void Scheduler::Impl::WaitPending(sched::Worker* worker, int posted) {
+  if (worker->pending != 0) {
+    Suspend(worker, sched::Worker::State::kWaiting);
+  } else if ((worker->immediate += posted) >= kImmediateMax) {
+    Suspend(worker, sched::Worker::State::kReady);
+  }
+}
+
 }  // namespace pando

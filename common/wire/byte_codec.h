@@ -1,4 +1,4 @@
-// Appending and taking little-endian fields. Internal to common/wire. Not thread-safe.
+// Appending and taking little-endian fields. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/wire/node_layout.h"
+#include "common/wire/test_messages.h"
 
 namespace pando {
 namespace {
@@ -127,16 +128,6 @@ CatalogEntry Entry(std::string name = "words") {
   entry.features.incompatible = kIncompatibleLineCrc;
   entry.created = 1;
   return entry;
-}
-
-// Every shorter body, and one a byte longer, is DataLoss.
-template <typename Parse>
-void ExpectExactLength(const std::string& body, Parse parse) {
-  ASSERT_TRUE(parse(body).ok()) << parse(body).status();
-  for (size_t size = 0; size < body.size(); ++size) {
-    ASSERT_EQ(parse(body.substr(0, size)).status().code(), kLoss) << size;
-  }
-  ASSERT_EQ(parse(body + 'x').status().code(), kLoss);
 }
 
 TEST(ControlBodyTest, EveryBodyHasItsLength) {

@@ -5,21 +5,12 @@
 #include <string>
 
 #include "common/wire/control.h"
+#include "common/wire/test_messages.h"
 
 namespace pando {
 namespace {
 
 constexpr auto kLoss = absl::StatusCode::kDataLoss;
-
-// Every shorter body, and one a byte longer, is DataLoss.
-template <typename Parse>
-void ExpectExactLength(const std::string& body, Parse parse) {
-  ASSERT_TRUE(parse(body).ok()) << parse(body).status();
-  for (size_t size = 0; size < body.size(); ++size) {
-    ASSERT_EQ(parse(body.substr(0, size)).status().code(), kLoss) << size;
-  }
-  ASSERT_EQ(parse(body + 'x').status().code(), kLoss);
-}
 
 TEST(NodeMessagesTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeNodeRequest({3, 1024, 64}), ParseNodeRequest);

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kNoSlot = UINT32_MAX;
 // An array is made anew when this many nodes, and this share of it, have found no slot.
 constexpr size_t kRebuildMin = 16;
-constexpr size_t kRebuildShare = 4;
+constexpr size_t kRebuildShare = 16;
 
 }  // namespace
 

@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& opt
                      "; is pando-memory running with --registry=", options.registry, "?"));
   }
   PANDO_RETURN_IF_ERROR(servers.status());
+  PANDO_RETURN_IF_ERROR(CheckReachable(*servers, options.fabric));
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<Fabric> fabric, OpenFabric(*servers, options));
   return ConnectOverFabric(options, std::move(fabric));
 }

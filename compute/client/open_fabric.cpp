@@ -26,9 +26,12 @@ absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocat
 #ifdef PANDO_HAVE_VERBS
   if (options.fabric == "verbs") {
     const RdmaOptions& rdma = options.rdma;
+    PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<const ClusterSecret> secret,
+                           LoadClusterSecret(options.secret_file));
     return ConnectVerbs(servers,
                         {.device = {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes},
-                         .connect_timeout_ms = options.connect_timeout_ms});
+                         .connect_timeout_ms = options.connect_timeout_ms,
+                         .secret = secret});
   }
 #endif
   return ConnectShm(servers, {.connect_timeout_ms = options.connect_timeout_ms});

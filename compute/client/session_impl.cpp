@@ -42,8 +42,22 @@ SessionImpl::~SessionImpl() {
   client_.RemoveSession(context_.get());
 }
 
-absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost,
-                                  absl::FunctionRef<absl::Status(OperationContext&)> job) {
+absl::Status SessionImpl::RunOutside(absl::FunctionRef<void()> run) {
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("a session was used inside another session's task");
+  }
+  scheduler().Spawn([run] { run(); });
+  scheduler().Drain();
+  if (!repaired_trees_.empty()) repaired_trees_.clear();
+  return absl::OkStatus();
+}
+
+// Inline with its job: few frames between a suspension and the caller (common/sched/README.md).
+template <typename Job>
+[[gnu::always_inline]] inline absl::Status SessionImpl::Execute(const Tree& tree,
+                                                                int64_t timeout_ms,
+                                                                OperationCost* cost,
+                                                                const Job& job) {
   if (&tree.impl().client() != &client_) {
     return absl::InvalidArgumentError("the tree was opened by another client");
   }
@@ -51,7 +65,7 @@ absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, Operatio
     return FencedError();
   if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
   absl::Status status;
-  const auto run = [&] {
+  const auto run = [&]() __attribute__((always_inline)) {
     OperationContext context(context_.get(),
                              OperationContext::Timeout{timeout_ms * kMillisecondNs});
     status = job(context);
@@ -65,17 +79,12 @@ absl::Status SessionImpl::Execute(const Tree& tree, int64_t timeout_ms, Operatio
         [[unlikely]]
       NoteRepairs(tree, context);
   };
-  Scheduler* const current = Scheduler::Current();
-  if (current == &scheduler()) {
+  if (Scheduler::Current() == &scheduler()) [[likely]] {
     run();
     if (!repairs_.empty()) SpawnRepairs();
-  } else if (current == nullptr) {
-    scheduler().Spawn([&run] { run(); });
-    scheduler().Drain();
-    if (!repaired_trees_.empty()) repaired_trees_.clear();
-  } else {
-    return absl::FailedPreconditionError("a session was used inside another session's task");
+    return status;
   }
+  PANDO_RETURN_IF_ERROR(RunOutside(run));
   return status;
 }
 

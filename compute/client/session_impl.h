@@ -60,9 +60,11 @@ class SessionImpl {
   };
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
 
-  // Runs `job` in a coroutine of this session, now.
-  absl::Status Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost,
-                       absl::FunctionRef<absl::Status(OperationContext&)> job);
+  // Runs `job`, an absl::Status(OperationContext&), in a coroutine of this session, now.
+  template <typename Job>
+  absl::Status Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost, const Job& job);
+  // From outside the session's coroutines.
+  absl::Status RunOutside(absl::FunctionRef<void()> run);
   void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
   void RunRepair(TreeContext& tree, Repair& repair);

@@ -2,20 +2,6 @@
 
 namespace pando {
 
-void SessionCounters::Add(const ChainTally& chain) {
-  const auto add = [](Counter* counter, uint32_t n) {
-    if (n != 0) counter->Add(n);
-  };
-  chains.Add(1);
-  round_trips.Add(chain.round_trips);
-  add(&reads, chain.count(VerbKind::kRead));
-  add(&writes, chain.count(VerbKind::kWrite));
-  add(&cas, chain.count(VerbKind::kCompareSwap));
-  add(&faa, chain.count(VerbKind::kFetchAdd));
-  add(&bytes_read, chain.bytes_read());
-  add(&bytes_written, chain.bytes_written());
-}
-
 void SessionCounters::AddTo(ClientStats* stats) const {
   FabricStats& f = stats->fabric;
   f.reads += reads.value();

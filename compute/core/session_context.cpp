@@ -7,11 +7,6 @@
 #include "common/base/status.h"
 
 namespace pando {
-namespace {
-constexpr int64_t kChainNsMin = kMicrosecondNs;
-constexpr int kSmoothing = 8;  // weight of the past in the moving average
-}  // namespace
-
 SessionContext::SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs,
                                int coroutines_max, uint64_t seed)
     : endpoint_(std::move(endpoint)),
@@ -31,40 +26,10 @@ absl::StatusOr<LocalBuffer> SessionContext::ZeroWord() {
   return zero_word_.Slice(0, 8);
 }
 
-void SessionContext::ObserveChain(int64_t duration_ns) {
-  chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + duration_ns) / kSmoothing);
-}
-
-const ChainTally& OperationContext::Count(const Chain& chain) {
-  const ChainTally& tally = chain.tally();
-  session.counters().Add(tally);
-  cost.verbs += tally.all_verbs();
-  cost.bytes_read += tally.bytes_read();
-  cost.bytes_written += tally.bytes_written();
-  return tally;
-}
-
 absl::Status FencedError() {
   return absl::FailedPreconditionError(
       "this compute server was not heard of for a lease, declared dead and cut off: close the "
       "client and connect again");
-}
-
-absl::Status OperationContext::Await(Chain* chain) {
-  if (session.fenced()) [[unlikely]]
-    return FencedError();
-  // Chains of WRITEs alone need not know when they were posted (shm).
-  if (deadline_ns_ == kUnset && chain->verb(0).kind == VerbKind::kWrite) (void)deadline_ns();
-  session.scheduler().Await(chain);
-  if (deadline_ns_ == kUnset) deadline_ns_ = chain->posted_ns() + timeout_ns_;
-  const uint32_t round_trips = Count(*chain).round_trips;
-  cost.round_trips += round_trips;
-  // What a dead server takes to say so is no unit of back-off.
-  if (chain->ok()) {
-    const int64_t duration_ns = chain->completed_ns() - chain->posted_ns();
-    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips);
-  }
-  return chain->status();
 }
 
 absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {

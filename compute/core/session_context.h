@@ -3,6 +3,7 @@
 // except the counters.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -46,9 +47,14 @@ class SessionContext {
   // Smoothed duration of a one-round-trip chain, ns; the unit of back-off. At least 1 us: below
   // that a waiter that sleeps costs more than it waits for.
   int64_t chain_ns() const { return chain_ns_; }
-  void ObserveChain(int64_t duration_ns);
+  void ObserveChain(int64_t duration_ns) {
+    chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + duration_ns) / kSmoothing);
+  }
 
  private:
+  static constexpr int64_t kChainNsMin = kMicrosecondNs;
+  static constexpr int kSmoothing = 8;  // weight of the past in the moving average
+
   std::unique_ptr<Endpoint> endpoint_;
   Scheduler scheduler_;
   BufferPool buffers_;
@@ -117,5 +123,32 @@ struct OperationContext {
   int64_t deadline_ns_ = kUnset;
   const int64_t timeout_ns_ = 0;
 };
+
+inline const ChainTally& OperationContext::Count(const Chain& chain) {
+  const ChainTally& tally = chain.tally();
+  session.counters().Add(tally);
+  cost.verbs += tally.all_verbs();
+  cost.bytes_read += tally.bytes_read();
+  cost.bytes_written += tally.bytes_written();
+  return tally;
+}
+
+// Inline, for the sake of the returns behind a suspension (common/sched/README.md).
+inline absl::Status OperationContext::Await(Chain* chain) {
+  if (session.fenced()) [[unlikely]]
+    return FencedError();
+  // Chains of WRITEs alone need not know when they were posted (shm).
+  if (deadline_ns_ == kUnset && chain->verb(0).kind == VerbKind::kWrite) (void)deadline_ns();
+  session.scheduler().Await(chain);
+  if (deadline_ns_ == kUnset) deadline_ns_ = chain->posted_ns() + timeout_ns_;
+  const uint32_t round_trips = Count(*chain).round_trips;
+  cost.round_trips += round_trips;
+  // What a dead server takes to say so is no unit of back-off.
+  if (chain->ok()) {
+    const int64_t duration_ns = chain->completed_ns() - chain->posted_ns();
+    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips);
+  }
+  return chain->status();
+}
 
 }  // namespace pando

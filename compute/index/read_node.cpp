@@ -18,10 +18,6 @@ constexpr int64_t kBackOffLastChains = 256;
 constexpr int kTriesBeforeRecovery = kImmediateRetries + 2;
 // A holder of another lock does not wait for long (rule L2).
 constexpr int kGlances = 8;
-// Rule F2: a line's entry version comes around after 256 writes; half of that is safe.
-constexpr int64_t kWritesPerLap = 128;
-// Rule R3: half of what freed memory rests.
-constexpr int64_t kReadNsMax = 500 * kMillisecondNs;
 
 // Waits between READs of something torn.
 class TornBackOff {
@@ -45,44 +41,13 @@ class TornBackOff {
 
 }  // namespace
 
-bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
-  const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
-  if (took_ns > kReadNsMax && RuleHolds(Rule::kR3)) return true;
-  const int64_t interval_ns = tree.environment.capabilities.min_write_interval_ns;
-  return interval_ns != 0 && took_ns > kWritesPerLap * interval_ns;
-}
-
-namespace {
-
-// One READ; kTorn also where it was interrupted or too slow (rule F2).
-absl::StatusOr<NodeVerdict> ReadOnce(OperationContext& context, const TreeContext& tree,
-                                     const Reference& node, const NodeExpectation& expectation,
-                                     LocalBuffer image, LeafMatch* match, Chain* chain) {
-  chain->Reset(node.address.server());
-  chain->Read(MemorySpace::kMain, node.address.offset(), image);
-  const absl::Status read = context.Await(chain);
-  if (!read.ok()) [[unlikely]] {
-    if (absl::IsAborted(read)) return NodeVerdict::kTorn;
-    return read;
-  }
-  if (ReadTookTooLong(tree, *chain)) [[unlikely]]
-    return NodeVerdict::kTorn;
-  return Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
-}
-
-}  // namespace
-
-absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tree,
-                                     const Reference& node, uint8_t level, std::string_view key,
-                                     LocalBuffer image, LeafMatch* match) {
+absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext& tree,
+                                         const Reference& node, uint8_t level, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match) {
   const NodeExpectation expectation = Expect(tree, node, level, key);
   ChainLease chain(&context.session.buffers());
   TornBackOff back_off;
   while (true) {
-    PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
-                           ReadOnce(context, tree, node, expectation, image, match, chain.get()));
-    if (verdict != NodeVerdict::kTorn) [[likely]]
-      return verdict;
     if (back_off.suspicious()) {
       PANDO_RETURN_IF_ERROR(RecoverNode(context, tree, node, level, key, image));
     }
@@ -91,6 +56,9 @@ absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tre
                                                 " of server ", node.address.server(),
                                                 ", which stays inconsistent"));
     }
+    PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
+                           ReadOnce(context, tree, node, expectation, image, match, chain.get()));
+    if (verdict != NodeVerdict::kTorn) return verdict;
   }
 }
 

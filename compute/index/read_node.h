@@ -5,6 +5,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
 #include "common/wire/node_image.h"
 #include "common/wire/node_repair.h"
 #include "common/wire/root_record.h"
@@ -19,18 +22,68 @@ inline NodeExpectation Expect(const TreeContext& tree, const Reference& node, ui
   return {.tree_id = tree.id(), .level = level, .life = node.life, .key = key};
 }
 
+// Rule F2: a line's entry version comes around after so many writes; half of them is safe.
+inline constexpr int64_t kEntryVersions = 256;
+// Rule R3: what freed memory rests; a READ may take half of it.
+inline constexpr int64_t kFreedRestsNs = kSecondNs;
+
 // True if a READ may have taken so long that an entry version came around (rule F2), or that the
 // node was freed, has rested and lives again (rule R3): any one of the chain's, however many there
 // are.
-bool ReadTookTooLong(const TreeContext& tree, const Chain& chain);
+inline bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
+  const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
+  if (took_ns > kFreedRestsNs / 2 && RuleHolds(Rule::kR3)) return true;
+  const Capabilities& capabilities = tree.environment.capabilities;
+  int64_t interval_ns = capabilities.min_write_interval_ns;
+  if (interval_ns == 0) return false;
+  if (capabilities.min_write_interval_split_ns != 0 &&
+      tree.layout.node_bytes() > capabilities.packet_bytes) {
+    interval_ns = capabilities.min_write_interval_split_ns;
+  }
+  return took_ns > kEntryVersions / 2 * interval_ns;
+}
+
+// One READ; kTorn also where it was interrupted or too slow (rule F2).
+inline absl::StatusOr<NodeVerdict> ReadOnce(OperationContext& context, const TreeContext& tree,
+                                            const Reference& node,
+                                            const NodeExpectation& expectation, LocalBuffer image,
+                                            LeafMatch* match, Chain* chain) {
+  chain->Reset(node.address.server());
+  chain->Read(MemorySpace::kMain, node.address.offset(), image);
+  const absl::Status read = context.Await(chain);
+  if (!read.ok()) [[unlikely]] {
+    if (absl::IsAborted(read)) return NodeVerdict::kTorn;
+    return read;
+  }
+  if (ReadTookTooLong(tree, *chain)) [[unlikely]]
+    return NodeVerdict::kTorn;
+  return Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
+}
+
+// ReadNode() from the second READ on.
+absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext& tree,
+                                         const Reference& node, uint8_t level, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match);
 
 // READs the node until its image is not torn; a READ that the fabric was interrupted in and gave up
 // (Aborted, rule F2) counts as one. The verdict is accepted, stale or moved; never torn. A node
 // that a dead client left torn is repaired (rule V4), so not under a node lock. DeadlineExceeded
 // when it stays torn.
-absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tree,
-                                     const Reference& node, uint8_t level, std::string_view key,
-                                     LocalBuffer image, LeafMatch* match = nullptr);
+inline absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tree,
+                                            const Reference& node, uint8_t level,
+                                            std::string_view key, LocalBuffer image,
+                                            LeafMatch* match = nullptr) {
+  // Inline, for the sake of the returns behind a suspension (common/sched/README.md).
+  {
+    ChainLease chain(&context.session.buffers());
+    PANDO_ASSIGN_OR_RETURN(
+        const NodeVerdict verdict,
+        ReadOnce(context, tree, node, Expect(tree, node, level, key), image, match, chain.get()));
+    if (verdict != NodeVerdict::kTorn) [[likely]]
+      return verdict;
+  }
+  return ReadTornNode(context, tree, node, level, key, image, match);
+}
 
 // The same for holders of another lock, who may not wait for long or take this one (rule L2): gives
 // up with kTorn after a few READs.

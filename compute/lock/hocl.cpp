@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/wire/dead_table.h"
 #include "common/wire/lock_word.h"
 #include "compute/lock/lock_recovery.h"
@@ -414,21 +415,24 @@ int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& loc
 }
 
 bool Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
+  absl::Status status = why;
   // Without a local lock another session of this client may have taken the word meanwhile.
-  return lock.local_ != nullptr && ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
+  if (lock.local_ != nullptr) {
+    status = ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
+    if (status.ok()) return true;
+  }
+  has_left_locks_.store(true, std::memory_order_relaxed);
+  if (IsRecoverable(status) && options_.on_stuck_word) options_.on_stuck_word();
+  return false;
 }
 
 void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
                          const absl::Status& taking) {
-  if (absl::IsUnavailable(taking) && !ReleaseKept(context, lock, taking)) {
-    has_left_locks_.store(true, std::memory_order_relaxed);
-  }
+  if (absl::IsUnavailable(taking)) ReleaseKept(context, lock, taking);
 }
 
 void Hocl::LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why) {
-  if (lock.held_ && !ReleaseKept(context, lock, why)) {
-    has_left_locks_.store(true, std::memory_order_relaxed);
-  }
+  if (lock.held_) ReleaseKept(context, lock, why);
   lock.held_ = false;
   if (lock.local_ != nullptr) lock.local_->Release(0);
 }

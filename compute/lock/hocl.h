@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -72,6 +73,9 @@ class Hocl {
     int handover_max = 32;
     bool write_unlock = true;  // the fabric's capability (rule L4)
     uint64_t own_word = 0;     // LockWord of this client
+    // Called from any session when a word cannot be freed although its server lives: others get at
+    // it only by this client's death. May be empty.
+    std::function<void()> on_stuck_word;
   };
 
   explicit Hocl(Options options) : options_(options) {}
@@ -139,7 +143,8 @@ class Hocl {
   void GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why);
   // A CAS that failed so may yet take the word (rule L5).
   void NoteUncertain(OperationContext& context, const HeldLock& lock, const absl::Status& taking);
-  // The word of a chain that failed so is not this client's any more (lock_recovery.h).
+  // The word of a chain that failed so is not this client's any more (lock_recovery.h). False: only
+  // fencing frees it.
   bool ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why);
   absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
                                                  const LockRequestPtr& request, bool* acquired,

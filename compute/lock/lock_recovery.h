@@ -11,10 +11,11 @@
 namespace pando {
 
 // After a chain that failed with `why`, which wrote under the target's word or was to take it.
-// True: the word is not this client's any more, and what the chain left is the next holder's to
-// look after, as after a death. False: the fabric does not get over it in time. Waits to the
-// operation's deadline; nobody else of this client takes the word meanwhile.
-bool ReleaseOnceQuiet(OperationContext& context, const LockTarget& target, uint64_t own_word,
-                      const absl::Status& why);
+// Ok: the word is not this client's any more, and what the chain left is the next holder's to look
+// after, as after a death. Else the fabric did not get over it; IsRecoverable(): in time. An
+// operation's deadline does not end this, as nobody else would free the word; fifteen seconds do.
+// Nobody else of this client takes the word meanwhile.
+absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& target,
+                              uint64_t own_word, const absl::Status& why);
 
 }  // namespace pando

@@ -15,7 +15,8 @@ namespace pando::tool {
 struct Settings {
   std::string registry;
   std::string fabric = "shm";
-  std::string device;  // RDMA
+  std::string device;       // RDMA
+  std::string secret_file;  // "": none
   std::string tree;
   int64_t timeout_ms = 10'000;  // of an operation
   uint32_t key_bytes = 0;       // load, create; 0: derived, or the default

@@ -262,6 +262,11 @@ absl::Status Doctor(const Settings& settings, const Arguments&) {
     return report.Finish();
   }
   std::string directory = settings.registry;
+  if (directory.starts_with("memcached://")) {
+    // Nothing to look at in the file system: whoever can connect finds out the rest.
+    CheckServers(settings, &report);
+    return report.Finish();
+  }
   if (directory.starts_with("local:")) directory.erase(0, strlen("local:"));
   if (CheckDirectory(directory, &report)) {
     if (CheckSockets(directory, &report) > 0) {

@@ -12,10 +12,12 @@
 #include "compute/tool/commands.h"
 
 DEFINE_string(registry, "",
-              "directory in which the memory servers are found; default: $PANDO_REGISTRY, else "
+              "where the memory servers are found: a directory, or "
+              "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
 DEFINE_string(fabric, "shm", "transport of the memory servers: shm or verbs");
 DEFINE_string(device, "", "RDMA device; default: the first with an active port");
+DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
 DEFINE_string(tree, "default", "name of the tree to work on");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
 DEFINE_int32(key_bytes, 0,
@@ -115,6 +117,7 @@ Settings SettingsFromFlags(const Command& command) {
   settings.timeout_ms = FLAGS_timeout_ms;
   settings.fabric = FLAGS_fabric;
   settings.device = FLAGS_device;
+  settings.secret_file = FLAGS_secret_file;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);

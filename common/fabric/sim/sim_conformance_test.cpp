@@ -32,6 +32,7 @@ class SimCluster final : public ConformanceCluster {
     return true;
   }
   void ResumeCalls(ServerId server) override { world_.PauseCalls(server, false); }
+  PeerFence* fence(ServerId server) override { return world_.Fence(server); }
 
  private:
   SimWorld world_;

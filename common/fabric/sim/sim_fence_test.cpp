@@ -12,30 +12,14 @@
 namespace pando::sim {
 namespace {
 
-class GoneHandler : public ControlHandler {
- public:
-  std::string Handle(PeerId, std::string_view) override { return "ok"; }
-  void OnPeerGone(PeerId peer) override { gone.push_back(peer); }
-  std::vector<PeerId> gone;
-};
-
-SimOptions Options(uint64_t seed) {
-  SimOptions options;
-  options.seed = seed;
-  return options;
-}
-
 // Two WRITEs are posted; the sender is cut off after `steps` events. How many of the two are there
 // when the server is told that nothing is in flight any more.
 std::pair<uint64_t, uint64_t> CutDuringTwoWrites(uint64_t seed, int steps) {
-  TestWorld sim(Options(seed));
+  TestWorld sim({.seed = seed});
   GoneHandler handler;
   sim.world.SetHandler(kServer, &handler);
   TestClient client(sim.world.NewFabric());
-  for (uint32_t at = 0; at < 2048; at += 8) client.Store(at, 1 + at / 1024);
-  client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(0, 1024));
-  client.chain.Write(MemorySpace::kMain, 8192, client.buffer.Slice(1024, 1024));
-  client.endpoint->Post(&client.chain);
+  client.PostTwoWrites();
   for (int i = 0; i < steps; ++i) sim.world.Step();
   const bool was_done = client.chain.done();
   sim.world.Fence(kServer)->CutOff(1);
@@ -47,7 +31,9 @@ std::pair<uint64_t, uint64_t> CutDuringTwoWrites(uint64_t seed, int steps) {
     EXPECT_EQ(sim.Word(8192 + at), found.second);
   }
   client.Finish();
-  if (!was_done) EXPECT_TRUE(absl::IsUnavailable(client.chain.status())) << client.chain.status();
+  if (!was_done) {
+    EXPECT_TRUE(absl::IsUnavailable(client.chain.status())) << client.chain.status();
+  }
   sim.world.RunUntil(sim.world.clock().NowNs() + kSecondNs);
   EXPECT_EQ(std::make_pair(sim.Word(4096), sim.Word(8192)), found) << "something moved afterwards";
   EXPECT_EQ(handler.gone, std::vector<PeerId>{1});
@@ -64,7 +50,7 @@ TEST(SimFence, WhatHasStartedIsWholeWhatHasNotIsNeverExecuted) {
 
 TEST(SimFence, TheCutOffReachesNothingThereAnyMoreButOtherServers) {
   constexpr ServerId kOther = 2;
-  TestWorld sim(Options(1));
+  TestWorld sim({.seed = 1});
   GoneHandler handler;
   sim.world.SetHandler(kServer, &handler);
   const ServerMemory other = sim.world.AddServer(kOther, 1 << 20, 4096);

@@ -11,19 +11,6 @@
 namespace pando::sim {
 namespace {
 
-class GoneHandler : public ControlHandler {
- public:
-  std::string Handle(PeerId, std::string_view) override { return "ok"; }
-  void OnPeerGone(PeerId peer) override { gone.push_back(peer); }
-  std::vector<PeerId> gone;
-};
-
-SimOptions Options(uint64_t seed) {
-  SimOptions options;
-  options.seed = seed;
-  return options;
-}
-
 void Drain(TestClient& client) {
   while (client.endpoint->in_flight() > 0) client.endpoint->Wait(kNeverNs);
 }
@@ -37,15 +24,12 @@ struct KillResult {
 };
 
 KillResult KillDuringTwoWrites(uint64_t seed, int steps) {
-  TestWorld sim(Options(seed));
+  TestWorld sim({.seed = seed});
   GoneHandler handler;
   sim.world.SetHandler(kServer, &handler);
   auto fabric = sim.world.NewFabric();
   TestClient client(fabric);
-  for (uint32_t at = 0; at < 2048; at += 8) client.Store(at, 1 + at / 1024);
-  client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(0, 1024));
-  client.chain.Write(MemorySpace::kMain, 8192, client.buffer.Slice(1024, 1024));
-  client.endpoint->Post(&client.chain);
+  client.PostTwoWrites();
   for (int i = 0; i < steps; ++i) sim.world.Step();
   sim.world.KillFabric(*fabric);
   // The dead process's memory is anything from here on.
@@ -82,7 +66,7 @@ TEST(SimKill, BetweenAnyTwoPacketsEachWhole) {
 }
 
 TEST(SimKill, PostsAndCallsFailAtOnceAndEventsStop) {
-  TestWorld sim(Options(5));
+  TestWorld sim({.seed = 5});
   GoneHandler handler;
   sim.world.SetHandler(kServer, &handler);
   auto fabric = sim.world.NewFabric();
@@ -125,7 +109,7 @@ TEST(SimKill, PostsAndCallsFailAtOnceAndEventsStop) {
 }
 
 TEST(SimKill, OnlyTheKilledProcessStops) {
-  TestWorld sim(Options(6));
+  TestWorld sim({.seed = 6});
   auto dead = sim.world.NewFabric(), alive = sim.world.NewFabric();
   TestClient a(dead), b(alive);
   a.chain.FetchAdd(MemorySpace::kLocks, 0, 1);
@@ -138,7 +122,7 @@ TEST(SimKill, OnlyTheKilledProcessStops) {
 }
 
 TEST(SimKill, OrderlyCloseIsToldToo) {
-  TestWorld sim(Options(7));
+  TestWorld sim({.seed = 7});
   GoneHandler handler;
   sim.world.SetHandler(kServer, &handler);
   {
@@ -152,7 +136,7 @@ TEST(SimKill, OrderlyCloseIsToldToo) {
 }
 
 TEST(SimKill, PausedProcessesGoOnWhereTheyWere) {
-  TestWorld sim(Options(8));
+  TestWorld sim({.seed = 8});
   auto fabric = sim.world.NewFabric();
   TestClient client(fabric);
   int runs = 0;
@@ -176,7 +160,7 @@ TEST(SimKill, PausedProcessesGoOnWhereTheyWere) {
 
 TEST(SimKill, DeadServerIsUnavailableWithinTwoSeconds) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    TestWorld sim(Options(seed));
+    TestWorld sim({.seed = seed});
     TestClient client(sim.world.NewFabric()), late(client.fabric);
     client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(0, 1024));
     client.chain.Read(MemorySpace::kMain, 0, client.buffer.Slice(1024, 1024));

@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,10 +37,26 @@ struct TestClient {
     return value;
   }
 
+  // Posts WRITEs of 1 KiB of 1 to 4096, and of 2 to 8192.
+  void PostTwoWrites() {
+    for (uint32_t at = 0; at < 2048; at += 8) Store(at, 1 + at / 1024);
+    chain.Write(MemorySpace::kMain, 4096, buffer.Slice(0, 1024));
+    chain.Write(MemorySpace::kMain, 8192, buffer.Slice(1024, 1024));
+    endpoint->Post(&chain);
+  }
+
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Endpoint> endpoint;
   LocalBuffer buffer;
   Chain chain;
+};
+
+// Remembers which peers have gone.
+class GoneHandler : public ControlHandler {
+ public:
+  std::string Handle(PeerId, std::string_view) override { return "ok"; }
+  void OnPeerGone(PeerId peer) override { gone.push_back(peer); }
+  std::vector<PeerId> gone;
 };
 
 // A world with one server.

@@ -1,6 +1,7 @@
 #include "common/fabric/verbs/chain_queue.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,7 @@ ChainQueue::ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth
       counters_(counters),
       address_{server.main_address, server.lock_address},
       key_{server.main_key, server.lock_key} {
+  PANDO_CHECK(std::has_single_bit(depth));
   PANDO_CHECK(depth >= Chain::kMaxVerbs && results.bytes >= depth * sizeof(uint64_t));
 }
 

@@ -34,7 +34,8 @@ class ChainQueue {
     ibv_wc_status status = IBV_WC_SUCCESS;
   };
 
-  // `results` has a word for each of `depth` work requests; `index`, `counters`: the endpoint's.
+  // `results` has a word for each of `depth` work requests, a power of two; `index`, `counters`:
+  // the endpoint's.
   ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth, LocalBuffer results,
              VerbsCounters* counters);
   ChainQueue(ChainQueue&&) = default;
@@ -43,6 +44,8 @@ class ChainQueue {
   // `pair` is connected; nothing is queued.
   void Attach(QueuePair pair);
   size_t size() const { return posted_.size() + waiting_.size(); }
+  // When the oldest chain was posted (fabric.h: Chain::posted_ns()); 0: there is none.
+  int64_t oldest_ns() const { return posted_.empty() ? 0 : posted_.front().chain->posted_ns(); }
 
   // Queues the chain's first `verbs` verbs, at least one.
   void Push(Chain* chain, uint32_t verbs, absl::Status refused);

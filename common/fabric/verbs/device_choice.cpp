@@ -28,8 +28,9 @@ std::string Names(const std::vector<DeviceFacts>& devices) {
 // Lower is better.
 int GidRank(const GidFacts& gid, bool ethernet) {
   if (!ethernet) return gid.type == GidType::kInfiniBand ? 0 : 1;
-  if (gid.type == GidType::kRoceV2) return gid.IsIpv4() ? 0 : 1;
-  return gid.type == GidType::kRoceV1 ? 2 : 3;
+  // Link-local addresses (169.254.0.0/16, fe80::/10) lead nowhere beyond the own network.
+  if (gid.type == GidType::kRoceV2) return (gid.IsIpv4() ? 0 : 1) + (gid.IsLinkLocal() ? 2 : 0);
+  return gid.type == GidType::kRoceV1 ? 4 : 5;
 }
 
 absl::StatusOr<GidFacts> ChooseGid(const DeviceFacts& device, const PortFacts& port,
@@ -98,6 +99,11 @@ absl::StatusOr<PortFacts> PortOfGiven(const DeviceFacts& device, int wanted) {
 bool GidFacts::IsIpv4() const {
   static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   return std::memcmp(gid.data(), kPrefix, sizeof(kPrefix)) == 0;
+}
+
+bool GidFacts::IsLinkLocal() const {
+  if (IsIpv4()) return gid[12] == 169 && gid[13] == 254;
+  return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
 std::string FormatGid(const GidFacts& gid) {

@@ -27,6 +27,7 @@ struct GidFacts {
 
   // ::ffff:a.b.c.d
   bool IsIpv4() const;
+  bool IsLinkLocal() const;
 };
 
 struct PortFacts {

@@ -42,7 +42,7 @@ ibv_ah_attr AddressVector(const VerbsDevice& device, const QueuePairAddress& rem
   vector.is_global = path.port.ethernet ? 1 : 0;
   if (path.port.ethernet) {
     std::memcpy(vector.grh.dgid.raw, remote.gid.data(), remote.gid.size());
-    vector.grh.sgid_index = static_cast<uint8_t>(path.gid.index);
+    vector.grh.sgid_index = static_cast<uint8_t>(device.GidIndex());
     vector.grh.hop_limit = kHopLimit;
   }
   return vector;
@@ -121,7 +121,7 @@ absl::Status QueuePair::Connect(const VerbsDevice& device, const QueuePairAddres
   send.qp_state = IBV_QPS_RTS;
   send.timeout = kTimeoutExponent;
   send.retry_cnt = kRetries;
-  send.rnr_retry = 7;
+  send.rnr_retry = kRetries;  // 7 is for ever
   send.sq_psn = address_.sequence;
   send.max_rd_atomic = std::min(device.initiator_depth(), remote.responder_depth);
   error = ibv_modify_qp(pair_.get(), &send,

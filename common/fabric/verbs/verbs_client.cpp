@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,13 +29,22 @@ absl::Status VerbsLink::GoneError() const {
       absl::StrCat("server ", location.id, " (", location.address, "): the memory server is gone"));
 }
 
-void VerbsMailbox::Put(Reply reply) {
+bool VerbsMailbox::Put(Reply reply) {
   {
     std::lock_guard lock(mutex_);
+    if (closed_) return false;
     replies_.push_back(std::move(reply));
     filled_.store(true, std::memory_order_release);
   }
   sleeper_.Wake();
+  return true;
+}
+
+std::vector<VerbsMailbox::Reply> VerbsMailbox::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  filled_.store(false, std::memory_order_release);
+  return std::exchange(replies_, {});
 }
 
 std::vector<VerbsMailbox::Reply> VerbsMailbox::TakeAll() {
@@ -216,12 +226,13 @@ absl::Status VerbsClient::Deliver(int link, VerbsFrame frame) {
       waiters_.erase(waiter);
     }
   }
-  if (mailbox != nullptr) {
-    mailbox->Put(std::move(reply));
-  } else if (frame.type == VerbsFrameType::kOpenReply) {
-    // Whoever asked for the queue pair has given up.
-    PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply opened, ParseVerbsOpenReply(reply.body));
-    CloseHandle(link, opened.handle);
+  if (frame.type != VerbsFrameType::kOpenReply) {
+    if (mailbox != nullptr) mailbox->Put(std::move(reply));
+    return absl::OkStatus();
+  }
+  PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply opened, ParseVerbsOpenReply(reply.body));
+  if (mailbox == nullptr || !mailbox->Put(std::move(reply))) {
+    CloseHandle(link, opened.handle);  // whoever asked for the queue pair has given up
   }
   return absl::OkStatus();
 }
@@ -239,6 +250,8 @@ void VerbsClient::MarkGone(int link_index, const absl::Status& why) {
     for (const auto& [sequence, mailbox] : waiting) waiters_.erase(sequence);
     mailboxes.assign(mailboxes_.begin(), mailboxes_.end());
   }
+  // So that the server notices, too, where it was not the one that ended it.
+  shutdown(link.socket.get(), SHUT_RDWR);
   for (const auto& [sequence, mailbox] : waiting) {
     mailbox->Put({sequence, VerbsFrameType::kError, link.GoneError(), {}});
   }

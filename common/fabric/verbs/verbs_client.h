@@ -41,14 +41,18 @@ class VerbsMailbox {
   };
 
   absl::Status Init() { return sleeper_.Init(); }
-  void Put(Reply reply);  // wakes
+  // Wakes. False: the mailbox is closed.
+  bool Put(Reply reply);
   std::vector<Reply> TakeAll();
+  // Nothing arrives from now on; what has.
+  std::vector<Reply> Close();
   bool empty() const { return !filled_.load(std::memory_order_acquire); }
   Sleeper& sleeper() { return sleeper_; }
 
  private:
   std::mutex mutex_;
   std::vector<Reply> replies_;
+  bool closed_ = false;
   std::atomic<bool> filled_{false};
   Sleeper sleeper_;
 };

@@ -10,8 +10,7 @@
 namespace pando {
 namespace {
 
-// Then others get their turn. All frames of what was read are handled: nobody would tell that some
-// are left.
+// Then others get their turn.
 constexpr int kReadsPerEvent = 4;
 
 }  // namespace
@@ -25,6 +24,7 @@ absl::Status VerbsConnection::Flush() {
 }
 
 absl::Status VerbsConnection::OnReady() {
+  has_more_ = false;
   PANDO_RETURN_IF_ERROR(Flush());
   for (int reads = 0; out_.empty();) {
     absl::StatusOr<std::optional<VerbsFrame>> frame = reader_.Next();
@@ -44,12 +44,16 @@ absl::Status VerbsConnection::OnReady() {
     }
     PANDO_RETURN_IF_ERROR(HandleFrame(**frame));
     PANDO_RETURN_IF_ERROR(Flush());
+    if ((*frame)->type == VerbsFrameType::kOpen) {
+      has_more_ = true;
+      return absl::OkStatus();
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status VerbsConnection::HandleFrame(const VerbsFrame& frame) {
-  if (!introduced_) return auth_ == nullptr ? Hello(frame) : CheckProof(frame);
+  if (!introduced_) return proof_.has_value() ? CheckProof(frame) : Hello(frame);
   switch (frame.type) {
     case VerbsFrameType::kOpen:
       return Open(frame);
@@ -69,21 +73,21 @@ absl::Status VerbsConnection::Hello(const VerbsFrame& frame) {
   if (!features.ok()) return Refuse(features.status());
   const std::string hello = EncodeVerbsHelloReply(host_->hello());
   Reply(VerbsFrameType::kHelloReply, 0, hello);
-  if (!host_->auth()) return Welcome();
-  auth_ = host_->auth()(frame.body, hello);  // the client speaks next
+  if (host_->secret() == nullptr) return Welcome();
+  proof_.emplace(host_->secret(), Handshakes{frame.body, hello});  // the client speaks next
   return absl::OkStatus();
 }
 
 absl::Status VerbsConnection::CheckProof(const VerbsFrame& frame) {
-  if (frame.type != VerbsFrameType::kAuth || ++auth_rounds_ > kAuthRoundsMax) {
+  if (frame.type != VerbsFrameType::kAuth) {
     return Refuse(absl::PermissionDeniedError(
         "this cluster has a secret, and the client does not prove that it knows it"));
   }
   std::string token;
-  const absl::Status status = auth_->Next(frame.body, &token);
+  const absl::Status status = proof_->Handle(frame.body, &token);
   if (!token.empty()) Reply(VerbsFrameType::kAuth, 0, token);
   if (!status.ok()) return Refuse(status);
-  return auth_->done() ? Welcome() : absl::OkStatus();
+  return proof_->done() ? Welcome() : absl::OkStatus();
 }
 
 absl::Status VerbsConnection::Welcome() {

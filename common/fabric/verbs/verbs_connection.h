@@ -9,13 +9,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "common/auth/mutual_proof.h"
 #include "common/fabric/server.h"
 #include "common/fabric/shm/unique_fd.h"
-#include "common/fabric/verbs/handshake_auth.h"
 #include "common/fabric/verbs/queue_pair.h"
 #include "common/fabric/verbs/verbs_frame.h"
 
@@ -27,8 +28,8 @@ class VerbsHost {
   virtual ~VerbsHost() = default;
   virtual const VerbsHelloReply& hello() const = 0;
   virtual const VerbsMemory& described_memory() const = 0;
-  // Empty: no secret.
-  virtual const AuthFactory& auth() const = 0;
+  // nullptr: the cluster has none.
+  virtual const ClusterSecret* secret() const = 0;
   virtual ControlHandler* handler() = 0;
   // A queue pair of this server's, connected to the client's. ResourceExhausted, Unavailable.
   virtual absl::StatusOr<QueuePair> OpenQueuePair(const QueuePairAddress& remote) = 0;
@@ -50,8 +51,11 @@ class VerbsConnection {
   VerbsConnection(const VerbsConnection&) = delete;
   VerbsConnection& operator=(const VerbsConnection&) = delete;
 
-  // The socket can be read or written. An error: close it (Cancelled: the client did).
+  // The socket can be read or written, or has_more(). Connects one queue pair at most, as that may
+  // take a second. An error: close it (Cancelled: the client did).
   absl::Status OnReady();
+  // Received bytes have not been looked at yet: others first, then OnReady() again.
+  bool has_more() const { return has_more_; }
   // No further queue pair from now on; those that there are are destroyed.
   void CutOff();
   void DestroyQueuePairs();
@@ -87,9 +91,8 @@ class VerbsConnection {
   const std::string name_;
   const int64_t hello_by_ns_;
   VerbsHost* const host_;
-  std::unique_ptr<AuthExchange> auth_;  // after the hello, where there is a secret
-  bool introduced_ = false, cut_off_ = false;
-  int auth_rounds_ = 0;
+  std::optional<ServerProof> proof_;  // after the hello, where there is a secret
+  bool introduced_ = false, cut_off_ = false, has_more_ = false;
   VerbsFrameReader reader_;
   std::string out_;
   uint32_t last_handle_ = 0;

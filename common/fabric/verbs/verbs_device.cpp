@@ -72,6 +72,12 @@ DeviceFacts QueryFacts(ibv_device* device, ibv_context* context) {
   return facts;
 }
 
+// rxe of kernels before 5.11 has no vendor.
+bool IsSoftware(const std::string& name, uint32_t vendor) {
+  return vendor == kRxeVendor || vendor == kSiwVendor || vendor == 0 || name.starts_with("rxe") ||
+         name.starts_with("siw");
+}
+
 uint8_t Depth(int device_max) { return static_cast<uint8_t>(std::clamp(device_max, 1, kDepthMax)); }
 
 }  // namespace
@@ -94,9 +100,16 @@ absl::StatusOr<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const VerbsDevice
   const DeviceList list;
   std::vector<DeviceFacts> facts;
   std::vector<ContextHandle> contexts;
+  int open_error = 0;
   for (int i = 0; i < list.count; ++i) {
     contexts.emplace_back(ibv_open_device(list.devices[i]));
+    if (contexts.back() == nullptr) open_error = errno;
     facts.push_back(QueryFacts(list.devices[i], contexts.back().get()));
+  }
+  if (open_error == EACCES || open_error == EPERM) {
+    return absl::PermissionDeniedError(
+        "an RDMA device may not be opened by this user: see the permissions of "
+        "/dev/infiniband/uverbs*");
   }
   std::shared_ptr<VerbsDevice> device(new VerbsDevice);
   PANDO_ASSIGN_OR_RETURN(device->path_, ChooseDevice(facts, options));
@@ -115,13 +128,31 @@ absl::StatusOr<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const VerbsDevice
         "RDMA device ", device->name_, ": no protection domain: ", std::strerror(errno)));
   }
   const ibv_device_attr& basic = attributes.orig_attr;
-  device->is_software_ = basic.vendor_id == kRxeVendor || basic.vendor_id == kSiwVendor;
+  device->is_software_ = IsSoftware(device->name_, basic.vendor_id);
   device->device_memory_bytes_ = attributes.max_dm_size;
   device->initiator_depth_ = Depth(basic.max_qp_init_rd_atom);
   device->responder_depth_ = Depth(basic.max_qp_rd_atom);
   device->work_requests_max_ = static_cast<uint32_t>(std::max(basic.max_qp_wr, 1));
   device->completions_max_ = static_cast<uint32_t>(std::max(basic.max_cqe, 1));
   return device;
+}
+
+int VerbsDevice::GidIndex() const {
+  const auto port = static_cast<uint32_t>(path_.port.number);
+  ibv_gid_entry entry = {};
+  const auto is_ours = [&](int index) {
+    return ibv_query_gid_ex(context(), port, static_cast<uint32_t>(index), &entry, 0) == 0 &&
+           std::memcmp(entry.gid.raw, path_.gid.gid.data(), path_.gid.gid.size()) == 0;
+  };
+  if (is_ours(path_.gid.index)) return path_.gid.index;
+  ibv_port_attr attributes = {};
+  if (ibv_query_port(context(), static_cast<uint8_t>(port), &attributes) != 0) {
+    return path_.gid.index;
+  }
+  for (const GidFacts& gid : QueryGids(context(), path_.port.number, attributes.gid_tbl_len)) {
+    if (gid.type == path_.gid.type && gid.gid == path_.gid.gid) return gid.index;
+  }
+  return path_.gid.index;
 }
 
 absl::StatusOr<MemoryRegionHandle> VerbsDevice::Register(void* memory, uint64_t bytes,

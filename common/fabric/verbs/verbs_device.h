@@ -26,6 +26,9 @@ class VerbsDevice {
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   const DeviceChoice& path() const { return path_; }
+  // Where the path's GID is in the port's table now: an address that was removed and given again
+  // may have another place.
+  int GidIndex() const;
   const std::string& name() const { return name_; }
   // Verbs are executed by a kernel, not by a NIC (rxe, siw): lines are not atomic there, and a
   // WRITE does not release a lock (rules F1, L4).

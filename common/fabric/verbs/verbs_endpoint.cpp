@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -24,6 +25,10 @@ constexpr int64_t kResendNs = kMillisecondNs;  // a full connection is tried aga
 // Completions are looked for so long, yielding the processor in between, before the thread sleeps.
 constexpr int64_t kSpinNs = 50'000;
 constexpr int kFetchAtOnce = 32;
+// Completions are overdue after so long: a NIC gives a peer up within four seconds
+// (queue_pair.cpp).
+constexpr int64_t kStallNs = 8 * kSecondNs;
+constexpr uint32_t kPollsPerStallCheck = 1024;
 
 int64_t NowNs() { return RealClock().NowNs(); }
 
@@ -59,8 +64,9 @@ absl::Status VerbsEndpoint::Init() {
   client_->Attach(mailbox_);
   const VerbsDevice& device = client_->device();
   const auto servers = static_cast<uint32_t>(client_->links().size());
-  depth_ = std::min({client_->options().work_requests, device.work_requests_max(),
-                     device.completions_max() / servers});
+  // A power of two: numbers of work requests wrap around at 2^32 (chain_queue.h).
+  depth_ = std::bit_floor(std::min({client_->options().work_requests, device.work_requests_max(),
+                                    device.completions_max() / servers}));
   if (depth_ < Chain::kMaxVerbs) {
     return absl::ResourceExhaustedError(
         absl::StrCat("RDMA device ", device.name(), " has no room for ", servers, " servers"));
@@ -114,11 +120,25 @@ absl::Status VerbsEndpoint::AwaitQueuePairs() {
 VerbsEndpoint::~VerbsEndpoint() {
   PANDO_CHECK_EQ(in_flight(), 0u) << "an endpoint is destroyed with chains or calls in flight";
   client_->Detach(mailbox_);
+  CloseUnwanted(mailbox_->Close());
   for (size_t link = 0; link < targets_.size(); ++link) {
     Target& target = targets_[link];
     if (target.state == State::kOpening) client_->Forget(target.sequence);
     target.queue->TakeAll();
     if (target.handle != 0) client_->CloseHandle(static_cast<int>(link), target.handle);
+  }
+}
+
+void VerbsEndpoint::CloseUnwanted(const std::vector<VerbsMailbox::Reply>& replies) {
+  for (const VerbsMailbox::Reply& reply : replies) {
+    for (size_t link = 0; link < targets_.size(); ++link) {
+      const Target& target = targets_[link];
+      if (target.state != State::kOpening || target.sequence != reply.sequence) continue;
+      const auto opened = ParseVerbsOpenReply(reply.body);
+      if (reply.status.ok() && opened.ok()) {
+        client_->CloseHandle(static_cast<int>(link), opened->handle);
+      }
+    }
   }
 }
 
@@ -233,6 +253,7 @@ void VerbsEndpoint::Handle(const ibv_wc& completion) {
 size_t VerbsEndpoint::Poll() {
   const size_t before = in_flight();
   CheckTargets();
+  if ((++polls_ & (kPollsPerStallCheck - 1)) == 0) CheckStalls();
   if (chains_ > 0) Fetch();
   size_t done = 0;
   // A callee may post and so come back here by way of a failing doorbell: handled ones are taken
@@ -355,6 +376,9 @@ int64_t VerbsEndpoint::NextDueNs(int64_t until_ns) const {
   }
   for (const Target& target : targets_) {
     if (target.state == State::kClosed) until_ns = std::min(until_ns, target.retry_ns);
+    if (target.queue->oldest_ns() != 0) {
+      until_ns = std::min(until_ns, target.queue->oldest_ns() + kStallNs);
+    }
   }
   return until_ns;
 }
@@ -377,6 +401,16 @@ void VerbsEndpoint::Wait(int64_t until_ns) {
     if (!ready_.empty()) return;
   }
   Sleep(until_ns);
+  CheckStalls();
+}
+
+void VerbsEndpoint::CheckStalls() {
+  for (Target& target : targets_) {
+    const int64_t oldest_ns = target.queue->oldest_ns();
+    if (oldest_ns != 0 && NowNs() - oldest_ns >= kStallNs) {
+      Break(&target, State::kClosed, 0, "the NIC does not say what became of the oldest chain");
+    }
+  }
 }
 
 void VerbsEndpoint::Sleep(int64_t until_ns) {

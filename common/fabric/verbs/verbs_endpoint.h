@@ -62,7 +62,7 @@ class VerbsEndpoint final : public Endpoint {
     QueuePair fresh;        // kOpening: waits for the server's
     uint32_t sequence = 0;  // kOpening: of the request
     uint32_t handle = 0;    // the server's name for its queue pair; 0: none yet
-    int64_t retry_ns = 0;
+    int64_t retry_ns = 0, retry_delay_ns = 0;
     absl::Status refusal;
   };
   struct CallState {
@@ -99,6 +99,10 @@ class VerbsEndpoint final : public Endpoint {
   size_t FinishCalls();
   int64_t NextDueNs(int64_t until_ns) const;
   void Sleep(int64_t until_ns);
+  // Breaks queue pairs whose completions are overdue.
+  void CheckStalls();
+  // Queue pairs that were asked for and are not needed any more.
+  void CloseUnwanted(const std::vector<VerbsMailbox::Reply>& replies);
 
   const std::shared_ptr<VerbsClient> client_;
   const std::shared_ptr<VerbsMailbox> mailbox_;
@@ -113,6 +117,7 @@ class VerbsEndpoint final : public Endpoint {
   std::vector<Target> targets_;  // by link
   std::vector<ibv_wc> ready_;    // fetched, not handled yet
   size_t chains_ = 0;            // posted and not done
+  uint32_t polls_ = 0;
   std::vector<CallState> calls_;
 };
 

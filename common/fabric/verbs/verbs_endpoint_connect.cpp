@@ -1,4 +1,5 @@
 // The life of an endpoint's queue pairs: opened, broken, opened again.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,9 @@
 namespace pando {
 namespace {
 
-constexpr int64_t kReopenNs = 100 * kMillisecondNs;  // after a failure to open
+// After a failure to open; doubled up to the last.
+constexpr int64_t kReopenFirstNs = 100 * kMillisecondNs;
+constexpr int64_t kReopenLastNs = kSecondNs;
 
 }  // namespace
 
@@ -64,6 +67,7 @@ void VerbsEndpoint::OnOpenReply(Target* target, VerbsMailbox::Reply* reply) {
   if (connected.ok()) {
     target->queue->Attach(std::move(target->fresh));
     target->state = State::kConnected;
+    target->retry_delay_ns = 0;
     return;
   }
   target->fresh.Destroy();
@@ -88,7 +92,10 @@ absl::Status VerbsEndpoint::ConnectFresh(Target* target, const VerbsMailbox::Rep
 void VerbsEndpoint::RetryLater(Target* target, const absl::Status& why) {
   target->refusal = why;
   target->state = State::kClosed;
-  target->retry_ns = RealClock().NowNs() + kReopenNs;
+  target->retry_delay_ns = target->retry_delay_ns == 0
+                               ? kReopenFirstNs
+                               : std::min(2 * target->retry_delay_ns, kReopenLastNs);
+  target->retry_ns = RealClock().NowNs() + target->retry_delay_ns;
 }
 
 void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::string& reason) {

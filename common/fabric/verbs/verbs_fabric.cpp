@@ -11,16 +11,22 @@
 namespace pando {
 namespace {
 
-// Rule F2. A NIC copies the lines of a READ in one go; what may stretch it to a harmful length is a
-// lost packet that is asked for again, and that takes longer than 128 times this (queue_pair.cpp).
+// Rule F2. A NIC copies the lines of a READ that fits one packet in one go; what may stretch it to
+// a harmful length is that packet's loss, and asking again takes longer than 128 times this
+// (queue_pair.cpp).
 constexpr int64_t kMinWriteIntervalNs = kMillisecondNs;
+// Of several packets one may be lost and asked for again within microseconds. One writer's next
+// WRITE of a slot comes at least a round trip after the one before.
+constexpr int64_t kMinWriteIntervalSplitNs = kMicrosecondNs;
+constexpr int64_t kMinWriteIntervalSplitSoftwareNs = 20 * kMicrosecondNs;
 
 class VerbsFabric final : public Fabric {
  public:
   explicit VerbsFabric(std::shared_ptr<VerbsClient> client) : client_(std::move(client)) {
     const VerbsDevice& device = client_->device();
     capabilities_.name = "verbs";
-    capabilities_.lines_atomic = capabilities_.write_unlock = !device.is_software();
+    capabilities_.lines_atomic = !device.is_software();
+    capabilities_.write_unlock = true;
     capabilities_.packet_bytes = device.path().mtu_bytes;
     capabilities_.on_chip_bytes = UINT32_MAX;
     for (const auto& link : client_->links()) {
@@ -34,6 +40,8 @@ class VerbsFabric final : public Fabric {
     capabilities_.needs_crc = !capabilities_.lines_atomic;
     capabilities_.inline_bytes = client_->options().inline_bytes;
     capabilities_.min_write_interval_ns = kMinWriteIntervalNs;
+    capabilities_.min_write_interval_split_ns =
+        device.is_software() ? kMinWriteIntervalSplitSoftwareNs : kMinWriteIntervalSplitNs;
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }

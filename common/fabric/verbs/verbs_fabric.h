@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/auth/cluster_secret.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/verbs/device_choice.h"
-#include "common/fabric/verbs/handshake_auth.h"
 #include "common/registry/server_location.h"
 
 namespace pando {
@@ -40,7 +40,10 @@ struct VerbsFabricOptions {
   // and mapping them is most of what a session costs there.
   uint32_t work_requests = 120;
   uint32_t inline_bytes = 128;  // WRITEs up to this travel with the doorbell, where the NIC can
-  AuthFactory auth;             // the cluster's secret; empty: none
+  std::shared_ptr<const ClusterSecret> secret;  // nullptr: the cluster has none
+  // For tests: the queue pair breaks behind an endpoint's doorbell of each multiple of this; 0:
+  // never.
+  uint64_t break_every = 0;
 };
 
 // Connects to all servers; their locations' addresses are "host:port". As VerbsDevice::Open(), and:

@@ -27,7 +27,7 @@ inline constexpr uint32_t kVerbsBodyBytesMax = 64 << 10;
 enum class VerbsFrameType : uint16_t {
   kHello = 1,       // client: VerbsFeatures. The first frame
   kHelloReply = 2,  // VerbsHelloReply
-  kAuth = 3,        // either side, where the server has a secret: a token (handshake_auth.h)
+  kAuth = 3,        // either side, where the server has a secret: a token (common/auth)
   kMemory = 4,      // the server, once the client has proved itself: VerbsMemory
   kOpen = 5,        // client: VerbsOpen
   kOpenReply = 6,   // VerbsOpenReply: the server's queue pair answers

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/auth/mutual_proof.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/fabric/verbs/tcp_socket.h"
@@ -53,25 +54,29 @@ absl::StatusOr<VerbsFrame> Receive(VerbsLink* link, int64_t deadline_ns) {
   }
 }
 
-// The frame that follows the exchange.
-absl::StatusOr<VerbsFrame> Prove(VerbsLink* link, AuthExchange* auth, int64_t deadline_ns) {
-  std::string received;
-  for (int round = 0; round < kAuthRoundsMax; ++round) {
-    std::string token;
-    const absl::Status status = auth->Next(received, &token);
+// Each side proves to the other that it knows the cluster's secret (common/auth).
+absl::Status Prove(VerbsLink* link, ClientProof proof, int64_t deadline_ns) {
+  std::string token = proof.Hello();
+  for (;;) {
     if (!token.empty()) {
       PANDO_RETURN_IF_ERROR(Send(link->socket.get(), VerbsFrameType::kAuth, token, deadline_ns));
     }
-    PANDO_RETURN_IF_ERROR(status);
-    PANDO_ASSIGN_OR_RETURN(VerbsFrame frame, Receive(link, deadline_ns));
+    if (proof.done()) return absl::OkStatus();
+    PANDO_ASSIGN_OR_RETURN(const VerbsFrame frame, Receive(link, deadline_ns));
     if (frame.type != VerbsFrameType::kAuth) {
-      if (auth->done()) return frame;
       return absl::PermissionDeniedError(
           "the memory server does not prove that it knows the cluster's secret");
     }
-    received = std::move(frame.body);
+    token.clear();
+    const absl::Status status = proof.Handle(frame.body, &token);
+    if (!status.ok()) {
+      if (!token.empty()) {
+        // Best effort: it only says why.
+        Send(link->socket.get(), VerbsFrameType::kAuth, token, deadline_ns).IgnoreError();
+      }
+      return status;
+    }
   }
-  return absl::PermissionDeniedError("the proof of the cluster's secret does not end");
 }
 
 absl::StatusOr<std::unique_ptr<VerbsLink>> Shake(const ServerLocation& location,
@@ -83,7 +88,7 @@ absl::StatusOr<std::unique_ptr<VerbsLink>> Shake(const ServerLocation& location,
   PANDO_ASSIGN_OR_RETURN(link->socket, ConnectTcp(address, deadline_ns));
   TuneTcp(link->socket.get(), options.silence_ms);
   const std::string hello =
-      EncodeVerbsHello({.compatible = options.auth ? kVerbsCompatibleProof : 0});
+      EncodeVerbsHello({.compatible = options.secret != nullptr ? kVerbsCompatibleProof : 0});
   PANDO_RETURN_IF_ERROR(Send(link->socket.get(), VerbsFrameType::kHello, hello, deadline_ns));
   PANDO_ASSIGN_OR_RETURN(VerbsFrame frame, Receive(link.get(), deadline_ns));
   if (frame.type != VerbsFrameType::kHelloReply) {
@@ -95,15 +100,16 @@ absl::StatusOr<std::unique_ptr<VerbsLink>> Shake(const ServerLocation& location,
         absl::StrCat("the memory server there calls itself server ", server.server_id));
   }
   const bool secret = (server.features.compatible & kVerbsCompatibleProof) != 0;
-  if (secret != static_cast<bool>(options.auth)) {
+  if (secret != (options.secret != nullptr)) {
     return absl::PermissionDeniedError(
         secret ? "this cluster has a secret, and this client was given none: --secret_file"
                : "this client was given a secret, and the memory server has none");
   }
-  const std::unique_ptr<AuthExchange> auth =
-      options.auth ? options.auth(hello, frame.body) : nullptr;
-  PANDO_ASSIGN_OR_RETURN(frame, auth != nullptr ? Prove(link.get(), auth.get(), deadline_ns)
-                                                : Receive(link.get(), deadline_ns));
+  if (options.secret != nullptr) {
+    ClientProof proof(options.secret.get(), {hello, frame.body});
+    PANDO_RETURN_IF_ERROR(Prove(link.get(), std::move(proof), deadline_ns));
+  }
+  PANDO_ASSIGN_OR_RETURN(frame, Receive(link.get(), deadline_ns));
   if (frame.type != VerbsFrameType::kMemory) {
     return absl::DataLossError("the memory server does not say where its memory is");
   }

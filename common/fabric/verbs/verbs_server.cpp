@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
@@ -24,6 +25,7 @@
 #include "common/fabric/verbs/loopback.h"
 #include "common/fabric/verbs/registered_memory.h"
 #include "common/fabric/verbs/tcp_socket.h"
+#include "common/fabric/verbs/unreachable_peers.h"
 #include "common/fabric/verbs/verbs_connection.h"
 
 namespace pando {
@@ -75,7 +77,7 @@ class VerbsServerImpl final : public VerbsServer, private VerbsHost {
  private:
   const VerbsHelloReply& hello() const override { return hello_; }
   const VerbsMemory& described_memory() const override { return described_; }
-  const AuthFactory& auth() const override { return options_.auth; }
+  const ClusterSecret* secret() const override { return options_.secret.get(); }
   ControlHandler* handler() override { return handler_; }
   absl::StatusOr<QueuePair> OpenQueuePair(const QueuePairAddress& remote) override;
   void OnQueuePairsClosed(size_t count) override {
@@ -117,7 +119,9 @@ class VerbsServerImpl final : public VerbsServer, private VerbsHost {
   int64_t quiet_again_ns_ = 0;
   int64_t timer_ns_ = kNeverNs;  // when the handler wants to be called
   absl::flat_hash_map<PeerId, std::unique_ptr<VerbsConnection>> connections_;
-  std::vector<PeerId> leaving_;  // cut off or closed, and not reported gone yet
+  std::vector<PeerId> leaving_;       // cut off or closed, and not reported gone yet
+  absl::flat_hash_set<PeerId> busy_;  // have_more() of them
+  UnreachablePeers unreachable_;
 };
 
 absl::Status VerbsServerImpl::CheckOptions() {
@@ -179,8 +183,11 @@ absl::Status VerbsServerImpl::InitMemory() {
   described_.mtu_bytes = device_->path().mtu_bytes;
   described_.on_chip_bytes = locks_->on_chip() ? static_cast<uint32_t>(options_.lock_bytes) : 0;
   hello_.server_id = options_.server_id;
-  hello_.features.compatible = options_.auth ? kVerbsCompatibleProof : 0;
-  described_.lines_atomic = described_.write_unlock = device_->is_software() ? 0 : 1;
+  hello_.features.compatible = options_.secret != nullptr ? kVerbsCompatibleProof : 0;
+  described_.lines_atomic = device_->is_software() ? 0 : 1;
+  // Rule L4: where atomics and WRITEs of one word meet in host memory nothing promises that a CAS
+  // that fails leaves a WRITE alone.
+  described_.write_unlock = locks_->on_chip() && !device_->is_software() ? 1 : 0;
   return absl::OkStatus();
 }
 
@@ -236,7 +243,8 @@ absl::Status VerbsServerImpl::Loop() {
   PANDO_RETURN_IF_ERROR(Watch(EPOLL_CTL_ADD, listener_.get(), EPOLLIN, kListenEvent));
   std::array<epoll_event, kEventsMax> events;
   for (;;) {
-    const int count = epoll_wait(epoll_.get(), events.data(), kEventsMax, TimeoutMs());
+    const int timeout_ms = busy_.empty() ? TimeoutMs() : 0;
+    const int count = epoll_wait(epoll_.get(), events.data(), kEventsMax, timeout_ms);
     if (count < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "epoll_wait");
     for (int i = 0; i < count; ++i) {
       const uint64_t key = events[i].data.u64;
@@ -248,6 +256,10 @@ absl::Status VerbsServerImpl::Loop() {
       // An earlier event of the same batch may have ended the connection.
       const auto found = connections_.find(key);
       if (found != connections_.end()) OnSocket(found->second.get());
+    }
+    for (const PeerId peer : std::exchange(busy_, {})) {
+      const auto found = connections_.find(peer);
+      if (found != connections_.end() && found->second->has_more()) OnSocket(found->second.get());
     }
     CloseLateGreeters();
     timer_ns_ = handler_->OnTimer(RealClock().NowNs());
@@ -306,6 +318,7 @@ void VerbsServerImpl::OnSocket(VerbsConnection* connection) {
     }
     return OnClosed(connection);
   }
+  if (connection->has_more()) busy_.insert(connection->peer());
   // A connection whose replies nobody takes is not read from either.
   if (connection->wants_write() != connection->watches_write) {
     connection->watches_write = connection->wants_write();
@@ -317,8 +330,8 @@ void VerbsServerImpl::OnSocket(VerbsConnection* connection) {
 void VerbsServerImpl::OnClosed(VerbsConnection* connection) {
   const PeerId peer = connection->peer();
   if (!connection->introduced()) --greeting_;
-  // Who was cut off has been reported, or is about to be.
-  const bool to_report = connection->introduced() && !connection->cut_off();
+  // Who was cut off is reported once more: nothing arrives from him any more.
+  const bool to_report = connection->introduced();
   connections_.erase(peer);
   if (to_report) leaving_.push_back(peer);
 }
@@ -336,7 +349,6 @@ void VerbsServerImpl::ReportGone() {
   const absl::Status quiet = AwaitQuiet();
   if (!quiet.ok()) {
     PANDO_LOG(ERROR) << "whether clients that left have anything in flight is not known: " << quiet;
-    quiet_again_ns_ = RealClock().NowNs() + kQuietAgainNs;
     return;
   }
   for (const PeerId peer : std::exchange(leaving_, {})) handler_->OnPeerGone(peer);
@@ -344,10 +356,16 @@ void VerbsServerImpl::ReportGone() {
 }
 
 absl::Status VerbsServerImpl::AwaitQuiet() {
+  // A device that is ill takes its time to say so: others would wait with us.
+  if (RealClock().NowNs() < quiet_again_ns_) {
+    return absl::UnavailableError("the memory server's own device does not work at the moment");
+  }
   std::array<std::byte, 8> word;
   const RemoteSpace main = {described_.main_address, described_.main_bytes, described_.main_key};
-  PANDO_RETURN_IF_ERROR(loopback_->Read(main, 0, word));
-  return loopback_->Read(locks_->space(), 0, word);
+  absl::Status status = loopback_->Read(main, 0, word);
+  if (status.ok()) status = loopback_->Read(locks_->space(), 0, word);
+  quiet_again_ns_ = status.ok() ? 0 : RealClock().NowNs() + kQuietAgainNs;
+  return status;
 }
 
 absl::StatusOr<QueuePair> VerbsServerImpl::OpenQueuePair(const QueuePairAddress& remote) {
@@ -355,8 +373,11 @@ absl::StatusOr<QueuePair> VerbsServerImpl::OpenQueuePair(const QueuePairAddress&
     return absl::ResourceExhaustedError(absl::StrCat(
         "server ", options_.server_id, " has ", queue_pairs(), " queue pairs (endpoints_max)"));
   }
+  PANDO_RETURN_IF_ERROR(unreachable_.Check(remote.gid, RealClock().NowNs()));
   PANDO_ASSIGN_OR_RETURN(QueuePair pair, QueuePair::Create(*device_, completions_.get(), {}));
-  PANDO_RETURN_IF_ERROR(pair.Connect(*device_, remote));
+  const absl::Status connected = pair.Connect(*device_, remote);
+  unreachable_.Note(remote.gid, connected.ok(), RealClock().NowNs());
+  PANDO_RETURN_IF_ERROR(connected);
   queue_pairs_.fetch_add(1, std::memory_order_acq_rel);
   return pair;
 }

@@ -20,9 +20,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/auth/cluster_secret.h"
 #include "common/fabric/server.h"
 #include "common/fabric/verbs/device_choice.h"
-#include "common/fabric/verbs/handshake_auth.h"
 #include "common/wire/remote_address.h"
 
 namespace pando {
@@ -45,7 +45,7 @@ struct VerbsServerOptions {
   int silence_ms = 10'000;           // a host that gives no sign of life for so long is gone
   int numa_node = -1;                // -1: wherever the pages are touched first
   bool huge_pages = false;           // where there are some, else normal pages
-  AuthFactory auth;                  // the cluster's secret; empty: none
+  std::shared_ptr<const ClusterSecret> secret;       // nullptr: the cluster has none
   DeviceMemoryCalls* device_memory_calls = nullptr;  // nullptr: the library's; tests have a fake
 };
 

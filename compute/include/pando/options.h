@@ -61,12 +61,15 @@ struct RdmaOptions {
 };
 
 struct ClientOptions {
-  // Where the memory servers are found: the directory that pando-memory was given ("DIR" or
-  // "local:DIR").
+  // Where the memory servers are found, as pando-memory was told: a directory ("DIR" or
+  // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, not afterwards.
   std::string registry;
   // Transport: "shm" (one host, no privileges) or "verbs" (RDMA).
   std::string fabric = "shm";
   RdmaOptions rdma;
+  // File with the cluster's secret, as pando-memory has it; "": the cluster has none. Verbs only:
+  // on shm the permissions of the memory servers' sockets decide who gets in.
+  std::string secret_file;
   // How long Connect() waits for `memory_servers_min` servers to appear, milliseconds.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;

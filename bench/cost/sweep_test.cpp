@@ -1,0 +1,135 @@
+// Sweeps (rule C5) that meet what a plain death does not leave: dead nodes that a living client
+// holds, and a sweeper that is cut off itself.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bench/cost/sim_cluster.h"
+#include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
+#include "compute/index/operations.h"
+
+namespace pando {
+namespace {
+
+// A compute server with one session on tree "t", which can be killed.
+struct Mortal {
+  std::shared_ptr<Fabric> fabric;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::unique_ptr<Session> session;
+
+  void Put(uint64_t from, uint64_t to) const {
+    for (uint64_t n = from; n < to; ++n) {
+      ASSERT_TRUE(session->Put(*tree, KeyOf(n), KeyOf(n)).ok()) << n;
+    }
+  }
+  void Erase(uint64_t from, uint64_t to) const {
+    for (uint64_t n = from; n < to; ++n) ASSERT_TRUE(session->Erase(*tree, KeyOf(n)).ok()) << n;
+  }
+  // The tree's keys are 0, 1, ... count - 1.
+  void ExpectKeys(uint64_t count) const {
+    std::vector<KeyValue> rows;
+    ASSERT_TRUE(session->Scan(*tree, "", SIZE_MAX, &rows).ok());
+    ASSERT_EQ(rows.size(), count);
+    for (uint64_t n = 0; n < count; ++n) EXPECT_EQ(rows[n].key, KeyOf(n));
+  }
+};
+
+class SweepCluster : public SimCluster {
+ public:
+  SweepCluster()
+      : SimCluster({.sim = {.mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20}) {}
+
+  Mortal Connect(ClientOptions options = {}) {
+    Mortal mortal;
+    mortal.fabric = world().NewFabric();
+    options.seed = ++clients_;
+    mortal.client = *ConnectOverFabric(options, mortal.fabric);
+    mortal.tree = *mortal.client->CreateTree("t", {});
+    mortal.session = *mortal.client->NewSession();
+    return mortal;
+  }
+  // Returns when the memory servers have noticed.
+  void Kill(const Mortal& mortal) {
+    world().KillFabric(*mortal.fabric);
+    world().RunUntil(world().clock().NowNs() + kSecondNs);
+  }
+  uint64_t NodesFreed() { return Counter("nodes_freed"); }
+
+ private:
+  uint64_t clients_ = 0;
+};
+
+// The nodes are Bert's; Anna merged them away, and died with the frees still queued. That they are
+// dead and out of reach is enough: Bert, who lives, knows nothing of Anna's merges.
+TEST(Sweep, FreesDeadNodesOfTheLiving) {
+  constexpr uint64_t kKeys = 1'000, kLeft = 100;
+  SweepCluster cluster;
+  const Mortal bert = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(bert.Put(0, kKeys));
+  const Mortal anna = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(anna.Erase(kLeft, kKeys));
+  const uint64_t merges = anna.client->Stats().tree.merges;
+  ASSERT_GT(merges, 10u);
+  ASSERT_EQ(cluster.NodesFreed(), 0u) << "nothing is left to sweep";
+  cluster.Kill(anna);
+
+  SweepResult swept;
+  const absl::Status status = bert.session->Sweep(*bert.tree, &swept);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_GE(swept.freed, merges);
+  EXPECT_EQ(swept.left, 0u);
+  EXPECT_EQ(cluster.NodesFreed(), swept.freed);
+  bert.ExpectKeys(kLeft);
+  cluster.Connect().ExpectKeys(kLeft);
+}
+
+// Sweeps a tree whose nodes a dead client held, all of them in use; after so many events the
+// sweeper's session learns that it has been cut off. False: the sweep was over by then.
+bool SweepUntilFenced(int events) {
+  constexpr uint64_t kKeys = 150;  // a root, and leaves that came after it
+  SweepCluster cluster;
+  const Mortal dead = cluster.Connect();
+  dead.Put(0, kKeys);
+  cluster.Kill(dead);
+  // Each of its descents READs the root.
+  const Mortal sweeper = cluster.Connect({.index_cache_bytes = 1});
+  SessionContext& session = sweeper.session->impl().context();
+  std::atomic<bool> fenced = false;
+  session.set_fenced_flag(&fenced);
+  bool done = false;
+  SweepResult swept;
+  absl::Status status;
+  sweeper.session->Spawn([&] {
+    OperationContext context(&session, session.NowNs() + kSecondNs);
+    status = SweepTree(context, sweeper.tree->impl().context(), &swept);
+    done = true;
+  });
+  for (int i = 0; i < events && !done; ++i) cluster.world().Step();
+  const bool in_time = !done;
+  fenced = true;
+  sweeper.session->Run();
+  fenced = false;
+  if (!in_time) {
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_GE(swept.settled, 2u) << "there was nothing to decide";
+  }
+  EXPECT_EQ(cluster.NodesFreed(), 0u) << "after " << events << " events";
+  sweeper.ExpectKeys(kKeys);
+  return in_time;
+}
+
+// A descent that fails because the sweeper is fenced is no proof that nothing reaches the node. The
+// server of the node may not have heard of it yet, and would do what it is asked.
+TEST(Sweep, TheFencedFreeNothing) {
+  int events = 0;
+  while (SweepUntilFenced(events)) ++events;
+  EXPECT_GT(events, 20);
+}
+
+}  // namespace
+}  // namespace pando

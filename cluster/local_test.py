@@ -1,0 +1,199 @@
+#!/usr/bin/python3
+"""pando-cluster --local from up to down, with real servers on the shm fabric."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+import testing
+from pando_cluster import results
+
+TWO = """
+[[host]]
+name = "a"
+roles = ["memory", "compute"]
+memory = "64M"
+[[host]]
+name = "b"
+roles = ["memory", "compute"]
+memory = "64M"
+compute_servers = 2
+"""
+ONE = '[[host]]\nname = "a"\nroles = ["memory", "compute"]\nmemory = "64M"\nmemory_servers = 2\n'
+
+
+class LocalTest(testing.ClusterTest):
+    def test_from_up_to_down(self):
+        self.write_config(TWO, "operations = 6000\nworkload = 'd'\nstart_delay_s = 8")
+        self.expect(3, "status")
+        self.assertIn("2 memory servers are up (2 started)", self.expect(0, "up"))
+        first = self.memory_server(1)
+        self.assertIn("they ran already", self.expect(0, "up"))
+        self.assertEqual(self.memory_server(1), first)
+        status = self.expect(0, "status")
+        self.assertRegex(status, r"a +memory-1 +up\nb +memory-2 +up\n")
+
+        out = self.expect(0, "bench", f"--output={self.folder}/out")
+        self.assertRegex(out, r"run +6000 operations")
+        self.assertEqual(len(self.processes()), 2, "only the memory servers are left")
+        (run_name,) = os.listdir(f"{self.folder}/out")
+        self.check_results(f"{self.folder}/out/{run_name}")
+
+        again = self.expect(0, "collect", f"--output={self.folder}/again")
+        self.assertIn(f"run {run_name}", again)
+        self.check_results(f"{self.folder}/again/{run_name}")
+
+        out = self.expect(0, "down")
+        self.assertIn("a: memory-1 stopped", out)
+        self.assertIn("b: memory-2 stopped", out)
+        self.assertEqual(self.processes(), {})
+        self.assertIn("nothing was running", self.expect(0, "down"))
+        self.expect(3, "status")
+
+    def check_results(self, folder):
+        with open(f"{folder}/result.json", encoding="utf-8") as file:
+            result = json.load(file)
+        run = result["run"]
+        self.assertEqual((run["operations"], run["errors"]), (6000, 0))
+        self.assertEqual(sum(run["per_second"]), 6000)
+        # Inserts of all compute servers are of different keys, and reads find them.
+        self.assertEqual(run["by_operation"]["insert"]["not_found"], 0)
+        self.assertEqual(run["by_operation"]["read"]["not_found"], 0)
+        self.assertEqual(result["compute_servers"], 3)
+        self.assertEqual(result["hosts"]["a"]["operations"], 2000)
+        self.assertEqual(result["hosts"]["b"]["operations"], 4000)
+        reads = run["by_operation"]["read"]["count"]
+        buckets = result["histograms"]["read"]["latency_ns"]["buckets"]
+        self.assertEqual(sum(count for _, count in buckets), reads)
+        with open(f"{folder}/latency.csv", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["operation"] == "read"]
+        self.assertEqual(sum(int(row["count"]) for row in rows), reads)
+        with open(f"{folder}/result.png", "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+        with open(f"{folder}/table.txt", encoding="utf-8") as file:
+            self.assertIn("insert", file.read())
+
+        self.check_against_the_program(folder)
+
+    def check_against_the_program(self, folder):
+        """Percentiles from a host's histograms are those that pando-ycsb itself has computed."""
+        run_name = os.path.basename(folder)
+        _, run = results.read_file(f"{folder}/b.histograms.json")
+        with open(f"{self.folder}/w/b/results/{run_name}/result.json", encoding="utf-8") as file:
+            theirs = json.load(file)["run"]
+        for name, summary in run.summary()["by_operation"].items():
+            self.assertEqual(summary, theirs["by_operation"][name])
+        self.assertEqual(run.summary()["fabric"], theirs["fabric"])
+        self.assertEqual(run.summary()["tree"], theirs["tree"])
+
+    def test_down_after_a_kill(self):
+        self.write_config(ONE)
+        self.expect(0, "up")
+        os.kill(self.memory_server(1), signal.SIGKILL)
+        while len(self.processes()) > 1:
+            time.sleep(0.01)
+        self.assertRegex(self.expect(4, "status"), r"memory-1 +dead\n.*memory-2 +does not answer")
+        self.assertIn("memory servers [1, 2] are not up", self.expect(1, "bench"))
+        self.assertIn("(1 started)", self.expect(0, "up"))
+        os.kill(self.memory_server(2), signal.SIGKILL)
+        while len(self.processes()) > 1:
+            time.sleep(0.01)
+        self.assertRegex(self.expect(4, "status"), r"memory-1 +up\n.*memory-2 +dead")
+        out = self.expect(0, "down")
+        self.assertIn("memory-1 stopped", out)
+        self.assertIn("memory-2 dead", out)
+        self.assertEqual(self.processes(), {})
+
+    def test_a_stopped_server_is_killed_after_the_grace(self):
+        self.write_config(ONE, cluster="stop_timeout_s = 1")
+        self.expect(0, "up")
+        os.kill(self.memory_server(2), signal.SIGSTOP)
+        self.assertIn("memory-2 killed", self.expect(0, "down"))
+        self.assertEqual(self.processes(), {})
+
+    def test_a_recycled_pid_is_left_alone(self):
+        self.write_config(ONE)
+        self.expect(0, "up")
+        with open(f"{self.folder}/w/a/memory-1.pid", encoding="utf-8") as file:
+            pid, started, boot = file.read().split()
+        with subprocess.Popen(["sleep", "600"]) as other:
+            for line in (f"{other.pid} {started} {boot}x", f"{other.pid} 1 {boot}", "x", ""):
+                with open(f"{self.folder}/w/a/memory-1.pid", "w", encoding="utf-8") as file:
+                    file.write(line + "\n")
+                self.assertRegex(self.call("status")[1], "memory-1 +dead")
+                self.assertIn("memory-1 dead", self.expect(0, "down"))
+            self.assertIsNone(other.poll())
+            other.kill()
+        self.assertEqual(self.memory_server(1), int(pid), "nobody knew that it was ours")
+
+    def test_a_server_that_cannot_start_takes_the_others_back(self):
+        self.write_config(TWO + 'memory_flags = ["--no_such_flag"]\n')
+        out = self.expect(1, "up")
+        self.assertIn("b: memory-2 has ended", out)
+        self.assertIn("there is no flag --no_such_flag", out)
+        self.assertEqual(self.processes(), {})
+        self.expect(3, "status")
+
+    def test_what_ran_before_survives_a_failed_up(self):
+        self.write_config(TWO)
+        self.expect(0, "up")
+        first = self.memory_server(1)
+        os.kill(self.memory_server(2), signal.SIGKILL)
+        self.write_config(TWO + 'memory_flags = ["--no_such_flag"]\n')
+        self.expect(1, "up")
+        self.assertEqual(self.memory_server(1), first)
+
+    def test_a_failed_run_says_why_and_ends(self):
+        self.write_config(TWO + 'compute_flags = ["--no_such_flag"]\n', "duration = 600")
+        self.expect(0, "up")
+        started = time.monotonic()
+        out = self.expect(1, "bench", f"--output={self.folder}/out")
+        self.assertIn("b: bench-run has failed", out)
+        self.assertIn("there is no flag --no_such_flag", out)
+        self.assertLess(time.monotonic() - started, 200)  # not the ten minutes of the run
+        self.assertEqual(len(self.processes()), 2, "only the memory servers are left")
+        self.write_config(TWO, "theta = 0.5\nworkload = 'nothing'")
+        self.assertIn("a: bench-load has failed", self.expect(1, "bench"))
+
+    def test_ctrl_c_ends_the_run(self):
+        self.write_config(TWO, "duration = 600")
+        self.expect(0, "up")
+        bench = subprocess.Popen(
+            [sys.executable, f"{testing.HERE}/pando-cluster", "bench", self.config, "--local"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder,
+        )
+        while len(self.runs()) < 2 and bench.poll() is None:
+            time.sleep(0.05)
+        # A second one does not disturb the first, and fails.
+        self.write_config(TWO, "duration = 1\nload = 'none'")
+        self.assertIn("another bench is on", self.expect(1, "bench"))
+        self.assertIsNone(bench.poll())
+        self.assertEqual(len(self.runs()), 2)
+        bench.send_signal(signal.SIGINT)
+        self.assertEqual(bench.wait(60), 1)
+        deadline = time.monotonic() + 60  # its compute servers go a moment later
+        while len(self.processes()) > 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(len(self.processes()), 2, "only the memory servers are left")
+
+    def runs(self):
+        """The pando-ycsb of each host that make a run."""
+        return [words for words in self.processes().values() if "--load=none" in words]
+
+    def test_mistakes_in_the_file(self):
+        self.write_config(ONE + 'memroy = "1G"\n')
+        self.assertIn("host[0].memroy: there is no such key", self.expect(2, "up"))
+        self.config = f"{self.folder}/nowhere.toml"
+        self.assertIn("cannot be read", self.expect(2, "status"))
+
+
+if __name__ == "__main__":
+    unittest.main()

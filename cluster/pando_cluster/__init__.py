@@ -1,0 +1,1 @@
+"""pando-cluster: a Pando cluster on many hosts. Start with commands.py."""

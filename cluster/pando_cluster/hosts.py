@@ -1,0 +1,151 @@
+"""Runs the agent on hosts: over ssh with one connection a host, or on this one without ssh.
+
+Nothing is asked for (BatchMode): a host that wants a password is an error. Thread-safe; calls for
+several hosts run at the same time (each()).
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")
+CONNECT_TIMEOUT_S = 10
+CALL_TIMEOUT_S = 60
+SSH_FAILED = 255
+PARALLEL_MAX = 32
+
+
+class HostError(Exception):
+    """What went wrong on one host; `host` is its name in the file."""
+
+    def __init__(self, host, why):
+        super().__init__(f"{host}: {why}")
+        self.host = host
+
+
+class Hosts:
+    """The hosts of a Config. Close it (or use `with`) to end the shared connections."""
+
+    def __init__(self, config):
+        self.config = config
+        self._contacted = {}  # hosts by target
+        self._control = None if config.local else tempfile.mkdtemp(prefix="pando-ssh-")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        if self._control is None:
+            return
+        # Fails where there is no connection any more, which is what is wanted.
+        self.each(
+            list(self._contacted.values()),
+            lambda host: self._run(
+                host, ["ssh", *self._options(), "-O", "exit", self._target(host)], CONNECT_TIMEOUT_S
+            ),
+        )
+        shutil.rmtree(self._control, ignore_errors=True)
+        self._control = None
+
+    def folder(self, host):
+        """Where a host keeps what belongs to this cluster; hosts may share a file system."""
+        return f"{self.config.cluster.work}/{host.name}"
+
+    def agent(self, host, verb, *arguments, timeout=CALL_TIMEOUT_S):
+        """The lines that the agent prints. HostError: its message, or why it was not reached."""
+        with open(AGENT, encoding="utf-8") as script:
+            code, out, err = self._run(
+                host, self._agent_command(host, verb, arguments), timeout, stdin=script
+            )
+        if code == 0:
+            return out.splitlines()
+        if code == SSH_FAILED and not self.config.local:
+            raise HostError(host.name, self._unreachable(host, err))
+        raise HostError(host.name, err or f"{verb} failed with exit code {code}")
+
+    def run(self, host, command, timeout=CALL_TIMEOUT_S):
+        """Exit code and both outputs of a command. HostError: the host was not reached."""
+        if not self.config.local:
+            command = self._ssh(host, command)
+        code, out, err = self._run(host, command, timeout)
+        if code == SSH_FAILED and not self.config.local:
+            raise HostError(host.name, self._unreachable(host, err))
+        return code, out, err
+
+    def fetch(self, host, path, to):
+        """Copies a file from a host to here. HostError."""
+        if self.config.local:
+            command = ["cp", "--", path, to]
+        else:
+            command = ["scp", "-q", *self._options(), f"{self._target(host)}:{path}", to]
+        code, _, err = self._run(host, command, CALL_TIMEOUT_S)
+        if code != 0:
+            raise HostError(host.name, f"{path} cannot be fetched: {err}")
+
+    def each(self, hosts, work):
+        """Runs work(host) for all hosts at once. Results by host name, and the HostErrors."""
+        results, errors = {}, []
+        if not hosts:
+            return results, errors
+        with ThreadPoolExecutor(min(len(hosts), PARALLEL_MAX)) as pool:
+            for host, future in [(host, pool.submit(work, host)) for host in hosts]:
+                try:
+                    results[host.name] = future.result()
+                except HostError as error:
+                    errors.append(error)
+        return results, errors
+
+    # --- Commands.
+
+    def _target(self, host):
+        return f"{host.user}@{host.address}" if host.user else host.address
+
+    def _options(self):
+        options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}"]
+        # One connection for all commands to a host; ssh goes on without where that is not possible.
+        options += ["-o", "ControlMaster=auto", "-o", "ControlPersist=60"]
+        return options + ["-o", f"ControlPath={self._control}/%C", *self.config.cluster.ssh_options]
+
+    def _ssh(self, host, command):
+        target = self._target(host)
+        self._contacted[target] = host
+        return ["ssh", *self._options(), target, shlex.join(command)]
+
+    def _agent_command(self, host, verb, arguments):
+        arguments = [self.folder(host), verb, *map(str, arguments)]
+        if self.config.local:
+            return ["bash", AGENT, *arguments]
+        return self._ssh(host, ["bash", "-s", "--", *arguments])
+
+    def _unreachable(self, host, err):
+        target = self._target(host)
+        why = err or "ssh failed"
+        return f"cannot be reached: {why} (does 'ssh {target} true' work without a password?)"
+
+    @staticmethod
+    def _run(host, command, timeout, stdin=subprocess.DEVNULL):
+        # Files, not pipes: a connection that stays open in the background would keep a pipe open.
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            try:
+                code = subprocess.run(
+                    command,
+                    stdin=stdin,
+                    stdout=out,
+                    stderr=err,
+                    timeout=timeout,
+                    check=False,
+                    start_new_session=True,  # Ctrl-C is ours: what was begun on a host is ended
+                ).returncode
+            except subprocess.TimeoutExpired:
+                raise HostError(host.name, f"no answer within {timeout} s") from None
+            except FileNotFoundError:
+                raise HostError(host.name, f"there is no program '{command[0]}' here") from None
+            out.seek(0)
+            err.seek(0)
+            return code, out.read(), err.read().strip()

@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+"""pando-cluster over ssh, with an ssh of its own on the PATH: the commands, and hosts that fail."""
+
+import os
+import shlex
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+import testing
+
+RACK = """
+[[host]]
+name = "m[1-2]"
+address = "m[1-2].rack"
+user = "pando"
+roles = ["memory"]
+memory = "64G"
+device = "mlx5_0"
+cores = "0-1"
+numa_node = 0
+memory_servers = 2
+[[host]]
+name = "c[1-2]"
+roles = ["compute"]
+compute_servers = 3
+"""
+RACK_CLUSTER = """
+fabric = "verbs"
+registry = "memcached://c1:11211/r"
+ssh_options = ["-o", "Port=2222"]
+"""
+# Two hosts of the file on this machine: shm connects them.
+HERE = """
+[[host]]
+name = "a"
+address = "localhost"
+roles = ["memory", "compute"]
+memory = "64M"
+[[host]]
+name = "b"
+address = "localhost"
+roles = ["memory", "compute"]
+memory = "64M"
+"""
+
+
+class SshTest(testing.ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.use_fake_ssh()
+
+    def plan(self):
+        """Host and words of each command."""
+        lines = self.expect(0, "plan").splitlines()
+        return [(line.split(": ")[0], shlex.split(line.split(": ")[1])) for line in lines]
+
+    def test_the_plan_of_a_rack(self):
+        self.write_config(RACK, "threads = 4", RACK_CLUSTER)
+        plan = self.plan()
+        self.assertEqual([host for host, _ in plan], ["m1", "m1", "m2", "m2", "c1", "c1", "c2"])
+        memory = plan[2][1]
+        self.assertEqual(memory[:3], ["taskset", "-c", "0-1"])
+        self.assertTrue(memory[3].endswith("/pando-memory"))
+        for flag in (
+            "--server_id=3",
+            "--memory=64G",
+            "--registry=memcached://c1:11211/r",
+            "--fabric=verbs",
+            "--device=mlx5_0",
+            "--numa_node=0",
+        ):
+            self.assertIn(flag, memory)
+        load, first, second = (words for _, words in plan[4:])
+        self.assertIn("--load_only", load)
+        self.assertIn("--drop", load)
+        for words, number in ((first, 0), (second, 3)):
+            for flag in (
+                f"--first_compute_server={number}",
+                "--all_compute_servers=6",
+                "--compute_servers=3",
+                "--memory_servers=4",
+                "--load=none",
+                "--threads=4",
+                "--fabric=verbs",
+            ):
+                self.assertIn(flag, words)
+            self.assertNotIn("--device=mlx5_0", words)
+        start = [word for words in (first, second) for word in words if "--start_at" in word]
+        self.assertEqual(len(set(start)), 1, "all start at one moment")
+        self.assertEqual([call for call in self.ssh_calls() if "-O exit" not in call], [])
+
+    def test_an_unreachable_host_is_named_and_nothing_is_started(self):
+        self.write_config(RACK, cluster=RACK_CLUSTER)
+        self.cut_off("pando@m2.rack")
+        out = self.expect(1, "up")
+        self.assertIn("m2: cannot be reached: ssh: connect to host pando@m2.rack", out)
+        self.assertIn("'ssh pando@m2.rack true'", out)
+        self.assertNotIn("m1: cannot", out)
+        calls = self.ssh_calls()
+        self.assertEqual([call for call in calls if " start " in call], [])
+        greeting = next(call for call in calls if " hello " in call and "m1.rack" in call)
+        for option in ("BatchMode=yes", "ControlMaster=auto", "ControlPath=", "Port=2222"):
+            self.assertIn(option, greeting)
+        self.assertTrue(any("-O exit" in call for call in calls), "connections are closed")
+        out = self.expect(1, "status")
+        self.assertRegex(out, r"m1 +memory-1 +stopped")
+        self.assertRegex(out, r"m2 +memory-3 +unknown")
+
+    def test_a_missing_program_is_said_for_its_host(self):
+        self.write_config(HERE)
+        with open(self.config, encoding="utf-8") as file:
+            text = file.read().replace(os.path.realpath(testing.PROGRAMS), self.folder)
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(text)
+        out = self.expect(1, "up")
+        self.assertIn(f"a: there is no program {self.folder}/pando-memory", out)
+        self.assertIn("b: there is no program", out)
+
+    def test_from_up_to_down_over_ssh(self):
+        self.write_config(HERE, "operations = 4000\nworkload = 'a'\nstart_delay_s = 8")
+        self.expect(0, "up")
+        self.expect(0, "status")
+        out = self.expect(0, "bench", f"--output={self.folder}/out")
+        self.assertRegex(out, r"run +4000 operations")
+        copies = [call for call in self.ssh_calls() if call.startswith("scp ")]
+        self.assertEqual(len(copies), 2)
+        self.assertIn("localhost:", copies[0])
+        self.cut_off("localhost")
+        self.assertIn("a: cannot be reached", self.expect(1, "down"))
+        self.assertEqual(len(self.processes()), 2)
+        self.cut_off("nobody")
+        self.expect(0, "down")
+        self.assertEqual(self.processes(), {})
+
+    def test_down_ends_what_it_can_reach(self):
+        self.write_config(HERE)
+        self.expect(0, "up")
+        with open(self.config, encoding="utf-8") as file:
+            text = file.read()
+        self.write_config(HERE.replace('name = "b"', 'name = "b"\nuser = "x"'))
+        self.cut_off("x@localhost")
+        out = self.expect(1, "down")
+        self.assertIn("a: memory-1 stopped", out)
+        self.assertIn("b: cannot be reached", out)
+        self.assertEqual(len(self.processes()), 1)
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(text)
+        self.expect(0, "down")
+        self.assertEqual(self.processes(), {})
+
+    def test_a_batch_job_describes_its_nodes(self):
+        """The Slurm script: its file is right, and the cluster goes down whatever happens."""
+        stubs = {
+            "bin/scontrol": "printf 'n%s\\n' 1 2 3 4 5",
+            "bin/memcached": 'echo "memcached $*" >>"$FAKE_SSH/calls"; exec sleep 600',
+            "pando-cluster": 'echo "$1" >>"$FAKE_SSH/calls"\n'
+            "[[ $1 != bench ]] || exit 1\n"
+            f'[[ $1 == down ]] || exec {testing.HERE}/pando-cluster plan "$2"',
+        }
+        for name, text in stubs.items():
+            with open(f"{self.folder}/{name}", "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/bash\n{text}\n")
+            os.chmod(f"{self.folder}/{name}", 0o700)
+        job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-5]", "SLURM_SUBMIT_DIR": self.folder}
+        done = subprocess.run(
+            ["bash", f"{testing.HERE}/slurm/pando.sbatch"],
+            env={**self.environment, **job, "PANDO_CLUSTER": self.folder},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 1, done.stderr)  # of the bench
+        hosts = [line.split(": ")[0] for line in done.stdout.splitlines()]
+        self.assertEqual(hosts, ["n1", "n2", "n3", "n3", "n4", "n5"])
+        self.assertIn("--registry=memcached://n1:11211/job7", done.stdout)
+        calls = [call for call in self.ssh_calls() if not call.startswith("memcached")]
+        self.assertEqual(calls, ["up", "bench", "down"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,114 @@
+#include "common/registry/local_registry.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/registry/conformance.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pando {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class LocalPlace final : public RegistryPlace {
+ public:
+  LocalPlace() {
+    char name[] = "/tmp/pando-registry-XXXXXX";
+    if (mkdtemp(name) == nullptr) abort();
+    parent_ = name;
+  }
+  ~LocalPlace() override { std::filesystem::remove_all(parent_); }
+  std::string Name(const std::string& cluster) const override { return parent_ + "/" + cluster; }
+
+ private:
+  std::string parent_;
+};
+INSTANTIATE_TEST_SUITE_P(Local, RegistryConformance,
+                         testing::Values(ConformanceRegistry{
+                             "local", [] { return std::make_unique<LocalPlace>(); }}),
+                         ConformanceName);
+
+class LocalRegistryTest : public testing::Test {
+ protected:
+  LocalRegistryTest() {
+    char name[] = "/tmp/pando-registry-XXXXXX";
+    if (mkdtemp(name) == nullptr) abort();
+    parent_ = name;
+    directory_ = parent_ + "/registry";
+  }
+  ~LocalRegistryTest() override { std::filesystem::remove_all(parent_); }
+
+  std::unique_ptr<Registry> Open() {
+    auto registry = OpenRegistry(directory_);
+    EXPECT_TRUE(registry.ok()) << registry.status();
+    return *std::move(registry);
+  }
+
+  std::string parent_, directory_;
+};
+
+ServerLocation At(ServerId id, const std::string& address) { return {id, address}; }
+
+TEST_F(LocalRegistryTest, IsTheOwnersOnly) {
+  auto registry = Open();
+  auto announced = registry->Announce(At(1, "a"));
+  struct stat info;
+  ASSERT_EQ(stat(directory_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  for (const char* name : {"/server-1", "/server-1.lock"}) {
+    ASSERT_EQ(stat((directory_ + name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u) << name;
+  }
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  EXPECT_EQ(OpenRegistry(directory_).status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(LocalRegistryTest, RefusesWhatItDoesNotKnow) {
+  for (const char* registry : {"", "local:", "memcached:host", "http:", "memcached://"}) {
+    EXPECT_EQ(OpenRegistry(registry).status().code(), absl::StatusCode::kInvalidArgument)
+        << registry;
+  }
+  EXPECT_FALSE(OpenRegistry("/nowhere/to/be/found").ok());
+  std::ofstream(parent_ + "/file") << "x";
+  EXPECT_EQ(OpenRegistry(parent_ + "/file").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(OpenRegistry("local:" + directory_).ok());
+  EXPECT_TRUE(OpenRegistry(directory_ + "/").ok());
+  EXPECT_TRUE(OpenRegistry(parent_ + "/a:b").ok());
+}
+
+TEST_F(LocalRegistryTest, ReportsDamagedEntriesAndIgnoresForeignFiles) {
+  auto registry = Open();
+  for (const char* name : {"notes.txt", "server-", "server-x", "server-99999", "server-4"}) {
+    std::ofstream(directory_ + "/" + name) << "junk";
+  }
+  EXPECT_THAT(*registry->List(), IsEmpty());
+  auto announced = registry->Announce(At(4, "a"));
+  ASSERT_TRUE(announced.ok()) << announced.status();
+  EXPECT_THAT(*registry->List(), ElementsAre(At(4, "a")));
+  for (const std::string content :
+       {"", "junk", "pando-registry 1\nx\n", "pando-registry 2\n", "pando-registry 2\nx\n",
+        "pando-registry 2\nx\n\n", "pando-registry 2\n\nx\n", "pando-registry 2\nx\ny\nz\n"}) {
+    std::ofstream(directory_ + "/server-4") << content;
+    const auto list = registry->List();
+    EXPECT_EQ(list.status().code(), absl::StatusCode::kDataLoss) << content;
+    EXPECT_THAT(std::string(list.status().message()), HasSubstr("server-4"));
+  }
+}
+
+TEST_F(LocalRegistryTest, SocketPathsFitOrAreRefused) {
+  EXPECT_EQ(*Open()->SocketPath(3), directory_ + "/server-3.sock");
+  directory_ = parent_ + "/" + std::string(90, 'd');
+  const auto path = Open()->SocketPath(3);
+  EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(path.status().message()), HasSubstr("at most 107"));
+}
+
+}  // namespace
+}  // namespace pando
