@@ -22,14 +22,8 @@ namespace {
 
 std::string Key(uint64_t n) { return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003); }
 
-// Sanitized builds look for something else, and slowly.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kRounds = 2;
-constexpr uint64_t kMainBytes = 512 << 10;
-#else
-constexpr int kRounds = 20;
-constexpr uint64_t kMainBytes = 1 << 20;
-#endif
+const int kRounds = IntegrationCluster::is_slow() ? 2 : 20;
+const uint64_t kMainBytes = IntegrationCluster::is_slow() ? 512 << 10 : 1 << 20;
 
 class FullMemoryTest : public OneTreeTest {
  protected:

@@ -42,6 +42,16 @@ class IntegrationCluster {
     return name == nullptr ? "shm" : name;
   }
 
+  // Sanitized builds look for something else, and slowly; RDMA in software takes its time, too.
+  // Tests of capacity do less then.
+  static bool is_slow() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return true;
+#else
+    return default_fabric() != "shm";
+#endif
+  }
+
   IntegrationCluster() : IntegrationCluster(Options{}) {}
   explicit IntegrationCluster(const Options& options) : options_(options) {
     char name[] = "/tmp/pando-integration-XXXXXX";
