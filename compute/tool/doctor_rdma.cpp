@@ -155,7 +155,8 @@ void JudgeLockedMemory(const RdmaFacts& facts, DoctorReport* report) {
                   "and log in again; a systemd unit: LimitMEMLOCK=infinity; "
                   "docker run --ulimit memlock=-1");
   const bool any_device = !facts.devices.empty() || !facts.kernel_devices.empty();
-  report->Lack(facts.needed && any_device, text + "; RDMA locks all that it registers", how);
+  report->Lack(facts.needed && any_device,
+               text + "; RDMA locks all that it registers (fabric shm: nothing)", how);
 }
 
 }  // namespace
@@ -171,7 +172,7 @@ void JudgeRdma(const RdmaFacts& facts, DoctorReport* report) {
     } else {
       report->Lack(facts.needed,
                    absl::StrCat("--fabric=verbs cannot be used: ", choice.status().message()),
-                   "see above, or give another with --device=NAME; " + MakeSoftwareDevice(facts));
+                   "see above, or give another with --device=NAME");
     }
   }
   JudgeLockedMemory(facts, report);
