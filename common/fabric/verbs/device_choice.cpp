@@ -116,6 +116,17 @@ std::string FormatGid(const GidFacts& gid) {
   return text;
 }
 
+const char* GidTypeName(GidType type) {
+  switch (type) {
+    case GidType::kRoceV1:
+      return "RoCEv1";
+    case GidType::kRoceV2:
+      return "RoCEv2";
+    default:
+      return "InfiniBand";
+  }
+}
+
 absl::StatusOr<DeviceChoice> ChooseDevice(const std::vector<DeviceFacts>& devices,
                                           const VerbsDeviceOptions& options) {
   if (devices.empty()) {

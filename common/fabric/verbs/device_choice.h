@@ -36,12 +36,16 @@ struct PortFacts {
   bool active = false;
   bool ethernet = true;
   uint32_t mtu_bytes = 1024;  // the active one
+  std::string interface;      // the network interface behind it; "": InfiniBand, or unknown
   std::vector<GidFacts> gids;
 };
 
 struct DeviceFacts {
   std::string name;
+  bool may_open = true;      // by this user; else nothing below is known
+  bool is_software = false;  // VerbsDevice::is_software()
   bool has_atomics = true;
+  uint64_t on_chip_bytes = 0;  // memory on the NIC itself
   std::vector<PortFacts> ports;
 };
 
@@ -60,5 +64,7 @@ absl::StatusOr<DeviceChoice> ChooseDevice(const std::vector<DeviceFacts>& device
 
 // "10.77.0.1" or "fe80::1".
 std::string FormatGid(const GidFacts& gid);
+// "RoCEv2".
+const char* GidTypeName(GidType type);
 
 }  // namespace pando

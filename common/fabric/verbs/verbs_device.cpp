@@ -1,5 +1,7 @@
 #include "common/fabric/verbs/verbs_device.h"
 
+#include <net/if.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -32,7 +34,9 @@ struct DeviceList {
 
 uint32_t MtuBytes(ibv_mtu mtu) { return 128u << mtu; }
 
-std::vector<GidFacts> QueryGids(ibv_context* context, int port, int table_size) {
+// `interface`, if given, becomes the name of the network interface that the GIDs belong to.
+std::vector<GidFacts> QueryGids(ibv_context* context, int port, int table_size,
+                                std::string* interface = nullptr) {
   std::vector<GidFacts> gids;
   for (int index = 0; index < table_size; ++index) {
     ibv_gid_entry entry = {};
@@ -47,16 +51,31 @@ std::vector<GidFacts> QueryGids(ibv_context* context, int port, int table_size) 
                                                         : GidType::kInfiniBand;
     std::memcpy(gid.gid.data(), entry.gid.raw, gid.gid.size());
     gids.push_back(gid);
+    char name[IF_NAMESIZE] = {};
+    if (interface != nullptr && interface->empty() && entry.ndev_ifindex != 0 &&
+        if_indextoname(entry.ndev_ifindex, name) != nullptr) {
+      *interface = name;
+    }
   }
   return gids;
+}
+
+// rxe of kernels before 5.11 has no vendor.
+bool IsSoftware(const std::string& name, uint32_t vendor) {
+  return vendor == kRxeVendor || vendor == kSiwVendor || vendor == 0 || name.starts_with("rxe") ||
+         name.starts_with("siw");
 }
 
 DeviceFacts QueryFacts(ibv_device* device, ibv_context* context) {
   DeviceFacts facts;
   facts.name = ibv_get_device_name(device);
-  ibv_device_attr attributes = {};
-  if (context == nullptr || ibv_query_device(context, &attributes) != 0) return facts;
+  ibv_device_attr_ex extended = {};
+  facts.may_open = context != nullptr && ibv_query_device_ex(context, nullptr, &extended) == 0;
+  if (!facts.may_open) return facts;
+  const ibv_device_attr& attributes = extended.orig_attr;
+  facts.is_software = IsSoftware(facts.name, attributes.vendor_id);
   facts.has_atomics = attributes.atomic_cap != IBV_ATOMIC_NONE;
+  facts.on_chip_bytes = extended.max_dm_size;
   for (int number = 1; number <= attributes.phys_port_cnt; ++number) {
     ibv_port_attr attributes_of_port = {};
     if (ibv_query_port(context, static_cast<uint8_t>(number), &attributes_of_port) != 0) continue;
@@ -66,16 +85,10 @@ DeviceFacts QueryFacts(ibv_device* device, ibv_context* context) {
     port.active = attributes_of_port.state == IBV_PORT_ACTIVE;
     port.ethernet = attributes_of_port.link_layer == IBV_LINK_LAYER_ETHERNET;
     port.mtu_bytes = MtuBytes(attributes_of_port.active_mtu);
-    port.gids = QueryGids(context, number, attributes_of_port.gid_tbl_len);
+    port.gids = QueryGids(context, number, attributes_of_port.gid_tbl_len, &port.interface);
     facts.ports.push_back(std::move(port));
   }
   return facts;
-}
-
-// rxe of kernels before 5.11 has no vendor.
-bool IsSoftware(const std::string& name, uint32_t vendor) {
-  return vendor == kRxeVendor || vendor == kSiwVendor || vendor == 0 || name.starts_with("rxe") ||
-         name.starts_with("siw");
 }
 
 uint8_t Depth(int device_max) { return static_cast<uint8_t>(std::clamp(device_max, 1, kDepthMax)); }
