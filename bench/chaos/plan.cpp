@@ -1,6 +1,7 @@
 #include "bench/chaos/plan.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "bench/workload/values.h"

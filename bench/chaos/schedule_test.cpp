@@ -1,6 +1,7 @@
 #include "bench/chaos/schedule.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
 #include "gtest/gtest.h"

@@ -178,6 +178,9 @@ inline testing::AssertionResult HasCode(const absl::Status& status, absl::Status
          << status << ", expected " << absl::StatusCodeToString(code) << ". ";
 }
 
+// Keys in the order of their numbers, below 900,000.
+inline std::string NumberedKey(uint64_t n) { return "k" + std::to_string(100'000 + n); }
+
 // A cluster, and one session of one client on one tree.
 class OneTreeTest : public testing::Test {
  protected:
