@@ -15,10 +15,6 @@ constexpr ClientId kBert = {2, 11};
 // Of the same slot of the table as Anna.
 constexpr ClientId kCarl = {1 + kDeadSlots, 12};
 
-uint64_t WordOf(const ClientId& client, uint8_t mode = LockWord::kExclusive) {
-  return LockWord{client.compute_server, client.incarnation, mode}.Encode();
-}
-
 class FencingTest : public testing::Test {
  protected:
   uint64_t Entry(const ClientId& client) {

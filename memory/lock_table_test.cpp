@@ -42,10 +42,6 @@ class FakeLockTable final : public LockTable {
   bool broken = false;
 };
 
-uint64_t WordOf(const ClientId& client) {
-  return LockWord{client.compute_server, client.incarnation, LockWord::kExclusive}.Encode();
-}
-
 class LockTableTest : public testing::Test {
  protected:
   LockTableTest() {
