@@ -2,6 +2,10 @@
 # client, in one library; static, or shared with BUILD_SHARED_LIBS.
 set(PANDO_CLIENT_ROOMS base wire fabric shm registry sched compute)
 
+if(PANDO_HAVE_VERBS)
+  list(APPEND PANDO_CLIENT_ROOMS auth verbs)
+endif()
+
 set(objects "")
 foreach(room IN LISTS PANDO_CLIENT_ROOMS)
   list(APPEND objects $<TARGET_OBJECTS:pando_${room}>)
@@ -26,3 +30,6 @@ target_link_libraries(pando_client
   PUBLIC absl::status absl::statusor
   PRIVATE absl::btree absl::cleanup absl::flat_hash_map absl::flat_hash_set absl::inlined_vector
           absl::strings absl::synchronization Boost::context glog::glog isal memcached Threads::Threads)
+if(PANDO_HAVE_VERBS)
+  target_link_libraries(pando_client PRIVATE ibverbs crypto)
+endif()

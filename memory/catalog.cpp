@@ -121,6 +121,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
     PANDO_RETURN_IF_ERROR(CheckSameShape(existing->second, shape));
     return existing->second;
   }
+  FreeRecords();
   const auto free = std::find(record_used_.begin(), record_used_.end(), false);
   if (free == record_used_.end()) {
     return absl::ResourceExhaustedError(
@@ -178,9 +179,17 @@ void Catalog::Release(uint32_t tree_id) {
   // A reference no node answers to: late readers learn that the tree is gone.
   const RemoteAddress nowhere(region_->server_id(), region_->RootRecordOffset(record->second));
   WriteRootRecord(record->second, tree_id, Reference{nowhere, 0}, true);
-  region_->ClearLockWord(record->second);
-  record_used_[record->second] = false;
+  taken_records_.push_back(record->second);
   dropped_records_.erase(record);
+  FreeRecords();
+}
+
+void Catalog::FreeRecords() {
+  std::erase_if(taken_records_, [this](uint32_t index) {
+    const absl::Status cleared = region_->ClearLockWord(index);
+    if (cleared.ok()) record_used_[index] = false;
+    return cleared.ok();
+  });
 }
 
 }  // namespace pando::memory

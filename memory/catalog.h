@@ -50,6 +50,8 @@ class Catalog {
   absl::StatusOr<TreeShape> CompleteShape(const TreeShape& requested) const;
   absl::Status CheckSameShape(const CatalogEntry& entry, const TreeShape& shape) const;
   absl::StatusOr<Reference> FormatRootLeaf(uint32_t tree_id, const TreeShape& shape);
+  // Records whose lock words are free may be used again.
+  void FreeRecords();
   void WriteRootRecord(uint32_t index, uint32_t tree_id, const Reference& root, bool dropped);
 
   Region* const region_;
@@ -59,6 +61,8 @@ class Catalog {
   absl::btree_map<uint32_t, std::string> names_;         // tree id -> name
   absl::btree_map<uint32_t, uint32_t> dropped_records_;  // tree id -> index of its root record
   std::vector<bool> record_used_;
+  // Of trees that are gone, but for their lock words, which the NIC did not let go.
+  std::vector<uint32_t> taken_records_;
   uint64_t created_ = 0;
 };
 

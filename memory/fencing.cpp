@@ -2,28 +2,31 @@
 
 #include <algorithm>
 
+#include "common/base/status.h"
+
 namespace pando::memory {
 
 Fencing::Fencing(Region* region, uint32_t words_per_step)
     : region_(region), words_per_step_(words_per_step) {}
 
-std::optional<ClientId> Fencing::Step() {
-  if (pending_.empty()) return std::nullopt;
+absl::StatusOr<std::optional<ClientId>> Fencing::Step() {
+  if (pending_.empty()) return std::optional<ClientId>();
   const ClientId dead = pending_.front();
   if (!published_) {
     region_->PublishDead(dead);
     published_ = true;
     next_word_ = 0;
-    if (words_per_step_ != 0) return std::nullopt;
+    if (words_per_step_ != 0) return std::optional<ClientId>();
   }
   const uint32_t left = region_->superblock().lock_words - next_word_;
   const uint32_t count = words_per_step_ == 0 ? left : std::min(left, words_per_step_);
-  words_cleared_ += region_->ClearLockWords(dead, next_word_, count);
+  PANDO_ASSIGN_OR_RETURN(const uint32_t cleared, region_->ClearLockWords(dead, next_word_, count));
+  words_cleared_ += cleared;
   next_word_ += count;
-  if (next_word_ < region_->superblock().lock_words) return std::nullopt;
+  if (next_word_ < region_->superblock().lock_words) return std::optional<ClientId>();
   pending_.pop_front();
   published_ = false;
-  return dead;
+  return std::optional(dead);
 }
 
 bool Fencing::IsPending(const ClientId& client) const {

@@ -10,6 +10,7 @@
 #include <deque>
 #include <optional>
 
+#include "absl/status/statusor.h"
 #include "memory/client_id.h"
 #include "memory/region.h"
 
@@ -22,8 +23,9 @@ class Fencing {
 
   // Nothing of `dead` is in flight any more: its WRITEs are whole or absent.
   void Add(const ClientId& dead) { pending_.push_back(dead); }
-  // Publishes a death, or frees the next words. The life that is done with this step.
-  std::optional<ClientId> Step();
+  // Publishes a death, or frees the next words. The life that is done with this step. Unavailable:
+  // words could not be looked at; the next step looks at them again.
+  absl::StatusOr<std::optional<ClientId>> Step();
 
   bool idle() const { return pending_.empty(); }
   bool IsPending(const ClientId& client) const;

@@ -15,10 +15,6 @@ constexpr ClientId kBert = {2, 11};
 // Of the same slot of the table as Anna.
 constexpr ClientId kCarl = {1 + kDeadSlots, 12};
 
-uint64_t WordOf(const ClientId& client, uint8_t mode = LockWord::kExclusive) {
-  return LockWord{client.compute_server, client.incarnation, mode}.Encode();
-}
-
 class FencingTest : public testing::Test {
  protected:
   uint64_t Entry(const ClientId& client) {
@@ -45,10 +41,10 @@ TEST_F(FencingTest, FreesTheWordsOfThatLifeWhateverTheirModeAndNoOthers) {
   words_[2] = WordOf({kAnna.compute_server, kAnna.incarnation + 1});
   words_[3] = WordOf({kAnna.compute_server + 1, kAnna.incarnation});
   Fencing fencing(&region_, 0);
-  EXPECT_FALSE(fencing.Step().has_value()) << "nobody is dead";
+  EXPECT_FALSE(fencing.Step()->has_value()) << "nobody is dead";
   fencing.Add(kAnna);
   EXPECT_TRUE(fencing.IsPending(kAnna));
-  EXPECT_EQ(fencing.Step(), kAnna);
+  EXPECT_EQ(*fencing.Step(), kAnna);
   EXPECT_TRUE(fencing.idle());
   EXPECT_TRUE(IsPublished(kAnna));
   EXPECT_EQ(fencing.words_cleared(), 3u);
@@ -63,13 +59,13 @@ TEST_F(FencingTest, StepByStepADeathIsPublishedBeforeItsFirstWordIsFreed) {
   Fencing fencing(&region_, 100);
   fencing.Add(kAnna);
   EXPECT_FALSE(IsPublished(kAnna));
-  EXPECT_FALSE(fencing.Step().has_value());
+  EXPECT_FALSE(fencing.Step()->has_value());
   EXPECT_TRUE(IsPublished(kAnna));
   for (uint32_t i = 0; i < word_count_; ++i) ASSERT_EQ(words_[i], WordOf(kAnna)) << i;
   // A waiter that has read the table takes a word over: it is no longer Anna's to free.
   words_[300] = WordOf(kBert);
   uint32_t steps = 1;
-  while (!fencing.Step().has_value()) {
+  while (!fencing.Step()->has_value()) {
     ++steps;
     ASSERT_LE(fencing.words_cleared(), uint64_t{100} * steps);
     ASSERT_TRUE(fencing.IsPending(kAnna));
@@ -89,7 +85,7 @@ TEST_F(FencingTest, AnEntryIsNotOverwrittenWhileAWordOfItsLifeIsLeft) {
     ASSERT_TRUE(IsPublished(kAnna));
     ASSERT_TRUE(fencing.IsPending(kCarl));
   }
-  while (fencing.Step() != kCarl) ASSERT_FALSE(fencing.idle());
+  while (*fencing.Step() != kCarl) ASSERT_FALSE(fencing.idle());
   EXPECT_TRUE(IsPublished(kCarl));
   EXPECT_FALSE(IsPublished(kAnna)) << "they share a slot";
 }

@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr int64_t kLeaseNs = 1000;
+constexpr int64_t kTableLeaseNs = 1000;
 
 // Steps as often as the table asks for, up to and including `until_ns`.
 std::vector<PeerId> StepUntil(LeaseTable* leases, int64_t until_ns) {
@@ -21,7 +21,7 @@ std::vector<PeerId> StepUntil(LeaseTable* leases, int64_t until_ns) {
 }
 
 TEST(LeaseTableTest, SilentPeersRunOutOnceAndOthersDoNot) {
-  LeaseTable leases(kLeaseNs);
+  LeaseTable leases(kTableLeaseNs);
   leases.Renew(1, 0);
   leases.Renew(2, 0);
   EXPECT_THAT(StepUntil(&leases, 900), IsEmpty());
@@ -33,7 +33,7 @@ TEST(LeaseTableTest, SilentPeersRunOutOnceAndOthersDoNot) {
 }
 
 TEST(LeaseTableTest, AGapInTheOwnTimerStartsAllLeasesAgain) {
-  LeaseTable leases(kLeaseNs);
+  LeaseTable leases(kTableLeaseNs);
   leases.Renew(1, 0);
   EXPECT_THAT(leases.Step(5000), IsEmpty());
   EXPECT_THAT(StepUntil(&leases, 5900), IsEmpty());
@@ -41,7 +41,7 @@ TEST(LeaseTableTest, AGapInTheOwnTimerStartsAllLeasesAgain) {
 }
 
 TEST(LeaseTableTest, TheForgottenHaveNone) {
-  LeaseTable leases(kLeaseNs);
+  LeaseTable leases(kTableLeaseNs);
   leases.Renew(1, 0);
   leases.Forget(1);
   EXPECT_EQ(leases.NextStepNs(), kNeverNs);

@@ -1,4 +1,4 @@
-// The daemon pando-memory: one memory server on the shm fabric.
+// The daemon pando-memory: one memory server.
 
 #include <gflags/gflags.h>
 #include <numa.h>
@@ -13,11 +13,11 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
-#include "common/fabric/shm/shm_server.h"
 #include "common/program/command_line.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/metered_handler.h"
+#include "memory/server_fabric.h"
 
 DEFINE_string(registry, "",
               "where servers and clients find each other: a directory, or "
@@ -30,11 +30,29 @@ DEFINE_string(
     "most memory handed to a client at once, a power of two from 64K; small servers use less");
 DEFINE_int32(locks, 32768,
              "words of the lock table; 32768 words are 256 KiB, what NICs have on chip");
-DEFINE_int32(packet_bytes, 4096, "largest write that is whole or absent when its sender dies");
+DEFINE_int32(
+    packet_bytes, 0,
+    "largest write that is whole or absent when its sender dies; 0: 4096, and no more than "
+    "an RDMA path's MTU");
 DEFINE_int32(numa_node, -1, "NUMA node that the memory is bound to; -1: none in particular");
 DEFINE_bool(huge_pages, false, "take huge pages where there are some, else normal pages");
 DEFINE_string(catalog, "auto",
               "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
+DEFINE_string(fabric, "shm", "transport: shm (one host, no RDMA) or verbs (RDMA)");
+DEFINE_string(device, "", "RDMA device; default: the first with an active port");
+DEFINE_int32(port, 0, "port of the RDMA device; 0: the first active one");
+DEFINE_int32(gid_index, -1, "GID of that port; -1: RoCEv2 with an IPv4 address where there is one");
+DEFINE_int32(mtu, 0, "MTU of the RDMA path: 256 to 4096; 0: the active one");
+DEFINE_string(listen, "",
+              "HOST:PORT (TCP) where verbs clients connect; default: the address of the GID, any "
+              "free port");
+DEFINE_string(
+    secret_file, "",
+    "verbs: file with the cluster's secret, 16 to 4096 bytes, its owner's only; who does not "
+    "know it is refused; default: none");
+DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
+DEFINE_int32(lease_ms, 10'000,
+             "verbs: who is silent for so long is cut off and taken for dead; 0: nobody is");
 DEFINE_string(
     metrics_address, "",
     "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape; default: none");
@@ -46,14 +64,17 @@ namespace {
 const ProgramInfo kProgram = {.name = "pando-memory",
                               .summary =
                                   "pando-memory --registry=DIR --server_id=N --memory=SIZE\n\n"
-                                  "Offers memory to Pando clients on this host until it gets "
+                                  "Offers memory to Pando clients (of this host, or with "
+                                  "--fabric=verbs of others) until it gets "
                                   "SIGTERM or SIGINT. What it held is gone "
                                   "when it ends.",
                               .source = __FILE__};
 
 constexpr uint64_t kHugePageBytes = 2 * kMiB;
+// Where lock words are looked at through a NIC, 512 at a time; calls are answered in between.
+constexpr uint32_t kFenceWordsPerStep = 16 << 10;
 
-ShmServer* server_to_stop = nullptr;
+memory::ServerFabric* server_to_stop = nullptr;
 
 void StopOnSignal(int) { server_to_stop->Stop(); }
 
@@ -61,7 +82,7 @@ void StopOnSignal(int) { server_to_stop->Stop(); }
 // ignored.
 class StopSignals {
  public:
-  explicit StopSignals(ShmServer* server) {
+  explicit StopSignals(memory::ServerFabric* server) {
     server_to_stop = server;
     Handle(StopOnSignal);
     signal(SIGPIPE, SIG_IGN);
@@ -121,8 +142,9 @@ uint32_t FirstId() {
   return seconds > 0 ? static_cast<uint32_t>(seconds) : 1;
 }
 
-ShmServerOptions ServerOptions(std::string socket_path) {
-  ShmServerOptions options;
+memory::ServerFabricOptions FabricOptions(std::string socket_path) {
+  memory::ServerFabricOptions options;
+  options.fabric = FLAGS_fabric;
   options.socket_path = std::move(socket_path);
   options.server_id = static_cast<ServerId>(FLAGS_server_id);
   options.huge_pages = FLAGS_huge_pages;
@@ -131,6 +153,13 @@ ShmServerOptions ServerOptions(std::string socket_path) {
   options.lock_bytes = (uint64_t{static_cast<uint32_t>(FLAGS_locks)} * 8 + 63) / 64 * 64;
   const uint64_t granule = FLAGS_huge_pages ? kHugePageBytes : 4096;
   options.main_bytes = BytesFromFlag("memory", FLAGS_memory) / granule * granule;
+  options.listen = FLAGS_listen;
+  options.device = FLAGS_device;
+  options.secret_file = FLAGS_secret_file;
+  options.port = FLAGS_port;
+  options.gid_index = FLAGS_gid_index;
+  options.mtu_bytes = static_cast<uint32_t>(FLAGS_mtu);
+  options.device_memory = FLAGS_device_memory;
   return options;
 }
 
@@ -141,19 +170,28 @@ memory::MemoryServerOptions HandlerOptions(bool is_catalog) {
   options.server_id = static_cast<ServerId>(FLAGS_server_id);
   options.is_catalog = is_catalog;
   options.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
-  options.packet_bytes = static_cast<uint32_t>(FLAGS_packet_bytes);
   options.first_id = FirstId();
   return options;
 }
 
 absl::Status Run(const std::string& registry_name) {
   const bool is_catalog = IsCatalog();
-  const memory::MemoryServerOptions handler_options = HandlerOptions(is_catalog);
+  memory::MemoryServerOptions handler_options = HandlerOptions(is_catalog);
+  const auto id = static_cast<ServerId>(FLAGS_server_id);
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> registry, OpenRegistry(registry_name));
-  PANDO_ASSIGN_OR_RETURN(std::string socket_path,
-                         registry->SocketPath(static_cast<ServerId>(FLAGS_server_id)));
-  const ShmServerOptions options = ServerOptions(socket_path);
-  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<ShmServer> server, ShmServer::Create(options));
+  std::string socket_path;
+  if (FLAGS_fabric == "shm") {
+    PANDO_ASSIGN_OR_RETURN(socket_path, registry->SocketPath(id));
+  }
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::ServerFabric> server,
+                         memory::ServerFabric::Create(FabricOptions(socket_path)));
+  handler_options.packet_bytes = server->packet_bytes();
+  handler_options.needs_crc = server->needs_crc();
+  handler_options.fence = server->fence();
+  if (server->fence() != nullptr) {
+    handler_options.lease_ns = FLAGS_lease_ms * kMillisecondNs;
+    handler_options.fence_words_per_step = kFenceWordsPerStep;
+  }
   const StopSignals stop_signals(server.get());
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::MemoryServer> handler,
                          memory::MemoryServer::Create(server->memory(), handler_options));
@@ -161,19 +199,20 @@ absl::Status Run(const std::string& registry_name) {
   if (!FLAGS_metrics_address.empty()) {
     PANDO_ASSIGN_OR_RETURN(metered,
                            memory::MeteredHandler::Create(handler.get(), FLAGS_metrics_address));
-    PANDO_LOG(INFO) << "memory server " << options.server_id << ": metrics on port "
-                    << metered->port();
+    PANDO_LOG(INFO) << "memory server " << id << ": metrics on port " << metered->port();
   }
+  const ServerLocation location = {
+      .id = id, .address = server->address(), .fabric = FLAGS_fabric, .host = ""};
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Announcement> announcement,
-                         registry->Announce({.id = options.server_id, .address = socket_path}));
+                         registry->Announce(location));
   const Superblock& superblock = handler->superblock();
-  PANDO_LOG(INFO) << "memory server " << options.server_id << " at " << socket_path << ": "
-                  << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count
+  PANDO_LOG(INFO) << "memory server " << id << " at " << location.address << server->description()
+                  << ": " << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count
                   << " chunks of " << FormatBytes(superblock.chunk_bytes)
                   << (is_catalog ? ", keeps the catalog" : "");
   ControlHandler* const served = handler.get();
   PANDO_RETURN_IF_ERROR(server->Serve(metered != nullptr ? metered.get() : served));
-  PANDO_LOG(INFO) << "memory server " << options.server_id << " stopped";
+  PANDO_LOG(INFO) << "memory server " << id << " stopped";
   return absl::OkStatus();
 }
 
@@ -192,7 +231,11 @@ int main(int argc, char** argv) {
   if (registry.empty()) ExitWithUsageError(kProgram, "where is the registry? Give --registry=DIR");
   CheckRange("server_id", FLAGS_server_id, 0, 65535);
   CheckRange("locks", FLAGS_locks, 512, 1 << 30);
-  CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
+  if (FLAGS_packet_bytes != 0) CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
+  CheckRange("port", FLAGS_port, 0, 255);
+  CheckRange("gid_index", FLAGS_gid_index, -1, 255);
+  CheckRange("mtu", FLAGS_mtu, 0, 4096);
+  CheckRange("lease_ms", FLAGS_lease_ms, 0, 24 * 3600 * 1000);
   CheckNumaNode();
   const absl::Status status = Run(registry);
   if (status.ok()) return 0;

@@ -127,7 +127,8 @@ class MemoryServer : public ControlHandler {
 
   void Detach(const ClientId& client, uint32_t tree_id, bool settled);
   void ReleaseClient(const ClientId& client);
-  void StepFencing();
+  // False: it has to be tried again.
+  bool StepFencing();
   void FenceSilentPeers(int64_t now_ns);
   void FreeTree(uint32_t tree_id);
 

@@ -21,6 +21,11 @@ constexpr uint64_t kPageBytes = 4096;
 constexpr uint32_t kPacketBytesMin = 1024;  // a slot of 255/255 is 640 bytes
 constexpr uint32_t kPacketBytesMax = 64 * 1024;
 
+bool Holds(const ClientId& client, uint64_t word) {
+  const LockWord holder = LockWord::Decode(word);
+  return holder.owner == client.compute_server && holder.incarnation == client.incarnation;
+}
+
 uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 // The largest power of two that still gives kChunksWanted chunks, within the bounds.
@@ -44,7 +49,7 @@ absl::Status CheckOptions(const ServerMemory& memory, const RegionOptions& optio
   if (memory.main.size() > RemoteAddress::kOffsetMask) {
     return absl::InvalidArgumentError("a region has at most 2^48 bytes");
   }
-  const uint64_t lock_words = memory.locks.size() / sizeof(uint64_t);
+  const uint64_t lock_words = memory.lock_words();
   if (lock_words <= kRootLockWords || lock_words > UINT32_MAX) {
     return absl::InvalidArgumentError(
         absl::StrCat(lock_words, " lock words: more than ", kRootLockWords, " are needed"));
@@ -74,7 +79,7 @@ absl::StatusOr<Region> Region::Format(const ServerMemory& memory, const RegionOp
   superblock.chunk_bytes = ChooseChunkBytes(for_chunks, options.chunk_bytes);
   superblock.chunk_count =
       static_cast<uint32_t>(std::min<uint64_t>(for_chunks / superblock.chunk_bytes, UINT32_MAX));
-  superblock.lock_words = static_cast<uint32_t>(memory.locks.size() / sizeof(uint64_t));
+  superblock.lock_words = static_cast<uint32_t>(memory.lock_words());
   superblock.packet_bytes = options.packet_bytes;
   SealSuperblock(&superblock);
 
@@ -133,10 +138,22 @@ uint64_t Region::UsedPrefix(uint64_t offset, uint64_t bytes) const {
   return used * 8;
 }
 
-void Region::ClearLockWord(uint32_t index) {
+absl::Status Region::ClearLockWord(uint32_t index) {
   PANDO_CHECK(index < superblock_.lock_words);
+  if (memory_.lock_table != nullptr) return ClearInTable(index);
   auto* const words = reinterpret_cast<uint64_t*>(memory_.locks.data());
   std::atomic_ref<uint64_t>(words[index]).store(LockWord::kFree, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status Region::ClearInTable(uint32_t index) {
+  uint64_t expected = LockWord::kFree;
+  for (;;) {
+    PANDO_ASSIGN_OR_RETURN(const uint64_t found,
+                           memory_.lock_table->CompareSwap(index, expected, LockWord::kFree));
+    if (found == expected) return absl::OkStatus();
+    expected = found;
+  }
 }
 
 void Region::PublishDead(const ClientId& client) {
@@ -147,17 +164,37 @@ void Region::PublishDead(const ClientId& client) {
         bytes.size());
 }
 
-uint32_t Region::ClearLockWords(const ClientId& client, uint32_t first, uint32_t count) {
+absl::StatusOr<uint32_t> Region::ClearLockWords(const ClientId& client, uint32_t first,
+                                                uint32_t count) {
   PANDO_CHECK(first <= superblock_.lock_words && count <= superblock_.lock_words - first);
+  if (memory_.lock_table != nullptr) return ClearWordsInTable(client, first, count);
   auto* const words = reinterpret_cast<uint64_t*>(memory_.locks.data());
   uint32_t cleared = 0;
   for (uint32_t i = first; i < first + count; ++i) {
     const std::atomic_ref<uint64_t> word(words[i]);
     uint64_t value = word.load(std::memory_order_acquire);
-    const LockWord holder = LockWord::Decode(value);
-    if (holder.owner != client.compute_server || holder.incarnation != client.incarnation) continue;
+    if (!Holds(client, value)) continue;
     // Somebody who has read the table may have taken it over meanwhile: then it is his (rule C3).
     cleared += word.compare_exchange_strong(value, LockWord::kFree);
+  }
+  return cleared;
+}
+
+absl::StatusOr<uint32_t> Region::ClearWordsInTable(const ClientId& client, uint32_t first,
+                                                   uint32_t count) {
+  constexpr uint32_t kWordsAtOnce = 512;
+  std::array<uint64_t, kWordsAtOnce> words;
+  uint32_t cleared = 0;
+  for (uint32_t at = first; at < first + count; at += kWordsAtOnce) {
+    const std::span<uint64_t> part =
+        std::span(words).first(std::min(kWordsAtOnce, first + count - at));
+    PANDO_RETURN_IF_ERROR(memory_.lock_table->Read(at, part));
+    for (size_t i = 0; i < part.size(); ++i) {
+      if (!Holds(client, part[i])) continue;
+      PANDO_ASSIGN_OR_RETURN(const uint64_t found,
+                             memory_.lock_table->CompareSwap(at + i, part[i], LockWord::kFree));
+      cleared += found == part[i];
+    }
   }
   return cleared;
 }

@@ -49,17 +49,21 @@ class Region {
   void Zero(uint64_t offset, uint64_t bytes);
   // Bytes from `offset` up to the last word that is not zero, 0 if there is none.
   uint64_t UsedPrefix(uint64_t offset, uint64_t bytes) const;
-  void ClearLockWord(uint32_t index);
+  // Unavailable: the NIC that the words are on failed; the word may stay taken.
+  absl::Status ClearLockWord(uint32_t index);
   // Rule C2. PublishDead: from now on whoever READs the table finds that this life is dead.
   // ClearLockWords: frees those of `count` words from `first` on that this life holds, by CAS, and
-  // no others; how many.
+  // no others; how many. Unavailable: as above, some may be left; they can be gone over again.
   void PublishDead(const ClientId& client);
-  uint32_t ClearLockWords(const ClientId& client, uint32_t first, uint32_t count);
+  absl::StatusOr<uint32_t> ClearLockWords(const ClientId& client, uint32_t first, uint32_t count);
 
  private:
   Region(const ServerMemory& memory, const Superblock& superblock)
       : memory_(memory), superblock_(superblock) {}
   uint64_t* Words(uint64_t offset, uint64_t bytes) const;
+  absl::Status ClearInTable(uint32_t index);
+  absl::StatusOr<uint32_t> ClearWordsInTable(const ClientId& client, uint32_t first,
+                                             uint32_t count);
 
   ServerMemory memory_;
   Superblock superblock_;

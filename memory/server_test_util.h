@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "common/wire/lock_word.h"
 #include "gtest/gtest.h"
 #include "memory/memory_server.h"
 #include "memory/test_support.h"
@@ -34,10 +33,6 @@ class TwoClientsTest : public testing::Test {
     bert_ = std::make_unique<TestClient>(server_.get(), 2);
     ASSERT_TRUE(anna_->Join().ok());
     ASSERT_TRUE(bert_->Join().ok());
-  }
-  // What is in the lock words that the client holds.
-  static uint64_t WordOf(const ClientId& client) {
-    return LockWord{.owner = client.compute_server, .incarnation = client.incarnation}.Encode();
   }
 
   ManualClock clock_;

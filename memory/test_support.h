@@ -13,10 +13,16 @@
 #include "common/base/clock.h"
 #include "common/fabric/server.h"
 #include "common/wire/control.h"
+#include "common/wire/lock_word.h"
 #include "common/wire/node_messages.h"
 #include "memory/memory_server.h"
 
 namespace pando::memory {
+
+// What is in the lock words that a client holds.
+inline uint64_t WordOf(const ClientId& client, uint8_t mode = LockWord::kExclusive) {
+  return LockWord{client.compute_server, client.incarnation, mode}.Encode();
+}
 
 class PlainMemory {
  public:

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +30,7 @@ constexpr int64_t kReadyTimeoutNs = 30 * kSecondNs;
 // From the command to the common start: every compute server has it by then.
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
 // Longer than its sleeping clients need to notice, shorter than it hurries.
-constexpr int64_t kHurryNs = 20 * kMillisecondNs;
+constexpr int64_t kHurryGoesAheadNs = 20 * kMillisecondNs;
 
 }  // namespace
 
@@ -73,10 +74,10 @@ absl::Status Coordinator::StartMemoryServers() {
   std::filesystem::create_directory(plan_.registry(), error);
   for (int i = 1; i <= plan_.memory_servers; ++i) {
     Process::Options options;
-    options.arguments = {bench::ProgramFolder() / "pando-memory",
-                         absl::StrCat("--registry=", plan_.registry()),
-                         absl::StrCat("--server_id=", i),
-                         absl::StrCat("--memory=", plan_.region_bytes()), "--exit_with_parent"};
+    options.arguments = {
+        bench::ProgramFolder() / "pando-memory", absl::StrCat("--registry=", plan_.registry()),
+        absl::StrCat("--server_id=", i),         absl::StrCat("--memory=", plan_.region_bytes()),
+        absl::StrCat("--fabric=", plan_.fabric), "--exit_with_parent"};
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));
@@ -161,7 +162,7 @@ absl::Status Coordinator::PlayEvent(const Event& event) {
 
 absl::Status Coordinator::Hurry(Server* server) {
   PANDO_RETURN_IF_ERROR(server->channel->Send({{"hurry", true}}));
-  return SleepUntil(RealClock().NowNs() + kHurryNs);
+  return SleepUntil(RealClock().NowNs() + kHurryGoesAheadNs);
 }
 
 absl::Status Coordinator::PlayKill(const Event& event) {

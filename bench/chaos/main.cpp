@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,7 @@
 #include "common/base/units.h"
 #include "common/program/command_line.h"
 
-DEFINE_string(fabric, "shm", "transport");
+DEFINE_string(fabric, "shm", "transport: shm or verbs");
 DEFINE_uint64(seed, 1,
               "of everything that is drawn: who is killed or stopped when, the operations");
 DEFINE_double(duration, 30, "seconds of load");

@@ -1,6 +1,7 @@
 #include "bench/chaos/plan.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "bench/workload/values.h"
@@ -35,7 +36,9 @@ ClientOptions Plan::client_options() const {
 }
 
 absl::Status CheckPlan(const Plan& plan) {
-  if (plan.fabric != "shm") return Bad(absl::StrCat("--fabric is shm, not '", plan.fabric, "'"));
+  if (plan.fabric != "shm" && plan.fabric != "verbs") {
+    return Bad(absl::StrCat("--fabric is shm or verbs, not '", plan.fabric, "'"));
+  }
   if (!(plan.duration_s > 0 && plan.duration_s <= 24 * 3600)) {
     return Bad("--duration is more than 0 and at most 86400 seconds");
   }

@@ -1,6 +1,7 @@
 #include "bench/chaos/report.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

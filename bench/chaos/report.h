@@ -1,7 +1,7 @@
 // Results of a run for machines and for people.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/chaos/outcome.h"

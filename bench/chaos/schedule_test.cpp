@@ -1,6 +1,7 @@
 #include "bench/chaos/schedule.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
 #include "gtest/gtest.h"
@@ -65,7 +66,7 @@ TEST(ChaosPlan, SurvivesTheWayToAComputeServer) {
 TEST(ChaosPlan, SaysWhatIsWrong) {
   EXPECT_TRUE(CheckPlan({}).ok());
   for (const Plan& plan :
-       {Plan{.fabric = "verbs"}, Plan{.duration_s = 0}, Plan{.kills = -1}, Plan{.stop_s = -1},
+       {Plan{.fabric = "pigeon"}, Plan{.duration_s = 0}, Plan{.kills = -1}, Plan{.stop_s = -1},
         Plan{.duration_s = 16, .kills = 0, .stops = 1, .stop_s = 10}, Plan{.compute_servers = 1},
         Plan{.duration_s = 3, .kills = 3, .stops = 1}, Plan{.rate = 0}, Plan{.records = 0}}) {
     const absl::Status status = CheckPlan(plan);

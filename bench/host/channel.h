@@ -2,7 +2,7 @@
 // socket pair, the same for processes and for threads.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <utility>
 

@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-std::string Key(uint64_t n) {
+std::string PaddedKey(uint64_t n) {
   std::string text = std::to_string(n);
   return std::string(8 - text.size(), '0') + text;
 }
@@ -33,7 +33,7 @@ class BulkLoadTest : public OneTreeTest {
   }
   static std::vector<KeyValue> Ascending(uint64_t count) {
     std::vector<KeyValue> entries;
-    for (uint64_t n = 0; n < count; ++n) entries.push_back({Key(n), std::to_string(n)});
+    for (uint64_t n = 0; n < count; ++n) entries.push_back({PaddedKey(n), std::to_string(n)});
     return entries;
   }
 };
@@ -57,7 +57,7 @@ TEST_F(BulkLoadTest, IntoATreeThatIsNotEmptyIsRefused) {
   EXPECT_CODE(Load(Ascending(10)), FailedPrecondition);
   EXPECT_EQ(Everything(), (std::vector<KeyValue>{{"there", "before"}}));
   for (int i = 0; i < 500; ++i)
-    ASSERT_OK(session_->Put(*tree_, Key(i * 3), "x"));  // several levels
+    ASSERT_OK(session_->Put(*tree_, PaddedKey(i * 3), "x"));  // several levels
   EXPECT_CODE(Load(Ascending(10)), FailedPrecondition);
   EXPECT_EQ(Everything().size(), 501u);
 }
@@ -71,7 +71,7 @@ TEST_F(BulkLoadTest, ATreeThatWasEmptiedIsEmpty) {
 
 TEST_F(BulkLoadTest, UnsortedInputIsRefusedAndNothingIsSeenOfIt) {
   std::vector<KeyValue> entries = Ascending(2'000);
-  entries.push_back({Key(7), "out of order"});
+  entries.push_back({PaddedKey(7), "out of order"});
   EXPECT_CODE(Load(entries), InvalidArgument);
   EXPECT_TRUE(Everything().empty());
   EXPECT_CODE(Load({{"a", "1"}, {"a", "2"}}), InvalidArgument);
@@ -97,12 +97,12 @@ TEST_F(BulkLoadTest, OthersSeeTheLoadedTreeAtOnce) {
   ASSERT_OK(other_tree);
   ASSERT_OK(other_session);
   // Both know the old root.
-  EXPECT_CODE((*other_session)->Get(**other_tree, Key(5)), NotFound);
-  EXPECT_CODE(session_->Get(*tree_, Key(5)), NotFound);
+  EXPECT_CODE((*other_session)->Get(**other_tree, PaddedKey(5)), NotFound);
+  EXPECT_CODE(session_->Get(*tree_, PaddedKey(5)), NotFound);
   ASSERT_OK(Load(Ascending(5'000)));
-  EXPECT_EQ((*other_session)->Get(**other_tree, Key(5)).value_or("none"), "5");
-  ASSERT_OK((*other_session)->Update(**other_tree, Key(4'999), "new"));
-  EXPECT_EQ(session_->Get(*tree_, Key(4'999)).value_or("none"), "new");
+  EXPECT_EQ((*other_session)->Get(**other_tree, PaddedKey(5)).value_or("none"), "5");
+  ASSERT_OK((*other_session)->Update(**other_tree, PaddedKey(4'999), "new"));
+  EXPECT_EQ(session_->Get(*tree_, PaddedKey(4'999)).value_or("none"), "new");
   EXPECT_CODE(Load(Ascending(1)), FailedPrecondition);
 }
 
@@ -117,7 +117,7 @@ TEST_F(BulkLoadTest, LoadsRaceForTheEmptyTree) {
       uint64_t next = 0;
       results[i] = (*session)->BulkLoad(*tree_, [&](KeyValue* entry) {
         if (next == 3'000) return false;
-        *entry = {Key(next++), std::to_string(i)};
+        *entry = {PaddedKey(next++), std::to_string(i)};
         return true;
       });
     });

@@ -51,6 +51,7 @@ class CheckTest : public testing::Test {
 
   const TreeContext& context() const { return tree_->impl().context(); }
   const NodeLayout& layout() const { return context().layout; }
+  bool crc() const { return context().environment.crc; }
   std::byte* At(RemoteAddress address) {
     return cluster_.memory(address.server()).main.data() + address.offset();
   }
@@ -59,7 +60,7 @@ class CheckTest : public testing::Test {
   }
   RootRecord Record() {
     RootRecord record;
-    PANDO_CHECK(DecodeRootRecord(At(context().entry.root_record), context().id(), false, &record) ==
+    PANDO_CHECK(DecodeRootRecord(At(context().entry.root_record), context().id(), crc(), &record) ==
                 RootVerdict::kAccepted);
     return record;
   }
@@ -78,7 +79,7 @@ class CheckTest : public testing::Test {
     NodeHeader header = ReadHeader(image, layout());
     change(&header);
     WriteHeader(image, layout(), header);
-    SealNodeLevel(image, image, layout(), false);
+    SealNodeLevel(image, image, layout(), crc());
   }
 
   IntegrationCluster cluster_;
@@ -148,7 +149,7 @@ TEST_F(CheckTest, ARootRecordOfAnotherTree) {
   std::byte* const line = At(context().entry.root_record);
   RootRecord record = Record();
   ++record.tree_id;
-  EncodeRootRecord(record, line, false, line);
+  EncodeRootRecord(record, line, crc(), line);
   ExpectProblem("root record");
 }
 
@@ -175,7 +176,7 @@ TEST_F(CheckTest, ANodeThatIsLost) {
   });
   parent.entries.erase(parent.entries.begin() + 1);
   std::byte* const image = At(record.root.address);
-  EncodeInternal(parent, layout(), image, false, image);
+  EncodeInternal(parent, layout(), image, crc(), image);
   ExpectProblem("node " + std::to_string(lost.address.server()) + ":" +
                 std::to_string(lost.address.offset()) + " is lost");
 }

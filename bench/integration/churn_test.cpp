@@ -16,14 +16,8 @@
 namespace pando {
 namespace {
 
-// Sanitized builds look for something else, and slowly.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kRecords = 100'000;
-constexpr uint32_t kChunkBytes = 64 << 10;
-#else
-constexpr uint64_t kRecords = 1'000'000;
-constexpr uint32_t kChunkBytes = 1 << 20;
-#endif
+const uint64_t kRecords = IntegrationCluster::is_slow() ? 100'000 : 1'000'000;
+const uint32_t kChunkBytes = IntegrationCluster::is_slow() ? 64 << 10 : 1 << 20;
 constexpr int kTasks = 16;
 
 // Eight bytes, big-endian: keys that sort like the numbers.

@@ -19,8 +19,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kTimeoutMs = 200;
 constexpr uint64_t kCount = 5'000;
 
-std::string Key(uint64_t n) { return "k" + std::to_string(100'000 + n); }
-
 class DeadlineTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -31,7 +29,8 @@ class DeadlineTest : public testing::TestWithParam<bool> {
     ASSERT_OK(tree);
     tree_ = *std::move(tree);
     session_ = NewSession();
-    for (uint64_t n = 0; n < kCount; ++n) ASSERT_OK(session_->Put(*tree_, Key(n), "before"));
+    for (uint64_t n = 0; n < kCount; ++n)
+      ASSERT_OK(session_->Put(*tree_, NumberedKey(n), "before"));
   }
   std::unique_ptr<Session> NewSession() {
     auto session = client_->NewSession();
@@ -80,7 +79,7 @@ class DeadlineTest : public testing::TestWithParam<bool> {
 };
 
 TEST_P(DeadlineTest, OnlyWritesOfThatLeafWaitAndEndAtTheirDeadline) {
-  const std::string key = Key(2'500);
+  const std::string key = NumberedKey(2'500);
   const Word word = WordOf(key);
   Store(word, kForeign);
   const auto start = Clock::now();
@@ -102,8 +101,8 @@ TEST_P(DeadlineTest, OnlyWritesOfThatLeafWaitAndEndAtTheirDeadline) {
   // Nor do other leaves, but for the few that share the word.
   int others = 0, late = 0;
   for (uint64_t n = 0; n < kCount; n += 97) {
-    const absl::Status status =
-        session_->Update(*tree_, Key(n), "after", {.timeout_ms = n == 2'500 ? 20 : kTimeoutMs});
+    const absl::Status status = session_->Update(*tree_, NumberedKey(n), "after",
+                                                 {.timeout_ms = n == 2'500 ? 20 : kTimeoutMs});
     ++(status.ok() ? others : late);
     if (!status.ok()) {
       EXPECT_CODE(status, DeadlineExceeded);
@@ -117,7 +116,7 @@ TEST_P(DeadlineTest, OnlyWritesOfThatLeafWaitAndEndAtTheirDeadline) {
 }
 
 TEST_P(DeadlineTest, EveryoneInTheQueueHasADeadlineOfItsOwn) {
-  const std::string key = Key(1'234);
+  const std::string key = NumberedKey(1'234);
   const Word word = WordOf(key);
   Store(word, kForeign);
   std::vector<std::thread> threads;
@@ -142,7 +141,7 @@ TEST_P(DeadlineTest, EveryoneInTheQueueHasADeadlineOfItsOwn) {
 }
 
 TEST_P(DeadlineTest, ATaskThatWaitsHoldsUpNoOther) {
-  const std::string key = Key(42);
+  const std::string key = NumberedKey(42);
   const Word word = WordOf(key);
   Store(word, kForeign);
   int finished = 0;
@@ -152,7 +151,7 @@ TEST_P(DeadlineTest, ATaskThatWaitsHoldsUpNoOther) {
   });
   for (int t = 0; t < 20; ++t) {
     session_->Spawn([&] {
-      for (uint64_t n = 0; n < 20; ++n) ASSERT_OK(session_->Get(*tree_, Key(n * 200)));
+      for (uint64_t n = 0; n < 20; ++n) ASSERT_OK(session_->Get(*tree_, NumberedKey(n * 200)));
       ++finished;
     });
   }
@@ -162,7 +161,7 @@ TEST_P(DeadlineTest, ATaskThatWaitsHoldsUpNoOther) {
 }
 
 TEST_P(DeadlineTest, AWordThatIsFreedInTimeIsTaken) {
-  const std::string key = Key(3'000);
+  const std::string key = NumberedKey(3'000);
   const Word word = WordOf(key);
   Store(word, kForeign);
   std::thread release([&] {

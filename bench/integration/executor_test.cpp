@@ -20,8 +20,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-std::string Key(uint64_t n) { return "k" + std::to_string(100'000 + n); }
-
 class ExecutorTest : public OneTreeTest {
  protected:
   std::unique_ptr<Executor> NewExecutor(const Executor::Options& options) {
@@ -55,7 +53,7 @@ TEST_F(ExecutorTest, FromManyThreads) {
   for (uint64_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t n = 0; n < kEach; ++n) {
-        const std::string key = Key(t * kEach + n), value = std::to_string(n);
+        const std::string key = NumberedKey(t * kEach + n), value = std::to_string(n);
         ASSERT_OK(
             executor->Execute(*tree_, {.kind = Kind::kPut, .key = key, .value = value}).status);
         const OperationResult got = executor->Execute(*tree_, {.kind = Kind::kGet, .key = key});
@@ -111,7 +109,7 @@ TEST_F(ExecutorTest, FromAnEventLoop) {
     ASSERT_OK(status);
   };
   read = [&](int request) {
-    submit({.kind = Kind::kGet, .key = Key(static_cast<uint64_t>(request))},
+    submit({.kind = Kind::kGet, .key = NumberedKey(static_cast<uint64_t>(request))},
            [&, request](const OperationResult& result) {
              const int step = steps[static_cast<size_t>(request)];
              if (step == 0) {
@@ -125,7 +123,7 @@ TEST_F(ExecutorTest, FromAnEventLoop) {
   write_next = [&](int request) {
     const int step = ++steps[static_cast<size_t>(request)];
     submit({.kind = Kind::kPut,
-            .key = Key(static_cast<uint64_t>(request)),
+            .key = NumberedKey(static_cast<uint64_t>(request)),
             .value = std::to_string(step)},
            [&, request](const OperationResult& result) {
              EXPECT_TRUE(result.status.ok()) << result.status;
@@ -140,18 +138,18 @@ TEST_F(ExecutorTest, ACallbackMaySubmit) {
   const auto executor = NewExecutor({.workers = 2});
   std::atomic<int> done{0};
   std::function<void(int)> next = [&](int left) {
-    const absl::Status status =
-        executor->Submit(*tree_, {.kind = Kind::kPut, .key = Key(1), .value = std::to_string(left)},
-                         [&, left](OperationResult result) {
-                           EXPECT_TRUE(result.status.ok()) << result.status;
-                           if (left > 1) next(left - 1);
-                           ++done;
-                         });
+    const absl::Status status = executor->Submit(
+        *tree_, {.kind = Kind::kPut, .key = NumberedKey(1), .value = std::to_string(left)},
+        [&, left](OperationResult result) {
+          EXPECT_TRUE(result.status.ok()) << result.status;
+          if (left > 1) next(left - 1);
+          ++done;
+        });
     EXPECT_TRUE(status.ok()) << status;
   };
   next(200);
   while (done < 200) std::this_thread::yield();
-  EXPECT_EQ(executor->Execute(*tree_, {.kind = Kind::kGet, .key = Key(1)}).value, "1");
+  EXPECT_EQ(executor->Execute(*tree_, {.kind = Kind::kGet, .key = NumberedKey(1)}).value, "1");
 }
 
 TEST_F(ExecutorTest, DestructionFinishesWhatWasSubmitted) {
@@ -159,7 +157,7 @@ TEST_F(ExecutorTest, DestructionFinishesWhatWasSubmitted) {
   {
     const auto executor = NewExecutor({.workers = 2});
     for (uint64_t n = 0; n < 2'000; ++n) {
-      ASSERT_OK(executor->Submit(*tree_, {.kind = Kind::kPut, .key = Key(n), .value = "v"},
+      ASSERT_OK(executor->Submit(*tree_, {.kind = Kind::kPut, .key = NumberedKey(n), .value = "v"},
                                  [&](OperationResult result) { done += result.status.ok(); }));
     }
   }
@@ -183,7 +181,7 @@ TEST_F(ExecutorTest, AFullQueueRefuses) {
     const auto small = NewExecutor({.workers = 1, .queue_max = 4});
     for (uint64_t n = 0; n < 20'000; ++n) {
       const absl::Status status =
-          small->Submit(*tree_, {.kind = Kind::kPut, .key = Key(n), .value = "v"},
+          small->Submit(*tree_, {.kind = Kind::kPut, .key = NumberedKey(n), .value = "v"},
                         [&](OperationResult) { ++done; });
       status.ok() ? ++accepted : ++refused;
       if (!status.ok()) {

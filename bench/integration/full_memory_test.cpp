@@ -20,16 +20,12 @@
 namespace pando {
 namespace {
 
-std::string Key(uint64_t n) { return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003); }
+std::string ScatteredKey(uint64_t n) {
+  return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003);
+}
 
-// Sanitized builds look for something else, and slowly.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kRounds = 2;
-constexpr uint64_t kMainBytes = 512 << 10;
-#else
-constexpr int kRounds = 20;
-constexpr uint64_t kMainBytes = 1 << 20;
-#endif
+const int kRounds = IntegrationCluster::is_slow() ? 2 : 20;
+const uint64_t kMainBytes = IntegrationCluster::is_slow() ? 512 << 10 : 1 << 20;
 
 class FullMemoryTest : public OneTreeTest {
  protected:
@@ -39,10 +35,10 @@ class FullMemoryTest : public OneTreeTest {
                      .lock_words = 1024,
                      .chunk_bytes = 64 << 10}) {}
 
-  // Inserts Key(0), Key(1), ... until one is refused; how many there are.
+  // Inserts ScatteredKey(0), ScatteredKey(1), ... until one is refused; how many there are.
   uint64_t Fill(Session& session, const Tree& tree) {
     for (uint64_t n = 0; n < 1'000'000; ++n) {
-      const absl::Status status = session.Insert(tree, Key(n), "full");
+      const absl::Status status = session.Insert(tree, ScatteredKey(n), "full");
       if (status.ok()) continue;
       EXPECT_CODE(status, ResourceExhausted);
       return n;
@@ -61,17 +57,20 @@ class FullMemoryTest : public OneTreeTest {
 TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
   const uint64_t count = Fill(*session_, *tree_);
   ASSERT_GT(count, kMainBytes / 200) << "most of it was usable";
-  EXPECT_CODE(session_->Get(*tree_, Key(count)), NotFound) << "the refused one had no effect";
+  EXPECT_CODE(session_->Get(*tree_, ScatteredKey(count)), NotFound)
+      << "the refused one had no effect";
   for (uint64_t n = 0; n < count; ++n) {
-    const auto got = session_->Get(*tree_, Key(n));
+    const auto got = session_->Get(*tree_, ScatteredKey(n));
     ASSERT_OK(got);
     ASSERT_EQ(*got, "full");
   }
-  for (uint64_t n = 0; n < count; n += 3) ASSERT_OK(session_->Update(*tree_, Key(n), "new"));
-  for (uint64_t n = 1; n < count; n += 3) ASSERT_OK(session_->Erase(*tree_, Key(n)));
-  for (uint64_t n = 2; n < count; n += 3) ASSERT_OK(session_->Put(*tree_, Key(n), "put"));
+  for (uint64_t n = 0; n < count; n += 3)
+    ASSERT_OK(session_->Update(*tree_, ScatteredKey(n), "new"));
+  for (uint64_t n = 1; n < count; n += 3) ASSERT_OK(session_->Erase(*tree_, ScatteredKey(n)));
+  for (uint64_t n = 2; n < count; n += 3) ASSERT_OK(session_->Put(*tree_, ScatteredKey(n), "put"));
   // An erased entry left its room, in its leaf or in one that was merged away.
-  for (uint64_t n = 1; n < count; n += 6) ASSERT_OK(session_->Insert(*tree_, Key(n), "again"));
+  for (uint64_t n = 1; n < count; n += 6)
+    ASSERT_OK(session_->Insert(*tree_, ScatteredKey(n), "again"));
   EXPECT_EQ(Everything().size(), count - (count + 1) / 3 + (count + 4) / 6);
   // So does one that another client inserts; and it is told of full memory as well.
   auto other = cluster_.NewClient();
@@ -79,10 +78,11 @@ TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
   auto session = other->NewSession();
   ASSERT_OK(tree);
   ASSERT_OK(session);
-  for (uint64_t n = 4; n < count; n += 6) ASSERT_OK((*session)->Insert(**tree, Key(n), "again"));
+  for (uint64_t n = 4; n < count; n += 6)
+    ASSERT_OK((*session)->Insert(**tree, ScatteredKey(n), "again"));
   absl::Status status;
   for (uint64_t n = 0; n < 10'000 && status.ok(); ++n) {
-    status = (*session)->Insert(**tree, Key(500'000 + n), "more");
+    status = (*session)->Insert(**tree, ScatteredKey(500'000 + n), "more");
   }
   EXPECT_CODE(status, ResourceExhausted);
 }
@@ -96,9 +96,9 @@ TEST_F(FullMemoryTest, ManySessionsAtOnce) {
       ASSERT_OK(session);
       int refused = 0;
       for (uint64_t n = t; n < 100'000 && refused < 10; n += 4) {
-        const absl::Status status = (*session)->Insert(*tree_, Key(n), "v");
+        const absl::Status status = (*session)->Insert(*tree_, ScatteredKey(n), "v");
         if (status.ok()) {
-          inserted[t].insert(Key(n));
+          inserted[t].insert(ScatteredKey(n));
         } else {
           ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
           ++refused;
@@ -173,13 +173,14 @@ class CapacityTest : public testing::TestWithParam<int> {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  // Each inserts its share of Key(0), Key(1), ... until it is refused; `ends`: where.
+  // Each inserts its share of ScatteredKey(0), ScatteredKey(1), ... until it is refused; `ends`:
+  // where.
   uint64_t Fill(std::vector<uint64_t>* ends) {
     ends->assign(parts_.size(), 0);
     std::atomic<uint64_t> inserted{0};
     InParallel([&](Part& part, uint64_t t) {
       for (uint64_t n = t;; n += parts_.size()) {
-        const absl::Status status = part.session->Insert(*part.tree, Key(n), "full");
+        const absl::Status status = part.session->Insert(*part.tree, ScatteredKey(n), "full");
         (*ends)[t] = n;
         if (!status.ok()) {
           EXPECT_CODE(status, ResourceExhausted);
@@ -193,17 +194,17 @@ class CapacityTest : public testing::TestWithParam<int> {
   void UseWhileFull(const std::vector<uint64_t>& ends) {
     InParallel([&](Part& part, uint64_t t) {
       for (uint64_t n = t; n < ends[t]; n += 7 * parts_.size()) {
-        const auto value = part.session->Get(*part.tree, Key(n));
+        const auto value = part.session->Get(*part.tree, ScatteredKey(n));
         ASSERT_OK(value);
         ASSERT_EQ(*value, "full");
-        ASSERT_OK(part.session->Update(*part.tree, Key(n), "new"));
+        ASSERT_OK(part.session->Update(*part.tree, ScatteredKey(n), "new"));
       }
     });
   }
   void EraseAll(const std::vector<uint64_t>& ends) {
     InParallel([&](Part& part, uint64_t t) {
       for (uint64_t n = t; n < ends[t]; n += parts_.size()) {
-        ASSERT_OK(part.session->Erase(*part.tree, Key(n)));
+        ASSERT_OK(part.session->Erase(*part.tree, ScatteredKey(n)));
       }
       part.session->Run();  // what is still to be merged
     });
@@ -241,7 +242,8 @@ class CapacityTest : public testing::TestWithParam<int> {
                                .chunk_bytes = 64 << 10}};
   std::vector<Part> parts_;
 };
-INSTANTIATE_TEST_SUITE_P(MemoryServers, CapacityTest, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(MemoryServers, CapacityTest, testing::Values(1, 2),
+                         testing::PrintToStringParamName());
 
 TEST_P(CapacityTest, IsTheSameInEveryRound) {
   AddParts(1);
@@ -256,7 +258,8 @@ TEST_P(CapacityTest, IsTheSameInEveryRound) {
 }
 
 class SharedCapacityTest : public CapacityTest {};
-INSTANTIATE_TEST_SUITE_P(MemoryServers, SharedCapacityTest, testing::Values(2));
+INSTANTIATE_TEST_SUITE_P(MemoryServers, SharedCapacityTest, testing::Values(2),
+                         testing::PrintToStringParamName());
 
 // The nodes are as many in every round. How many records they hold is another thing each time: it
 // depends on the order of the inserts which leaves have just been split when the last node goes,

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "bench/integration/integration_cluster.h"
-#include "common/fabric/shm/shm_fabric.h"
 #include "compute/cache/epoch.h"
+#include "compute/client/open_fabric.h"
 
 namespace pando {
 namespace {
@@ -23,7 +23,7 @@ class HeartbeatTest : public testing::Test {
     ASSERT_TRUE(registry.ok());
     const auto servers = (*registry)->WaitFor(2, 10'000);
     ASSERT_TRUE(servers.ok()) << servers.status();
-    auto fabric = ConnectShm(*servers, {});
+    auto fabric = OpenFabric(*servers, cluster_.ClientDefaults());
     ASSERT_TRUE(fabric.ok()) << fabric.status();
     fabric_ = *std::move(fabric);
   }

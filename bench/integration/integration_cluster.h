@@ -1,5 +1,6 @@
-// A cluster as users run it, in one process: shm servers with the real memory server behind them on
+// A cluster as users run it, in one process: servers with the real memory server behind them on
 // threads of their own, found through a registry. Tests use it through the public API alone.
+// $PANDO_TEST_FABRIC names the transport: shm (the default) or verbs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,9 +16,9 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/fabric/shm/shm_server.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
+#include "memory/server_fabric.h"
 #include "pando/client.h"
 
 namespace pando {
@@ -30,7 +31,26 @@ class IntegrationCluster {
     uint64_t lock_words = 4096;
     uint32_t chunk_bytes = 256 << 10;
     std::string registry;  // empty: a directory of its own
+    std::string fabric = default_fabric();
+    bool needs_crc = false;     // lines carry checksums also where the fabric does not need them
+    uint32_t packet_bytes = 0;  // 0: the fabric's
   };
+
+  // What the suite runs on.
+  static std::string default_fabric() {
+    const char* const name = getenv("PANDO_TEST_FABRIC");
+    return name == nullptr ? "shm" : name;
+  }
+
+  // Sanitized builds look for something else, and slowly; RDMA in software takes its time, too.
+  // Tests of capacity do less then.
+  static bool is_slow() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return true;
+#else
+    return default_fabric() != "shm";
+#endif
+  }
 
   IntegrationCluster() : IntegrationCluster(Options{}) {}
   explicit IntegrationCluster(const Options& options) : options_(options) {
@@ -56,6 +76,7 @@ class IntegrationCluster {
   ClientOptions ClientDefaults() const {
     ClientOptions options;
     options.registry = registry_name_;
+    options.fabric = options_.fabric;
     options.memory_servers_min = options_.memory_servers;
     return options;
   }
@@ -96,33 +117,43 @@ class IntegrationCluster {
       const auto id = static_cast<ServerId>(number);
       auto path = registry->SocketPath(id);
       PANDO_CHECK_OK(path.status());
-      auto server = ShmServer::Create({.socket_path = *path,
-                                       .server_id = id,
-                                       .main_bytes = options.main_bytes,
-                                       .lock_bytes = options.lock_words * 8});
+      auto server = memory::ServerFabric::Create({.fabric = options.fabric,
+                                                  .server_id = id,
+                                                  .main_bytes = options.main_bytes,
+                                                  .lock_bytes = options.lock_words * 8,
+                                                  .packet_bytes = options.packet_bytes,
+                                                  .socket_path = *path});
       PANDO_CHECK_OK(server.status());
-      shm_ = *std::move(server);
-      auto handler =
-          memory::MemoryServer::Create(shm_->memory(), {.server_id = id,
-                                                        .is_catalog = number == 1,
-                                                        .chunk_bytes = options.chunk_bytes,
-                                                        .first_id = first_id});
+      server_ = *std::move(server);
+      const bool leases = server_->fence() != nullptr;
+      auto handler = memory::MemoryServer::Create(
+          server_->memory(), {.server_id = id,
+                              .is_catalog = number == 1,
+                              .chunk_bytes = options.chunk_bytes,
+                              .packet_bytes = server_->packet_bytes(),
+                              .needs_crc = options.needs_crc || server_->needs_crc(),
+                              .first_id = first_id,
+                              .lease_ns = leases ? kLeaseNs : 0,
+                              .fence = server_->fence()});
       PANDO_CHECK_OK(handler.status());
       handler_ = *std::move(handler);
-      thread_ = std::thread([this] { PANDO_CHECK_OK(shm_->Serve(handler_.get())); });
-      auto announcement = registry->Announce({.id = id, .address = *path});
+      thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(handler_.get())); });
+      auto announcement = registry->Announce(
+          {.id = id, .address = server_->address(), .fabric = options.fabric, .host = ""});
       PANDO_CHECK_OK(announcement.status());
       announcement_ = *std::move(announcement);
     }
     ~Server() {
       announcement_.reset();
-      shm_->Stop();
+      server_->Stop();
       thread_.join();
     }
-    ServerMemory memory() { return shm_->memory(); }
+    ServerMemory memory() { return server_->memory(); }
 
    private:
-    std::unique_ptr<ShmServer> shm_;
+    // Long: on a machine with one processor a session may have to wait for its turn.
+    static constexpr int64_t kLeaseNs = 20 * kSecondNs;
+    std::unique_ptr<memory::ServerFabric> server_;
     std::unique_ptr<memory::MemoryServer> handler_;
     std::thread thread_;
     std::unique_ptr<Announcement> announcement_;
@@ -146,6 +177,9 @@ inline testing::AssertionResult HasCode(const absl::Status& status, absl::Status
   return testing::AssertionFailure()
          << status << ", expected " << absl::StatusCodeToString(code) << ". ";
 }
+
+// Keys in the order of their numbers, below 900,000.
+inline std::string NumberedKey(uint64_t n) { return "k" + std::to_string(100'000 + n); }
 
 // A cluster, and one session of one client on one tree.
 class OneTreeTest : public testing::Test {

@@ -12,8 +12,6 @@
 namespace pando {
 namespace {
 
-std::string Key(uint64_t n) { return "k" + std::to_string(100'000 + n); }
-
 // Polls: what servers do after a rest, or when they notice.
 bool Eventually(const std::function<bool()>& condition) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -36,7 +34,7 @@ class LifecycleTest : public testing::Test {
     auto session = client.NewSession();
     ASSERT_OK(session);
     for (uint64_t n = 0; n < count; ++n)
-      ASSERT_OK((*session)->Put(tree, Key(n), std::to_string(n)));
+      ASSERT_OK((*session)->Put(tree, NumberedKey(n), std::to_string(n)));
   }
   IntegrationCluster cluster_;
   std::unique_ptr<Client> client_ = cluster_.NewClient();
@@ -78,7 +76,7 @@ TEST_F(LifecycleTest, AnExistingTreeKeepsItsOptions) {
   ASSERT_OK(again);
   auto session = client_->NewSession();
   ASSERT_OK(session);
-  EXPECT_EQ((*session)->Get(**again, Key(7)).value_or("lost"), "7");
+  EXPECT_EQ((*session)->Get(**again, NumberedKey(7)).value_or("lost"), "7");
 }
 
 TEST_F(LifecycleTest, BadOptionsAndNames) {
@@ -130,14 +128,15 @@ TEST_F(LifecycleTest, OpenHandlesOutliveTheDrop) {
   auto other_session = other->NewSession();
   ASSERT_OK(session);
   ASSERT_OK(other_session);
-  EXPECT_CODE((*session)->Get(**successor, Key(7)), NotFound);
-  ASSERT_OK((*session)->Put(**successor, Key(7), "young"));
+  EXPECT_CODE((*session)->Get(**successor, NumberedKey(7)), NotFound);
+  ASSERT_OK((*session)->Put(**successor, NumberedKey(7), "young"));
   for (uint64_t n = 0; n < 1'000; ++n) {
-    ASSERT_EQ((*other_session)->Get(**other_tree, Key(n)).value_or("lost"), std::to_string(n));
+    ASSERT_EQ((*other_session)->Get(**other_tree, NumberedKey(n)).value_or("lost"),
+              std::to_string(n));
   }
-  ASSERT_OK((*session)->Update(**tree, Key(7), "old"));
-  EXPECT_EQ((*other_session)->Get(**other_tree, Key(7)).value_or("lost"), "old");
-  EXPECT_EQ((*session)->Get(**successor, Key(7)).value_or("lost"), "young");
+  ASSERT_OK((*session)->Update(**tree, NumberedKey(7), "old"));
+  EXPECT_EQ((*other_session)->Get(**other_tree, NumberedKey(7)).value_or("lost"), "old");
+  EXPECT_EQ((*session)->Get(**successor, NumberedKey(7)).value_or("lost"), "young");
 }
 
 TEST_F(LifecycleTest, ADroppedTreesMemoryComesBackWithTheLastHandle) {
@@ -158,7 +157,7 @@ TEST_F(LifecycleTest, ADroppedTreesMemoryComesBackWithTheLastHandle) {
   {
     auto session = other->NewSession();
     ASSERT_OK(session);
-    EXPECT_EQ((*session)->Get(**other_tree, Key(19'999)).value_or("lost"), "19999");
+    EXPECT_EQ((*session)->Get(**other_tree, NumberedKey(19'999)).value_or("lost"), "19999");
   }
   other_tree->reset();
   EXPECT_TRUE(Eventually([&] { return UsedBytes(*client_) <= before_bytes; }))
@@ -203,8 +202,8 @@ TEST_F(LifecycleTest, HandlesOfOneTreeAreOpenedAndClosedByManyThreads) {
       for (int i = 0; i < 50; ++i) {
         auto mine = client_->OpenTree("t");
         ASSERT_OK(mine);
-        ASSERT_EQ((*session)->Get(**mine, Key(7)).value_or("lost"), "7");
-        ASSERT_OK((*session)->Put(**mine, Key(1'000 + static_cast<uint64_t>(i)), "x"));
+        ASSERT_EQ((*session)->Get(**mine, NumberedKey(7)).value_or("lost"), "7");
+        ASSERT_OK((*session)->Put(**mine, NumberedKey(1'000 + static_cast<uint64_t>(i)), "x"));
       }
     });
   }
@@ -234,17 +233,18 @@ TEST_F(LifecycleTest, MemoryServersStopAndStart) {
     auto session = client_->NewSession();
     ASSERT_OK(tree);
     ASSERT_OK(session);
-    EXPECT_CODE((*session)->Get(**tree, Key(1)), NotFound) << "what a server held went with it";
-    ASSERT_OK((*session)->Put(**tree, Key(1), "v"));
+    EXPECT_CODE((*session)->Get(**tree, NumberedKey(1)), NotFound)
+        << "what a server held went with it";
+    ASSERT_OK((*session)->Put(**tree, NumberedKey(1), "v"));
 
     cluster_.StopAll();
     const auto stopped = std::chrono::steady_clock::now();
     // The memory is there until the client has noticed: its watcher is a thread of its own.
-    while ((*session)->Get(**tree, Key(1)).ok() &&
+    while ((*session)->Get(**tree, NumberedKey(1)).ok() &&
            std::chrono::steady_clock::now() - stopped < std::chrono::seconds(5)) {
     }
-    EXPECT_CODE((*session)->Get(**tree, Key(1)), Unavailable);
-    EXPECT_FALSE((*session)->Put(**tree, Key(1), "w").ok());
+    EXPECT_CODE((*session)->Get(**tree, NumberedKey(1)), Unavailable);
+    EXPECT_FALSE((*session)->Put(**tree, NumberedKey(1), "w").ok());
     EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(5));
     for (const ServerStatus& server : client_->Servers()) EXPECT_FALSE(server.available);
     session->reset();

@@ -6,7 +6,7 @@
 namespace pando {
 namespace {
 
-std::string Key(int i) { return "key " + std::to_string(i); }
+std::string SpacedKey(int i) { return "key " + std::to_string(i); }
 
 TEST(MemcachedIntegrationTest, WorkGoesOnWithoutTheMemcached) {
   TestMemcached memcached;
@@ -17,14 +17,14 @@ TEST(MemcachedIntegrationTest, WorkGoesOnWithoutTheMemcached) {
   auto session = client->NewSession();
   ASSERT_OK(session);
   constexpr int kKeys = 1000;
-  for (int i = 0; i < kKeys; ++i) ASSERT_OK((*session)->Put(**tree, Key(i), "before"));
+  for (int i = 0; i < kKeys; ++i) ASSERT_OK((*session)->Put(**tree, SpacedKey(i), "before"));
 
   memcached.Kill();
-  for (int i = 0; i < kKeys; ++i) ASSERT_OK((*session)->Put(**tree, Key(i), "after"));
+  for (int i = 0; i < kKeys; ++i) ASSERT_OK((*session)->Put(**tree, SpacedKey(i), "after"));
   auto second_session = client->NewSession();
   ASSERT_OK(second_session);
   ASSERT_OK(client->CreateTree("more words", {}));
-  EXPECT_EQ(*(*second_session)->Get(**tree, Key(7)), "after");
+  EXPECT_EQ(*(*second_session)->Get(**tree, SpacedKey(7)), "after");
   EXPECT_CODE(Client::Connect(cluster.ClientDefaults()), Unavailable);
 
   // Empty again: the servers say where they are, without being started again.
@@ -37,7 +37,7 @@ TEST(MemcachedIntegrationTest, WorkGoesOnWithoutTheMemcached) {
   ASSERT_OK(late_tree);
   auto late_session = (*late)->NewSession();
   ASSERT_OK(late_session);
-  EXPECT_EQ(*(*late_session)->Get(**late_tree, Key(kKeys - 1)), "after");
+  EXPECT_EQ(*(*late_session)->Get(**late_tree, SpacedKey(kKeys - 1)), "after");
 }
 
 TEST(MemcachedIntegrationTest, ClustersShareAMemcachedAndAreStartedAgain) {

@@ -85,7 +85,7 @@ class SmallTreeTest : public testing::TestWithParam<Setting> {
   std::vector<std::unique_ptr<Client>> clients_;
 };
 
-std::string Key(uint64_t n) { return "k" + std::to_string(n * 7919 % 10'007); }
+std::string ShuffledKey(uint64_t n) { return "k" + std::to_string(n * 7919 % 10'007); }
 
 // Each session has keys of its own; all arrive.
 TEST_P(SmallTreeTest, SessionsInsertTheirShares) {
@@ -93,11 +93,11 @@ TEST_P(SmallTreeTest, SessionsInsertTheirShares) {
     const std::string name = "shares" + std::to_string(count);
     OnAllSessions(name, {}, [&](Session& session, Tree& tree, int s) {
       for (auto n = static_cast<uint64_t>(s); n < count; n += kSessions) {
-        ASSERT_OK(session.Insert(tree, Key(n), std::to_string(n)));
+        ASSERT_OK(session.Insert(tree, ShuffledKey(n), std::to_string(n)));
       }
     });
     std::map<std::string, std::string> model;
-    for (uint64_t n = 0; n < count; ++n) model[Key(n)] = std::to_string(n);
+    for (uint64_t n = 0; n < count; ++n) model[ShuffledKey(n)] = std::to_string(n);
     ASSERT_NO_FATAL_FAILURE(ExpectContents(name, model)) << count;
   }
 }
@@ -109,7 +109,7 @@ TEST_P(SmallTreeTest, SessionsRaceForEveryKey) {
     std::vector<std::atomic<int>> winners(count), owner(count);
     OnAllSessions(name, {}, [&](Session& session, Tree& tree, int s) {
       for (uint64_t n = 0; n < count; ++n) {
-        const absl::Status status = session.Insert(tree, Key(n), std::to_string(s));
+        const absl::Status status = session.Insert(tree, ShuffledKey(n), std::to_string(s));
         if (status.ok()) {
           ++winners[n];
           owner[n] = s;
@@ -121,7 +121,7 @@ TEST_P(SmallTreeTest, SessionsRaceForEveryKey) {
     std::map<std::string, std::string> model;
     for (uint64_t n = 0; n < count; ++n) {
       ASSERT_EQ(winners[n], 1) << n << " of " << count;
-      model[Key(n)] = std::to_string(owner[n]);
+      model[ShuffledKey(n)] = std::to_string(owner[n]);
     }
     ASSERT_NO_FATAL_FAILURE(ExpectContents(name, model)) << count;
   }
@@ -136,7 +136,7 @@ TEST_P(SmallTreeTest, DeepTreesOfTinyNodes) {
     for (uint64_t c = 0; c < 4; ++c) {
       session.Spawn([&, s, c] {
         for (auto n = static_cast<uint64_t>(s) * 4 + c; n < kCount; n += kSessions * 4) {
-          const std::string key = std::string(50, 'p') + Key(n);
+          const std::string key = std::string(50, 'p') + ShuffledKey(n);
           ASSERT_OK(session.Put(tree, key, "first"));
           if (n % 3 == 0) {
             ASSERT_OK(session.Erase(tree, key));
@@ -151,7 +151,7 @@ TEST_P(SmallTreeTest, DeepTreesOfTinyNodes) {
   });
   std::map<std::string, std::string> model;
   for (uint64_t n = 0; n < kCount; ++n) {
-    if (n % 3 != 0) model[std::string(50, 'p') + Key(n)] = n % 3 == 1 ? "second" : "first";
+    if (n % 3 != 0) model[std::string(50, 'p') + ShuffledKey(n)] = n % 3 == 1 ? "second" : "first";
   }
   ASSERT_NO_FATAL_FAILURE(ExpectContents("deep", model));
   uint64_t splits = 0;

@@ -25,7 +25,7 @@ namespace {
 using history::Operation;
 using history::OperationKind;
 
-constexpr char kTreeName[] = "exhaustive";
+constexpr char kExhaustiveTree[] = "exhaustive";
 constexpr uint64_t kScriptSeed = 0x736372697074;
 constexpr uint64_t kJanitorSeed = 5;
 constexpr uint64_t kNoLimit = UINT64_MAX;
@@ -130,7 +130,7 @@ Actor* World::Join(uint64_t seed) {
   auto connected = ConnectOverFabric(client, actor->fabric);
   PANDO_CHECK_OK(connected.status());
   actor->client = *std::move(connected);
-  auto tree = actor->client->CreateTree(kTreeName, options_.tree);
+  auto tree = actor->client->CreateTree(kExhaustiveTree, options_.tree);
   PANDO_CHECK_OK(tree.status());
   actor->tree = *std::move(tree);
   auto session = actor->client->NewSession();

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/sim/one_client.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/fabric/sim/sim_world.h"
@@ -25,10 +26,9 @@ namespace {
 using history::Operation;
 using history::OperationKind;
 
-constexpr ServerId kServer = 1;
 constexpr int kKeys = 100;
 
-std::string KeyOf(int i) {
+std::string ShortKeyOf(int i) {
   char key[8];
   std::snprintf(key, sizeof(key), "k%03d", i);
   return key;
@@ -36,13 +36,6 @@ std::string KeyOf(int i) {
 
 // Entries left in each of the two leaves: over 3/8 of 42 slots.
 constexpr size_t kLeft = 16;
-
-struct OneClient {
-  std::shared_ptr<Fabric> fabric;
-  std::unique_ptr<Client> client;
-  std::unique_ptr<Tree> tree;
-  std::unique_ptr<Session> session;
-};
 
 class RecycledLeaf {
  public:
@@ -69,7 +62,7 @@ class RecycledLeaf {
   absl::Status Get(int32_t client, Session& session, const Tree& tree);
 
   std::byte* Image(const Reference& node) {
-    return world_.Memory(kServer).main.data() + node.address.offset();
+    return world_.Memory(kOnlyServer).main.data() + node.address.offset();
   }
   void Seal(const Reference& node) { SealNodeLevel(Image(node), Image(node), layout_, false); }
 
@@ -98,7 +91,7 @@ absl::Status RecycledLeaf::Connect(OneClient* client) {
 // client merges them by itself.
 absl::Status RecycledLeaf::Fill() {
   for (int i = 0; i < kKeys; ++i) {
-    PANDO_RETURN_IF_ERROR(a_.session->Put(*a_.tree, KeyOf(i), absl::StrCat("v", i)));
+    PANDO_RETURN_IF_ERROR(a_.session->Put(*a_.tree, ShortKeyOf(i), absl::StrCat("v", i)));
   }
   Locate();
   std::vector<LeafEntry> entries;
@@ -120,7 +113,7 @@ void RecycledLeaf::Locate() {
   entry_ = a_.tree->impl().context().entry;
   layout_ = a_.tree->impl().context().layout;
   RootRecord record;
-  const std::byte* line = world_.Memory(kServer).main.data() + entry_.root_record.offset();
+  const std::byte* line = world_.Memory(kOnlyServer).main.data() + entry_.root_record.offset();
   PANDO_CHECK(DecodeRootRecord(line, entry_.tree_id, false, &record) == RootVerdict::kAccepted);
   PANDO_CHECK_EQ(record.level, 1);
   parent_ = record.root;
@@ -193,7 +186,8 @@ absl::Status RecycledLeaf::Get(int32_t client, Session& session, const Tree& tre
 void RecycledLeaf::Check() {
   const TreeCheckResult tree =
       CheckTree(entry_, {}, [this](RemoteAddress from, std::span<std::byte> into) {
-        std::memcpy(into.data(), world_.Memory(kServer).main.data() + from.offset(), into.size());
+        std::memcpy(into.data(), world_.Memory(kOnlyServer).main.data() + from.offset(),
+                    into.size());
         return absl::OkStatus();
       });
   result_.problems = tree.problems;
@@ -203,10 +197,10 @@ void RecycledLeaf::Check() {
 }
 
 absl::Status RecycledLeaf::Play() {
-  const ServerMemory memory = world_.AddServer(kServer, 8 << 20, 64 << 10);
+  const ServerMemory memory = world_.AddServer(kOnlyServer, 8 << 20, 64 << 10);
   PANDO_ASSIGN_OR_RETURN(server_, memory::MemoryServer::Create(
                                       memory, {.chunk_bytes = 64 << 10, .clock = &world_.clock()}));
-  world_.SetHandler(kServer, server_.get());
+  world_.SetHandler(kOnlyServer, server_.get());
   for (OneClient* client : {&a_, &b_, &c_}) PANDO_RETURN_IF_ERROR(Connect(client));
   PANDO_RETURN_IF_ERROR(Fill());
   PANDO_ASSIGN_OR_RETURN(const std::string old_value, b_.session->Get(*b_.tree, key_));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/sim/one_client.h"
 #include "bench/sim/perform.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
@@ -29,7 +30,6 @@ namespace {
 using history::Operation;
 using history::OperationKind;
 
-constexpr ServerId kServer = 1;
 // Large nodes: eight are a chunk, and many lines are read after the stop.
 constexpr uint32_t kChunkBytes = 64 << 10, kNodeBytes = 8 << 10;
 constexpr int kKeysMax = 8000;
@@ -42,13 +42,6 @@ std::string KeyOf(int i) {
   std::snprintf(key, sizeof(key), "k%05d", i);
   return key;
 }
-
-struct OneClient {
-  std::shared_ptr<Fabric> fabric;
-  std::unique_ptr<Client> client;
-  std::unique_ptr<Tree> tree;
-  std::unique_ptr<Session> session;
-};
 
 class SlowRead {
  public:
@@ -111,7 +104,7 @@ absl::Status SlowRead::Connect(const char* tree, OneClient* client) {
 }
 
 InternalNode SlowRead::Root() const {
-  const std::byte* const main = world_.Memory(kServer).main.data();
+  const std::byte* const main = world_.Memory(kOnlyServer).main.data();
   RootRecord record;
   PANDO_CHECK(DecodeRootRecord(main + entry_.root_record.offset(), entry_.tree_id, false,
                                &record) == RootVerdict::kAccepted);
@@ -147,7 +140,7 @@ absl::Status SlowRead::EmptyNeighbour() {
   const RemoteAddress left = root.entries[root.entries.size() - 2].child.address;
   std::vector<LeafEntry> entries;
   PANDO_CHECK(
-      ReadLeafEntries(world_.Memory(kServer).main.data() + left.offset(), Layout(), &entries));
+      ReadLeafEntries(world_.Memory(kOnlyServer).main.data() + left.offset(), Layout(), &entries));
   PANDO_CHECK(!entries.empty());
   while (!IsMergeDue(static_cast<uint32_t>(entries.size() - 1), Layout())) {
     PANDO_RETURN_IF_ERROR(a_.session->Erase(*a_.tree, entries.back().key));
@@ -207,7 +200,8 @@ void SlowRead::FinishReads() {
 void SlowRead::Check() {
   const TreeCheckResult tree =
       CheckTree(entry_, {}, [this](RemoteAddress from, std::span<std::byte> into) {
-        std::memcpy(into.data(), world_.Memory(kServer).main.data() + from.offset(), into.size());
+        std::memcpy(into.data(), world_.Memory(kOnlyServer).main.data() + from.offset(),
+                    into.size());
         return absl::OkStatus();
       });
   problems_.insert(problems_.end(), tree.problems.begin(), tree.problems.end());
@@ -216,11 +210,11 @@ void SlowRead::Check() {
 }
 
 absl::Status SlowRead::Play() {
-  const ServerMemory memory = world_.AddServer(kServer, 8 << 20, 64 << 10);
+  const ServerMemory memory = world_.AddServer(kOnlyServer, 8 << 20, 64 << 10);
   PANDO_ASSIGN_OR_RETURN(server_, memory::MemoryServer::Create(memory, {.chunk_bytes = kChunkBytes,
                                                                         .rest_ns = kRestNs,
                                                                         .clock = &world_.clock()}));
-  world_.SetHandler(kServer, server_.get());
+  world_.SetHandler(kOnlyServer, server_.get());
   PANDO_RETURN_IF_ERROR(Connect("first", &a_));
   PANDO_RETURN_IF_ERROR(Fill());
   PANDO_RETURN_IF_ERROR(Connect("first", &b_));

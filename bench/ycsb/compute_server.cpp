@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,6 +77,8 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   ClientOptions options;
   options.registry = plan_.registry;
   options.fabric = plan_.fabric;
+  options.rdma.device = plan_.device;
+  options.secret_file = plan_.secret_file;
   options.memory_servers_min = plan_.memory_servers;
   options.connect_timeout_ms = 20'000;
   options.techniques = plan_.techniques;

@@ -76,6 +76,9 @@ absl::Status Coordinator::StartMemoryServers() {
                          absl::StrCat("--server_id=", i),
                          absl::StrCat("--memory=", plan_.region_bytes()),
                          absl::StrCat("--locks=", plan_.lock_words),
+                         absl::StrCat("--fabric=", plan_.fabric),
+                         absl::StrCat("--device=", plan_.device),
+                         absl::StrCat("--secret_file=", plan_.secret_file),
                          "--exit_with_parent"};
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,9 @@
 #include "common/base/units.h"
 #include "common/program/command_line.h"
 
-DEFINE_string(fabric, "shm", "transport");
+DEFINE_string(fabric, "shm", "transport: shm or verbs");
+DEFINE_string(device, "", "RDMA device; default: the first with an active port");
+DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
 DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
 DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
@@ -147,6 +150,8 @@ absl::Status CheckStart(const Plan& plan) {
 absl::StatusOr<Plan> PlanFromFlags() {
   Plan plan;
   plan.fabric = FLAGS_fabric;
+  plan.device = FLAGS_device;
+  plan.secret_file = FLAGS_secret_file;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
     PANDO_ASSIGN_OR_RETURN(plan.memory_bytes, BytesFromFlag("memory", FLAGS_memory));

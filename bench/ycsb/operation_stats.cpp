@@ -1,6 +1,7 @@
 #include "bench/ycsb/operation_stats.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"

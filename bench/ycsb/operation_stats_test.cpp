@@ -1,6 +1,7 @@
 #include "bench/ycsb/operation_stats.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "bench/ycsb/report.h"
 #include "common/base/clock.h"

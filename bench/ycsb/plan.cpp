@@ -1,7 +1,9 @@
 #include "bench/ycsb/plan.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "bench/host/host_info.h"
@@ -30,15 +32,27 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks,
 
 namespace pando::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, registry, memory_servers, memory_bytes, lock_words,
-                                   compute_servers, compute_servers_all, compute_server_first,
-                                   threads, coroutines, in_process, pin, tree, records, keys,
-                                   value_bytes, load, drop, workload, distribution, operations,
-                                   duration_s, warmup_s, rate, repeat, seed, errors_max, techniques,
-                                   index_cache_bytes, handover_max, combine_max, timeout_ms,
-                                   metrics_address, history, folder)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, device, secret_file, registry, memory_servers,
+                                   memory_bytes, lock_words, compute_servers, compute_servers_all,
+                                   compute_server_first, threads, coroutines, in_process, pin, tree,
+                                   records, keys, value_bytes, load, drop, workload, distribution,
+                                   operations, duration_s, warmup_s, rate, repeat, seed, errors_max,
+                                   techniques, index_cache_bytes, handover_max, combine_max,
+                                   timeout_ms, metrics_address, history, folder)
 
 namespace {
+
+// "RDMA: rxe0, rxe1"; names that begin with rxe are SoftRoCE's.
+std::string RdmaDevices() {
+  std::string devices = "RDMA";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+    const std::string name = entry.path().filename();
+    absl::StrAppend(&devices, devices == "RDMA" ? ": " : ", ", name,
+                    name.starts_with("rxe") ? " (SoftRoCE)" : "");
+  }
+  return devices;
+}
 
 absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
 
@@ -171,7 +185,7 @@ nlohmann::json ConfigJson(const Plan& plan) {
   config["cpus"] = host.cpus;
   config["memory_gib"] = host.memory_gib;
   if (plan.registry.starts_with(plan.folder)) config.erase("registry");  // gone by now
-  config["device"] = plan.fabric == "shm" ? "shared memory of this host" : "unknown";
+  config["device"] = plan.fabric == "shm" ? "shared memory of this host" : RdmaDevices();
   return config;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,6 +17,8 @@ namespace pando::bench {
 struct Plan {
   // Cluster.
   std::string fabric = "shm";
+  std::string device;         // RDMA; "": the first with an active port
+  std::string secret_file;    // of the cluster; "": it has none
   std::string registry;       // given by the user, or in `folder`
   int memory_servers = 1;     // started here, or at least this many to be found
   uint64_t memory_bytes = 0;  // a server; 0: from the number of records

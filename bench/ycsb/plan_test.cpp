@@ -1,5 +1,6 @@
 #include "bench/ycsb/plan.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/ycsb/tree_data.h"

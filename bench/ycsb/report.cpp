@@ -1,6 +1,7 @@
 #include "bench/ycsb/report.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,7 @@
 // The result of pando-ycsb for people (a table) and for programs (JSON).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/ycsb/coordinator.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -82,6 +83,12 @@ ClusterSecret::~ClusterSecret() { Wipe(); }
 void ClusterSecret::Wipe() {
   OPENSSL_cleanse(bytes_.data(), bytes_.size());
   bytes_.clear();
+}
+
+absl::StatusOr<std::shared_ptr<const ClusterSecret>> LoadClusterSecret(const std::string& path) {
+  if (path.empty()) return nullptr;
+  PANDO_ASSIGN_OR_RETURN(ClusterSecret secret, ClusterSecret::Load(path));
+  return std::make_shared<const ClusterSecret>(std::move(secret));
 }
 
 }  // namespace pando

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -39,5 +40,8 @@ class ClusterSecret {
 
   std::string bytes_;
 };
+
+// What --secret_file names; nullptr if that is empty. Statuses as ClusterSecret::Load().
+absl::StatusOr<std::shared_ptr<const ClusterSecret>> LoadClusterSecret(const std::string& path);
 
 }  // namespace pando

@@ -68,6 +68,8 @@ struct ConformanceBackend {
   std::function<std::unique_ptr<ConformanceCluster>(const ConformanceOptions&,
                                                     const std::vector<ControlHandler*>& handlers)>
       make;
+  // Why this machine cannot run it; "": it can.
+  std::function<std::string()> why_not = {};
 };
 
 inline std::string ConformanceName(const testing::TestParamInfo<ConformanceBackend>& info) {
@@ -112,7 +114,11 @@ class FabricConformance : public testing::TestWithParam<ConformanceBackend> {
  protected:
   static constexpr ServerId kServer = 1;
 
-  void SetUp() override { Start(ConformanceOptions{}); }
+  void SetUp() override {
+    const std::string why_not = GetParam().why_not ? GetParam().why_not() : "";
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+    Start(ConformanceOptions{});
+  }
   void TearDown() override;
   // Starts over with other options. No endpoint of the test may be left.
   void Start(const ConformanceOptions& options);

@@ -54,7 +54,8 @@ struct Capabilities {
   uint32_t packet_bytes =
       4096;  // path MTU: largest WRITE that is whole or absent when its sender dies
   uint32_t chain_verbs_max = Chain::kMaxVerbs;
-  int64_t min_write_interval_ns = 0;  // rule F2; 0: READs need not be timed
+  int64_t min_write_interval_ns = 0;        // rule F2; 0: READs need not be timed
+  int64_t min_write_interval_split_ns = 0;  // of READs of several packets; 0: as the others
   // Endpoints call their runner by themselves, in one thread: nobody may wait in a thread of his
   // own (sim).
   bool event_driven = false;

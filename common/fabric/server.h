@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/wire/remote_address.h"
 
@@ -40,14 +42,32 @@ class PeerFence {
  public:
   virtual ~PeerFence() = default;
   // ControlHandler::OnPeerGone() follows, not from inside this call, when nothing of the peer is in
-  // flight any more. Its calls still arrive, so that it can be told.
+  // flight any more. Its calls still arrive, so that it can be told; once its connection ends, too,
+  // OnPeerGone() follows again.
   virtual void CutOff(PeerId peer) = 0;
+};
+
+// The server's own access to its lock words, where a processor's loads and stores are none: words
+// may lie on the NIC, and a NIC's atomics are not atomic against a processor's. One thread at a
+// time. Unavailable: the device failed; nothing is known of the words.
+class LockTable {
+ public:
+  virtual ~LockTable() = default;
+  virtual uint64_t words() const = 0;
+  virtual absl::Status Read(uint64_t first, std::span<uint64_t> into) = 0;
+  // The value found.
+  virtual absl::StatusOr<uint64_t> CompareSwap(uint64_t word, uint64_t compare, uint64_t swap) = 0;
 };
 
 // Memory offered to remote verbs. Spans stay valid and in place for the server's life.
 struct ServerMemory {
-  std::span<std::byte> main;   // 4096-byte aligned, zero at start
-  std::span<std::byte> locks;  // 64-byte aligned, zero at start
+  std::span<std::byte> main;        // 4096-byte aligned, zero at start
+  std::span<std::byte> locks;       // 64-byte aligned, zero at start; empty if not host memory
+  LockTable* lock_table = nullptr;  // nullptr: `locks` is accessed as it is
+
+  uint64_t lock_words() const {
+    return lock_table != nullptr ? lock_table->words() : locks.size() / sizeof(uint64_t);
+  }
 };
 
 }  // namespace pando

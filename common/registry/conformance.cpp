@@ -19,8 +19,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-ServerLocation At(ServerId id, const std::string& address) { return {id, address}; }
-
 }  // namespace
 
 std::unique_ptr<Registry> RegistryConformance::Open() const {

@@ -16,6 +16,9 @@
 
 namespace pando {
 
+// For the tests of all registries.
+inline ServerLocation At(ServerId id, const std::string& address) { return {id, address}; }
+
 // Where the registries of one test are: a directory, a memcached.
 class RegistryPlace {
  public:

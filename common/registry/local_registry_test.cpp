@@ -54,8 +54,6 @@ class LocalRegistryTest : public testing::Test {
   std::string parent_, directory_;
 };
 
-ServerLocation At(ServerId id, const std::string& address) { return {id, address}; }
-
 TEST_F(LocalRegistryTest, IsTheOwnersOnly) {
   auto registry = Open();
   auto announced = registry->Announce(At(1, "a"));

@@ -34,8 +34,6 @@ INSTANTIATE_TEST_SUITE_P(Memcached, RegistryConformance,
                              "memcached", [] { return std::make_unique<MemcachedPlace>(); }}),
                          ConformanceName);
 
-ServerLocation At(ServerId id, const std::string& address) { return {id, address}; }
-
 TEST(MemcachedNameTest, IsTakenApart) {
   const auto plain = ParseMemcachedName("memcached://10.0.0.1:7000/words");
   ASSERT_TRUE(plain.ok()) << plain.status();

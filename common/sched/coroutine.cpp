@@ -31,6 +31,8 @@ constexpr size_t kStackFactor = 2;  // instrumented frames are larger
 constexpr size_t kStackFactor = 1;
 #endif
 
+}  // namespace
+
 // What the sanitizers have to be told at a switch. Empty functions in other builds.
 class SwitchAnnotations {
  public:
@@ -112,6 +114,8 @@ class SwitchAnnotations {
   void* caller_fiber_ = nullptr;
 #endif
 };
+
+namespace {
 
 // Boost's guarded stack, remembered so that the sanitizers can be told its bounds.
 class NotingStack {

@@ -11,14 +11,6 @@
 namespace pando {
 namespace {
 
-std::map<std::string, std::string> Contents(const TestImage& image, const NodeLayout& layout) {
-  std::vector<LeafEntry> entries;
-  EXPECT_TRUE(ReadLeafEntries(image.data(), layout, &entries));
-  std::map<std::string, std::string> contents;
-  for (LeafEntry& entry : entries) contents.emplace(std::move(entry.key), std::move(entry.value));
-  return contents;
-}
-
 TEST(ShortestSeparatorTest, CutsBehindTheFirstDifference) {
   EXPECT_EQ(ShortestSeparator("apple", "banana"), "b");
   EXPECT_EQ(ShortestSeparator("apple", "apply"), "apply");

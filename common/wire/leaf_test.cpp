@@ -16,15 +16,6 @@ namespace {
 
 using Model = std::map<std::string, std::string>;
 
-Model Contents(const TestImage& image, const NodeLayout& layout) {
-  std::vector<LeafEntry> entries;
-  EXPECT_TRUE(ReadLeafEntries(image.data(), layout, &entries));
-  Model model;
-  for (const LeafEntry& entry : entries) model[entry.key] = entry.value;
-  EXPECT_EQ(model.size(), entries.size());
-  return model;
-}
-
 // A leaf of [low, high) on top of what it held when its high was none: the upper part is out of
 // fence now.
 struct Leaf {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -102,6 +103,17 @@ inline TestImage TestLeaf(const NodeLayout& layout, const NodeHeader& header,
   FillLeaf(image.data(), layout, entries);
   SealNodeLevel(image.data(), TestImage(layout).data(), layout, crc);
   return image;
+}
+
+// What a leaf holds, each key once.
+inline std::map<std::string, std::string> Contents(const TestImage& image,
+                                                   const NodeLayout& layout) {
+  std::vector<LeafEntry> entries;
+  PANDO_CHECK(ReadLeafEntries(image.data(), layout, &entries));
+  std::map<std::string, std::string> contents;
+  for (LeafEntry& entry : entries) contents.emplace(std::move(entry.key), std::move(entry.value));
+  PANDO_CHECK_EQ(contents.size(), entries.size());
+  return contents;
 }
 
 inline std::string TestBytes(Random* random, size_t size) {

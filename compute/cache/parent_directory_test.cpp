@@ -11,13 +11,13 @@
 namespace pando {
 namespace {
 
-constexpr uint32_t kTree = 1, kOtherTree = 2;
-constexpr uint64_t kNodes = 300;
+constexpr uint32_t kOneTree = 1, kOtherTree = 2;
+constexpr uint64_t kParents = 300;
 
-Reference NodeAt(uint64_t i) { return {RemoteAddress(1, (i + 1) * 1024), 1}; }
+Reference ParentAt(uint64_t i) { return {RemoteAddress(1, (i + 1) * 1024), 1}; }
 
 // A level-1 node of [low, high).
-InternalNode NodeOf(std::string low, std::string high) {
+InternalNode ParentOf(std::string low, std::string high) {
   InternalNode node;
   node.header.level = 1;
   node.header.low = std::move(low);
@@ -36,11 +36,11 @@ class ParentDirectoryTest : public testing::Test {
  protected:
   ~ParentDirectoryTest() override { cache_.epochs().Unregister(slot_); }
 
-  // Node i of kNodes covers [fence(i), fence(i + 1)).
+  // Node i of kParents covers [fence(i), fence(i + 1)).
   template <typename Fence>
-  void Insert(uint64_t i, Fence fence, uint32_t tree = kTree) {
-    cache_.Insert(tree, NodeAt(i),
-                  NodeOf(i == 0 ? "" : fence(i), i + 1 == kNodes ? "" : fence(i + 1)));
+  void Insert(uint64_t i, Fence fence, uint32_t tree = kOneTree) {
+    cache_.Insert(tree, ParentAt(i),
+                  ParentOf(i == 0 ? "" : fence(i), i + 1 == kParents ? "" : fence(i + 1)));
   }
   // Address of the node that covers the key; null: none is known.
   RemoteAddress Find(const std::string& key) {
@@ -54,67 +54,67 @@ class ParentDirectoryTest : public testing::Test {
 
   IndexCache cache_{64 << 20, 1};
   EpochDomain::Slot* const slot_ = cache_.epochs().Register();
-  const std::shared_ptr<const ParentDirectory> directory_ = cache_.DirectoryOf(kTree);
+  const std::shared_ptr<const ParentDirectory> directory_ = cache_.DirectoryOf(kOneTree);
 };
 
-std::string EvenFence(uint64_t i) { return Number(i * (UINT64_MAX / kNodes)); }
+std::string EvenFence(uint64_t i) { return Number(i * (UINT64_MAX / kParents)); }
 
 TEST_F(ParentDirectoryTest, KnowsNothingAtFirst) { EXPECT_TRUE(Find("key").is_null()); }
 
 TEST_F(ParentDirectoryTest, FindsMostOfWhatIsCached) {
-  for (uint64_t i = 0; i < kNodes; ++i) Insert(i * 7 % kNodes, EvenFence);
+  for (uint64_t i = 0; i < kParents; ++i) Insert(i * 7 % kParents, EvenFence);
   uint64_t found = 0;
-  for (uint64_t i = 0; i < kNodes; ++i) {
+  for (uint64_t i = 0; i < kParents; ++i) {
     for (const uint64_t more : {0, 1, 1000}) {
-      const RemoteAddress node = Find(Number(i * (UINT64_MAX / kNodes) + more));
+      const RemoteAddress node = Find(Number(i * (UINT64_MAX / kParents) + more));
       if (node.is_null()) continue;
-      EXPECT_EQ(node, NodeAt(i).address);
+      EXPECT_EQ(node, ParentAt(i).address);
       ++found;
     }
   }
-  EXPECT_GT(found, 3 * kNodes / 2);
+  EXPECT_GT(found, 3 * kParents / 2);
 }
 
 TEST_F(ParentDirectoryTest, ForgetsAndTakesBack) {
-  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, EvenFence);
+  for (uint64_t i = 0; i < kParents; ++i) Insert(i, EvenFence);
   const std::string key = EvenFence(5);
-  ASSERT_EQ(Find(key), NodeAt(5).address);
-  cache_.Invalidate(NodeAt(5));
+  ASSERT_EQ(Find(key), ParentAt(5).address);
+  cache_.Invalidate(ParentAt(5));
   EXPECT_TRUE(Find(key).is_null());
-  EXPECT_EQ(Find(EvenFence(6)), NodeAt(6).address);
+  EXPECT_EQ(Find(EvenFence(6)), ParentAt(6).address);
   Insert(5, EvenFence);
-  EXPECT_EQ(Find(key), NodeAt(5).address);
+  EXPECT_EQ(Find(key), ParentAt(5).address);
   Insert(5, EvenFence);  // replaced
-  EXPECT_EQ(Find(key), NodeAt(5).address);
+  EXPECT_EQ(Find(key), ParentAt(5).address);
 }
 
 TEST_F(ParentDirectoryTest, UnevenKeysAreFoundToo) {
   const auto fence = [](uint64_t i) {
-    return i < kNodes / 2 ? Number(i) : Number(UINT64_MAX - kNodes + i);
+    return i < kParents / 2 ? Number(i) : Number(UINT64_MAX - kParents + i);
   };
-  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, fence);
-  EXPECT_EQ(Find(Number(3)), NodeAt(3).address);
-  EXPECT_EQ(Find(Number(kNodes / 2 - 2)), NodeAt(kNodes / 2 - 2).address);
-  EXPECT_EQ(Find(Number(uint64_t{1} << 40)), NodeAt(kNodes / 2 - 1).address);
+  for (uint64_t i = 0; i < kParents; ++i) Insert(i, fence);
+  EXPECT_EQ(Find(Number(3)), ParentAt(3).address);
+  EXPECT_EQ(Find(Number(kParents / 2 - 2)), ParentAt(kParents / 2 - 2).address);
+  EXPECT_EQ(Find(Number(uint64_t{1} << 40)), ParentAt(kParents / 2 - 1).address);
 }
 
 TEST_F(ParentDirectoryTest, FencesThatDifferLateAreNeverMistaken) {
   const auto fence = [](uint64_t i) { return "the same first bytes" + Number(i, 2); };
-  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, fence);
-  for (uint64_t i = 0; i < kNodes; ++i) {
+  for (uint64_t i = 0; i < kParents; ++i) Insert(i, fence);
+  for (uint64_t i = 0; i < kParents; ++i) {
     const RemoteAddress node = Find(fence(i));
-    EXPECT_TRUE(node.is_null() || node == NodeAt(i).address);
+    EXPECT_TRUE(node.is_null() || node == ParentAt(i).address);
   }
 }
 
 TEST_F(ParentDirectoryTest, TreesAreApart) {
-  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, EvenFence, kOtherTree);
+  for (uint64_t i = 0; i < kParents; ++i) Insert(i, EvenFence, kOtherTree);
   EXPECT_TRUE(Find(EvenFence(5)).is_null());
-  for (uint64_t i = 0; i < kNodes; ++i) Insert(i, EvenFence);
-  ASSERT_EQ(Find(EvenFence(5)), NodeAt(5).address);
+  for (uint64_t i = 0; i < kParents; ++i) Insert(i, EvenFence);
+  ASSERT_EQ(Find(EvenFence(5)), ParentAt(5).address);
   cache_.InvalidateTree(kOtherTree);
-  EXPECT_EQ(Find(EvenFence(5)), NodeAt(5).address);
-  cache_.InvalidateTree(kTree);
+  EXPECT_EQ(Find(EvenFence(5)), ParentAt(5).address);
+  cache_.InvalidateTree(kOneTree);
   EXPECT_TRUE(Find(EvenFence(5)).is_null());
 }
 
@@ -122,26 +122,28 @@ TEST_F(ParentDirectoryTest, FollowsASmallCacheThroughEvictions) {
   size_t bytes = 0;
   {
     IndexCache all(64 << 20, 1);
-    all.Insert(kTree, NodeAt(0), NodeOf(EvenFence(1), EvenFence(2)));
+    all.Insert(kOneTree, ParentAt(0), ParentOf(EvenFence(1), EvenFence(2)));
     bytes = all.level1_bytes();
   }
   IndexCache cache(bytes * 30, 1);
-  const std::shared_ptr<const ParentDirectory> directory = cache.DirectoryOf(kTree);
+  const std::shared_ptr<const ParentDirectory> directory = cache.DirectoryOf(kOneTree);
   EpochDomain::Slot* const slot = cache.epochs().Register();
   Random random(1);
   uint64_t found = 0;
   for (int round = 0; round < 20'000; ++round) {
-    const uint64_t i = 1 + random.Uniform(kNodes - 2);
+    const uint64_t i = 1 + random.Uniform(kParents - 2);
     bool here = false;
     {
       const EpochDomain::Guard guard(cache.epochs(), slot);
       const std::string text = EvenFence(i);
       const CachedNode* const node = cache.FindParent(*directory, SearchKey(text));
       here = node != nullptr;
-      if (here) ASSERT_EQ(node->address(), NodeAt(i).address);
+      if (here) {
+        ASSERT_EQ(node->address(), ParentAt(i).address);
+      }
     }
     found += here ? 1 : 0;
-    if (!here) cache.Insert(kTree, NodeAt(i), NodeOf(EvenFence(i), EvenFence(i + 1)));
+    if (!here) cache.Insert(kOneTree, ParentAt(i), ParentOf(EvenFence(i), EvenFence(i + 1)));
   }
   EXPECT_GT(found, 0u);
   EXPECT_LE(cache.level1_bytes(), bytes * 30);

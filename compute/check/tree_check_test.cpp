@@ -23,12 +23,13 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr uint32_t kTreeId = 9;
-constexpr uint64_t kNodeBytes = 1024;
 constexpr uint64_t kRootRecordAt = 4096;
 
 // A tree of two levels: three leaves [, "h"), ["h", "p"), ["p", ) under one root.
 class TreeCheckTest : public testing::Test {
  protected:
+  static constexpr uint64_t kNodeBytes = 1024;
+
   TreeCheckTest() : memory_(64 * 1024) {
     entry_.tree_id = kTreeId;
     entry_.shape = {8, 8, kNodeBytes, 4096};

@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/fabric/shm/shm_fabric.h"
 #include "common/registry/registry.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/connect.h"
+#include "compute/client/open_fabric.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -34,10 +34,7 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& o
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
-  if (options.fabric != "shm") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown fabric '", options.fabric, "'; this build has: shm"));
-  }
+  PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> registry, OpenRegistry(options.registry));
   absl::StatusOr<std::vector<ServerLocation>> servers = registry->WaitFor(
       static_cast<size_t>(std::max(1, options.memory_servers_min)), options.connect_timeout_ms);
@@ -48,9 +45,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& opt
   }
   PANDO_RETURN_IF_ERROR(servers.status());
   PANDO_RETURN_IF_ERROR(CheckReachable(*servers, options.fabric));
-  PANDO_ASSIGN_OR_RETURN(
-      std::shared_ptr<Fabric> fabric,
-      ConnectShm(*servers, ShmFabricOptions{.connect_timeout_ms = options.connect_timeout_ms}));
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<Fabric> fabric, OpenFabric(*servers, options));
   return ConnectOverFabric(options, std::move(fabric));
 }
 

@@ -62,7 +62,10 @@ absl::Status ClientImpl::JoinCluster() {
   hocl_ = std::make_unique<Hocl>(Hocl::Options{.techniques = options_.techniques,
                                                .handover_max = options_.handover_max,
                                                .write_unlock = capabilities.write_unlock,
-                                               .own_word = own.Encode()});
+                                               .own_word = own.Encode(),
+                                               .on_stuck_word = [this] {
+                                                 if (heartbeat_ != nullptr) heartbeat_->GiveUp();
+                                               }});
   bool crc = false;
   std::vector<ServerId> server_ids;
   for (const ServerRecord& server : servers_) {

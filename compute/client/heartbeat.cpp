@@ -51,6 +51,11 @@ void Heartbeat::Stop() {
   for (const auto& pulse : pulses_) pulse->parking.Unpark();
 }
 
+void Heartbeat::GiveUp() {
+  fenced_.store(true, std::memory_order_relaxed);
+  Stop();
+}
+
 void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int64_t next_ns = session_->NowNs() + pulse->lease.lease_ns / kBeatsPerLease;
@@ -58,8 +63,7 @@ void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
     const absl::Status heard =
         control_->Call(context, pulse->lease.server, ControlOpcode::kPing, "").status();
     if (absl::IsFailedPrecondition(heard) || absl::IsPermissionDenied(heard)) {
-      fenced_.store(true, std::memory_order_relaxed);
-      return Stop();
+      return GiveUp();
     }
     while (session_->NowNs() < next_ns && !stopping_.load(std::memory_order_relaxed)) {
       pulse->parking.ParkUntil(next_ns);

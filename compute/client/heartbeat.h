@@ -36,6 +36,8 @@ class Heartbeat {
   void Add(const Lease& lease);
 
   const std::atomic<bool>& fenced() const { return fenced_; }
+  // Acts as if fenced (rule C2): the leases run out everywhere. From any thread.
+  void GiveUp();
 
  private:
   // One server's pings, in a coroutine of its own.

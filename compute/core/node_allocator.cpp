@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/wire/node_image.h"
 
 namespace pando {
@@ -111,7 +112,7 @@ bool NodeAllocator::IsScarce(const Pool& pool) const {
 }
 
 void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
-  if (!absl::IsUnavailable(status)) return;
+  if (!absl::IsUnavailable(status) || IsRecoverable(status)) return;
   std::lock_guard lock(mutex_);
   std::erase_if(free_bytes_, [server](const auto& known) { return known.first == server; });
   for (auto& [tree_id, pool] : pools_) {

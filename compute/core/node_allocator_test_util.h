@@ -20,11 +20,11 @@
 
 namespace pando {
 
-inline constexpr uint32_t kTree = 5, kNodeBytes = 1024, kChunkBytes = 4 * kNodeBytes;
-
 // A memory server that only hands out nodes: `chunks` times a chunk of fresh ones.
 class ChunkServer : public ControlHandler {
  public:
+  static constexpr uint32_t kTree = 5, kNodeBytes = 1024, kChunkBytes = 4 * kNodeBytes;
+
   ChunkServer(sim::SimWorld* world, ServerId id, uint64_t chunks)
       : world_(world), id_(id), chunks_left_(chunks) {}
 
@@ -97,6 +97,9 @@ class ChunkServer : public ControlHandler {
 
 class NodeAllocatorTest : public testing::Test {
  protected:
+  static constexpr uint32_t kTree = ChunkServer::kTree, kNodeBytes = ChunkServer::kNodeBytes,
+                            kChunkBytes = ChunkServer::kChunkBytes;
+
   void Start(const std::vector<uint64_t>& chunks, uint64_t free_elsewhere = 0) {
     for (size_t i = 0; i < chunks.size(); ++i) {
       const auto id = static_cast<ServerId>(i + 1);

@@ -105,7 +105,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   status = writes.AddRaw(tree.entry.root_record, line.buffer());
   if (!status.ok()) {
     allocator.NoteUncertain(tree.id());
-    tree.environment.hocl.LeaveToFencing(std::move(lock));
+    tree.environment.hocl.LeaveToFencing(context, std::move(lock), status);
     return status;
   }
   status = writes.Release(std::move(lock), line.data());

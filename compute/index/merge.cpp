@@ -23,7 +23,7 @@ namespace {
 
 // A merge that meets locks in use is tried again so often; the next erase there tries anew.
 constexpr int kAttemptsMax = 8;
-constexpr int64_t kBackOffChains = 8;
+constexpr int64_t kMergeAgainChains = 8;
 
 // Two neighbours and their parent, all held (rule M1).
 struct Trio {
@@ -294,7 +294,7 @@ absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_
     PANDO_RETURN_IF_ERROR(outcome.status());
     if (*outcome == Outcome::kBusy) {
       ++attempt;
-      context.BackOff(kBackOffChains);
+      context.BackOff(kMergeAgainChains);
       continue;
     }
     tree.environment.allocator.FlushIfMany(context, tree.id());

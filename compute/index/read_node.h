@@ -33,8 +33,14 @@ inline constexpr int64_t kFreedRestsNs = kSecondNs;
 inline bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
   const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
   if (took_ns > kFreedRestsNs / 2 && RuleHolds(Rule::kR3)) return true;
-  const int64_t interval_ns = tree.environment.capabilities.min_write_interval_ns;
-  return interval_ns != 0 && took_ns > kEntryVersions / 2 * interval_ns;
+  const Capabilities& capabilities = tree.environment.capabilities;
+  int64_t interval_ns = capabilities.min_write_interval_ns;
+  if (interval_ns == 0) return false;
+  if (capabilities.min_write_interval_split_ns != 0 &&
+      tree.layout.node_bytes() > capabilities.packet_bytes) {
+    interval_ns = capabilities.min_write_interval_split_ns;
+  }
+  return took_ns > kEntryVersions / 2 * interval_ns;
 }
 
 // One READ; kTorn also where it was interrupted or too slow (rule F2).

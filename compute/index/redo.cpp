@@ -18,7 +18,7 @@
 namespace pando {
 namespace {
 
-constexpr int64_t kBackOffChains = 4;
+constexpr int64_t kRedoAgainChains = 4;
 
 absl::Status ReleaseUnchanged(OperationContext& context, TreeContext& tree, HeldLock lock,
                               const std::byte* image) {
@@ -89,7 +89,7 @@ absl::Status ResolveOldRoot(OperationContext& context, TreeContext& tree, const 
     PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
     if (!held.ok() || *held) return held.status();
     if (context.expired()) return context.DeadlineError("looking after an old root");
-    context.BackOff(kBackOffChains);
+    context.BackOff(kRedoAgainChains);
   }
 }
 
@@ -154,7 +154,7 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
         const HeldVerdict inspected,
         InspectHeld(context, tree, &*lock, Expect(tree, left, level, before), left_image.buffer()));
     if (inspected.released) {
-      context.BackOff(kBackOffChains);
+      context.BackOff(kRedoAgainChains);
       continue;
     }
     const NodeVerdict verdict = inspected.verdict;
@@ -174,7 +174,7 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
     }
     PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
     if (!held.ok() || *held) return held.status();
-    context.BackOff(kBackOffChains);
+    context.BackOff(kRedoAgainChains);
   }
 }
 
@@ -222,7 +222,7 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
     PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), image.data));
     result.released = true;
     if (context.expired()) return context.DeadlineError("finishing a merge");
-    context.BackOff(kBackOffChains);
+    context.BackOff(kRedoAgainChains);
   }
   return result;
 }

@@ -115,7 +115,7 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
   WriteBack writes(context, tree, self.address.server());
   const absl::Status added = writes.AddNodeHeaderFirst(self.address, image);
   if (!added.ok()) {
-    tree.environment.hocl.LeaveToFencing(std::move(lock));
+    tree.environment.hocl.LeaveToFencing(context, std::move(lock), added);
     return added;
   }
   PANDO_RETURN_IF_ERROR(writes.Release(std::move(lock), image.data));

@@ -20,7 +20,7 @@ namespace {
 
 // Looks at a node whose lines are torn inside, and chain times between them.
 constexpr int kLooksMax = 20;
-constexpr int64_t kBackOffChains = 16;
+constexpr int64_t kLookAgainChains = 16;
 
 class Sweep {
  public:
@@ -79,7 +79,7 @@ absl::StatusOr<std::optional<Sweep::Found>> Sweep::Look(RemoteAddress address) {
     PANDO_RETURN_IF_ERROR(ReadRaw(context_, tree_, address, image.buffer()));
     if (LinesWhole(image.data(), tree_.layout, tree_.environment.crc)) break;
     if (look == kLooksMax) return std::optional<Found>();
-    context_.BackOff(kBackOffChains);
+    context_.BackOff(kLookAgainChains);
   }
   const NodeHeader header = ReadHeader(image.data(), tree_.layout);
   Found found;

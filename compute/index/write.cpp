@@ -132,7 +132,7 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
     (void)context_.Await(early.get());
   }
   if (!status.ok()) {
-    tree_.environment.hocl.LeaveToFencing(std::move(lock));
+    tree_.environment.hocl.LeaveToFencing(context_, std::move(lock), status);
     return status;
   }
   return writes.Release(std::move(lock), image_.data);

@@ -80,7 +80,7 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
   if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
   if (!status.ok()) {
     tree.environment.allocator.NoteUncertain(tree.id());
-    hocl.LeaveToFencing(std::move(lock));
+    hocl.LeaveToFencing(context, std::move(lock), status);
     return WriteBackFailed(status);
   }
   status = writes.Release(std::move(lock), image.data);

@@ -8,8 +8,10 @@
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/wire/dead_table.h"
 #include "common/wire/lock_word.h"
+#include "compute/lock/lock_recovery.h"
 
 namespace pando {
 
@@ -108,7 +110,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
           const absl::Status read = ReadTarget(context, target, image);
           if (!read.ok()) {
             GiveBack(context, lock, read);
-            LeaveToFencing(std::move(lock));
+            LeaveToFencing(context, std::move(lock), read);
             return read;
           }
           lock.image_is_fresh_ = true;
@@ -123,7 +125,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
   const absl::Status status = AcquireGlobal(context, image, lock);
   if (!status.ok()) {
     if (lock.held_) GiveBack(context, lock, status);
-    LeaveToFencing(std::move(lock));
+    LeaveToFencing(context, std::move(lock), status);
     return status;
   }
   lock.image_is_fresh_ = true;
@@ -260,7 +262,7 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
       return status;
     }
     if (!status.ok() && !absl::IsAborted(status)) {
-      NoteUncertain(status);
+      NoteUncertain(context, lock, status);
       return status;
     }
     counters.lock_failures.Add();
@@ -311,10 +313,10 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::TryAcquire(OperationContext& conte
   if (lock.held_) {
     GiveBack(context, lock, status);
   } else {
-    NoteUncertain(status);
+    NoteUncertain(context, lock, status);
     context.session.counters().lock_failures.Add();
   }
-  LeaveToFencing(std::move(lock));
+  LeaveToFencing(context, std::move(lock), status);
   if (!status.ok() && !absl::IsAborted(status)) return status;
   return std::optional<HeldLock>();
 }
@@ -377,7 +379,7 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
     status = ReleaseGlobal(context, lock, chain);
   }
   if (!status.ok()) {
-    LeaveToFencing(std::move(lock));
+    LeaveToFencing(context, std::move(lock), status);
     return status;
   }
   if (hand_over) {
@@ -392,7 +394,7 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
     chain->Reset(lock.target_.server);
     status = ReleaseGlobal(context, lock, chain);
     if (!status.ok()) {
-      LeaveToFencing(std::move(lock));
+      LeaveToFencing(context, std::move(lock), status);
       return absl::OkStatus();  // the writes themselves have completed
     }
   }
@@ -412,12 +414,25 @@ int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& loc
   return chains == 0 ? 0 : context.session.NowNs() + chains * context.session.chain_ns();
 }
 
-void Hocl::NoteUncertain(const absl::Status& taking) {
-  if (absl::IsUnavailable(taking)) has_left_locks_.store(true, std::memory_order_relaxed);
+bool Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
+  absl::Status status = why;
+  // Without a local lock another session of this client may have taken the word meanwhile.
+  if (lock.local_ != nullptr) {
+    status = ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
+    if (status.ok()) return true;
+  }
+  has_left_locks_.store(true, std::memory_order_relaxed);
+  if (IsRecoverable(status) && options_.on_stuck_word) options_.on_stuck_word();
+  return false;
 }
 
-void Hocl::LeaveToFencing(HeldLock lock) {
-  if (lock.held_) has_left_locks_.store(true, std::memory_order_relaxed);
+void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
+                         const absl::Status& taking) {
+  if (absl::IsUnavailable(taking)) ReleaseKept(context, lock, taking);
+}
+
+void Hocl::LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why) {
+  if (lock.held_) ReleaseKept(context, lock, why);
   lock.held_ = false;
   if (lock.local_ != nullptr) lock.local_->Release(0);
 }

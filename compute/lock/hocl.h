@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -72,6 +73,9 @@ class Hocl {
     int handover_max = 32;
     bool write_unlock = true;  // the fabric's capability (rule L4)
     uint64_t own_word = 0;     // LockWord of this client
+    // Called from any session when a word cannot be freed although its server lives: others get at
+    // it only by this client's death. May be empty.
+    std::function<void()> on_stuck_word;
   };
 
   explicit Hocl(Options options) : options_(options) {}
@@ -116,9 +120,10 @@ class Hocl {
   // fencing.
   absl::Status Release(OperationContext& context, HeldLock&& lock, Chain* chain,
                        const std::byte* image);
-  // After a failed chain: the global word stays taken; local waiters go on and find out for
-  // themselves (rule L5).
-  void LeaveToFencing(HeldLock lock);
+  // After a chain under the lock that failed with `why` (rule L5). Where the fabric gets over it
+  // the word is freed once nothing of the chain is in flight any more; else it stays taken. Then
+  // local waiters go on and find out for themselves.
+  void LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why);
   // Whether that has happened: only this client's death frees the word.
   bool has_left_locks() const { return has_left_locks_.load(std::memory_order_relaxed); }
 
@@ -137,7 +142,10 @@ class Hocl {
   // be in flight.
   void GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why);
   // A CAS that failed so may yet take the word (rule L5).
-  void NoteUncertain(const absl::Status& taking);
+  void NoteUncertain(OperationContext& context, const HeldLock& lock, const absl::Status& taking);
+  // The word of a chain that failed so is not this client's any more (lock_recovery.h). False: only
+  // fencing frees it.
+  bool ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why);
   absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
                                                  const LockRequestPtr& request, bool* acquired,
                                                  int64_t* stay_away_ns);

@@ -39,6 +39,9 @@ install(FILES ${CMAKE_BINARY_DIR}/pandoConfig.cmake ${CMAKE_BINARY_DIR}/pandoCon
 # pkg-config. What the library itself needs is private to a shared one, not to a static one.
 set(needed_packages "libglog libisal absl_strings absl_synchronization absl_raw_hash_set absl_hash")
 set(needed_libraries "-lboost_context -lmemcached -pthread")
+if(PANDO_HAVE_VERBS)
+  string(APPEND needed_libraries " -libverbs -lcrypto")
+endif()
 if(BUILD_SHARED_LIBS)
   set(PANDO_PC_REQUIRES_PRIVATE "${needed_packages}")
   set(PANDO_PC_LIBS_PRIVATE "${needed_libraries}")
@@ -65,7 +68,8 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 string(REPLACE ";" "" CPACK_DEBIAN_PACKAGE_DESCRIPTION "${CPACK_DEBIAN_PACKAGE_DESCRIPTION}")
 # Only for building against it; the programs need none of these.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
-    "libabsl-dev, libboost-context-dev, libgoogle-glog-dev, libisal-dev, libmemcached-dev, pkg-config")
+    "libabsl-dev, libboost-context-dev, libgoogle-glog-dev, libisal-dev, libibverbs-dev, libmemcached-dev, libssl-dev, \
+pkg-config")
 include(CPack)
 
 if(PANDO_BUILD_TESTS AND PANDO_SANITIZER STREQUAL "")

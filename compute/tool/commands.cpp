@@ -52,6 +52,9 @@ std::string Column(std::string_view text, size_t width) {
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
   ClientOptions options;
   options.registry = settings.registry;
+  options.fabric = settings.fabric;
+  options.rdma.device = settings.device;
+  options.secret_file = settings.secret_file;
   options.connect_timeout_ms = 2'000;
   options.operation_timeout_ms = settings.timeout_ms;
   return Client::Connect(options);

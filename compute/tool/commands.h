@@ -1,6 +1,6 @@
 // The commands of `pando`, one function each. They print results to standard output and return what
 // went wrong; main.cpp turns that into a message and an exit code. Built on the public interface
-// only.
+// only, but for the doctor.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,9 @@ namespace pando::tool {
 
 struct Settings {
   std::string registry;
+  std::string fabric = "shm";
+  std::string device;       // RDMA
+  std::string secret_file;  // "": none
   std::string tree;
   int64_t timeout_ms = 10'000;  // of an operation
   uint32_t key_bytes = 0;       // load, create; 0: derived, or the default
@@ -27,6 +30,8 @@ struct Settings {
   bool tree_given = false;  // check: all trees unless one was named
   bool quiet_tree = false;
   bool json = false;
+  bool litmus = false;  // doctor: the litmus tests of an RDMA device instead of everything else
+  int64_t litmus_seconds = 2;  // of each of them
 };
 using Arguments = std::vector<std::string>;
 
@@ -43,7 +48,8 @@ absl::Status Stats(const Settings& settings, const Arguments& arguments);
 // other errors say why it could not be checked.
 absl::Status Check(const Settings& settings, const Arguments& arguments);
 bool IsDamage(const absl::Status& status);
-// Works without any server; FailedPrecondition if it found something that has to be fixed.
+// Works without any server; FailedPrecondition if it found something that has to be fixed. With
+// `litmus`: NotFound where there is no RDMA device.
 absl::Status Doctor(const Settings& settings, const Arguments& arguments);
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings);

@@ -1,7 +1,4 @@
 // pando doctor: what this machine and this registry lack for Pando, and the exact fix.
-//
-// [ok] is as it should be, [note] works but could be better or is for later, [fix] has to be
-// changed.
 
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -15,41 +12,25 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/registry/registry.h"
 #include "compute/tool/commands.h"
+#include "compute/tool/doctor_report.h"
 #include "pando/version.h"
+#ifdef PANDO_HAVE_VERBS
+#include "compute/tool/doctor_litmus.h"
+#include "compute/tool/doctor_rdma.h"
+#endif
 
 namespace pando::tool {
 namespace {
 
 constexpr uint64_t kMemoryAdvised = uint64_t{1} << 30;
 constexpr rlim_t kFilesAdvised = 1024;
-constexpr size_t kSocketPathBytesMax = 107;
-
-class Report {
- public:
-  void Ok(const std::string& text) { lines_ += "[ok]   " + text + "\n"; }
-  void Note(const std::string& text) { lines_ += "[note] " + text + "\n"; }
-  void Fix(const std::string& text, const std::string& how) {
-    lines_ += "[fix]  " + text + "\n       -> " + how + "\n";
-    ++fixes_;
-  }
-  absl::Status Finish() const {
-    absl::Status status = Print(lines_);
-    if (status.ok() && fixes_ > 0) {
-      status = absl::FailedPreconditionError(
-          absl::StrCat(fixes_, fixes_ == 1 ? " thing has" : " things have", " to be fixed"));
-    }
-    return status;
-  }
-
- private:
-  std::string lines_;
-  int fixes_ = 0;
-};
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
@@ -73,7 +54,7 @@ std::map<std::string, uint64_t> ReadMemoryInfo() {
   return info;
 }
 
-void CheckSystem(Report* report) {
+void CheckSystem(DoctorReport* report) {
   utsname system = {};
   uname(&system);
   report->Ok(absl::StrCat("pando ", PANDO_VERSION_STRING, " on ", system.sysname, " ",
@@ -86,7 +67,7 @@ void CheckSystem(Report* report) {
   }
 }
 
-void CheckMemory(Report* report) {
+void CheckMemory(DoctorReport* report) {
   std::map<std::string, uint64_t> info = ReadMemoryInfo();
   const uint64_t available = info["MemAvailable"];
   const std::string memory =
@@ -110,21 +91,9 @@ void CheckMemory(Report* report) {
   if (!nodes.empty()) report->Ok("NUMA nodes: " + nodes);
 }
 
-std::string LimitText(rlim_t limit) {
-  return limit == RLIM_INFINITY ? "unlimited" : SizeText(limit);
-}
-
-void CheckLimits(Report* report) {
-  rlimit locked = {}, files = {};
-  getrlimit(RLIMIT_MEMLOCK, &locked);
+void CheckLimits(DoctorReport* report) {
+  rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
-  const std::string text =
-      "locked memory: " + LimitText(locked.rlim_cur) + " (the shm fabric needs none)";
-  if (locked.rlim_cur == RLIM_INFINITY) {
-    report->Ok(text);
-  } else {
-    report->Note(text + "; RDMA will want 'ulimit -l unlimited'");
-  }
   if (files.rlim_cur >= kFilesAdvised) {
     report->Ok(absl::StrCat("open files: up to ", static_cast<uint64_t>(files.rlim_cur)));
   } else {
@@ -132,19 +101,20 @@ void CheckLimits(Report* report) {
         absl::StrCat("only ", static_cast<uint64_t>(files.rlim_cur), " open files are allowed"),
         "ulimit -n 1024");
   }
-  std::error_code error;
-  const std::filesystem::path devices = "/sys/class/infiniband";
-  const bool rdma =
-      std::filesystem::exists(devices, error) && !std::filesystem::is_empty(devices, error);
-  if (rdma) {
-    report->Note("there is an RDMA device; this version uses it for nothing yet");
-  } else {
-    report->Ok("no RDMA device, none needed: fabric shm");
-  }
+}
+
+void CheckRdma(const Settings& settings, DoctorReport* report) {
+  const bool needed = settings.fabric == "verbs" || !settings.device.empty();
+#ifdef PANDO_HAVE_VERBS
+  JudgeRdma(GatherRdmaFacts({.device = settings.device}, needed), report);
+#else
+  report->Lack(needed, "this build has no RDMA (fabric verbs)",
+               "sudo apt-get install libibverbs-dev, and build again");
+#endif
 }
 
 // False: nothing below it can be looked at.
-bool CheckDirectory(const std::string& directory, Report* report) {
+bool CheckDirectory(const std::string& directory, DoctorReport* report) {
   struct stat status = {};
   if (stat(directory.c_str(), &status) != 0) {
     if (errno == ENOENT) {
@@ -197,7 +167,7 @@ SocketState ProbeSocket(const std::string& path) {
 }
 
 // Returns how many servers listen.
-int CheckSockets(const std::string& directory, Report* report) {
+int CheckSockets(const std::string& directory, DoctorReport* report) {
   int alive = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
@@ -227,7 +197,7 @@ int CheckSockets(const std::string& directory, Report* report) {
   return alive;
 }
 
-void CheckServers(const Settings& settings, Report* report) {
+void CheckServers(const Settings& settings, DoctorReport* report) {
   const auto client = Connect(settings);
   if (!client.ok()) {
     report->Fix(
@@ -249,34 +219,69 @@ void CheckServers(const Settings& settings, Report* report) {
   }
 }
 
+// How many servers are announced; nullopt: nobody can tell.
+std::optional<size_t> CountAnnounced(const std::string& name, DoctorReport* report) {
+  const auto registry = OpenRegistry(name);
+  const auto servers = registry.ok() ? (*registry)->List() : registry.status();
+  if (servers.ok()) return servers->size();
+  const bool absent = absl::IsUnavailable(servers.status());
+  report->Fix(absl::StrCat("registry ", name, ": ", servers.status().message()),
+              absl::StrCat(absent ? "on that host: memcached -l ADDRESS -p PORT -d "
+                                    "(sudo apt-get install memcached); or "
+                                  : "",
+                           "give another with --registry"));
+  return std::nullopt;
+}
+
+// False: there are no servers to be looked at.
+bool CheckRegistry(const std::string& name, DoctorReport* report) {
+  if (name.empty()) {
+    report->Note(
+        "no registry is named: give --registry=DIR or set PANDO_REGISTRY to look at servers too");
+    return false;
+  }
+  std::string registry = name;
+  int listening = 0;
+  if (!name.starts_with("memcached://")) {
+    if (name.starts_with("local:")) registry.erase(0, strlen("local:"));
+    if (!CheckDirectory(registry, report)) return false;
+    listening = CheckSockets(registry, report);
+  }
+  const std::optional<size_t> announced = CountAnnounced(registry, report);
+  if (!announced.has_value()) return false;
+  // Servers of fabric verbs have no socket there.
+  if (*announced > 0 || listening > 0) {
+    report->Ok(absl::StrCat("memory servers announced in ", registry, ": ", *announced));
+    return true;
+  }
+  report->Note(absl::StrCat("no memory server is running; start one: pando-memory --registry=",
+                            registry, " --server_id=1 &"));
+  return false;
+}
+
 }  // namespace
 
 absl::Status Doctor(const Settings& settings, const Arguments&) {
-  Report report;
+  if (settings.litmus) {
+#ifdef PANDO_HAVE_VERBS
+    return DoctorLitmus(settings);
+#else
+    return absl::UnimplementedError(
+        "this build has no RDMA: install libibverbs-dev and build again");
+#endif
+  }
+  DoctorReport report;
   CheckSystem(&report);
   CheckMemory(&report);
   CheckLimits(&report);
-  if (settings.registry.empty()) {
-    report.Note(
-        "no registry is named: give --registry=DIR or set PANDO_REGISTRY to look at servers too");
-    return report.Finish();
+  CheckRdma(settings, &report);
+  if (CheckRegistry(settings.registry, &report)) CheckServers(settings, &report);
+  absl::Status status = Print(report.text());
+  if (status.ok() && report.fixes() > 0) {
+    status = absl::FailedPreconditionError(absl::StrCat(
+        report.fixes(), report.fixes() == 1 ? " thing has" : " things have", " to be fixed"));
   }
-  std::string directory = settings.registry;
-  if (directory.starts_with("memcached://")) {
-    // Nothing to look at in the file system: whoever can connect finds out the rest.
-    CheckServers(settings, &report);
-    return report.Finish();
-  }
-  if (directory.starts_with("local:")) directory.erase(0, strlen("local:"));
-  if (CheckDirectory(directory, &report)) {
-    if (CheckSockets(directory, &report) > 0) {
-      CheckServers(settings, &report);
-    } else {
-      report.Note(absl::StrCat("no memory server is running; start one: pando-memory --registry=",
-                               directory, " --server_id=1 &"));
-    }
-  }
-  return report.Finish();
+  return status;
 }
 
 }  // namespace pando::tool

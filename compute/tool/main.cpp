@@ -15,6 +15,9 @@ DEFINE_string(registry, "",
               "where the memory servers are found: a directory, or "
               "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
+DEFINE_string(fabric, "shm", "transport of the memory servers: shm or verbs");
+DEFINE_string(device, "", "RDMA device; default: the first with an active port");
+DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
 DEFINE_string(tree, "default", "name of the tree to work on");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
 DEFINE_int32(key_bytes, 0,
@@ -29,6 +32,10 @@ DEFINE_bool(values, false, "scan: also print values, after a tab");
 DEFINE_bool(quiet_tree, false,
             "check: nobody works on the tree: then a held lock is a problem, too");
 DEFINE_bool(json, false, "check: print the result as JSON");
+DEFINE_bool(litmus, false,
+            "doctor: only test what an RDMA device's verbs do to one lock and one line at the same "
+            "moment (--device)");
+DEFINE_int32(seconds, 2, "doctor --litmus: how long each of its four to six tests takes");
 
 namespace pando {
 namespace {
@@ -52,7 +59,8 @@ Works on the trees of running memory servers.
   trees           list the trees
   stats           print the memory servers' counters
   check           say what is wrong with the tree, or without --tree with any (--quiet-tree, --json)
-  doctor          say what is missing on this machine and how to fix it
+  doctor          say what is missing on this machine and how to fix it (--fabric=verbs: for RDMA;
+                  --litmus: test a device's locks and lines)
 
 Exit codes: 0 done, 1 not found or failed, 2 wrong command line;
 check: 0 everything holds, 1 it could not be checked, 3 something is wrong with a tree.)",
@@ -104,6 +112,7 @@ Settings SettingsFromFlags(const Command& command) {
   CheckRange("key_bytes", FLAGS_key_bytes, 0, 255);
   CheckRange("value_bytes", FLAGS_value_bytes, -1, 255);
   CheckRange("sessions", FLAGS_sessions, 0, 256);
+  CheckRange("seconds", FLAGS_seconds, 1, 3600);
   Settings settings;
   settings.registry = RegistryFromFlag(FLAGS_registry);
   if (settings.registry.empty() && command.run != tool::Doctor) {
@@ -112,6 +121,9 @@ Settings SettingsFromFlags(const Command& command) {
   }
   settings.tree = FLAGS_tree;
   settings.timeout_ms = FLAGS_timeout_ms;
+  settings.fabric = FLAGS_fabric;
+  settings.device = FLAGS_device;
+  settings.secret_file = FLAGS_secret_file;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
@@ -123,6 +135,8 @@ Settings SettingsFromFlags(const Command& command) {
   settings.tree_given = !gflags::GetCommandLineFlagInfoOrDie("tree").is_default;
   settings.quiet_tree = FLAGS_quiet_tree;
   settings.json = FLAGS_json;
+  settings.litmus = FLAGS_litmus;
+  settings.litmus_seconds = FLAGS_seconds;
   return settings;
 }
 

@@ -19,6 +19,9 @@ switch_off() {
 # The RDMA devices, and a place for output that stays.
 prepare() {
   hostname softroce
+  # Made by udev elsewhere; bash needs the first for <(...).
+  ln -sfn /proc/self/fd /dev/fd
+  ln -sfn fd/0 /dev/stdin && ln -sfn fd/1 /dev/stdout && ln -sfn fd/2 /dev/stderr
   ip link set lo up
   ulimit -l unlimited
   ulimit -n 65536

@@ -52,12 +52,24 @@ struct Techniques {
   }
 };
 
+// Which RDMA device to use (fabric "verbs"); what is not given is found.
+struct RdmaOptions {
+  std::string device;      // "": the first with an active port
+  int port = 0;            // 0: the first active one
+  int gid_index = -1;      // -1: RoCEv2 with an IPv4 address where there is one
+  uint32_t mtu_bytes = 0;  // 0: the active one
+};
+
 struct ClientOptions {
   // Where the memory servers are found, as pando-memory was told: a directory ("DIR" or
   // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, not afterwards.
   std::string registry;
-  // Transport: "shm" (one host, no privileges).
+  // Transport: "shm" (one host, no privileges) or "verbs" (RDMA).
   std::string fabric = "shm";
+  RdmaOptions rdma;
+  // File with the cluster's secret, as pando-memory has it; "": the cluster has none. Verbs only:
+  // on shm the permissions of the memory servers' sockets decide who gets in.
+  std::string secret_file;
   // How long Connect() waits for `memory_servers_min` servers to appear, milliseconds.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;

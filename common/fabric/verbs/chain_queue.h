@@ -1,0 +1,86 @@
+// The chains of one endpoint to one memory server: posted to a queue pair in order, one doorbell
+// each, or waiting for room in it. Not thread-safe.
+//
+// Invariants:
+//   1. Work requests complete in the order they were posted; only a chain's last one is signaled,
+//   so the oldest chain's is the next completion.
+//   2. Completions of an earlier queue pair are recognised (their generation) and ignored.
+//   3. After TakeAll() no chain is known here, and nothing touches the buffers of those there were.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/fabric/chain.h"
+#include "common/fabric/verbs/queue_pair.h"
+#include "common/fabric/verbs/verbs_fabric.h"
+#include "common/fabric/verbs/verbs_frame.h"
+
+namespace pando {
+
+class ChainQueue {
+ public:
+  struct Entry {
+    Chain* chain = nullptr;
+    uint32_t verbs = 0;    // how many of them are executed
+    absl::Status refused;  // why the next one is not
+    uint32_t first = 0;    // number of its first work request
+  };
+  struct Failure {
+    size_t verb = 0;  // of the oldest chain
+    ibv_wc_status status = IBV_WC_SUCCESS;
+  };
+
+  // `results` has a word for each of `depth` work requests, a power of two; `index`, `counters`:
+  // the endpoint's.
+  ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth, LocalBuffer results,
+             VerbsCounters* counters);
+  ChainQueue(ChainQueue&&) = default;
+
+  bool connected() const { return static_cast<bool>(pair_); }
+  // `pair` is connected; nothing is queued.
+  void Attach(QueuePair pair);
+  size_t size() const { return posted_.size() + waiting_.size(); }
+  // When the oldest chain was posted (fabric.h: Chain::posted_ns()); 0: there is none.
+  int64_t oldest_ns() const { return posted_.empty() ? 0 : posted_.front().chain->posted_ns(); }
+
+  // Queues the chain's first `verbs` verbs, at least one.
+  void Push(Chain* chain, uint32_t verbs, absl::Status refused);
+  // Posts what there is room for. An error: the queue pair is of no more use.
+  absl::Status Pump();
+
+  // Whose completion it is.
+  static uint16_t IndexOf(const ibv_wc& completion) {
+    return static_cast<uint16_t>(completion.wr_id >> 48);
+  }
+  // A chain that is done, its atomics' results filled in. nullopt: a completion of no interest, or
+  // `failure` says that the queue pair broke.
+  std::optional<Entry> OnCompletion(const ibv_wc& completion, std::optional<Failure>* failure);
+
+  // Destroys the queue pair. The chains that were posted or queued, oldest first.
+  std::vector<Entry> TakeAll();
+
+ private:
+  absl::Status PostOne(const Entry& entry);
+  void Fill(const Verb& verb, uint32_t number, ibv_send_wr* request, ibv_sge* pieces) const;
+  uint64_t RequestId(uint32_t number) const {
+    return uint64_t{index_} << 48 | uint64_t{generation_} << 32 | number;
+  }
+
+  const uint16_t index_;
+  const uint32_t depth_;
+  const LocalBuffer results_;
+  VerbsCounters* const counters_;
+  uint64_t address_[2];
+  uint32_t key_[2];
+  QueuePair pair_;
+  uint16_t generation_ = 0;
+  uint32_t next_number_ = 0;  // of the next work request; wraps
+  uint32_t used_ = 0;         // work requests posted and not known to be done
+  std::deque<Entry> posted_, waiting_;
+};
+
+}  // namespace pando

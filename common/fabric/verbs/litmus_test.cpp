@@ -1,0 +1,62 @@
+// What a device has to do for Pando, whatever else it does. Needs an RDMA device.
+#include "common/fabric/verbs/litmus.h"
+
+#include <gtest/gtest.h>
+
+#include "common/fabric/verbs/fake_device_memory.h"
+#include "common/fabric/verbs/litmus_verdict.h"
+#include "common/fabric/verbs/verbs_test_cluster.h"
+
+namespace pando {
+namespace {
+
+class LitmusTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why_not = WhyNoVerbs();
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  }
+  static void ExpectSoundLock(const LockLitmus& lock, bool on_chip, ReleaseVerb release) {
+    EXPECT_EQ(lock.on_chip, on_chip);
+    EXPECT_EQ(lock.release, release);
+    EXPECT_GT(lock.releases, 0u);
+    EXPECT_EQ(lock.wrong_cas, 0u);
+    if (release == ReleaseVerb::kCompareSwap) EXPECT_EQ(lock.undone, 0u);
+  }
+};
+
+TEST_F(LitmusTest, ReleasesByCasHold) {
+  FakeDeviceMemory none(0);
+  const auto result = RunLitmus({.test_ms = 300, .device_memory_calls = &none});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->locks.size(), 2u);
+  ExpectSoundLock(result->locks[0], false, ReleaseVerb::kWrite);
+  ExpectSoundLock(result->locks[1], false, ReleaseVerb::kCompareSwap);
+  ASSERT_EQ(result->lines.size(), 2u);
+  EXPECT_EQ(result->lines[0].bytes, 64u);
+  EXPECT_EQ(result->lines[1].bytes, 1024u);
+  for (const LinesLitmus& lines : result->lines) {
+    EXPECT_GT(lines.writes, 0u);
+    EXPECT_EQ(lines.lines, lines.reads * lines.bytes / 64);
+    EXPECT_LE(lines.torn, lines.lines);
+  }
+  EXPECT_TRUE(JudgeLitmus(*result).contradiction.ok()) << DescribeLitmus(*result);
+}
+
+TEST_F(LitmusTest, LocksInDeviceMemoryAreTestedToo) {
+  FakeDeviceMemory calls(4096);
+  const auto result = RunLitmus({.test_ms = 100, .device_memory_calls = &calls});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->locks.size(), 4u);
+  ExpectSoundLock(result->locks[2], true, ReleaseVerb::kWrite);
+  ExpectSoundLock(result->locks[3], true, ReleaseVerb::kCompareSwap);
+  EXPECT_EQ(calls.frees, calls.allocations);
+}
+
+TEST_F(LitmusTest, ADeviceThatIsNotThereIsNotFound) {
+  EXPECT_EQ(RunLitmus({.device = {.device = "no-such"}}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace pando

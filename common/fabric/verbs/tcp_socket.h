@@ -1,0 +1,45 @@
+// TCP for the control connections: "host:port" addresses, non-blocking sockets that notice a dead
+// peer. Free functions; thread-safe as the system calls are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/shm/unique_fd.h"
+
+namespace pando {
+
+struct HostPort {
+  std::string host;  // a name, or an address; IPv6 addresses in brackets in the text
+  std::string port;
+
+  std::string ToString() const;
+};
+// InvalidArgument: no "host:port".
+absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+
+struct TcpListener {
+  UniqueFd socket;
+  HostPort bound;  // with the port that the kernel chose, where 0 was asked for
+};
+// AlreadyExists: somebody listens there. InvalidArgument: no such address on this host.
+absl::StatusOr<TcpListener> ListenTcp(const HostPort& address);
+
+// Unavailable: nobody listens there, or no answer before `deadline_ns` (RealClock).
+absl::StatusOr<UniqueFd> ConnectTcp(const HostPort& address, int64_t deadline_ns);
+
+// A connected socket: small messages at once, and an error after `silence_ms` without a sign of
+// life of the other host.
+void TuneTcp(int socket, int silence_ms);
+
+enum class TcpResult { kSome, kNothing, kGone };
+// Reads what there is, up to a bound, and appends it.
+TcpResult ReceiveTcp(int socket, std::string* bytes);
+// Sends from the front of `bytes` and removes what was sent. kNothing: the socket is full.
+TcpResult SendTcp(int socket, std::string* bytes);
+
+}  // namespace pando

@@ -1,0 +1,264 @@
+#include "common/fabric/verbs/verbs_client.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/fabric/verbs/tcp_socket.h"
+#include "common/fabric/verbs/verbs_handshake.h"
+
+namespace pando {
+namespace {
+
+// Requests wait for the socket up to this; more are tried again by their callers.
+constexpr size_t kOutBytesMax = 1 << 20;
+
+}  // namespace
+
+absl::Status VerbsLink::GoneError() const {
+  return absl::UnavailableError(
+      absl::StrCat("server ", location.id, " (", location.address, "): the memory server is gone"));
+}
+
+bool VerbsMailbox::Put(Reply reply) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return false;
+    replies_.push_back(std::move(reply));
+    filled_.store(true, std::memory_order_release);
+  }
+  sleeper_.Wake();
+  return true;
+}
+
+std::vector<VerbsMailbox::Reply> VerbsMailbox::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  filled_.store(false, std::memory_order_release);
+  return std::exchange(replies_, {});
+}
+
+std::vector<VerbsMailbox::Reply> VerbsMailbox::TakeAll() {
+  if (empty()) return {};
+  std::lock_guard lock(mutex_);
+  filled_.store(false, std::memory_order_release);
+  return std::exchange(replies_, {});
+}
+
+absl::StatusOr<std::shared_ptr<VerbsClient>> VerbsClient::Connect(
+    const std::vector<ServerLocation>& servers, const VerbsFabricOptions& options) {
+  if (servers.empty()) return absl::InvalidArgumentError("no memory servers to connect to");
+  std::shared_ptr<VerbsClient> client(new VerbsClient(options));
+  PANDO_ASSIGN_OR_RETURN(client->device_, VerbsDevice::Open(options.device));
+  for (const ServerLocation& location : servers) {
+    PANDO_ASSIGN_OR_RETURN(std::unique_ptr<VerbsLink> link, ShakeVerbsHands(location, options));
+    client->links_.push_back(std::move(link));
+  }
+  std::sort(client->links_.begin(), client->links_.end(),
+            [](const auto& a, const auto& b) { return a->location.id < b->location.id; });
+  client->index_by_id_.assign(client->links_.back()->location.id + 1u, kNoLink);
+  for (size_t i = 0; i < client->links_.size(); ++i) {
+    int& index = client->index_by_id_[client->links_[i]->location.id];
+    if (index != kNoLink) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two memory servers have the id ", client->links_[i]->location.id));
+    }
+    index = static_cast<int>(i);
+  }
+  PANDO_RETURN_IF_ERROR(client->Start());
+  return client;
+}
+
+absl::Status VerbsClient::Start() {
+  nudge_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!nudge_) return absl::ErrnoToStatus(errno, "eventfd");
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  watcher_ = std::thread([this] { Watch(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(watcher_.native_handle(), "pando-verbs");
+  return absl::OkStatus();
+}
+
+VerbsClient::~VerbsClient() {
+  if (!watcher_.joinable()) return;
+  stop_.store(true, std::memory_order_release);
+  Nudge();
+  watcher_.join();
+}
+
+void VerbsClient::Nudge() {
+  const uint64_t one = 1;
+  // Can only fail where the counter is full, and then the watcher wakes anyway.
+  [[maybe_unused]] const ssize_t ignored = write(nudge_.get(), &one, sizeof(one));
+}
+
+void VerbsClient::Attach(std::shared_ptr<VerbsMailbox> mailbox) {
+  std::lock_guard lock(mutex_);
+  mailboxes_.insert(std::move(mailbox));
+}
+
+void VerbsClient::Detach(const std::shared_ptr<VerbsMailbox>& mailbox) {
+  std::lock_guard lock(mutex_);
+  mailboxes_.erase(mailbox);
+}
+
+bool VerbsClient::Enqueue(VerbsLink* link, std::string frame, bool always) {
+  bool left = false;
+  {
+    std::lock_guard lock(link->mutex);
+    if (!always && link->out.size() > kOutBytesMax) return false;
+    const bool first = link->out.empty();
+    link->out += frame;
+    // Where the connection has ended the watcher is about to see it, too.
+    if (first) SendTcp(link->socket.get(), &link->out);
+    left = !link->out.empty();
+  }
+  if (left) Nudge();
+  return true;
+}
+
+absl::StatusOr<uint32_t> VerbsClient::Send(int link_index, VerbsFrameType type,
+                                           std::string_view body,
+                                           std::shared_ptr<VerbsMailbox> mailbox) {
+  VerbsLink& link = *links_[link_index];
+  uint32_t sequence;
+  {
+    std::lock_guard lock(mutex_);
+    // Under the mutex: MarkGone() answers the waiters that it finds, later ones must see the flag.
+    if (link.gone.load(std::memory_order_acquire)) return link.GoneError();
+    do {
+      sequence = ++last_sequence_;
+    } while (sequence == 0 || waiters_.contains(sequence));
+    waiters_.emplace(sequence, Waiter{link_index, std::move(mailbox)});
+  }
+  if (Enqueue(&link, EncodeVerbsFrame(type, sequence, body), false)) return sequence;
+  Forget(sequence);
+  return 0u;
+}
+
+void VerbsClient::Forget(uint32_t sequence) {
+  std::lock_guard lock(mutex_);
+  waiters_.erase(sequence);
+}
+
+void VerbsClient::CloseHandle(int link_index, uint32_t handle) {
+  VerbsLink& link = *links_[link_index];
+  if (link.gone.load(std::memory_order_acquire)) return;
+  Enqueue(&link, EncodeVerbsFrame(VerbsFrameType::kClose, 0, EncodeVerbsHandle(handle)), true);
+}
+
+void VerbsClient::Watch() {
+  std::vector<pollfd> polled(1 + links_.size());
+  polled[0] = {nudge_.get(), POLLIN, 0};
+  while (!stop_.load(std::memory_order_acquire)) {
+    for (size_t i = 0; i < links_.size(); ++i) {
+      VerbsLink& link = *links_[i];
+      std::lock_guard lock(link.mutex);
+      const bool gone = link.gone.load(std::memory_order_acquire);
+      const short events = static_cast<short>(POLLIN | (link.out.empty() ? 0 : POLLOUT));
+      polled[1 + i] = {gone ? -1 : link.socket.get(), events, 0};  // poll() skips negative ones
+    }
+    if (poll(polled.data(), polled.size(), -1) < 0) {
+      PANDO_CHECK(errno == EINTR || errno == ENOMEM) << "poll: " << errno;
+      continue;
+    }
+    uint64_t count;
+    [[maybe_unused]] const ssize_t ignored = read(nudge_.get(), &count, sizeof(count));
+    for (size_t i = 0; i < links_.size(); ++i) {
+      if (polled[1 + i].fd < 0 || polled[1 + i].revents == 0) continue;
+      const absl::Status status = Serve(static_cast<int>(i));
+      if (!status.ok()) MarkGone(static_cast<int>(i), status);
+    }
+  }
+}
+
+absl::Status VerbsClient::Serve(int link_index) {
+  VerbsLink& link = *links_[link_index];
+  {
+    std::lock_guard lock(link.mutex);
+    SendTcp(link.socket.get(), &link.out);
+  }
+  std::string bytes;
+  for (;;) {
+    switch (ReceiveTcp(link.socket.get(), &bytes)) {
+      case TcpResult::kNothing:
+        return absl::OkStatus();
+      case TcpResult::kGone:
+        return absl::CancelledError("it closed the connection, or its host does not answer");
+      case TcpResult::kSome:
+        break;
+    }
+    link.reader.Append(std::exchange(bytes, {}));
+    for (;;) {
+      PANDO_ASSIGN_OR_RETURN(std::optional<VerbsFrame> frame, link.reader.Next());
+      if (!frame.has_value()) break;
+      PANDO_RETURN_IF_ERROR(Deliver(link_index, *std::move(frame)));
+    }
+  }
+}
+
+absl::Status VerbsClient::Deliver(int link, VerbsFrame frame) {
+  VerbsMailbox::Reply reply = {frame.sequence, frame.type, absl::OkStatus(), std::move(frame.body)};
+  if (frame.type == VerbsFrameType::kError) {
+    reply.status = ParseVerbsError(reply.body);
+    if (frame.sequence == 0) return reply.status;
+  } else if (frame.type != VerbsFrameType::kOpenReply && frame.type != VerbsFrameType::kCallReply) {
+    return absl::DataLossError("it sent something that is no reply");
+  }
+  std::shared_ptr<VerbsMailbox> mailbox;
+  {
+    std::lock_guard lock(mutex_);
+    const auto waiter = waiters_.find(frame.sequence);
+    if (waiter != waiters_.end() && waiter->second.link == link) {
+      mailbox = std::move(waiter->second.mailbox);
+      waiters_.erase(waiter);
+    }
+  }
+  if (frame.type != VerbsFrameType::kOpenReply) {
+    if (mailbox != nullptr) mailbox->Put(std::move(reply));
+    return absl::OkStatus();
+  }
+  PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply opened, ParseVerbsOpenReply(reply.body));
+  if (mailbox == nullptr || !mailbox->Put(std::move(reply))) {
+    CloseHandle(link, opened.handle);  // whoever asked for the queue pair has given up
+  }
+  return absl::OkStatus();
+}
+
+void VerbsClient::MarkGone(int link_index, const absl::Status& why) {
+  VerbsLink& link = *links_[link_index];
+  std::vector<std::pair<uint32_t, std::shared_ptr<VerbsMailbox>>> waiting;
+  std::vector<std::shared_ptr<VerbsMailbox>> mailboxes;
+  {
+    std::lock_guard lock(mutex_);
+    link.gone.store(true, std::memory_order_release);
+    for (const auto& [sequence, waiter] : waiters_) {
+      if (waiter.link == link_index) waiting.emplace_back(sequence, waiter.mailbox);
+    }
+    for (const auto& [sequence, mailbox] : waiting) waiters_.erase(sequence);
+    mailboxes.assign(mailboxes_.begin(), mailboxes_.end());
+  }
+  // So that the server notices, too, where it was not the one that ended it.
+  shutdown(link.socket.get(), SHUT_RDWR);
+  for (const auto& [sequence, mailbox] : waiting) {
+    mailbox->Put({sequence, VerbsFrameType::kError, link.GoneError(), {}});
+  }
+  for (const auto& mailbox : mailboxes) mailbox->sleeper().Wake();
+  // Last: an application's log sink may take its time.
+  PANDO_LOG(WARNING) << "memory server " << link.location.id << " at " << link.location.address
+                     << " is gone: " << why.message();
+}
+
+}  // namespace pando

@@ -1,0 +1,135 @@
+// What a verbs fabric and its endpoints share: the device, the control connections to the memory
+// servers, the requests under way, and the watcher thread, which receives replies and notices that
+// servers are gone.
+//
+// Thread safety: thread-safe. The last owner to go joins the watcher; that is never the watcher
+// itself. Invariants:
+//   1. The watcher touches no caller's object: replies go to a mailbox, which its owner shares.
+//   2. Once a server is gone it stays gone; every request to it that was under way gets an
+//   Unavailable reply.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/fabric/shm/unique_fd.h"
+#include "common/fabric/verbs/sleeper.h"
+#include "common/fabric/verbs/verbs_device.h"
+#include "common/fabric/verbs/verbs_fabric.h"
+#include "common/fabric/verbs/verbs_frame.h"
+
+namespace pando {
+
+// Where replies for one endpoint arrive.
+class VerbsMailbox {
+ public:
+  struct Reply {
+    uint32_t sequence = 0;
+    VerbsFrameType type = VerbsFrameType::kError;
+    absl::Status status;  // kError: what went wrong
+    std::string body;
+  };
+
+  absl::Status Init() { return sleeper_.Init(); }
+  // Wakes. False: the mailbox is closed.
+  bool Put(Reply reply);
+  std::vector<Reply> TakeAll();
+  // Nothing arrives from now on; what has.
+  std::vector<Reply> Close();
+  bool empty() const { return !filled_.load(std::memory_order_acquire); }
+  Sleeper& sleeper() { return sleeper_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Reply> replies_;
+  bool closed_ = false;
+  std::atomic<bool> filled_{false};
+  Sleeper sleeper_;
+};
+
+// One server as a client sees it. What is const is fixed once connected.
+struct VerbsLink {
+  ServerLocation location;
+  VerbsMemory memory;
+  UniqueFd socket;
+  VerbsFrameReader reader;  // the watcher's, after the handshake
+  std::atomic<bool> gone{false};
+
+  std::mutex mutex;
+  std::string out;  // waits for the socket; guarded by mutex
+
+  absl::Status GoneError() const;  // Unavailable, names the server
+};
+
+class VerbsClient {
+ public:
+  static constexpr int kNoLink = -1;
+
+  static absl::StatusOr<std::shared_ptr<VerbsClient>> Connect(
+      const std::vector<ServerLocation>& servers, const VerbsFabricOptions& options);
+  ~VerbsClient();
+  VerbsClient(const VerbsClient&) = delete;
+  VerbsClient& operator=(const VerbsClient&) = delete;
+
+  const VerbsDevice& device() const { return *device_; }
+  // By ascending server id.
+  const std::vector<std::unique_ptr<VerbsLink>>& links() const { return links_; }
+  int LinkIndex(ServerId server) const {
+    return server < index_by_id_.size() ? index_by_id_[server] : kNoLink;
+  }
+  const VerbsFabricOptions& options() const { return options_; }
+
+  // Mailboxes that are woken when a server goes.
+  void Attach(std::shared_ptr<VerbsMailbox> mailbox);
+  void Detach(const std::shared_ptr<VerbsMailbox>& mailbox);
+
+  // Sends a request whose reply goes to `mailbox`. The sequence, or 0: too much waits to be sent,
+  // try again later. Unavailable: the server is gone.
+  absl::StatusOr<uint32_t> Send(int link, VerbsFrameType type, std::string_view body,
+                                std::shared_ptr<VerbsMailbox> mailbox);
+  // The reply is not wanted any more.
+  void Forget(uint32_t sequence);
+  // Tells the server that a queue pair of this client's exists no more.
+  void CloseHandle(int link, uint32_t handle);
+
+ private:
+  struct Waiter {
+    int link;
+    std::shared_ptr<VerbsMailbox> mailbox;
+  };
+
+  explicit VerbsClient(const VerbsFabricOptions& options) : options_(options) {}
+  absl::Status Start();
+  bool Enqueue(VerbsLink* link, std::string frame, bool always);
+  void Nudge();
+  void Watch();
+  // An error: nothing more to expect from that server.
+  absl::Status Serve(int link);
+  absl::Status Deliver(int link, VerbsFrame frame);
+  void MarkGone(int link, const absl::Status& why);
+
+  const VerbsFabricOptions options_;
+  std::shared_ptr<VerbsDevice> device_;
+  std::vector<std::unique_ptr<VerbsLink>> links_;
+  std::vector<int> index_by_id_;
+  UniqueFd nudge_;
+  std::atomic<bool> stop_{false};
+  std::thread watcher_;
+
+  std::mutex mutex_;
+  uint32_t last_sequence_ = 0;
+  absl::flat_hash_map<uint32_t, Waiter> waiters_;
+  absl::flat_hash_set<std::shared_ptr<VerbsMailbox>> mailboxes_;
+};
+
+}  // namespace pando

@@ -1,0 +1,93 @@
+#include "common/fabric/verbs/verbs_fabric.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/fabric/verbs/verbs_client.h"
+#include "common/fabric/verbs/verbs_endpoint.h"
+
+namespace pando {
+namespace {
+
+// Rule F2. A NIC copies the lines of a READ that fits one packet in one go; what may stretch it to
+// a harmful length is that packet's loss, and asking again takes longer than 128 times this
+// (queue_pair.cpp).
+constexpr int64_t kMinWriteIntervalNs = kMillisecondNs;
+// Of several packets one may be lost and asked for again within microseconds. One writer's next
+// WRITE of a slot comes at least a round trip after the one before.
+constexpr int64_t kMinWriteIntervalSplitNs = kMicrosecondNs;
+constexpr int64_t kMinWriteIntervalSplitSoftwareNs = 20 * kMicrosecondNs;
+
+class VerbsFabric final : public Fabric {
+ public:
+  explicit VerbsFabric(std::shared_ptr<VerbsClient> client) : client_(std::move(client)) {
+    const VerbsDevice& device = client_->device();
+    capabilities_.name = "verbs";
+    capabilities_.lines_atomic = !device.is_software();
+    capabilities_.write_unlock = true;
+    capabilities_.packet_bytes = device.path().mtu_bytes;
+    capabilities_.on_chip_bytes = UINT32_MAX;
+    for (const auto& link : client_->links()) {
+      const VerbsMemory& server = link->memory;
+      capabilities_.lines_atomic = capabilities_.lines_atomic && server.lines_atomic != 0;
+      capabilities_.write_unlock = capabilities_.write_unlock && server.write_unlock != 0;
+      capabilities_.packet_bytes =
+          std::min({capabilities_.packet_bytes, server.packet_bytes, server.mtu_bytes});
+      capabilities_.on_chip_bytes = std::min(capabilities_.on_chip_bytes, server.on_chip_bytes);
+    }
+    capabilities_.needs_crc = !capabilities_.lines_atomic;
+    capabilities_.inline_bytes = client_->options().inline_bytes;
+    capabilities_.min_write_interval_ns = kMinWriteIntervalNs;
+    capabilities_.min_write_interval_split_ns =
+        device.is_software() ? kMinWriteIntervalSplitSoftwareNs : kMinWriteIntervalSplitNs;
+  }
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+
+  std::vector<ServerId> servers() const override {
+    std::vector<ServerId> ids;
+    for (const auto& link : client_->links()) ids.push_back(link->location.id);
+    return ids;
+  }
+
+  uint64_t SpaceBytes(ServerId server, MemorySpace space) const override {
+    const int link = client_->LinkIndex(server);
+    if (link == VerbsClient::kNoLink) return 0;
+    const VerbsMemory& memory = client_->links()[static_cast<size_t>(link)]->memory;
+    return space == MemorySpace::kMain ? memory.main_bytes : memory.lock_bytes;
+  }
+
+  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
+                                                    uint32_t incarnation) override {
+    return VerbsEndpoint::Open(client_, capabilities_.packet_bytes, compute_server, incarnation);
+  }
+
+ private:
+  const std::shared_ptr<VerbsClient> client_;
+  Capabilities capabilities_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Fabric>> ConnectVerbs(const std::vector<ServerLocation>& servers,
+                                                     const VerbsFabricOptions& options) {
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<VerbsClient> client,
+                         VerbsClient::Connect(servers, options));
+  return std::make_shared<VerbsFabric>(std::move(client));
+}
+
+const VerbsCounters& VerbsCountersOf(const Endpoint& endpoint) {
+  const auto* const verbs = dynamic_cast<const VerbsEndpoint*>(&endpoint);
+  PANDO_CHECK(verbs != nullptr) << "not an endpoint of a verbs fabric";
+  return verbs->counters();
+}
+
+void BreakVerbsQueuePair(Endpoint* endpoint, ServerId server) {
+  auto* const verbs = dynamic_cast<VerbsEndpoint*>(endpoint);
+  PANDO_CHECK(verbs != nullptr) << "not an endpoint of a verbs fabric";
+  verbs->BreakQueuePair(server);
+}
+
+}  // namespace pando
