@@ -29,6 +29,7 @@ compute_servers = 3
 RACK_CLUSTER = """
 fabric = "verbs"
 registry = "memcached://c1:11211/r"
+secret_file = "/etc/pando/secret"
 ssh_options = ["-o", "Port=2222"]
 """
 # Two hosts of the file on this machine: shm connects them.
@@ -69,6 +70,7 @@ class SshTest(testing.ClusterTest):
             "--registry=memcached://c1:11211/r",
             "--fabric=verbs",
             "--device=mlx5_0",
+            "--secret_file=/etc/pando/secret",
             "--numa_node=0",
         ):
             self.assertIn(flag, memory)
@@ -84,6 +86,7 @@ class SshTest(testing.ClusterTest):
                 "--load=none",
                 "--threads=4",
                 "--fabric=verbs",
+                "--secret_file=/etc/pando/secret",
             ):
                 self.assertIn(flag, words)
             self.assertNotIn("--device=mlx5_0", words)

@@ -185,11 +185,10 @@ void Catalog::Release(uint32_t tree_id) {
 }
 
 void Catalog::FreeRecords() {
-  std::erase_if(taken_records_, [this](uint32_t index) {
-    const absl::Status cleared = region_->ClearLockWord(index);
-    if (cleared.ok()) record_used_[index] = false;
-    return cleared.ok();
-  });
+  while (!taken_records_.empty() && region_->ClearLockWord(taken_records_.back()).ok()) {
+    record_used_[taken_records_.back()] = false;
+    taken_records_.pop_back();
+  }
 }
 
 }  // namespace pando::memory

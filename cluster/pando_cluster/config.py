@@ -59,6 +59,8 @@ class Cluster:
     fabric: str = option("shm", _name)
     # Passed on to the programs. Empty: a directory in `work`, for one host.
     registry: str = option("", _word)
+    # On every host, its owner's alone; empty: the cluster has no secret.
+    secret_file: str = option("", _path)
     programs: str = option("", _path)  # folder of the programs on every host; empty: $PATH
     work: str = option("", _path)  # folder for pid files, logs, results; empty: from the name
     ssh_options: list[str] = option([])

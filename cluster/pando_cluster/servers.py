@@ -30,8 +30,12 @@ def _transport(config, host):
     """Flags of the fabric; shm is what the programs take by themselves."""
     if config.cluster.fabric == "shm":
         return []
-    device = [f"--device={host.device}"] if host.device else []
-    return [f"--fabric={config.cluster.fabric}", *device]
+    flags = [f"--fabric={config.cluster.fabric}"]
+    if host.device:
+        flags.append(f"--device={host.device}")
+    if config.cluster.secret_file:
+        flags.append(f"--secret_file={config.cluster.secret_file}")
+    return flags
 
 
 def _placed(host, command):

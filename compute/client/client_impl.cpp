@@ -98,6 +98,7 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
                                                   static_cast<int>(servers_.size()), seed);
   heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_,
                                            fabric_->capabilities().event_driven);
+  control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
 }
 
@@ -178,6 +179,7 @@ ClientImpl::~ClientImpl() {
   if (control_ == nullptr || control_channel_.incarnation() == 0) return;
   // Who has left a lock behind must not leave in order: nobody would free it.
   if (fenced() || (hocl_ != nullptr && hocl_->has_left_locks())) return;
+  control_->set_fenced_flag(nullptr);
   heartbeat_.reset();  // those that it has left need not hear of it
   (void)RunControl([this](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {

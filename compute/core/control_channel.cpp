@@ -18,6 +18,8 @@ void ControlChannel::SetIdentity(uint16_t compute_server, uint32_t incarnation) 
 
 absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, ServerId server,
                                                  ControlOpcode opcode, std::string_view body) {
+  // A call renews the lease: who leaves must not (rule C2).
+  if (context.session.fenced()) return FencedError();
   ControlHeader header;
   header.opcode = static_cast<uint16_t>(opcode);
   header.sender = compute_server_;

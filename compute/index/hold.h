@@ -33,6 +33,12 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
 absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Reference& node,
                          uint8_t level, std::string_view key, LocalBuffer image);
 
+// For readers whose READs take too long to be trusted (rule F2), one after the other: reads the
+// node under its lock, where nobody writes. kTorn: somebody left it so. Not under a node lock.
+absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tree,
+                                     const Reference& node, const NodeExpectation& expectation,
+                                     LocalBuffer image, LeafMatch* match);
+
 // DataLoss: what cannot be repaired.
 absl::Status StaysTorn(const Reference& node);
 

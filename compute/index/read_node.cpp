@@ -47,9 +47,15 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
   const NodeExpectation expectation = Expect(tree, node, level, key);
   ChainLease chain(&context.session.buffers());
   TornBackOff back_off;
+  bool slow = false;
   while (true) {
     if (back_off.suspicious()) {
       PANDO_RETURN_IF_ERROR(RecoverNode(context, tree, node, level, key, image));
+    }
+    if (back_off.suspicious() && slow) {
+      PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
+                             ReadHeld(context, tree, node, expectation, image, match));
+      if (verdict != NodeVerdict::kTorn) return verdict;
     }
     if (!back_off.Wait(context)) {
       return context.DeadlineError(absl::StrCat("reading node ", node.address.offset(),
@@ -59,6 +65,7 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
     PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
                            ReadOnce(context, tree, node, expectation, image, match, chain.get()));
     if (verdict != NodeVerdict::kTorn) return verdict;
+    slow = chain->ok() && ReadTookTooLong(tree, *chain);
   }
 }
 

@@ -36,9 +36,12 @@ inline bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
   const Capabilities& capabilities = tree.environment.capabilities;
   int64_t interval_ns = capabilities.min_write_interval_ns;
   if (interval_ns == 0) return false;
-  if (capabilities.min_write_interval_split_ns != 0 &&
-      tree.layout.node_bytes() > capabilities.packet_bytes) {
-    interval_ns = capabilities.min_write_interval_split_ns;
+  if (capabilities.min_write_interval_split_ns != 0) {
+    for (const Verb& verb : chain.verbs()) {
+      if (verb.kind == VerbKind::kRead && verb.bytes > capabilities.packet_bytes) {
+        interval_ns = capabilities.min_write_interval_split_ns;
+      }
+    }
   }
   return took_ns > kEntryVersions / 2 * interval_ns;
 }

@@ -270,6 +270,19 @@ absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Ref
   return InspectNode(context, tree, target, expectation, image);
 }
 
+absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tree,
+                                     const Reference& node, const NodeExpectation& expectation,
+                                     LocalBuffer image, LeafMatch* match) {
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+  PANDO_ASSIGN_OR_RETURN(
+      std::optional<HeldLock> lock,
+      tree.environment.hocl.Acquire(context, target, image, tree.id(), nullptr, nullptr));
+  const NodeVerdict verdict =
+      Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
+  PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, *std::move(lock), image.data));
+  return verdict;
+}
+
 absl::Status ReviveRoot(OperationContext& context, TreeContext& tree) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,

@@ -109,7 +109,6 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
         if (!lock.image_is_fresh_) {
           const absl::Status read = ReadTarget(context, target, image);
           if (!read.ok()) {
-            GiveBack(context, lock, read);
             LeaveToFencing(context, std::move(lock), read);
             return read;
           }
@@ -124,7 +123,6 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
   }
   const absl::Status status = AcquireGlobal(context, image, lock);
   if (!status.ok()) {
-    if (lock.held_) GiveBack(context, lock, status);
     LeaveToFencing(context, std::move(lock), status);
     return status;
   }
@@ -223,12 +221,14 @@ absl::StatusOr<bool> Hocl::IsAbandoned(OperationContext& context, const LockTarg
   return OwnerIsDead(context, target.server, word);
 }
 
-void Hocl::GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why) {
+absl::Status Hocl::GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why) {
   // A chain that failed otherwise is not in flight any more (rule L5).
-  if (absl::IsUnavailable(why)) return;
+  if (absl::IsUnavailable(why)) return why;
   ChainLease chain(&context.session.buffers());
   chain->Reset(lock.target_.server);
-  lock.held_ = !ReleaseGlobal(context, lock, chain.get()).ok();
+  absl::Status released = ReleaseGlobal(context, lock, chain.get());
+  lock.held_ = !released.ok();
+  return released;
 }
 
 absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, HeldLock& lock) {
@@ -310,9 +310,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::TryAcquire(OperationContext& conte
   lock.held_ = chain->verb(0).swapped();  // also where the READ behind it failed
   if (lock.held_ && absl::IsAborted(status)) status = ReadTarget(context, target, image);
   if (lock.held_ && status.ok()) return std::optional<HeldLock>(std::move(lock));
-  if (lock.held_) {
-    GiveBack(context, lock, status);
-  } else {
+  if (!lock.held_) {
     NoteUncertain(context, lock, status);
     context.session.counters().lock_failures.Add();
   }
@@ -414,16 +412,15 @@ int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& loc
   return chains == 0 ? 0 : context.session.NowNs() + chains * context.session.chain_ns();
 }
 
-bool Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
-  absl::Status status = why;
+void Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
   // Without a local lock another session of this client may have taken the word meanwhile.
-  if (lock.local_ != nullptr) {
-    status = ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
-    if (status.ok()) return true;
-  }
+  const absl::Status status = lock.local_ == nullptr
+                                  ? why
+                                  : ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
+  if (status.ok()) return;
   has_left_locks_.store(true, std::memory_order_relaxed);
-  if (IsRecoverable(status) && options_.on_stuck_word) options_.on_stuck_word();
-  return false;
+  const bool gone = absl::IsUnavailable(status) && !IsRecoverable(status);  // the server
+  if (!gone && options_.on_stuck_word) options_.on_stuck_word();
 }
 
 void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
@@ -432,7 +429,10 @@ void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
 }
 
 void Hocl::LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why) {
-  if (lock.held_) ReleaseKept(context, lock, why);
+  if (lock.held_) {
+    const absl::Status freed = GiveBack(context, lock, why);
+    if (!freed.ok()) ReleaseKept(context, lock, freed);
+  }
   lock.held_ = false;
   if (lock.local_ != nullptr) lock.local_->Release(0);
 }

@@ -139,13 +139,13 @@ class Hocl {
   // Rule C3: the server of the word has published its owner's death.
   absl::StatusOr<bool> OwnerIsDead(OperationContext& context, ServerId server, uint64_t word) const;
   // Frees the word of a lock that turned out to be of no use, `why`; not where the chain may still
-  // be in flight.
-  void GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why);
+  // be in flight. Ok: it is free, and lock.held() false; else why not.
+  absl::Status GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why);
   // A CAS that failed so may yet take the word (rule L5).
   void NoteUncertain(OperationContext& context, const HeldLock& lock, const absl::Status& taking);
-  // The word of a chain that failed so is not this client's any more (lock_recovery.h). False: only
-  // fencing frees it.
-  bool ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why);
+  // Frees the word of a chain that failed so, once that is safe (lock_recovery.h); where it never
+  // is, only fencing frees it.
+  void ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why);
   absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
                                                  const LockRequestPtr& request, bool* acquired,
                                                  int64_t* stay_away_ns);

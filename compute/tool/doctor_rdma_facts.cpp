@@ -51,16 +51,22 @@ std::vector<DeviceNode> ReadNodes() {
 void ReadInterfaces(RdmaFacts* facts) {
   constexpr uint64_t kArphrdEther = 1;  // net/if_arp.h
   const fs::path root = "/sys/class/net";
+  bool found_real = false;
   for (const std::string& name : Entries(root)) {
     const auto mtu = static_cast<uint32_t>(Number(root / name / "mtu"));
     if (mtu != 0) facts->interface_mtu_bytes[name] = mtu;
     std::ifstream flags_file(root / name / "flags");
     unsigned flags = 0;
     flags_file >> std::hex >> flags;
-    if (facts->ethernet.empty() && (flags & IFF_UP) != 0 && (flags & IFF_LOOPBACK) == 0 &&
-        Number(root / name / "type") == kArphrdEther) {
-      facts->ethernet = name;
+    if ((flags & IFF_UP) == 0 || (flags & IFF_LOOPBACK) != 0 ||
+        Number(root / name / "type") != kArphrdEther) {
+      continue;
     }
+    // A device of its own before bridges and the like (docker0).
+    std::error_code error;
+    const bool real = fs::exists(root / name / "device", error);
+    if (facts->ethernet.empty() || (real && !found_real)) facts->ethernet = name;
+    found_real = found_real || real;
   }
 }
 

@@ -3,7 +3,10 @@
 # What all ways share: messages, packages, the size of this machine, and the end of processes that were started.
 
 readonly no_place=125 # exit code: no way works here
-readonly next_way=200 # result of a way's `run`: nothing was run, try the next one
+
+declined=""
+# Before a way's `run` returns: nothing was run, the next way may try.
+decline() { declined=yes; }
 
 say() { echo "softroce: $*" >&2; }
 

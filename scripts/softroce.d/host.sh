@@ -58,14 +58,16 @@ host_run() {
   if ! make_devices "$devices"; then
     say "not host: the RDMA device could not be made"
     host_undo
-    return "$next_way"
+    decline
+    return 1
   fi
   local each
   for each in /sys/class/infiniband_verbs/uverbs*; do
     if [[ -e $each && $(<"$each/ibdev") == rxe* && ! -e /dev/infiniband/${each##*/} ]]; then
       say "not host: there is no /dev/infiniband/${each##*/}; in a container it has to be handed in"
       host_undo
-      return "$next_way"
+      decline
+      return 1
     fi
   done
   # The shell gives what runs in the background no input unless told to.

@@ -57,7 +57,8 @@ kvm_run() {
     say "not kvm: the guest did not answer"
     show_console
     cat /proc/sys/kernel/random/boot_id >"$cache/kvm-failed"
-    return "$next_way"
+    decline
+    return 1
   fi
   guest_result
 }
@@ -73,7 +74,8 @@ emulated_run() {
   if ! boot_qemu 300 tcg,thread=multi max,la57=off,erms=off,fsrm=off tsc=reliable; then
     say "not qemu: the guest did not answer"
     show_console
-    return "$next_way"
+    decline
+    return 1
   fi
   guest_result
 }

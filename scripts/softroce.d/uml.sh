@@ -177,7 +177,8 @@ uml_run() {
   local memory_directory
   if ! memory_directory=$(uml_memory_directory); then
     say "not uml: neither /dev/shm nor another place has $memory MiB for its memory (--memory)"
-    return "$next_way"
+    decline
+    return 1
   fi
   write_job hostfs "" "$@"
   uml_write_init
@@ -187,7 +188,8 @@ uml_run() {
     con=null con0=null,fd:1 ssl=null ssl0=null,fd:3 ssl1=null,fd:4; then
     say "not uml: the guest did not answer"
     show_console
-    return "$next_way"
+    decline
+    return 1
   fi
   guest_result
 }

@@ -144,6 +144,19 @@ void TuneTcp(int socket, int silence_ms) {
   SetOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, silence_ms);
 }
 
+std::string PeerOfTcp(int socket) {
+  sockaddr_storage address = {};
+  socklen_t bytes = sizeof(address);
+  std::array<char, NI_MAXHOST> host = {};
+  std::array<char, NI_MAXSERV> port = {};
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&address), bytes, host.data(), host.size(),
+                  port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "somebody";
+  }
+  return HostPort{host.data(), port.data()}.ToString();
+}
+
 TcpResult ReceiveTcp(int socket, std::string* bytes) {
   std::array<char, kReceiveBytes> buffer;
   for (;;) {

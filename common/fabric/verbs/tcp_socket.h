@@ -36,6 +36,9 @@ absl::StatusOr<UniqueFd> ConnectTcp(const HostPort& address, int64_t deadline_ns
 // life of the other host.
 void TuneTcp(int socket, int silence_ms);
 
+// "host:port" of the other side, for messages.
+std::string PeerOfTcp(int socket);
+
 enum class TcpResult { kSome, kNothing, kGone };
 // Reads what there is, up to a bound, and appends it.
 TcpResult ReceiveTcp(int socket, std::string* bytes);

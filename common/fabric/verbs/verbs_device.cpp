@@ -119,13 +119,16 @@ absl::StatusOr<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(const VerbsDevice
     if (contexts.back() == nullptr) open_error = errno;
     facts.push_back(QueryFacts(list.devices[i], contexts.back().get()));
   }
-  if (open_error == EACCES || open_error == EPERM) {
-    return absl::PermissionDeniedError(
-        "an RDMA device may not be opened by this user: see the permissions of "
-        "/dev/infiniband/uverbs*");
-  }
   std::shared_ptr<VerbsDevice> device(new VerbsDevice);
-  PANDO_ASSIGN_OR_RETURN(device->path_, ChooseDevice(facts, options));
+  absl::StatusOr<DeviceChoice> choice = ChooseDevice(facts, options);
+  if (!choice.ok() && (open_error == EACCES || open_error == EPERM)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(std::string(choice.status().message()),
+                     "; a device there may not be opened by this user: see the permissions of "
+                     "/dev/infiniband/uverbs*"));
+  }
+  PANDO_RETURN_IF_ERROR(choice.status());
+  device->path_ = *std::move(choice);
   device->name_ = facts[device->path_.device].name;
   device->context_ = std::move(contexts[device->path_.device]);
   ibv_device_attr_ex attributes = {};

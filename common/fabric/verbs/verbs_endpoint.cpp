@@ -253,7 +253,6 @@ void VerbsEndpoint::Handle(const ibv_wc& completion) {
 size_t VerbsEndpoint::Poll() {
   const size_t before = in_flight();
   CheckTargets();
-  if ((++polls_ & (kPollsPerStallCheck - 1)) == 0) CheckStalls();
   if (chains_ > 0) Fetch();
   size_t done = 0;
   // A callee may post and so come back here by way of a failing doorbell: handled ones are taken
@@ -270,6 +269,7 @@ size_t VerbsEndpoint::Poll() {
     TakeReplies();
     done += FinishCalls();
   }
+  if ((++polls_ & (kPollsPerStallCheck - 1)) == 0) CheckStalls();
   // What was failed by CheckTargets() counts, too.
   return done + (in_flight() < before ? 1 : 0);
 }
@@ -405,6 +405,9 @@ void VerbsEndpoint::Wait(int64_t until_ns) {
 }
 
 void VerbsEndpoint::CheckStalls() {
+  // The process itself may have been stopped: what came meanwhile has not been looked at.
+  Fetch();
+  if (!ready_.empty()) return;
   for (Target& target : targets_) {
     const int64_t oldest_ns = target.queue->oldest_ns();
     if (oldest_ns != 0 && NowNs() - oldest_ns >= kStallNs) {

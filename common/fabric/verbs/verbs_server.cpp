@@ -1,7 +1,5 @@
 #include "common/fabric/verbs/verbs_server.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -33,24 +31,13 @@ namespace {
 
 constexpr int kEventsMax = 64;
 constexpr int kAcceptsPerEvent = 16;
+// Connections that have not introduced themselves take no client's place.
+constexpr size_t kGreetersMax = 256;
 constexpr int64_t kAcceptPauseNs = 100 * kMillisecondNs;
 constexpr int64_t kQuietAgainNs = 100 * kMillisecondNs;  // after a loopback that failed
 
 constexpr uint64_t kStopEvent = 0;  // peers count from 1, and the listener is above them all
 constexpr uint64_t kListenEvent = UINT64_MAX;
-
-std::string PeerName(int socket) {
-  sockaddr_storage address = {};
-  socklen_t bytes = sizeof(address);
-  std::array<char, NI_MAXHOST> host = {};
-  std::array<char, NI_MAXSERV> port = {};
-  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&address), bytes, host.data(), host.size(),
-                  port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "somebody";
-  }
-  return HostPort{host.data(), port.data()}.ToString();
-}
 
 class VerbsServerImpl final : public VerbsServer, private VerbsHost {
  public:
@@ -188,7 +175,8 @@ absl::Status VerbsServerImpl::InitMemory() {
   // Rule L4: where atomics and WRITEs of one word meet in host memory nothing promises that a CAS
   // that fails leaves a WRITE alone.
   described_.write_unlock = locks_->on_chip() && !device_->is_software() ? 1 : 0;
-  return absl::OkStatus();
+  // Without it nobody's death could be dealt with: better known now.
+  return Annotate(AwaitQuiet(), absl::StrCat(DescribeDevice(), ": READing by loopback"));
 }
 
 absl::Status VerbsServerImpl::InitListener() {
@@ -287,11 +275,15 @@ void VerbsServerImpl::Accept() {
 void VerbsServerImpl::Welcome(UniqueFd socket) {
   TuneTcp(socket.get(), options_.silence_ms);
   const int fd = socket.get();
-  const std::string name = PeerName(fd);
+  const std::string name = PeerOfTcp(fd);
   absl::Status status;
-  if (connections_.size() >= options_.connections_max) {
+  if (connections_.size() - greeting_ >= options_.connections_max) {
+    status = absl::ResourceExhaustedError(absl::StrCat("server ", options_.server_id, " has ",
+                                                       connections_.size() - greeting_,
+                                                       " clients (connections_max)"));
+  } else if (greeting_ >= kGreetersMax) {
     status = absl::ResourceExhaustedError(absl::StrCat(
-        "server ", options_.server_id, " has ", connections_.size(), " clients (connections_max)"));
+        "server ", options_.server_id, ": ", greeting_, " others are introducing themselves"));
   }
   if (status.ok()) status = Watch(EPOLL_CTL_ADD, fd, EPOLLIN, last_peer_ + 1);
   if (!status.ok()) {
@@ -375,8 +367,9 @@ absl::StatusOr<QueuePair> VerbsServerImpl::OpenQueuePair(const QueuePairAddress&
   }
   PANDO_RETURN_IF_ERROR(unreachable_.Check(remote.gid, RealClock().NowNs()));
   PANDO_ASSIGN_OR_RETURN(QueuePair pair, QueuePair::Create(*device_, completions_.get(), {}));
+  const int64_t begun_ns = RealClock().NowNs();
   const absl::Status connected = pair.Connect(*device_, remote);
-  unreachable_.Note(remote.gid, connected.ok(), RealClock().NowNs());
+  unreachable_.Note(remote.gid, connected.ok(), begun_ns, RealClock().NowNs());
   PANDO_RETURN_IF_ERROR(connected);
   queue_pairs_.fetch_add(1, std::memory_order_acq_rel);
   return pair;
