@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/base/sanitizer.h"
 #include "gtest/gtest.h"
 
 namespace pando::history {
@@ -161,6 +162,7 @@ std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unkn
 }
 
 void CompareWithBruteForce(uint64_t seed, int rounds, bool unique, double unknown_share) {
+  if (kSanitized) rounds /= 10;
   Random random(seed);
   int correct = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -230,7 +232,8 @@ TEST(KeyChecker, LongHistoriesOfOneKey) {
   Random random(5);
   for (const bool deletes : {false, true}) {
     // On average so many are in progress at once, on this one key.
-    std::vector<KeyOperation> operations = LongHistory(&random, 50'000, deletes ? 24 : 64, deletes);
+    std::vector<KeyOperation> operations =
+        LongHistory(&random, kSanitized ? 5'000 : 50'000, deletes ? 24 : 64, deletes);
     ASSERT_EQ(Check(operations), Verdict::kCorrect);
     // A read of a value that had been replaced for sure.
     for (size_t i = operations.size() - 1; i > 0; --i) {

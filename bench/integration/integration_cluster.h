@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/sanitizer.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/server_fabric.h"
@@ -44,13 +45,7 @@ class IntegrationCluster {
 
   // Sanitized builds look for something else, and slowly; RDMA in software takes its time, too.
   // Tests of capacity do less then.
-  static bool is_slow() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return true;
-#else
-    return default_fabric() != "shm";
-#endif
-  }
+  static bool is_slow() { return kSanitized || default_fabric() != "shm"; }
 
   IntegrationCluster() : IntegrationCluster(Options{}) {}
   explicit IntegrationCluster(const Options& options) : options_(options) {
