@@ -346,6 +346,25 @@ TEST_F(VerbsFabricTest, OptionsThatCannotWorkAreRefused) {
       absl::IsAlreadyExists(VerbsServer::Create({.listen = server_->location().address}).status()));
 }
 
+TEST_F(VerbsFabricTest, AServerThatIsGoneForOneFabricAnswersAnew) {
+  Start();
+  auto fabric = Connect();
+  auto endpoint = *fabric->Connect(1, 1);
+  ASSERT_TRUE(Add(*endpoint).ok());
+  BreakVerbsConnection(fabric.get(), 1);
+  while (Add(*endpoint).ok()) std::this_thread::yield();
+  EXPECT_THAT(std::string(Add(*endpoint).message()), HasSubstr("is gone"));
+  std::string reply;
+  EXPECT_TRUE(absl::IsUnavailable(Call(*endpoint, &reply)));
+  const auto anew = fabric->CallAnew(1, "hello");
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_THAT(*anew, HasSubstr("hello"));
+  EXPECT_TRUE(absl::IsUnavailable(fabric->CallAnew(9, "hello").status()));
+  server_->Stop();
+  const absl::Status nobody = fabric->CallAnew(1, "hello").status();
+  EXPECT_TRUE(absl::IsUnavailable(nobody)) << nobody;
+}
+
 TEST_F(VerbsFabricTest, ConnectingAHundredTimesLeaksNothing) {
   Start();
   Holdings first;
