@@ -51,10 +51,12 @@ class ConfigTest(unittest.TestCase):
 
     def test_local_leaves_other_machines_out(self):
         text = '[cluster]\nfabric = "verbs"\nregistry = "memcached://x:1/p"\n'
-        text += HOST + 'device = "mlx5_0"\ncores = "0-63"\nnuma_node = 3\n'
+        text += HOST + 'device = "mlx5_0"\nport = 2\ngid_index = 3\nmtu = 1024\n'
+        text += 'cores = "0-63"\nnuma_node = 3\n'
         parsed = config.parse(text, local=True)
         host = parsed.hosts[0]
         self.assertEqual((parsed.cluster.fabric, host.device, host.cores), ("shm", "", ""))
+        self.assertEqual((host.port, host.gid_index, host.mtu), (0, -1, 0))
         self.assertEqual(host.numa_node, -1)
         self.assertEqual(parsed.cluster.registry, f"{parsed.cluster.work}/registry")
 
@@ -78,6 +80,12 @@ class ConfigTest(unittest.TestCase):
         self.refused(HOST + 'memory_flags = ["x"]\n', "host[0].memory_flags", "begin with --")
         self.refused(HOST + 'memory_flags = ["--x", 1]\n', "host[0].memory_flags[1]", "a string")
         self.refused(HOST + 'cores = "all"\n', "host[0].cores")
+        self.refused(HOST + "port = 0\n", "host[0].port", "1 to 255")
+        self.refused(HOST + "port = 256\n", "host[0].port", "1 to 255")
+        self.refused(HOST + 'port = "1"\n', "host[0].port", "whole number")
+        self.refused(HOST + "gid_index = -2\n", "host[0].gid_index", "-1 to 255")
+        self.refused(HOST + "mtu = 1500\n", "host[0].mtu", "one of 0, 256, 512, 1024")
+        self.refused("[defaults]\nmtu = 1\n" + HOST, "defaults.mtu")
         self.refused(HOST + '[bench]\nduration = "1"\n', "bench.duration", "a number")
         self.refused(HOST + '[bench]\nload = "put"\n', "bench.load", "bulk, none")
         self.refused('[cluster]\nwork = "tmp"\n' + HOST, "cluster.work", "absolute")

@@ -18,6 +18,9 @@ user = "pando"
 roles = ["memory"]
 memory = "64G"
 device = "mlx5_0"
+port = 2
+gid_index = 0
+mtu = 1024
 cores = "0-1"
 numa_node = 0
 memory_servers = 2
@@ -70,6 +73,9 @@ class SshTest(testing.ClusterTest):
             "--registry=memcached://c1:11211/r",
             "--fabric=verbs",
             "--device=mlx5_0",
+            "--port=2",
+            "--gid_index=0",
+            "--mtu=1024",
             "--secret_file=/etc/pando/secret",
             "--numa_node=0",
         ):
@@ -89,7 +95,8 @@ class SshTest(testing.ClusterTest):
                 "--secret_file=/etc/pando/secret",
             ):
                 self.assertIn(flag, words)
-            self.assertNotIn("--device=mlx5_0", words)
+            found = [w for w in words if w.startswith(("--device", "--port", "--gid_index", "--mtu"))]
+            self.assertEqual(found, [], "not given for that host")
         start = [word for words in (first, second) for word in words if "--start_at" in word]
         self.assertEqual(len(set(start)), 1, "all start at one moment")
         self.assertEqual([call for call in self.ssh_calls() if "-O exit" not in call], [])

@@ -14,6 +14,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "common/program/rdma_flags.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/metered_handler.h"
@@ -39,10 +40,6 @@ DEFINE_bool(huge_pages, false, "take huge pages where there are some, else norma
 DEFINE_string(catalog, "auto",
               "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
 DEFINE_string(fabric, "shm", "transport: shm (one host, no RDMA) or verbs (RDMA)");
-DEFINE_string(device, "", "RDMA device; default: the first with an active port");
-DEFINE_int32(port, 0, "port of the RDMA device; 0: the first active one");
-DEFINE_int32(gid_index, -1, "GID of that port; -1: RoCEv2 with an IPv4 address where there is one");
-DEFINE_int32(mtu, 0, "MTU of the RDMA path: 256 to 4096; 0: the active one");
 DEFINE_string(listen, "",
               "HOST:PORT (TCP) where verbs clients connect; default: the address of the GID, any "
               "free port");
@@ -68,7 +65,8 @@ const ProgramInfo kProgram = {.name = "pando-memory",
                                   "--fabric=verbs of others) until it gets "
                                   "SIGTERM or SIGINT. What it held is gone "
                                   "when it ends.",
-                              .source = __FILE__};
+                              .source = __FILE__,
+                              .shared_source = kRdmaFlagsSource};
 
 constexpr uint64_t kHugePageBytes = 2 * kMiB;
 // Where lock words are looked at through a NIC, 512 at a time; calls are answered in between.
@@ -143,6 +141,7 @@ uint32_t FirstId() {
 }
 
 memory::ServerFabricOptions FabricOptions(std::string socket_path) {
+  const RdmaPath path = RdmaPathFromFlags(kProgram);
   memory::ServerFabricOptions options;
   options.fabric = FLAGS_fabric;
   options.socket_path = std::move(socket_path);
@@ -154,11 +153,11 @@ memory::ServerFabricOptions FabricOptions(std::string socket_path) {
   const uint64_t granule = FLAGS_huge_pages ? kHugePageBytes : 4096;
   options.main_bytes = BytesFromFlag("memory", FLAGS_memory) / granule * granule;
   options.listen = FLAGS_listen;
-  options.device = FLAGS_device;
   options.secret_file = FLAGS_secret_file;
-  options.port = FLAGS_port;
-  options.gid_index = FLAGS_gid_index;
-  options.mtu_bytes = static_cast<uint32_t>(FLAGS_mtu);
+  options.device = path.device;
+  options.port = path.port;
+  options.gid_index = path.gid_index;
+  options.mtu_bytes = path.mtu_bytes;
   options.device_memory = FLAGS_device_memory;
   return options;
 }
@@ -232,9 +231,6 @@ int main(int argc, char** argv) {
   CheckRange("server_id", FLAGS_server_id, 0, 65535);
   CheckRange("locks", FLAGS_locks, 512, 1 << 30);
   if (FLAGS_packet_bytes != 0) CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
-  CheckRange("port", FLAGS_port, 0, 255);
-  CheckRange("gid_index", FLAGS_gid_index, -1, 255);
-  CheckRange("mtu", FLAGS_mtu, 0, 4096);
   CheckRange("lease_ms", FLAGS_lease_ms, 0, 24 * 3600 * 1000);
   CheckNumaNode();
   const absl::Status status = Run(registry);

@@ -16,6 +16,7 @@
 #include "bench/host/paths.h"
 #include "bench/workload/keys.h"
 #include "bench/workload/values.h"
+#include "bench/ycsb/plan.h"
 #include "bench/ycsb/tree_data.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -78,6 +79,9 @@ absl::Status Coordinator::StartMemoryServers() {
         bench::ProgramFolder() / "pando-memory", absl::StrCat("--registry=", plan_.registry()),
         absl::StrCat("--server_id=", i),         absl::StrCat("--memory=", plan_.region_bytes()),
         absl::StrCat("--fabric=", plan_.fabric), "--exit_with_parent"};
+    for (std::string& flag : bench::RdmaFlags(plan_.rdma)) {
+      options.arguments.push_back(std::move(flag));
+    }
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));

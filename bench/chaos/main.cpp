@@ -20,6 +20,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "common/program/rdma_flags.h"
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
 DEFINE_uint64(seed, 1,
@@ -58,13 +59,16 @@ const ProgramInfo kProgram = {
         "and that the others went on.\n\n"
         "Exit codes: 0 everything held, 1 it did not, or the run could not be made, 2 wrong "
         "command line,\n128 + signal after Ctrl-C.",
-    .source = __FILE__};
+    .source = __FILE__,
+    .shared_source = kRdmaFlagsSource};
 
 constexpr int kFailed = 1;
 
 absl::StatusOr<Plan> PlanFromFlags() {
+  const RdmaPath path = RdmaPathFromFlags(kProgram);
   Plan plan;
   plan.fabric = FLAGS_fabric;
+  plan.rdma = {path.device, path.port, path.gid_index, path.mtu_bytes};
   plan.seed = FLAGS_seed;
   plan.duration_s = FLAGS_duration;
   plan.kills = FLAGS_kills;

@@ -29,6 +29,7 @@ ClientOptions Plan::client_options() const {
   ClientOptions options;
   options.registry = registry();
   options.fabric = fabric;
+  options.rdma = rdma;
   options.memory_servers_min = memory_servers;
   options.connect_timeout_ms = 20'000;
   options.operation_timeout_ms = timeout_ms;
@@ -73,6 +74,10 @@ absl::Status CheckPlan(const Plan& plan) {
 
 nlohmann::json PlanToJson(const Plan& plan) {
   return {{"fabric", plan.fabric},
+          {"device", plan.rdma.device},
+          {"port", plan.rdma.port},
+          {"gid_index", plan.rdma.gid_index},
+          {"mtu", plan.rdma.mtu_bytes},
           {"seed", plan.seed},
           {"duration", plan.duration_s},
           {"kills", plan.kills},
@@ -94,6 +99,10 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   if (!json.is_object()) return Bad("the plan is no JSON object");
   Plan plan;
   plan.fabric = json.value("fabric", plan.fabric);
+  plan.rdma.device = json.value("device", plan.rdma.device);
+  plan.rdma.port = json.value("port", plan.rdma.port);
+  plan.rdma.gid_index = json.value("gid_index", plan.rdma.gid_index);
+  plan.rdma.mtu_bytes = json.value("mtu", plan.rdma.mtu_bytes);
   plan.seed = json.value("seed", plan.seed);
   plan.duration_s = json.value("duration", plan.duration_s);
   plan.kills = json.value("kills", plan.kills);

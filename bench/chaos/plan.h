@@ -13,6 +13,7 @@ namespace pando::chaos {
 
 struct Plan {
   std::string fabric = "shm";
+  RdmaOptions rdma;
   uint64_t seed = 1;
   double duration_s = 30;
   int kills = 5;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -27,9 +28,10 @@ class HeartbeatTest : public testing::Test {
     ASSERT_TRUE(fabric.ok()) << fabric.status();
     fabric_ = *std::move(fabric);
   }
-  std::unique_ptr<Heartbeat> Start() {
+  std::unique_ptr<Heartbeat> Start(Heartbeat::AskAnew ask_anew = nullptr) {
     auto session = std::make_unique<SessionContext>(*fabric_->Connect(0, 0), &epochs_, 2, 1);
-    auto heartbeat = std::make_unique<Heartbeat>(std::move(session), &control_, false);
+    auto heartbeat =
+        std::make_unique<Heartbeat>(std::move(session), &control_, false, std::move(ask_anew));
     for (const ServerId server : fabric_->servers()) {
       heartbeat->Add({server, 30 * kMillisecondNs});
     }
@@ -63,6 +65,33 @@ TEST_F(HeartbeatTest, ADeadServerDoesNotHoldItsEndUp) {
   cluster_.StopAll();
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_FALSE(heartbeat->fenced()) << "nobody has said so";
+}
+
+TEST_F(HeartbeatTest, AServerThatTookItForDeadIsBelieved) {
+  // Nobody answers, then lock words are still being cleared, then it is dead there.
+  std::atomic<int> asked{0};
+  const auto heartbeat = Start([&](ServerId) -> absl::StatusOr<ClientLiveness> {
+    const int before = asked++;
+    if (before < 2) return absl::UnavailableError("nobody there");
+    return before < 4 ? ClientLiveness::kJoined : ClientLiveness::kDead;
+  });
+  cluster_.StopAll();
+  while (!heartbeat->fenced()) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_GE(asked, 5);
+}
+
+TEST_F(HeartbeatTest, AnotherLifeOfAServerIsAskedOnceAndFencesNobody) {
+  std::atomic<int> asked[3] = {};
+  const auto heartbeat = Start([&](ServerId server) -> absl::StatusOr<ClientLiveness> {
+    ++asked[server];
+    // The other one never answers, so that it goes on being asked.
+    if (server == 1) return ClientLiveness::kUnknown;
+    return absl::UnavailableError("nobody there");
+  });
+  cluster_.StopAll();
+  while (asked[1] == 0 || asked[2] < 4) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(asked[1], 1);
+  EXPECT_FALSE(heartbeat->fenced());
 }
 
 }  // namespace

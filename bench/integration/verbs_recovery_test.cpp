@@ -44,6 +44,40 @@ class VerbsRecoveryTest : public testing::Test {
   std::unique_ptr<IntegrationCluster> cluster_;
 };
 
+// Dead at one server, it would otherwise live on at the others (rule C2).
+TEST_F(VerbsRecoveryTest, WhoLosesOneConnectionLeavesAndCanComeBack) {
+  auto registry = OpenRegistry(cluster_->registry());
+  ASSERT_OK(registry);
+  auto servers = (*registry)->List();
+  ASSERT_OK(servers);
+  ASSERT_EQ(servers->size(), 2u);
+  auto fabric = ConnectVerbs(*servers);
+  ASSERT_OK(fabric);
+  auto client = ConnectOverFabric(cluster_->ClientDefaults(), *fabric);
+  ASSERT_OK(client);
+  auto tree = (*client)->CreateTree("t", {});
+  auto session = (*client)->NewSession();
+  ASSERT_OK(tree);
+  ASSERT_OK(session);
+  ASSERT_OK((*session)->Put(**tree, Key(1), Value(1)));
+  EXPECT_FALSE((*client)->fenced());
+  BreakVerbsConnection(fabric->get(), 2);
+  while (!(*client)->fenced()) std::this_thread::yield();
+  const absl::Status put = (*session)->Put(**tree, Key(1), Value(2));
+  EXPECT_TRUE(HasCode(put, absl::StatusCode::kFailedPrecondition));
+  EXPECT_NE(put.message().find("lost its connection"), absl::string_view::npos) << put;
+  session->reset();
+  tree->reset();
+  client->reset();
+
+  auto next = cluster_->NewClient();
+  auto next_tree = next->OpenTree("t");
+  auto next_session = next->NewSession();
+  ASSERT_OK(next_tree);
+  ASSERT_OK(next_session);
+  ASSERT_OK((*next_session)->Put(**next_tree, Key(1), Value(3)));
+}
+
 TEST_F(VerbsRecoveryTest, WritersGoOnAndLoseNothing) {
   auto sound = cluster_->NewClient();
   ASSERT_OK(sound->CreateTree("t", {}));

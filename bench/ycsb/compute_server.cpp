@@ -77,7 +77,7 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   ClientOptions options;
   options.registry = plan_.registry;
   options.fabric = plan_.fabric;
-  options.rdma.device = plan_.device;
+  options.rdma = plan_.rdma;
   options.secret_file = plan_.secret_file;
   options.memory_servers_min = plan_.memory_servers;
   options.connect_timeout_ms = 20'000;

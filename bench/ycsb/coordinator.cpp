@@ -77,9 +77,9 @@ absl::Status Coordinator::StartMemoryServers() {
                          absl::StrCat("--memory=", plan_.region_bytes()),
                          absl::StrCat("--locks=", plan_.lock_words),
                          absl::StrCat("--fabric=", plan_.fabric),
-                         absl::StrCat("--device=", plan_.device),
                          absl::StrCat("--secret_file=", plan_.secret_file),
                          "--exit_with_parent"};
+    for (std::string& flag : RdmaFlags(plan_.rdma)) options.arguments.push_back(std::move(flag));
     options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));

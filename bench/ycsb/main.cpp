@@ -20,9 +20,9 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "common/program/rdma_flags.h"
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
-DEFINE_string(device, "", "RDMA device; default: the first with an active port");
 DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
 DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
 DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
@@ -100,7 +100,8 @@ const ProgramInfo kProgram = {
         "pando-ycsb --workload=a --memory_servers=2 --compute_servers=4 --threads=2\n\n"
         "Runs a YCSB workload: starts memory servers and compute servers, loads records, "
         "runs, and shows what it cost.",
-    .source = __FILE__};
+    .source = __FILE__,
+    .shared_source = kRdmaFlagsSource};
 
 constexpr int kFailed = 1;
 
@@ -148,9 +149,10 @@ absl::Status CheckStart(const Plan& plan) {
 }
 
 absl::StatusOr<Plan> PlanFromFlags() {
+  const RdmaPath path = RdmaPathFromFlags(kProgram);
   Plan plan;
   plan.fabric = FLAGS_fabric;
-  plan.device = FLAGS_device;
+  plan.rdma = {path.device, path.port, path.gid_index, path.mtu_bytes};
   plan.secret_file = FLAGS_secret_file;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {

@@ -24,6 +24,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, name, description, shares, distribu
 
 namespace pando {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaOptions, device, port, gid_index, mtu_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks, local_locks,
                                    wait_queue, handover, operation_combining, lock_and_read,
                                    handover_image, two_level_versions)
@@ -32,7 +33,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks,
 
 namespace pando::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, device, secret_file, registry, memory_servers,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, memory_servers,
                                    memory_bytes, lock_words, compute_servers, compute_servers_all,
                                    compute_server_first, threads, coroutines, in_process, pin, tree,
                                    records, keys, value_bytes, load, drop, workload, distribution,
@@ -148,9 +149,19 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   }
 }
 
+std::vector<std::string> RdmaFlags(const RdmaOptions& rdma) {
+  std::vector<std::string> flags;
+  if (!rdma.device.empty()) flags.push_back("--device=" + rdma.device);
+  if (rdma.port != 0) flags.push_back(absl::StrCat("--port=", rdma.port));
+  if (rdma.gid_index >= 0) flags.push_back(absl::StrCat("--gid_index=", rdma.gid_index));
+  if (rdma.mtu_bytes != 0) flags.push_back(absl::StrCat("--mtu=", rdma.mtu_bytes));
+  return flags;
+}
+
 nlohmann::json ConfigJson(const Plan& plan) {
   nlohmann::json config = plan;
-  for (const char* internal : {"folder", "workload", "distribution", "keys", "techniques"}) {
+  for (const char* internal :
+       {"folder", "workload", "distribution", "keys", "techniques", "rdma"}) {
     config.erase(internal);
   }
   if (plan.metrics_address.empty()) config.erase("metrics_address");
@@ -186,6 +197,11 @@ nlohmann::json ConfigJson(const Plan& plan) {
   config["memory_gib"] = host.memory_gib;
   if (plan.registry.starts_with(plan.folder)) config.erase("registry");  // gone by now
   config["device"] = plan.fabric == "shm" ? "shared memory of this host" : RdmaDevices();
+  if (plan.fabric != "shm") {
+    config["port"] = plan.rdma.port;
+    config["gid_index"] = plan.rdma.gid_index;
+    config["mtu"] = plan.rdma.mtu_bytes;
+  }
   return config;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +18,7 @@ namespace pando::bench {
 struct Plan {
   // Cluster.
   std::string fabric = "shm";
-  std::string device;         // RDMA; "": the first with an active port
+  RdmaOptions rdma;
   std::string secret_file;    // of the cluster; "": it has none
   std::string registry;       // given by the user, or in `folder`
   int memory_servers = 1;     // started here, or at least this many to be found
@@ -83,6 +84,9 @@ absl::Status CheckPlan(Plan* plan);
 
 nlohmann::json PlanToJson(const Plan& plan);
 absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json);
+
+// As flags of a program that is started; what is not given is left out.
+std::vector<std::string> RdmaFlags(const RdmaOptions& rdma);
 
 // `config` of the result: what was asked for in the words of the flags, and what it ran on.
 nlohmann::json ConfigJson(const Plan& plan);

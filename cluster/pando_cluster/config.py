@@ -39,7 +39,7 @@ def between(low, high):
 
 
 def one_of(*values):
-    return lambda value: None if value in values else "one of " + ", ".join(values)
+    return lambda value: None if value in values else "one of " + ", ".join(map(str, values))
 
 
 _name = matches(_NAME, "letters, digits, '.', '_' and '-', beginning with a letter or digit")
@@ -75,6 +75,9 @@ class HostDefaults:
     user: str = option("", _name)
     roles: list[str] = option([])
     device: str = option("", _name)  # RDMA device; empty: the one that is found
+    port: int = option(0, between(1, 255))  # of the device; 0, not given: the first active one
+    gid_index: int = option(-1, between(-1, 255))  # -1: the one that is found
+    mtu: int = option(0, one_of(0, 256, 512, 1024, 2048, 4096))  # bytes; 0: the active one
     cores: str = option("", _cores)  # CPUs that the servers may use; empty: all
     numa_node: int = option(-1, between(-1, 1023))
     huge_pages: bool = option(False)
@@ -269,7 +272,7 @@ def _check_whole(config):
 def parse(text, local=False):
     """The Config that a TOML text describes. ConfigError: what is wrong with it.
 
-    With `local` every host is this one, without ssh, on the shm fabric: devices, CPUs and NUMA
+    With `local` every host is this one, without ssh, on the shm fabric: RDMA, CPUs and NUMA
     nodes, which describe other machines, are left out.
     """
     try:
@@ -309,7 +312,8 @@ def _make_local(config):
         config.cluster.fabric = "shm"
         config.cluster.registry = ""
     for host in config.hosts:
-        host.device, host.cores, host.numa_node = "", "", -1
+        host.device, host.port, host.gid_index, host.mtu = "", 0, -1, 0
+        host.cores, host.numa_node = "", -1
 
 
 def load(path, local=False):

@@ -33,6 +33,12 @@ def _transport(config, host):
     flags = [f"--fabric={config.cluster.fabric}"]
     if host.device:
         flags.append(f"--device={host.device}")
+    if host.port:
+        flags.append(f"--port={host.port}")
+    if host.gid_index >= 0:
+        flags.append(f"--gid_index={host.gid_index}")
+    if host.mtu:
+        flags.append(f"--mtu={host.mtu}")
     if config.cluster.secret_file:
         flags.append(f"--secret_file={config.cluster.secret_file}")
     return flags

@@ -148,6 +148,12 @@ class Fabric {
   // (0, 0 before the client has joined: such an endpoint can make calls, and READ).
   virtual absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                             uint32_t incarnation) = 0;
+  // One call over a connection of its own, which ends with the answer: for a server that is gone
+  // for this fabric, but may be there for others. Blocks, for a second where nobody answers.
+  // Unavailable: nobody does. Unimplemented: a server that is gone is gone for everybody.
+  virtual absl::StatusOr<std::string> CallAnew(ServerId /*server*/, std::string_view /*request*/) {
+    return absl::UnimplementedError("this fabric does not connect anew");
+  }
 };
 
 }  // namespace pando

@@ -13,7 +13,9 @@ std::vector<gflags::CommandLineFlagInfo> OwnFlags(const ProgramInfo& program) {
   std::vector<gflags::CommandLineFlagInfo> all, own;
   gflags::GetAllFlags(&all);
   for (gflags::CommandLineFlagInfo& flag : all) {
-    if (flag.filename == program.source) own.push_back(std::move(flag));
+    if (flag.filename == program.source || flag.filename == program.shared_source) {
+      own.push_back(std::move(flag));
+    }
   }
   return own;
 }

@@ -15,6 +15,7 @@ struct ProgramInfo {
   std::string name;              // "pando-memory"
   std::string summary;           // what it does and how it is called; the flags are listed below it
   std::string source;            // where its flags are defined: __FILE__ of main.cpp
+  std::string shared_source;     // of flags that programs share (rdma_flags.h); "": it has none
   bool takes_arguments = false;  // words that are no flags
   bool logs_info = true;         // else warnings and errors only
 };

@@ -96,8 +96,21 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                                   static_cast<int>(servers_.size()), seed);
-  heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_,
-                                           fabric_->capabilities().event_driven);
+  const bool event_driven = fabric_->capabilities().event_driven;
+  Heartbeat::AskAnew ask_anew;
+  if (!event_driven) {
+    ask_anew = [this](ServerId server) -> absl::StatusOr<ClientLiveness> {
+      PANDO_ASSIGN_OR_RETURN(
+          const std::string body,
+          ControlChannel::CallAnew(
+              *fabric_, server, ControlOpcode::kClientState,
+              EncodeJoinReply({.compute_server = control_channel_.compute_server(),
+                               .incarnation = control_channel_.incarnation()})));
+      return ParseClientState(body);
+    };
+  }
+  heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_, event_driven,
+                                           std::move(ask_anew));
   control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
 }

@@ -53,7 +53,7 @@ class ClientImpl {
 
   ClientStats Stats() const;
   const ClientOptions& options() const { return options_; }
-  // It was declared dead and cut off by a memory server; only closing it is left.
+  // It was declared dead, or left (Client::fenced()); only closing it is left.
   bool fenced() const { return heartbeat_ != nullptr && heartbeat_->fenced(); }
   uint16_t compute_server_id() const { return control_channel_.compute_server(); }
   IndexEnvironment& environment() { return *environment_; }

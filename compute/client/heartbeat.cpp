@@ -1,8 +1,10 @@
 #include "compute/client/heartbeat.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/wire/control.h"
 
 namespace pando {
@@ -11,12 +13,17 @@ namespace {
 constexpr int kBeatsPerLease = 4;
 // A server that does not answer at all must not hold the end of this up.
 constexpr int64_t kPingNsMax = kSecondNs;
+constexpr int64_t kAskPauseNsMax = 60 * kSecondNs;
+
+bool IsRunning(const std::future<void>& job) {
+  return job.valid() && job.wait_for(std::chrono::seconds(0)) == std::future_status::timeout;
+}
 
 }  // namespace
 
 Heartbeat::Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control,
-                     bool event_driven)
-    : session_(std::move(session)), control_(control) {
+                     bool event_driven, AskAnew ask_anew)
+    : session_(std::move(session)), control_(control), ask_anew_(std::move(ask_anew)) {
   if (event_driven) return;
   thread_ = std::thread([this] {
     Scheduler& scheduler = session_->scheduler();
@@ -33,6 +40,9 @@ Heartbeat::~Heartbeat() {
     thread_.join();
   } else {
     session_->scheduler().Drain();
+  }
+  for (const auto& pulse : pulses_) {
+    if (IsRunning(pulse->asking)) pulse->asking.wait();
   }
 }
 
@@ -56,6 +66,28 @@ void Heartbeat::GiveUp() {
   Stop();
 }
 
+void Heartbeat::Ask(Pulse* pulse) {
+  const int64_t now_ns = session_->NowNs();
+  if (ask_anew_ == nullptr || pulse->is_answered || now_ns < pulse->ask_again_ns) return;
+  if (IsRunning(pulse->asking)) return;
+  const int64_t beat_ns = pulse->lease.lease_ns / kBeatsPerLease;
+  pulse->ask_pause_ns =
+      std::clamp(2 * pulse->ask_pause_ns, beat_ns, std::max(beat_ns, kAskPauseNsMax));
+  pulse->ask_again_ns = now_ns + pulse->ask_pause_ns;
+  // Where no thread can be had it is deferred, and nobody is asked this time.
+  pulse->asking = std::async(std::launch::async | std::launch::deferred, [this, pulse] {
+    const absl::StatusOr<ClientLiveness> state = ask_anew_(pulse->lease.server);
+    // Nobody answers, or lock words are still being cleared there: later once more.
+    if (!state.ok() || *state == ClientLiveness::kJoined) return;
+    pulse->is_answered = true;
+    // Unknown to another life of the server, which cannot say what the one before did.
+    if (*state != ClientLiveness::kDead) return;
+    PANDO_LOG(WARNING) << "memory server " << pulse->lease.server
+                       << " lost the connection and took this compute server for dead: it leaves";
+    GiveUp();
+  });
+}
+
 void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int64_t next_ns = session_->NowNs() + pulse->lease.lease_ns / kBeatsPerLease;
@@ -65,6 +97,7 @@ void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
     if (absl::IsFailedPrecondition(heard) || absl::IsPermissionDenied(heard)) {
       return GiveUp();
     }
+    if (absl::IsUnavailable(heard)) Ask(pulse.get());
     while (session_->NowNs() < next_ns && !stopping_.load(std::memory_order_relaxed)) {
       pulse->parking.ParkUntil(next_ns);
     }

@@ -4,16 +4,21 @@
 // thread. Thread safety: fenced() from any thread; construction and destruction outside coroutines.
 // Invariants:
 //   1. Each server is pinged four times a lease; a lost ping is no reason to wait.
+//   Where the connection has ended the server is asked over another one whether this compute server
+//   is dead there (rule C2): it may live on at the others.
 //   2. Once fenced by one server, for ever and everywhere: nothing is pinged any more, so that the
 //   leases at the others run out, too (rule C2).
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "common/wire/control.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/session_context.h"
 
@@ -26,8 +31,13 @@ class Heartbeat {
     int64_t lease_ns = 0;
   };
 
-  // `session` has a coroutine for each lease that will be added.
-  Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control, bool event_driven);
+  // What a server that this client has lost says about it. Blocks; called on threads of their own.
+  using AskAnew = std::function<absl::StatusOr<ClientLiveness>(ServerId server)>;
+
+  // `session` has a coroutine for each lease that will be added. Without `ask_anew` nobody is
+  // asked.
+  Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control, bool event_driven,
+            AskAnew ask_anew = nullptr);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -45,12 +55,19 @@ class Heartbeat {
     Pulse(const Lease& of, Scheduler* scheduler) : lease(of), parking(scheduler) {}
     const Lease lease;
     Parking parking;
+    // Of a server whose connection has ended.
+    std::future<void> asking;
+    std::atomic<bool> is_answered{false};  // for ever
+    int64_t ask_again_ns = 0, ask_pause_ns = 0;
   };
+  // Begins to ask the server anew, unless that has been done, or is too early.
+  void Ask(Pulse* pulse);
   void Beat(const std::shared_ptr<Pulse>& pulse);
   void Stop();
 
   const std::unique_ptr<SessionContext> session_;
   ControlChannel* const control_;
+  const AskAnew ask_anew_;
   std::mutex pulses_mutex_;
   std::vector<std::shared_ptr<Pulse>> pulses_;
   std::atomic<bool> stopping_{false}, fenced_{false};

@@ -26,6 +26,9 @@ class ControlChannel {
   // The reply's body, or the status it carried, annotated with the server.
   absl::StatusOr<std::string> Call(OperationContext& context, ServerId server, ControlOpcode opcode,
                                    std::string_view body);
+  // Over a connection of its own (Fabric::CallAnew()), as nobody. Blocks; from any thread.
+  static absl::StatusOr<std::string> CallAnew(Fabric& fabric, ServerId server, ControlOpcode opcode,
+                                              std::string_view body);
 
  private:
   uint16_t compute_server_ = 0;

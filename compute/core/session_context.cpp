@@ -28,8 +28,9 @@ absl::StatusOr<LocalBuffer> SessionContext::ZeroWord() {
 
 absl::Status FencedError() {
   return absl::FailedPreconditionError(
-      "this compute server was not heard of for a lease, declared dead and cut off: close the "
-      "client and connect again");
+      "this compute server was declared dead and cut off, since a memory server did not hear of it "
+      "for a lease, lost its connection, or could not be asked to free a lock: close the client "
+      "and connect again");
 }
 
 absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {

@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
   ClientOptions options;
   options.registry = settings.registry;
   options.fabric = settings.fabric;
-  options.rdma.device = settings.device;
+  options.rdma = settings.rdma;
   options.secret_file = settings.secret_file;
   options.connect_timeout_ms = 2'000;
   options.operation_timeout_ms = settings.timeout_ms;

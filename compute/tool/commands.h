@@ -15,7 +15,7 @@ namespace pando::tool {
 struct Settings {
   std::string registry;
   std::string fabric = "shm";
-  std::string device;       // RDMA
+  RdmaOptions rdma;
   std::string secret_file;  // "": none
   std::string tree;
   int64_t timeout_ms = 10'000;  // of an operation

@@ -104,9 +104,11 @@ void CheckLimits(DoctorReport* report) {
 }
 
 void CheckRdma(const Settings& settings, DoctorReport* report) {
-  const bool needed = settings.fabric == "verbs" || !settings.device.empty();
+  const RdmaOptions& rdma = settings.rdma;
+  const bool needed = settings.fabric == "verbs" || !rdma.device.empty() || rdma.port != 0 ||
+                      rdma.gid_index >= 0 || rdma.mtu_bytes != 0;
 #ifdef PANDO_HAVE_VERBS
-  JudgeRdma(GatherRdmaFacts({.device = settings.device}, needed), report);
+  JudgeRdma(GatherRdmaFacts(DeviceOptions(rdma), needed), report);
 #else
   report->Lack(needed, "this build has no RDMA (fabric verbs)",
                "sudo apt-get install libibverbs-dev, and build again");

@@ -9,7 +9,7 @@ namespace pando::tool {
 
 absl::Status DoctorLitmus(const Settings& settings) {
   LitmusOptions options;
-  options.device.device = settings.device;
+  options.device = DeviceOptions(settings.rdma);
   options.test_ms = settings.litmus_seconds * 1'000;
   PANDO_ASSIGN_OR_RETURN(const LitmusResult result, RunLitmus(options));
   PANDO_RETURN_IF_ERROR(Print(DescribeLitmus(result)));

@@ -2,9 +2,14 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "common/fabric/verbs/device_choice.h"
 #include "compute/tool/commands.h"
 
 namespace pando::tool {
+
+inline VerbsDeviceOptions DeviceOptions(const RdmaOptions& rdma) {
+  return {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes};
+}
 
 // Prints what was seen. NotFound: no device; FailedPrecondition: Pando relies on what was seen not
 // to hold.

@@ -170,9 +170,9 @@ void JudgeRdma(const RdmaFacts& facts, DoctorReport* report) {
                               choice->port.number, ", GID ", GidText(choice->gid), ", MTU ",
                               choice->mtu_bytes));
     } else {
-      report->Lack(facts.needed,
-                   absl::StrCat("--fabric=verbs cannot be used: ", choice.status().message()),
-                   "see above, or give another with --device=NAME");
+      report->Lack(
+          facts.needed, absl::StrCat("--fabric=verbs cannot be used: ", choice.status().message()),
+          "see above, or give another with --device=NAME (and --port, --gid_index, --mtu)");
     }
   }
   JudgeLockedMemory(facts, report);

@@ -21,7 +21,8 @@ struct DeviceNode {
 };
 
 struct RdmaFacts {
-  bool needed = false;  // --fabric=verbs or --device was given: what is missing has to be fixed
+  bool needed =
+      false;  // --fabric=verbs or --device and the like were given: what is missing has to be fixed
   VerbsDeviceOptions options;
   std::vector<DeviceFacts> devices;  // as libibverbs finds them
   std::vector<std::string>

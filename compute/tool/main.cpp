@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/program/command_line.h"
+#include "common/program/rdma_flags.h"
 #include "compute/tool/commands.h"
 
 DEFINE_string(registry, "",
@@ -16,7 +17,6 @@ DEFINE_string(registry, "",
               "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
 DEFINE_string(fabric, "shm", "transport of the memory servers: shm or verbs");
-DEFINE_string(device, "", "RDMA device; default: the first with an active port");
 DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
 DEFINE_string(tree, "default", "name of the tree to work on");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
@@ -34,7 +34,7 @@ DEFINE_bool(quiet_tree, false,
 DEFINE_bool(json, false, "check: print the result as JSON");
 DEFINE_bool(litmus, false,
             "doctor: only test what an RDMA device's verbs do to one lock and one line at the same "
-            "moment (--device)");
+            "moment (--device, --port, --gid_index, --mtu)");
 DEFINE_int32(seconds, 2, "doctor --litmus: how long each of its four to six tests takes");
 
 namespace pando {
@@ -65,6 +65,7 @@ Works on the trees of running memory servers.
 Exit codes: 0 done, 1 not found or failed, 2 wrong command line;
 check: 0 everything holds, 1 it could not be checked, 3 something is wrong with a tree.)",
     .source = __FILE__,
+    .shared_source = kRdmaFlagsSource,
     .takes_arguments = true,
     .logs_info = false};
 
@@ -122,7 +123,8 @@ Settings SettingsFromFlags(const Command& command) {
   settings.tree = FLAGS_tree;
   settings.timeout_ms = FLAGS_timeout_ms;
   settings.fabric = FLAGS_fabric;
-  settings.device = FLAGS_device;
+  const RdmaPath path = RdmaPathFromFlags(kProgram);
+  settings.rdma = {path.device, path.port, path.gid_index, path.mtu_bytes};
   settings.secret_file = FLAGS_secret_file;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;

@@ -159,6 +159,11 @@ void VerbsClient::CloseHandle(int link_index, uint32_t handle) {
   Enqueue(&link, EncodeVerbsFrame(VerbsFrameType::kClose, 0, EncodeVerbsHandle(handle)), true);
 }
 
+void VerbsClient::BreakConnection(int link_index) {
+  // The watcher, and the server, see that it has ended.
+  shutdown(links_[static_cast<size_t>(link_index)]->socket.get(), SHUT_RDWR);
+}
+
 void VerbsClient::Watch() {
   std::vector<pollfd> polled(1 + links_.size());
   polled[0] = {nudge_.get(), POLLIN, 0};

@@ -101,6 +101,8 @@ class VerbsClient {
   void Forget(uint32_t sequence);
   // Tells the server that a queue pair of this client's exists no more.
   void CloseHandle(int link, uint32_t handle);
+  // For tests (BreakVerbsConnection()).
+  void BreakConnection(int link);
 
  private:
   struct Waiter {

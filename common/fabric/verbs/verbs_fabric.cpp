@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/fabric/verbs/verbs_client.h"
 #include "common/fabric/verbs/verbs_endpoint.h"
+#include "common/fabric/verbs/verbs_handshake.h"
 
 namespace pando {
 namespace {
@@ -64,6 +66,17 @@ class VerbsFabric final : public Fabric {
     return VerbsEndpoint::Open(client_, capabilities_.packet_bytes, compute_server, incarnation);
   }
 
+  absl::StatusOr<std::string> CallAnew(ServerId server, std::string_view request) override {
+    const int link = client_->LinkIndex(server);
+    if (link == VerbsClient::kNoLink) {
+      return absl::UnavailableError(absl::StrCat("server ", server, " is not connected"));
+    }
+    return CallVerbsServer(client_->links()[static_cast<size_t>(link)]->location,
+                           client_->options(), request);
+  }
+
+  void BreakConnection(ServerId server) { client_->BreakConnection(client_->LinkIndex(server)); }
+
  private:
   const std::shared_ptr<VerbsClient> client_;
   Capabilities capabilities_;
@@ -82,6 +95,12 @@ const VerbsCounters& VerbsCountersOf(const Endpoint& endpoint) {
   const auto* const verbs = dynamic_cast<const VerbsEndpoint*>(&endpoint);
   PANDO_CHECK(verbs != nullptr) << "not an endpoint of a verbs fabric";
   return verbs->counters();
+}
+
+void BreakVerbsConnection(Fabric* fabric, ServerId server) {
+  auto* const verbs = dynamic_cast<VerbsFabric*>(fabric);
+  PANDO_CHECK(verbs != nullptr) << "not a verbs fabric";
+  verbs->BreakConnection(server);
 }
 
 void BreakVerbsQueuePair(Endpoint* endpoint, ServerId server) {

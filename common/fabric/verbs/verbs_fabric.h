@@ -9,8 +9,9 @@
 //   any more, and they are Unavailable: at the server something of them may still be under way. So
 //   is every later chain to that server until it has confirmed the contrary (rule L5) and a new
 //   queue pair is connected, which needs no caller's help but that he polls, or posts.
-//   3. A memory server whose control connection ends is gone, for this fabric's life. A client
-//   renews its leases over it: silence of a living connection is the business of leases.
+//   3. A memory server whose control connection ends is gone, for this fabric's life; whether it is
+//   there for others is what CallAnew() finds out. A client renews its leases over it: silence of a
+//   living connection is the business of leases.
 //   4. Where the device is software, lines have checksums and locks are released by CAS (rules F1,
 //   L4).
 //
@@ -66,6 +67,8 @@ struct VerbsCounters {
 };
 // `endpoint` belongs to a verbs fabric.
 const VerbsCounters& VerbsCountersOf(const Endpoint& endpoint);
+// For tests: ends the control connection to a server, as a network that loses it would.
+void BreakVerbsConnection(Fabric* fabric, ServerId server);
 // For tests: breaks the queue pair to a server, as a failing NIC would.
 void BreakVerbsQueuePair(Endpoint* endpoint, ServerId server);
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "common/fabric/verbs/fake_device_memory.h"
@@ -19,13 +20,27 @@ namespace {
 
 using testing::HasSubstr;
 
-size_t OpenDescriptors() {
-  size_t count = 0;
-  DIR* const directory = opendir("/proc/self/fd");
-  while (readdir(directory) != nullptr) ++count;
-  closedir(directory);
-  return count;
-}
+// What this process holds of the kernel and of the device.
+struct Holdings {
+  size_t descriptors = 0;
+  size_t mappings = 0;       // of the device's queues
+  std::string pinned_bytes;  // "VmPin:  1024 kB": registered memory
+
+  static Holdings Now() {
+    Holdings holdings;
+    DIR* const directory = opendir("/proc/self/fd");
+    while (readdir(directory) != nullptr) ++holdings.descriptors;
+    closedir(directory);
+    std::ifstream maps("/proc/self/maps"), status("/proc/self/status");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("/uverbs") != std::string::npos) ++holdings.mappings;
+    }
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmPin:")) holdings.pinned_bytes = line;
+    }
+    return holdings;
+  }
+};
 
 class VerbsFabricTest : public testing::Test {
  protected:
@@ -331,9 +346,28 @@ TEST_F(VerbsFabricTest, OptionsThatCannotWorkAreRefused) {
       absl::IsAlreadyExists(VerbsServer::Create({.listen = server_->location().address}).status()));
 }
 
+TEST_F(VerbsFabricTest, AServerThatIsGoneForOneFabricAnswersAnew) {
+  Start();
+  auto fabric = Connect();
+  auto endpoint = *fabric->Connect(1, 1);
+  ASSERT_TRUE(Add(*endpoint).ok());
+  BreakVerbsConnection(fabric.get(), 1);
+  while (Add(*endpoint).ok()) std::this_thread::yield();
+  EXPECT_THAT(std::string(Add(*endpoint).message()), HasSubstr("is gone"));
+  std::string reply;
+  EXPECT_TRUE(absl::IsUnavailable(Call(*endpoint, &reply)));
+  const auto anew = fabric->CallAnew(1, "hello");
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_THAT(*anew, HasSubstr("hello"));
+  EXPECT_TRUE(absl::IsUnavailable(fabric->CallAnew(9, "hello").status()));
+  server_->Stop();
+  const absl::Status nobody = fabric->CallAnew(1, "hello").status();
+  EXPECT_TRUE(absl::IsUnavailable(nobody)) << nobody;
+}
+
 TEST_F(VerbsFabricTest, ConnectingAHundredTimesLeaksNothing) {
   Start();
-  size_t descriptors = 0;
+  Holdings first;
   for (int i = 0; i < 100; ++i) {
     {
       auto fabric = Connect();
@@ -345,9 +379,12 @@ TEST_F(VerbsFabricTest, ConnectingAHundredTimesLeaksNothing) {
     }
     while (handler_.gone().size() <= static_cast<size_t>(i)) std::this_thread::yield();
     EXPECT_EQ(server_->server().queue_pairs(), 0u);
-    if (i == 2) descriptors = OpenDescriptors();
+    if (i == 2) first = Holdings::Now();
   }
-  EXPECT_EQ(OpenDescriptors(), descriptors);
+  const Holdings last = Holdings::Now();
+  EXPECT_EQ(last.descriptors, first.descriptors);
+  EXPECT_EQ(last.mappings, first.mappings);
+  EXPECT_EQ(last.pinned_bytes, first.pinned_bytes);
   EXPECT_EQ(Word(0), 200u);
 }
 

@@ -15,6 +15,8 @@
 namespace pando {
 namespace {
 
+constexpr int64_t kCallAnewNsMax = kSecondNs;
+
 absl::Status Wait(int socket, short events, int64_t deadline_ns) {
   for (;;) {
     const int64_t left_ns = deadline_ns - RealClock().NowNs();
@@ -28,8 +30,9 @@ absl::Status Wait(int socket, short events, int64_t deadline_ns) {
   }
 }
 
-absl::Status Send(int socket, VerbsFrameType type, std::string_view body, int64_t deadline_ns) {
-  std::string bytes = EncodeVerbsFrame(type, 0, body);
+absl::Status Send(int socket, VerbsFrameType type, std::string_view body, int64_t deadline_ns,
+                  uint32_t sequence = 0) {
+  std::string bytes = EncodeVerbsFrame(type, sequence, body);
   while (!bytes.empty()) {
     // Where the server has closed the connection its reason may be there to be read.
     if (SendTcp(socket, &bytes) == TcpResult::kGone) return absl::OkStatus();
@@ -80,8 +83,8 @@ absl::Status Prove(VerbsLink* link, ClientProof proof, int64_t deadline_ns) {
 }
 
 absl::StatusOr<std::unique_ptr<VerbsLink>> Shake(const ServerLocation& location,
-                                                 const VerbsFabricOptions& options) {
-  const int64_t deadline_ns = RealClock().NowNs() + options.connect_timeout_ms * kMillisecondNs;
+                                                 const VerbsFabricOptions& options,
+                                                 int64_t deadline_ns) {
   PANDO_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(location.address));
   auto link = std::make_unique<VerbsLink>();
   link->location = location;
@@ -117,14 +120,44 @@ absl::StatusOr<std::unique_ptr<VerbsLink>> Shake(const ServerLocation& location,
   return link;
 }
 
+int64_t DeadlineOf(const VerbsFabricOptions& options) {
+  return RealClock().NowNs() + options.connect_timeout_ms * kMillisecondNs;
+}
+
+absl::Status ConnectingFailed(const ServerLocation& location, const absl::Status& why) {
+  return Annotate(why,
+                  absl::StrCat("connecting to server ", location.id, " at ", location.address));
+}
+
+absl::StatusOr<std::string> ShakeAndCall(const ServerLocation& location,
+                                         const VerbsFabricOptions& options,
+                                         std::string_view request) {
+  constexpr uint32_t kSequence = 1;
+  const int64_t deadline_ns = std::min(DeadlineOf(options), RealClock().NowNs() + kCallAnewNsMax);
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<VerbsLink> link,
+                         Shake(location, options, deadline_ns));
+  const int socket = link->socket.get();
+  PANDO_RETURN_IF_ERROR(Send(socket, VerbsFrameType::kCall, request, deadline_ns, kSequence));
+  PANDO_ASSIGN_OR_RETURN(VerbsFrame frame, Receive(link.get(), deadline_ns));
+  if (frame.type != VerbsFrameType::kCallReply || frame.sequence != kSequence) {
+    return absl::DataLossError("the answer to the call is something else");
+  }
+  return std::move(frame.body);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<VerbsLink>> ShakeVerbsHands(const ServerLocation& location,
                                                            const VerbsFabricOptions& options) {
-  absl::StatusOr<std::unique_ptr<VerbsLink>> link = Shake(location, options);
-  if (link.ok()) return link;
-  return Annotate(link.status(),
-                  absl::StrCat("connecting to server ", location.id, " at ", location.address));
+  absl::StatusOr<std::unique_ptr<VerbsLink>> link = Shake(location, options, DeadlineOf(options));
+  return link.ok() ? std::move(link) : ConnectingFailed(location, link.status());
+}
+
+absl::StatusOr<std::string> CallVerbsServer(const ServerLocation& location,
+                                            const VerbsFabricOptions& options,
+                                            std::string_view request) {
+  absl::StatusOr<std::string> reply = ShakeAndCall(location, options, request);
+  return reply.ok() ? std::move(reply) : ConnectingFailed(location, reply.status());
 }
 
 }  // namespace pando

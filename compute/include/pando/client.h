@@ -90,10 +90,11 @@ class Client {
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
 
-  // True: a memory server has not heard of this compute server for a lease, has declared it dead
-  // and cut it off (only on fabrics that can; not on shm). Nothing it does reaches memory any more,
-  // every operation is FailedPrecondition; one that was under way may be of unknown outcome. Close
-  // it and connect again: that is another incarnation.
+  // True: a memory server has not heard of this compute server for a lease or has lost its
+  // connection, has declared it dead and cut it off (only on fabrics that can; not on shm). Or the
+  // client itself leaves, so that others get a lock that it could not free for fifteen seconds.
+  // Nothing it does reaches memory any more, every operation is FailedPrecondition; one that was
+  // under way may be of unknown outcome. Close it and connect again: that is another incarnation.
   bool fenced() const;
 
   ClientStats Stats() const;

@@ -1,0 +1,26 @@
+// --device, --port, --gid_index and --mtu: which RDMA path a program uses. A library of its own
+// (pando_rdma_flags): who does not link it does not have these flags.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/program/command_line.h"
+
+namespace pando {
+
+// As RdmaOptions of the client and VerbsDeviceOptions of the fabric: what is not given is found.
+struct RdmaPath {
+  std::string device;
+  int port = 0;
+  int gid_index = -1;
+  uint32_t mtu_bytes = 0;
+};
+
+// For ProgramInfo::shared_source, so that --help lists these flags.
+extern const char kRdmaFlagsSource[];
+
+// After ParseCommandLine(). Exits with 2 where a value cannot be right on any device.
+RdmaPath RdmaPathFromFlags(const ProgramInfo& program);
+
+}  // namespace pando
