@@ -105,6 +105,9 @@ void SimWorld::PauseCalls(ServerId id, bool paused) {
   impl_->core.servers[impl_->core.ServerIndex(id)].calls_paused = paused;
 }
 
+void SimWorld::SpendCpu(double ns) { impl_->core.SpendCpu(ns); }
+void SimWorld::SetLocksOnChip(bool on_chip) { impl_->core.locks_on_chip = on_chip; }
+
 void SimWorld::At(int64_t time_ns, std::function<void()> callback) {
   const uint32_t id = impl_->next_callback++;
   impl_->callbacks.emplace(id, std::move(callback));

@@ -76,6 +76,12 @@ class SimWorld {
   // From now on calls to this server are lost.
   void PauseCalls(ServerId id, bool paused);
 
+  // --- With SimOptions::nic.
+  // Time that the session whose runner is being called spends computing; elsewhere nothing.
+  void SpendCpu(double ns);
+  // Whether lock spaces lie in NIC memory (as from the start) or in host memory.
+  void SetLocksOnChip(bool on_chip);
+
   // Runs `callback` as an event of its own at a time (now, if that is past).
   void At(int64_t time_ns, std::function<void()> callback);
 
