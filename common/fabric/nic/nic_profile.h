@@ -1,9 +1,10 @@
 // What a NIC, its link, its host's PCIe and its users' CPUs cost, as numbers: the constants of the
 // timing model (nic.h), read from a data file in which every one of them names its source.
 //
-// A file is a JSON object: "name", "description", the groups "cpu", "nic", "link", "pcie", "atomics" and
-// "calls", whose fields are objects {"value": NUMBER, "source": TEXT}, and "published": what was
-// measured on such hardware and where it was published, for comparison (bench/nic).
+// A file is a JSON object: "name", "description", the groups "cpu", "nic", "link", "pcie",
+// "atomics" and "calls", whose fields are objects {"value": NUMBER, "source": TEXT}, and
+// "published": what was measured on such hardware and where it was published, for comparison
+// (bench/nic).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@
 
 namespace pando {
 
-// Times in nanoseconds (fractions matter: a message takes some 8 of them), sizes in bytes, bandwidths
-// in gigabits a second. None is negative; those that divide are not 0.
+// Times in nanoseconds (fractions matter: a message takes some 8 of them), sizes in bytes,
+// bandwidths in gigabits a second. None is negative; those that divide are not 0.
 struct NicProfile {
   // Time of the thread that owns a session.
   struct Cpu {
@@ -29,7 +30,7 @@ struct NicProfile {
     double wake_ns = 0;         // from one thread's wake-up to another thread's reaction
   };
   struct Nic {
-    double doorbell_ns = 0;       // from the doorbell to the first byte of a request that came with it
+    double doorbell_ns = 0;  // from the doorbell to the first byte of a request that came with it
     double fetch_chain_ns = 0;    // besides, for a chain of several verbs: read over PCIe
     double fetch_payload_ns = 0;  // besides, for a WRITE that is too long to come with its request
     double inline_bytes = 0;      // the longest that does
@@ -46,12 +47,11 @@ struct NicProfile {
     double switch_ns = 0;
   };
   struct Pcie {
-    double read_ns = 0;   // a round trip to the memory of the host
-    double write_ns = 0;  // until a posted write is visible
-    double gbits = 0;     // each way
+    double read_ns = 0;  // a round trip to the memory of the host
+    double gbits = 0;    // each way
   };
-  // An atomic on host memory holds one of the NIC's internal locks for two PCIe transactions (Sherman,
-  // SIGMOD'22, section 3.2.2); on NIC memory it holds one for a shorter while.
+  // An atomic on host memory holds one of the NIC's internal locks for two PCIe transactions
+  // (Sherman, SIGMOD'22, section 3.2.2); on NIC memory it holds one for a shorter while.
   struct Atomics {
     double buckets = 0;          // internal locks; a power of two
     double host_hold_ns = 0;     // between two atomics of a bucket, host memory
@@ -69,12 +69,14 @@ struct NicProfile {
   };
 
   // A published measurement: `threads` threads of one compute server, each with a queue pair of its
-  // own, post `batch` verbs one by one and wait for all of them.
+  // own, post `batch` chains of `chain` verbs and wait for all of them.
   struct Published {
     std::string verb;  // "read", "write" or "cas"
     bool on_chip = false;
+    bool is_inline = true;  // "inline": payloads come with their requests where they fit
     int threads = 1;
     int batch = 1;
+    int chain = 1;
     uint32_t bytes = 8;
     uint64_t addresses = 0;  // cas: distinct words; 0: each thread has its own
     std::string unit;        // "mops" or "us" (mean latency)

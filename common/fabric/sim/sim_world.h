@@ -50,6 +50,8 @@ class SimWorld {
   PeerFence* Fence(ServerId id);
 
   std::shared_ptr<Fabric> NewFabric();
+  // A compute server on the host of a memory server: they share its NIC (SimOptions::nic).
+  std::shared_ptr<Fabric> NewFabricOnHostOf(ServerId id);
 
   // kill -9 of a compute server, between two packets: its events stop, a part of what it had posted
   // is still executed, each WRITE whole or not at all; the servers hear of it when that is over.
