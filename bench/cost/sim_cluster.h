@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/check.h"
@@ -41,11 +42,12 @@ class SimCluster {
   }
 
   // A compute server. Clients must be gone before the cluster.
-  std::unique_ptr<Client> NewClient(ClientOptions options = {}) {
-    if (options.seed == 0) options.seed = options_.sim.seed * 1000 + ++clients_;
-    auto client = ConnectOverFabric(options, world_.NewFabric());
-    PANDO_CHECK_OK(client.status());
-    return *std::move(client);
+  std::unique_ptr<Client> NewClient(const ClientOptions& options = {}) {
+    return Connect(options, world_.NewFabric());
+  }
+  // On the host of a memory server, whose NIC it shares (SimOptions::nic).
+  std::unique_ptr<Client> NewClientOnHostOf(ServerId server, const ClientOptions& options) {
+    return Connect(options, world_.NewFabricOnHostOf(server));
   }
 
   sim::SimWorld& world() { return world_; }
@@ -73,6 +75,13 @@ class SimCluster {
   }
 
  private:
+  std::unique_ptr<Client> Connect(ClientOptions options, std::shared_ptr<Fabric> fabric) {
+    if (options.seed == 0) options.seed = options_.sim.seed * 1000 + ++clients_;
+    auto client = ConnectOverFabric(options, std::move(fabric));
+    PANDO_CHECK_OK(client.status());
+    return *std::move(client);
+  }
+
   std::byte* LockAt(const LockTarget& target) {
     return world_.Memory(target.server).locks.data() + uint64_t{target.word} * sizeof(uint64_t);
   }

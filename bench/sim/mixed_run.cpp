@@ -117,6 +117,7 @@ std::string DescribeRun(const SimRunOptions& o) {
         std::pair{"wait_queue", t.wait_queue}, std::pair{"handover", t.handover},
         std::pair{"operation_combining", t.operation_combining},
         std::pair{"lock_and_read", t.lock_and_read}, std::pair{"handover_image", t.handover_image},
+        std::pair{"lock_back_off", t.lock_back_off},
         std::pair{"two_level_versions", t.two_level_versions}}) {
     if (!on) absl::StrAppend(&techniques, " -", name);
   }

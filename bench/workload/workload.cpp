@@ -4,13 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "bench/host/paths.h"
+#include "bench/host/data_files.h"
 #include "common/base/status.h"
 
 namespace pando::bench {
@@ -40,27 +37,6 @@ absl::Status ParseShares(const Json& operations, Workload* workload) {
     return absl::InvalidArgumentError(absl::StrCat("the shares add up to ", sum, ", not to 1"));
   }
   return absl::OkStatus();
-}
-
-std::vector<std::filesystem::path> WorkloadFolders() {
-  const std::filesystem::path programs = ProgramFolder();
-  return {programs / "workloads", programs.parent_path() / "share" / "pando" / "workloads"};
-}
-
-absl::StatusOr<std::string> FindWorkload(std::string_view name) {
-  const std::string text(name);
-  if (text.find('/') != std::string::npos || text.ends_with(".json")) return text;
-  std::set<std::string> known;
-  for (const auto& folder : WorkloadFolders()) {
-    const std::filesystem::path file = folder / (text + ".json");
-    std::error_code error;
-    if (std::filesystem::is_regular_file(file, error)) return file.string();
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-      if (entry.path().extension() == ".json") known.insert(entry.path().stem().string());
-    }
-  }
-  return absl::NotFoundError(absl::StrCat("there is no workload '", text, "'; there are: ",
-                                          known.empty() ? "none" : absl::StrJoin(known, " ")));
 }
 
 }  // namespace
@@ -121,14 +97,15 @@ absl::StatusOr<Workload> ParseWorkload(std::string_view text) {
 }
 
 absl::StatusOr<Workload> LoadWorkload(std::string_view name) {
-  PANDO_ASSIGN_OR_RETURN(const std::string file, FindWorkload(name));
+  PANDO_ASSIGN_OR_RETURN(const std::filesystem::path file,
+                         FindDataFile("workload", "workloads", name));
   std::ifstream stream(file);
-  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file));
+  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file.string()));
   std::stringstream text;
   text << stream.rdbuf();
   absl::StatusOr<Workload> workload = ParseWorkload(text.str());
-  if (!workload.ok()) return Annotate(workload.status(), file);
-  if (workload->name.empty()) workload->name = std::filesystem::path(file).stem().string();
+  if (!workload.ok()) return Annotate(workload.status(), file.string());
+  if (workload->name.empty()) workload->name = file.stem().string();
   return workload;
 }
 

@@ -73,6 +73,7 @@ DEFINE_bool(handover, true, "a held lock goes to the next local waiter");
 DEFINE_bool(operation_combining, true, "the holder applies waiting operations");
 DEFINE_bool(lock_and_read, true, "lock and read in one chain");
 DEFINE_bool(handover_image, true, "the leaf travels with a handed-over lock");
+DEFINE_bool(lock_back_off, true, "pauses between attempts at a global lock");
 DEFINE_bool(two_level_versions, true, "an update writes back a line, not the node");
 DEFINE_string(index_cache, "64M", "bound of a compute server's index cache");
 DEFINE_int32(handover_max, 32, "handovers in a row");

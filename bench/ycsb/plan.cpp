@@ -27,7 +27,7 @@ namespace pando {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaOptions, device, port, gid_index, mtu_bytes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks, local_locks,
                                    wait_queue, handover, operation_combining, lock_and_read,
-                                   handover_image, two_level_versions)
+                                   handover_image, lock_back_off, two_level_versions)
 
 }  // namespace pando
 

@@ -105,6 +105,7 @@ inline constexpr TechniqueFlag kTechniqueFlags[] = {
     {"operation_combining", &Techniques::operation_combining},
     {"lock_and_read", &Techniques::lock_and_read},
     {"handover_image", &Techniques::handover_image},
+    {"lock_back_off", &Techniques::lock_back_off},
     {"two_level_versions", &Techniques::two_level_versions},
 };
 

@@ -284,8 +284,12 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
           absl::StrCat("waiting for lock word ", target.word, " of server ", target.server,
                        " held by compute server ", LockWord::Decode(last_seen).owner));
     }
-    context.BackOff(back_off);
-    back_off = std::min(back_off * 2, kBackOffLast);
+    if (options_.techniques.lock_back_off) {
+      context.BackOff(back_off);
+      back_off = std::min(back_off * 2, kBackOffLast);
+    } else {
+      context.session.scheduler().Yield();  // the holder may be a coroutine of this session
+    }
   }
 }
 

@@ -15,6 +15,11 @@ absl::Status ServerGoneError(ServerId id) {
 
 }  // namespace
 
+int64_t SimWorld::Impl::CallDelay() {
+  if (timed != nullptr) return static_cast<int64_t>(timed->profile().calls.one_way_ns);
+  return core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns);
+}
+
 void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, PendingCall* call) {
   ++core.stats.calls;
   const uint32_t id = next_call++;
@@ -33,15 +38,13 @@ void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, PendingCall*
     return;
   }
   ++flight.events_left;
-  core.Schedule(core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns),
-                EventKind::kCallRequest, id);
+  core.Schedule(CallDelay(), EventKind::kCallRequest, id);
 }
 
 void SimWorld::Impl::OnCallRequest(const Event& event) {
   CallInFlight& flight = calls.at(event.target);
   Server& server = core.servers[flight.server];
-  int64_t reply_ns =
-      core.now_ns + core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns);
+  int64_t reply_ns = core.now_ns + CallDelay();
   if (server.dead || server.handler == nullptr) {
     flight.status = ServerGoneError(server.id);
     if (server.dead) {
@@ -55,6 +58,7 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
     RunServerTimer(static_cast<uint32_t>(flight.server));
     core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.reply.data()),
                         flight.reply.size());
+    if (timed != nullptr) reply_ns += timed->ServeCall(static_cast<uint32_t>(flight.server));
     if (core.random.Chance(core.options.call_reply_loss)) {
       ++core.stats.lost_replies;
       DropCallEvent(event.target);
@@ -81,7 +85,7 @@ void SimWorld::Impl::OnCallEnd(const Event& event) {
       endpoint->Finish(call, std::move(flight.status), std::move(flight.reply));
     }
     DropCallEvent(event.target);
-    endpoint->CallRunner();
+    endpoint->RunThread();
     return;
   }
   DropCallEvent(event.target);

@@ -70,7 +70,17 @@ class Core final : public Clock {
  public:
   explicit Core(const SimOptions& sim_options);
 
-  int64_t NowNs() const override { return now_ns; }
+  // Inside a runner later than the event by what the runner's thread has spent.
+  int64_t NowNs() const override { return now_ns + spent_ns(); }
+
+  // --- With a timing model: the CPU time of the runner that is being called.
+  bool in_runner = false;
+  double spent_cpu_ns = 0;
+  bool locks_on_chip = true;
+  void SpendCpu(double ns) {
+    if (in_runner) spent_cpu_ns += ns;
+  }
+  int64_t spent_ns() const { return static_cast<int64_t>(spent_cpu_ns); }
 
   void ScheduleAt(int64_t time_ns, EventKind kind, uint32_t target, uint8_t verb = 0) {
     events.Push({time_ns < now_ns ? now_ns : time_ns, 0, target, kind, verb});

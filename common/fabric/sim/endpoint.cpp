@@ -33,7 +33,10 @@ SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process)
   capabilities_.on_chip_bytes = options.on_chip_bytes;
   capabilities_.packet_bytes = options.packet_bytes;
   // A line is not written again before its writer or the next lock holder has heard of the write.
-  capabilities_.min_write_interval_ns = 2 * options.delay_ns;
+  capabilities_.min_write_interval_ns =
+      options.nic != nullptr ? static_cast<int64_t>(2 * (options.nic->link.propagation_ns +
+                                                         options.nic->link.switch_ns))
+                             : 2 * options.delay_ns;
   capabilities_.event_driven = true;
   ++world_->open_fabrics;
 }
@@ -68,13 +71,17 @@ SimEndpoint::SimEndpoint(SimWorld::Impl* world, uint32_t process, size_t server_
   world_->endpoints.push_back(this);
   owner().endpoints.push_back(id_);
   for (uint32_t server = 0; server < server_count; ++server) {
-    queue_pairs_.push_back(world_->network.AddQueuePair(process, id_, server));
+    queue_pairs_.push_back(world_->timed != nullptr
+                               ? world_->timed->AddQueuePair(process, id_, server)
+                               : world_->network.AddQueuePair(process, id_, server));
   }
 }
 
 SimEndpoint::~SimEndpoint() {
   PANDO_CHECK_EQ(in_flight_, 0u) << "an endpoint is destroyed while something is in flight";
-  for (uint32_t queue_pair : queue_pairs_) world_->network.CloseQueuePair(queue_pair);
+  if (world_->timed == nullptr) {
+    for (uint32_t queue_pair : queue_pairs_) world_->network.CloseQueuePair(queue_pair);
+  }
   world_->endpoints[id_] = nullptr;
   std::erase(owner().endpoints, id_);
 }
@@ -91,7 +98,7 @@ absl::StatusOr<LocalBuffer> SimEndpoint::AllocateBuffer(size_t bytes) {
 }
 
 void SimEndpoint::DoPost(Chain* chain) {
-  chain->MarkPosted(world_->core.now_ns);
+  chain->MarkPosted(world_->core.NowNs());
   ++in_flight_;
   const int server = world_->core.ServerIndex(chain->server());
   if (owner().killed) {
@@ -100,6 +107,11 @@ void SimEndpoint::DoPost(Chain* chain) {
     Finish(chain,
            UnknownServerError(chain->server(),
                               chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind)));
+  } else if (world_->timed != nullptr) {
+    const NicProfile::Cpu& cpu = world_->timed->profile().cpu;
+    world_->core.SpendCpu(cpu.post_chain_ns +
+                          static_cast<double>(chain->size()) * cpu.post_verb_ns);
+    world_->timed->Post(queue_pairs_[server], chain, world_->core.NowNs());
   } else {
     world_->network.Post(queue_pairs_[server], chain);
   }
@@ -125,7 +137,7 @@ void SimEndpoint::DoCall(PendingCall* call) {
 
 void SimEndpoint::Finish(Chain* chain, absl::Status status) {
   --in_flight_;
-  chain->Complete(std::move(status), world_->core.now_ns);
+  chain->Complete(std::move(status), world_->core.NowNs());
 }
 
 void SimEndpoint::Finish(PendingCall* call, absl::Status status, std::string reply) {
@@ -163,11 +175,13 @@ void SimEndpoint::Wait(int64_t until_ns) {
 
 void SimEndpoint::Wake() {
   if (next_run_ns_[kWoken] != kNeverNs) return;
-  ScheduleRun(kWoken,
-              world_->core.now_ns + 1 + world_->core.Jitter(world_->core.options.wake_delay_ns));
+  const int64_t delay_ns = world_->timed != nullptr
+                               ? static_cast<int64_t>(world_->timed->profile().cpu.wake_ns)
+                               : 1 + world_->core.Jitter(world_->core.options.wake_delay_ns);
+  ScheduleRun(kWoken, world_->core.NowNs() + delay_ns);
 }
 
-void SimEndpoint::WakeAt(int64_t ns) { ScheduleRun(kTimed, std::max(ns, world_->core.now_ns)); }
+void SimEndpoint::WakeAt(int64_t ns) { ScheduleRun(kTimed, std::max(ns, world_->core.NowNs())); }
 
 void SimEndpoint::ScheduleRun(RunCause cause, int64_t ns) {
   // A call that is due now may be under way already: it does not count for a later one.
@@ -179,7 +193,33 @@ void SimEndpoint::ScheduleRun(RunCause cause, int64_t ns) {
 
 void SimEndpoint::OnRun(const Event& event) {
   if (next_run_ns_[event.verb] <= event.time_ns) next_run_ns_[event.verb] = kNeverNs;
+  RunThread();
+}
+
+void SimEndpoint::OnTimedCompletion(Completion completion) {
+  ScheduleRun(kPolled, std::max(busy_until_ns_, completion.ready_ns));
+  completions_.push_back(std::move(completion));
+}
+
+void SimEndpoint::RunThread() {
+  if (world_->timed == nullptr) return CallRunner();
+  Core& core = world_->core;
+  if (busy_until_ns_ > core.now_ns) return ScheduleRun(kPolled, busy_until_ns_);
+  const NicProfile::Cpu& cpu = world_->timed->profile().cpu;
+  core.in_runner = true;
+  while (!completions_.empty() && completions_.front().ready_ns <= core.NowNs()) {
+    Completion completion = std::move(completions_.front());
+    completions_.pop_front();
+    core.SpendCpu(cpu.completion_ns + world_->timed->SearchNs(*completion.chain));
+    Finish(completion.chain, std::move(completion.status));
+  }
   CallRunner();
+  busy_until_ns_ = core.NowNs();
+  core.in_runner = false;
+  core.spent_cpu_ns = 0;
+  if (!completions_.empty()) {
+    ScheduleRun(kPolled, std::max(busy_until_ns_, completions_.front().ready_ns));
+  }
 }
 
 void SimEndpoint::CallRunner() {

@@ -47,6 +47,37 @@ absl::Status CutOffError(ServerId server) {
   return absl::UnavailableError(absl::StrCat("server ", server, ": the queue pair is gone"));
 }
 
+absl::Status ValidateVerb(const Server& server, const Verb& verb, uint32_t packet_bytes) {
+  const uint64_t space_bytes = server.Space(verb.space).size();
+  const auto bad = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server ", server.id, ": ", VerbName(verb.kind), " of ", verb.bytes, " bytes at ",
+        verb.offset,
+        verb.space == MemorySpace::kMain ? " of main memory: " : " of lock memory: ", why));
+  };
+  if (verb.bytes > space_bytes || verb.offset > space_bytes - verb.bytes)
+    return bad("out of bounds");
+  if (verb.is_atomic()) {
+    if (verb.bytes != 8 || verb.offset % 8 != 0) return bad("atomics are 8 aligned bytes");
+    return absl::OkStatus();
+  }
+  if (verb.bytes == 0) return bad("empty");
+  // As on shm, whose smallest unit is a word.
+  if ((verb.offset | verb.bytes) % 8 != 0) return bad("not a run of aligned 8-byte words");
+  if (verb.kind == VerbKind::kWrite && verb.bytes > packet_bytes) {
+    return bad(absl::StrCat("more than a packet (", packet_bytes, ")"));
+  }
+  uint64_t sum = 0;
+  for (int i = 0; i < verb.piece_count; ++i) sum += verb.pieces[i].bytes;
+  if (sum != verb.bytes) return bad("its pieces have another size");
+  return absl::OkStatus();
+}
+
+void ExecuteAtomic(std::byte* word, Verb* verb) {
+  verb->old_value = Load64(word);
+  Store64(word, AtomicResult(*verb));
+}
+
 uint32_t Network::AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server) {
   QueuePair& queue_pair = queue_pairs_.emplace_back();
   queue_pair.process = process;
@@ -128,39 +159,14 @@ void Network::Unlink(uint32_t index) {
   }
 }
 
-absl::Status Network::Validate(const QueuePair& queue_pair, const Verb& verb) const {
-  const uint64_t space_bytes = Space(queue_pair, verb.space).size();
-  const auto bad = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server ", core_->servers[queue_pair.server].id, ": ", VerbName(verb.kind), " of ",
-        verb.bytes, " bytes at ", verb.offset,
-        verb.space == MemorySpace::kMain ? " of main memory: " : " of lock memory: ", why));
-  };
-  if (verb.bytes > space_bytes || verb.offset > space_bytes - verb.bytes)
-    return bad("out of bounds");
-  if (verb.is_atomic()) {
-    if (verb.bytes != 8 || verb.offset % 8 != 0) return bad("atomics are 8 aligned bytes");
-    return absl::OkStatus();
-  }
-  if (verb.bytes == 0) return bad("empty");
-  // As on shm, whose smallest unit is a word.
-  if ((verb.offset | verb.bytes) % 8 != 0) return bad("not a run of aligned 8-byte words");
-  if (verb.kind == VerbKind::kWrite && verb.bytes > core_->options.packet_bytes) {
-    return bad(absl::StrCat("more than a packet (", core_->options.packet_bytes, ")"));
-  }
-  uint64_t sum = 0;
-  for (int i = 0; i < verb.piece_count; ++i) sum += verb.pieces[i].bytes;
-  if (sum != verb.bytes) return bad("its pieces have another size");
-  return absl::OkStatus();
-}
-
 void Network::OnArrive(uint32_t index) {
   Flight& flight = *flights_[index];
   if (!flight.in_queue) return;  // died on the way
   flight.arrived = true;
   core_->trace.Mix(index);
   for (uint8_t i = 0; i < flight.verb_count; ++i) {
-    absl::Status status = Validate(queue_pairs_[flight.queue_pair], flight.verbs[i]);
+    absl::Status status = ValidateVerb(core_->servers[queue_pairs_[flight.queue_pair].server],
+                                       flight.verbs[i], core_->options.packet_bytes);
     if (!status.ok()) {
       DropFrom(index, i, status);
       break;
@@ -319,9 +325,8 @@ void Network::MoveUnit(const Flight& flight, uint8_t verb) {
 
 void Network::ExecuteAtomic(Flight& flight, uint8_t verb) {
   Verb& what = flight.verbs[verb];
-  std::byte* word = Space(queue_pairs_[flight.queue_pair], what.space).data() + what.offset;
-  what.old_value = Load64(word);
-  Store64(word, AtomicResult(what));
+  sim::ExecuteAtomic(Space(queue_pairs_[flight.queue_pair], what.space).data() + what.offset,
+                     &what);
   core_->trace.Mix(what.offset + (uint64_t{static_cast<uint8_t>(what.kind)} << 56));
   core_->trace.Mix(what.old_value);
 }

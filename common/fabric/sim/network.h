@@ -28,6 +28,10 @@ namespace pando::sim {
 
 absl::string_view VerbName(VerbKind kind);  // "READ", "WRITE", "CAS", "FAA"
 absl::Status CutOffError(ServerId server);
+// InvalidArgument: the server's NIC would refuse the verb.
+absl::Status ValidateVerb(const Server& server, const Verb& verb, uint32_t packet_bytes);
+// An atomic's effect on its word; sets old_value.
+void ExecuteAtomic(std::byte* word, Verb* verb);
 
 class Network {
  public:
@@ -121,7 +125,6 @@ class Network {
   void Pump(uint32_t queue_pair);
   // False: the sender has no packet left (SimWorld::LimitPackets).
   bool TakePacket(uint32_t process, const Verb& verb);
-  absl::Status Validate(const QueuePair& queue_pair, const Verb& verb) const;
   void StartVerb(uint32_t flight, uint8_t verb);
   void FinishVerb(uint32_t flight, uint8_t verb, VerbState state);
   // Drops verbs [first, end) that have not started; the chain fails with `status`.

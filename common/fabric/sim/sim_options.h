@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "common/base/clock.h"
+#include "common/fabric/nic/nic_profile.h"
 
 namespace pando::sim {
 
@@ -29,6 +31,11 @@ bool ParseDeliveryMode(std::string_view name, DeliveryMode* mode);
 struct SimOptions {
   uint64_t seed = 1;
   DeliveryMode mode = DeliveryMode::kLines;
+
+  // The timing of a real network instead of an unkind one: with a profile, `mode` is kWhole, queue
+  // pairs keep all order, nothing is lost, and none of the delays below is used. Processes and
+  // servers must not be killed, paused or cut off then (CHECKed).
+  std::shared_ptr<const NicProfile> nic;
 
   // --- The network, one way. A chain's delay is base + U(0, jitter); rarely it is held up much
   // longer.

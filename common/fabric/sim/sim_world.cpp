@@ -19,13 +19,18 @@ const SimFabric& AsSim(const Fabric& fabric) {
 
 }  // namespace
 
-SimWorld::SimWorld(const SimOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+SimWorld::SimWorld(const SimOptions& options) : impl_(std::make_unique<Impl>(options)) {
+  if (options.nic == nullptr) return;
+  PANDO_CHECK(options.mode == DeliveryMode::kWhole) << "the timing model delivers verbs whole";
+  impl_->timed = std::make_unique<TimedNetwork>(&impl_->core, *options.nic);
+}
 
 SimWorld::~SimWorld() { PANDO_CHECK_EQ(impl_->open_fabrics, 0u) << "fabrics outlive their world"; }
 
 ServerMemory SimWorld::AddServer(ServerId id, uint64_t main_bytes, uint64_t lock_bytes) {
   PANDO_CHECK(impl_->core.ServerIndex(id) < 0) << "server " << id << " twice";
   PANDO_CHECK_LT(impl_->core.servers.size(), 255u);
+  if (impl_->timed != nullptr) impl_->timed->AddServer();
   Server& server = impl_->core.servers.emplace_back();
   server.id = id;
   server.main = std::make_unique<SparseMemory>(main_bytes);
@@ -54,10 +59,19 @@ PeerFence* SimWorld::Fence(ServerId id) {
   return fence.get();
 }
 
-std::shared_ptr<Fabric> SimWorld::NewFabric() {
-  const auto process = static_cast<uint32_t>(impl_->core.processes.size());
-  impl_->core.processes.push_back(std::make_unique<Process>());
-  return std::make_shared<SimFabric>(impl_.get(), process);
+std::shared_ptr<Fabric> SimWorld::NewFabric() { return impl_->NewFabric(/*server_index=*/-1); }
+
+std::shared_ptr<Fabric> SimWorld::NewFabricOnHostOf(ServerId id) {
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  return impl_->NewFabric(index);
+}
+
+std::shared_ptr<Fabric> SimWorld::Impl::NewFabric(int server_index) {
+  const auto process = static_cast<uint32_t>(core.processes.size());
+  core.processes.push_back(std::make_unique<Process>());
+  if (timed != nullptr) timed->AddProcess(server_index);
+  return std::make_shared<SimFabric>(this, process);
 }
 
 void SimWorld::KillFabric(const Fabric& fabric) { impl_->Kill(AsSim(fabric).process()); }
@@ -81,6 +95,7 @@ void SimWorld::StallReads(const Fabric& fabric, int64_t stall_ns) {
 }
 
 void SimWorld::PauseFabric(const Fabric& fabric) {
+  impl_->CheckUntimed();
   impl_->core.processes[AsSim(fabric).process()]->paused = true;
 }
 
@@ -94,6 +109,7 @@ void SimWorld::ResumeFabric(const Fabric& fabric) {
 }
 
 void SimWorld::KillServer(ServerId id) {
+  impl_->CheckUntimed();
   const int index = impl_->core.ServerIndex(id);
   PANDO_CHECK_GE(index, 0) << "no server " << id;
   impl_->core.servers[index].dead = true;
@@ -104,6 +120,9 @@ void SimWorld::KillServer(ServerId id) {
 void SimWorld::PauseCalls(ServerId id, bool paused) {
   impl_->core.servers[impl_->core.ServerIndex(id)].calls_paused = paused;
 }
+
+void SimWorld::SpendCpu(double ns) { impl_->core.SpendCpu(ns); }
+void SimWorld::SetLocksOnChip(bool on_chip) { impl_->core.locks_on_chip = on_chip; }
 
 void SimWorld::At(int64_t time_ns, std::function<void()> callback) {
   const uint32_t id = impl_->next_callback++;
@@ -139,13 +158,23 @@ bool SimWorld::Impl::Step() {
   return true;
 }
 
+void SimWorld::Impl::CheckUntimed() const {
+  PANDO_CHECK(timed == nullptr) << "the timing model knows no deaths and no pauses";
+}
+
 void SimWorld::Impl::Dispatch(const Event& event) {
   switch (event.kind) {
+    case EventKind::kPost:
+      return timed->OnPost(event.target);
+    case EventKind::kTurn:
+      return timed->OnTurn(event.target, event.verb);
     case EventKind::kArrive:
+      if (timed != nullptr) return timed->OnArrive(event.target, event.verb);
       return network.OnArrive(event.target);
     case EventKind::kFencePassed:
       return network.OnFencePassed(event.target, event.verb);
     case EventKind::kUnit:
+      if (timed != nullptr) return timed->OnExecute(event.target, event.verb);
       return network.OnUnit(event.target, event.verb);
     case EventKind::kComplete:
       return OnComplete(event);
@@ -189,6 +218,13 @@ SimEndpoint* SimWorld::Impl::Receiver(uint32_t endpoint_id, const Event& event) 
 
 void SimWorld::Impl::OnComplete(const Event& event) {
   absl::Status status;
+  if (timed != nullptr) {
+    SimEndpoint* endpoint = endpoints[timed->EndpointOf(event.target)];
+    int64_t ready_ns = 0;
+    Chain* chain = timed->OnComplete(event.target, &status, &ready_ns);
+    PANDO_CHECK(endpoint != nullptr);  // it would not have gone with something in flight
+    return endpoint->OnTimedCompletion({chain, std::move(status), ready_ns});
+  }
   if (network.IsAbandoned(event.target)) {
     network.OnComplete(event.target, &status);
     return;
@@ -197,7 +233,7 @@ void SimWorld::Impl::OnComplete(const Event& event) {
   if (endpoint == nullptr) return;
   Chain* chain = network.OnComplete(event.target, &status);
   endpoint->Finish(chain, std::move(status));
-  endpoint->CallRunner();
+  endpoint->RunThread();
 }
 
 void SimWorld::Impl::RunServerTimer(uint32_t server_index) {
@@ -217,6 +253,7 @@ void SimWorld::Impl::OnServerTimer(const Event& event) {
 }
 
 void SimWorld::Impl::Kill(uint32_t process_index) {
+  CheckUntimed();
   PANDO_CHECK(!in_event) << "a process is killed from inside an event";
   Process& process = *core.processes[process_index];
   if (process.killed) return;
@@ -252,6 +289,7 @@ void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
 void SimFence::CutOff(PeerId peer) { world_->CutOff(static_cast<uint32_t>(peer) - 1, server_); }
 
 void SimWorld::Impl::CutOff(uint32_t process_index, uint32_t server) {
+  CheckUntimed();
   Process& process = *core.processes[process_index];
   if (process.IsCut(server)) return;
   // The variant of the rule publishes a death without destroying anything.

@@ -50,6 +50,8 @@ class SimWorld {
   PeerFence* Fence(ServerId id);
 
   std::shared_ptr<Fabric> NewFabric();
+  // A compute server on the host of a memory server: they share its NIC (SimOptions::nic).
+  std::shared_ptr<Fabric> NewFabricOnHostOf(ServerId id);
 
   // kill -9 of a compute server, between two packets: its events stop, a part of what it had posted
   // is still executed, each WRITE whole or not at all; the servers hear of it when that is over.
@@ -75,6 +77,12 @@ class SimWorld {
   void KillServer(ServerId id);
   // From now on calls to this server are lost.
   void PauseCalls(ServerId id, bool paused);
+
+  // --- With SimOptions::nic.
+  // Time that the session whose runner is being called spends computing; elsewhere nothing.
+  void SpendCpu(double ns);
+  // Whether lock spaces lie in NIC memory (as from the start) or in host memory.
+  void SetLocksOnChip(bool on_chip);
 
   // Runs `callback` as an event of its own at a time (now, if that is past).
   void At(int64_t time_ns, std::function<void()> callback);

@@ -11,6 +11,7 @@
 #include "common/fabric/sim/core.h"
 #include "common/fabric/sim/network.h"
 #include "common/fabric/sim/sim_world.h"
+#include "common/fabric/sim/timed_network.h"
 
 namespace pando::sim {
 
@@ -42,12 +43,14 @@ struct CallInFlight {
 struct SimWorld::Impl {
   explicit Impl(const SimOptions& options) : core(options), network(&core) {}
 
+  std::shared_ptr<Fabric> NewFabric(int server_index);
   bool Step();
   void Dispatch(const Event& event);
   // The endpoint an event is for, if its process is there to take it; else holds or drops the
   // event.
   SimEndpoint* Receiver(uint32_t endpoint, const Event& event);
 
+  int64_t CallDelay();  // one way
   void StartCall(uint32_t endpoint, uint32_t process, PendingCall* call);
   void OnCallRequest(const Event& event);
   void OnCallEnd(const Event& event);
@@ -63,9 +66,11 @@ struct SimWorld::Impl {
   void SchedulePeerGone(uint32_t process);
   void CutOff(uint32_t process, uint32_t server);
   void CloseFabric(uint32_t process);
+  void CheckUntimed() const;
 
   Core core;
   Network network;
+  std::unique_ptr<TimedNetwork> timed;  // instead of `network`
   bool in_event = false;
   size_t open_fabrics = 0;
   std::vector<SimEndpoint*> endpoints;                   // by id; nullptr: closed
@@ -118,7 +123,17 @@ class SimEndpoint final : public Endpoint {
   void Finish(Chain* chain, absl::Status status);
   void Finish(PendingCall* call, absl::Status status, std::string reply);
   void OnRun(const Event& event);
-  void CallRunner();
+  // Calls the runner; with a timing model when its thread has time, and with completions first.
+  void RunThread();
+
+  // --- With a timing model: what its thread can poll, and from when on.
+  struct Completion {
+    Chain* chain;
+    absl::Status status;
+    int64_t ready_ns;
+  };
+  void OnTimedCompletion(Completion completion);
+  uint32_t queue_pair(size_t server) const { return queue_pairs_[server]; }
 
  protected:
   void DoPost(Chain* chain) override;
@@ -128,7 +143,8 @@ class SimEndpoint final : public Endpoint {
   struct FreeAligned {
     void operator()(std::byte* data) const;
   };
-  enum RunCause : uint8_t { kWoken, kTimed };
+  void CallRunner();
+  enum RunCause : uint8_t { kWoken, kTimed, kPolled };
   void ScheduleRun(RunCause cause, int64_t ns);
   Process& owner() { return *world_->core.processes[process_]; }
 
@@ -137,9 +153,11 @@ class SimEndpoint final : public Endpoint {
   const uint32_t id_;
   std::vector<uint32_t> queue_pairs_;  // by server index
   size_t in_flight_ = 0;
-  // Earliest runner calls on the agenda. Two, because one who asked by WakeAt() need not ask again
-  // after a Wake().
-  int64_t next_run_ns_[2] = {kNeverNs, kNeverNs};
+  // Earliest runner calls on the agenda. One by cause, because one who asked by WakeAt() need not
+  // ask again after a Wake().
+  int64_t next_run_ns_[3] = {kNeverNs, kNeverNs, kNeverNs};
+  int64_t busy_until_ns_ = 0;  // its thread; with a timing model
+  std::deque<Completion> completions_;
   std::function<void()> runner_;
   std::vector<std::unique_ptr<std::byte, FreeAligned>> buffers_;
   std::vector<Chain*> abandoned_;

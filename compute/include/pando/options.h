@@ -34,6 +34,9 @@ struct Techniques {
   bool lock_and_read = true;
   // Beyond the paper: the leaf image travels with a handed-over lock. Needs handover.
   bool handover_image = true;
+  // Beyond the paper: who finds a global word taken waits before the next attempt, longer each
+  // time up to a bound. Off: attempts follow each other without a pause.
+  bool lock_back_off = true;
   // Sherman 4.4: an entry-level update writes one line. Off: every write-back writes the whole
   // node.
   bool two_level_versions = true;
@@ -41,7 +44,7 @@ struct Techniques {
   static Techniques Everything() { return {}; }
   static Techniques Sherman() {
     Techniques t;
-    t.operation_combining = t.lock_and_read = t.handover_image = false;
+    t.operation_combining = t.lock_and_read = t.handover_image = t.lock_back_off = false;
     return t;
   }
   static Techniques FgPlus() {

@@ -1,0 +1,322 @@
+// The timing model by arithmetic: a profile of round numbers, and the times that follow from it.
+#include "common/fabric/sim/timed_network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/fabric/sim/sim_test_util.h"
+
+namespace pando::sim {
+namespace {
+
+constexpr uint32_t kBytesANs = 10;  // link and PCIe: 80 Gb/s
+constexpr int64_t kDoorbell = 500, kCompletion = 400, kWire = 200, kPcieRead = 600;
+constexpr int64_t kHold = 350, kHostLatency = 580, kOnChipHold = 110, kOnChipLatency = 120;
+constexpr int64_t kSend = 50, kReceive = 20, kQueuePair = 70, kFetchChain = 450;
+constexpr int64_t kFetchPayload = 550, kHeader = 100 / kBytesANs;
+constexpr uint32_t kInline = 128;
+
+NicProfile RoundNumbers() {
+  NicProfile profile;
+  profile.name = "round";
+  profile.nic = {.doorbell_ns = kDoorbell,
+                 .fetch_chain_ns = kFetchChain,
+                 .fetch_payload_ns = kFetchPayload,
+                 .inline_bytes = kInline,
+                 .send_ns = kSend,
+                 .receive_ns = kReceive,
+                 .queue_pair_ns = kQueuePair,
+                 .completion_ns = kCompletion};
+  profile.link = {.gbits = 8 * kBytesANs,
+                  .header_bytes = 100,
+                  .packet_bytes = 4096,
+                  .propagation_ns = 50,
+                  .switch_ns = 150};
+  profile.pcie = {.read_ns = kPcieRead, .gbits = 8 * kBytesANs};
+  profile.atomics = {.buckets = 16,
+                     .host_hold_ns = kHold,
+                     .host_latency_ns = kHostLatency,
+                     .on_chip_hold_ns = kOnChipHold,
+                     .on_chip_latency_ns = kOnChipLatency,
+                     .on_chip_read_ns = 30};
+  profile.calls = {.one_way_ns = 1000, .server_cpu_ns = 300};
+  return profile;
+}
+
+SimOptions Timed(const NicProfile& profile = RoundNumbers()) {
+  SimOptions options;
+  options.mode = DeliveryMode::kWhole;
+  options.nic = std::make_shared<NicProfile>(profile);
+  return options;
+}
+
+// A session that has nothing to do but what the test posts.
+struct TimedClient : TestClient {
+  explicit TimedClient(TestWorld* on, bool on_server_host = false)
+      : TestClient(on_server_host ? on->world.NewFabricOnHostOf(kServer) : on->world.NewFabric()) {}
+  // From doorbell to completion.
+  int64_t RunFor() {
+    Run();
+    EXPECT_TRUE(chain.ok()) << chain.status();
+    return chain.completed_ns() - chain.posted_ns();
+  }
+};
+
+// What every verb pays: a request without payload there, an answer without payload back.
+constexpr int64_t kThere = kDoorbell + kHeader + kWire;
+constexpr int64_t kBack = kWire + kCompletion;
+
+TEST(TimedNetworkTest, EachVerbTakesItsWay) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 80));
+  EXPECT_EQ(client.RunFor(), kThere + 8 + kBack);
+  client.chain.Reset(kServer);
+  client.chain.Read(MemorySpace::kMain, 64, client.buffer.Slice(0, 1000));
+  EXPECT_EQ(client.RunFor(), kThere + 100 + kPcieRead + 100 + kHeader + kBack);
+  client.chain.Reset(kServer);
+  client.chain.CompareSwap(MemorySpace::kMain, 64, 0, 1);
+  EXPECT_NEAR(client.RunFor(), kThere + 1 + kHostLatency + kHeader + kBack, 2);
+  client.chain.Reset(kServer);
+  client.chain.CompareSwap(MemorySpace::kLocks, 64, 0, 1);
+  EXPECT_NEAR(client.RunFor(), kThere + 1 + kOnChipLatency + kHeader + kBack, 2);
+  client.chain.Reset(kServer);
+  client.chain.Read(MemorySpace::kLocks, 64, client.buffer.Slice(0, 80));
+  EXPECT_EQ(client.RunFor(), kThere + 30 + kHeader + 8 + kBack);
+}
+
+TEST(TimedNetworkTest, LongPayloadsAndChainsAreFetched) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 1000));
+  EXPECT_EQ(client.RunFor(), kThere + 100 + kFetchPayload + 100 + kBack);
+  client.chain.Reset(kServer);
+  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 80));
+  client.chain.Write(MemorySpace::kMain, 512, client.buffer.Slice(0, 80));
+  EXPECT_EQ(client.RunFor(), kThere + 8 + kFetchChain + kQueuePair + kBack);
+}
+
+TEST(TimedNetworkTest, OneHostHasNoWire) {
+  TestWorld world(Timed());
+  TimedClient client(&world, /*on_server_host=*/true);
+  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 80));
+  EXPECT_EQ(client.RunFor(), kThere + 8 + kBack - 2 * kWire);
+}
+
+TEST(TimedNetworkTest, VerbsOfAQueuePairHappenInOrder) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    client.chain.Reset(kServer);
+    client.Store(0, 7 * i);
+    client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 8));
+    client.chain.CompareSwap(MemorySpace::kMain, 64, 7 * i, 7 * i + 1);
+    client.chain.Read(MemorySpace::kMain, 64, client.buffer.Slice(8, 8));
+    client.RunFor();
+    EXPECT_TRUE(client.chain.verb(1).swapped());
+    EXPECT_EQ(client.Load(8), 7 * i + 1);
+  }
+}
+
+TEST(TimedNetworkTest, NothingOvertakesAPayloadThatIsFetched) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  for (uint32_t at = 0; at < 1024; at += 8) client.Store(at, 1);
+  client.Store(1024, 2);
+  client.chain.Write(MemorySpace::kMain, 0, client.buffer.Slice(0, 1024));
+  Chain behind(kServer), last(kServer);
+  behind.Write(MemorySpace::kMain, 0, client.buffer.Slice(1024, 8));
+  last.Write(MemorySpace::kMain, 2048, client.buffer.Slice(0, 1024));
+  for (Chain* chain : {&client.chain, &behind, &last}) client.endpoint->Post(chain);
+  while (!last.done()) client.endpoint->Wait(kNeverNs);
+  EXPECT_EQ(world.Word(0), 2u);
+  EXPECT_GE(behind.completed_ns(), client.chain.completed_ns());
+  // Payloads are fetched side by side.
+  EXPECT_LT(last.completed_ns() - client.chain.completed_ns(), kFetchPayload);
+}
+
+TEST(TimedNetworkTest, AFenceWaitsForARoundTrip) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  world.SetWord(64, 5);
+  client.Store(8, 6);
+  client.chain.Read(MemorySpace::kMain, 64, client.buffer.Slice(0, 8));
+  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(8, 8)).fence = true;
+  client.endpoint->Post(&client.chain);
+  // Posted behind the fence, it waits as well.
+  Chain behind(kServer);
+  behind.Read(MemorySpace::kMain, 64, client.buffer.Slice(16, 8));
+  client.endpoint->Post(&behind);
+  client.Finish();
+  while (!behind.done()) client.endpoint->Wait(kNeverNs);
+  EXPECT_EQ(client.Load(0), 5u);
+  EXPECT_EQ(client.Load(16), 6u);
+  EXPECT_GT(client.chain.completed_ns() - client.chain.posted_ns(), 4 * kWire);
+  EXPECT_GE(behind.completed_ns(), client.chain.completed_ns());
+}
+
+// Completion times of `clients` who do an atomic at the same time, each on its own word: the i-th
+// at 8 * i * stride.
+std::vector<int64_t> AtomicsAtOnce(MemorySpace space, uint64_t stride, bool locks_on_chip) {
+  TestWorld world(Timed());
+  world.world.SetLocksOnChip(locks_on_chip);
+  std::vector<std::unique_ptr<TimedClient>> clients;
+  std::vector<int64_t> times;
+  for (uint64_t i = 0; i < 4; ++i) clients.push_back(std::make_unique<TimedClient>(&world));
+  for (uint64_t i = 0; i < 4; ++i) {
+    clients[i]->chain.FetchAdd(space, 8 * i * stride, 1);
+    clients[i]->endpoint->Post(&clients[i]->chain);
+  }
+  for (auto& client : clients) client->Finish();
+  for (auto& client : clients) {
+    times.push_back(client->chain.completed_ns() - clients[0]->chain.completed_ns());
+  }
+  return times;
+}
+
+TEST(TimedNetworkTest, AtomicsOfABucketWaitForEachOther) {
+  using ::testing::ElementsAre;
+  // The same word; words that share a bucket; words that do not: those wait for the receive engine
+  // only.
+  EXPECT_THAT(AtomicsAtOnce(MemorySpace::kMain, 0, true),
+              ElementsAre(0, kHold, 2 * kHold, 3 * kHold));
+  EXPECT_THAT(AtomicsAtOnce(MemorySpace::kMain, 16, true),
+              ElementsAre(0, kHold, 2 * kHold, 3 * kHold));
+  EXPECT_LT(AtomicsAtOnce(MemorySpace::kMain, 1, true).back(), kHold);
+  EXPECT_THAT(AtomicsAtOnce(MemorySpace::kLocks, 0, true),
+              ElementsAre(0, kOnChipHold, 2 * kOnChipHold, 3 * kOnChipHold));
+  EXPECT_THAT(AtomicsAtOnce(MemorySpace::kLocks, 0, false),
+              ElementsAre(0, kHold, 2 * kHold, 3 * kHold));
+}
+
+TEST(TimedNetworkTest, AnAtomicHasItsEffectWhenItsTurnComes) {
+  TestWorld world(Timed());
+  world.SetWord(64, 1);
+  // Four who fail keep the bucket busy; a WRITE, which needs none, comes before the last of them.
+  std::vector<std::unique_ptr<TimedClient>> clients;
+  for (int i = 0; i < 6; ++i) clients.push_back(std::make_unique<TimedClient>(&world));
+  for (int i = 0; i < 5; ++i) clients[i]->chain.CompareSwap(MemorySpace::kMain, 64, 0, 2);
+  clients[5]->Store(0, 0);
+  // A little longer than the atomics: it arrives after them.
+  clients[5]->chain.Write(MemorySpace::kMain, 64, clients[5]->buffer.Slice(0, 32));
+  for (auto& client : clients) client->endpoint->Post(&client->chain);
+  for (auto& client : clients) client->Finish();
+  EXPECT_FALSE(clients[0]->chain.verb(0).swapped());
+  EXPECT_TRUE(clients[1]->chain.verb(0).swapped());
+  EXPECT_FALSE(clients[4]->chain.verb(0).swapped());
+  EXPECT_EQ(world.Word(64), 2u);
+}
+
+TEST(TimedNetworkTest, LinksAreShared) {
+  TestWorld world(Timed());
+  constexpr int kClients = 8;
+  std::vector<std::unique_ptr<TimedClient>> clients;
+  for (int i = 0; i < kClients; ++i) clients.push_back(std::make_unique<TimedClient>(&world));
+  for (auto& client : clients) {
+    client->chain.Read(MemorySpace::kMain, 0, client->buffer.Slice(0, 4000));
+    client->endpoint->Post(&client->chain);
+  }
+  int64_t last = 0;
+  for (auto& client : clients) {
+    client->Finish();
+    last = std::max(last, client->chain.completed_ns());
+  }
+  // 410 ns of the server's link each.
+  EXPECT_EQ(last - clients[0]->chain.completed_ns(), (kClients - 1) * (400 + kHeader));
+}
+
+TEST(TimedNetworkTest, AThreadIsBusyWhileItWorks) {
+  NicProfile profile = RoundNumbers();
+  profile.cpu.post_chain_ns = 1000;
+  profile.cpu.post_verb_ns = 100;
+  profile.cpu.completion_ns = 5000;
+  TestWorld world(Timed(profile));
+  TimedClient client(&world);
+  Chain chains[2];
+  std::vector<int64_t> posted, done;
+  client.endpoint->set_runner([&] {
+    if (posted.empty()) {
+      for (Chain& chain : chains) {
+        chain.Reset(kServer);
+        chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 8));
+        client.endpoint->Post(&chain);
+        posted.push_back(chain.posted_ns());
+      }
+    }
+  });
+  client.endpoint->WakeAt(world.world.clock().NowNs());
+  while (!chains[1].done()) client.endpoint->Wait(kNeverNs);
+  EXPECT_EQ(posted[1] - posted[0], 1100);
+  EXPECT_EQ(chains[1].completed_ns() - chains[0].completed_ns(), 5000);
+}
+
+TEST(TimedNetworkTest, ARefusedVerbStopsItsChain) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  client.Store(0, 9);
+  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 8));
+  client.chain.Write(MemorySpace::kMain, uint64_t{1} << 40, client.buffer.Slice(0, 8));
+  client.chain.Write(MemorySpace::kMain, 128, client.buffer.Slice(0, 8));
+  client.Run();
+  EXPECT_TRUE(absl::IsInvalidArgument(client.chain.status())) << client.chain.status();
+  EXPECT_EQ(world.Word(64), 9u);
+  EXPECT_EQ(world.Word(128), 0u);
+  client.chain.Reset(kServer);
+  client.chain.FetchAdd(MemorySpace::kMain, 4, 1);
+  client.Run();
+  EXPECT_TRUE(absl::IsInvalidArgument(client.chain.status())) << client.chain.status();
+}
+
+TEST(TimedNetworkTest, CallsWaitForTheServersThread) {
+  TestWorld world(Timed());
+  GoneHandler handler;
+  world.world.SetHandler(kServer, &handler);
+  TimedClient client(&world);
+  PendingCall calls[2];
+  const int64_t start_ns = world.world.clock().NowNs();
+  for (PendingCall& call : calls) {
+    call.server = kServer;
+    call.request = "x";
+    client.endpoint->Call(&call);
+  }
+  while (!calls[1].done) client.endpoint->Wait(kNeverNs);
+  EXPECT_EQ(calls[1].reply, "ok");
+  EXPECT_EQ(world.world.clock().NowNs() - start_ns, 2 * 1000 + 2 * 300);
+  world.world.SetHandler(kServer, nullptr);
+}
+
+TEST(TimedNetworkTest, TheSameRunTwice) {
+  const auto run = [] {
+    TestWorld world(Timed());
+    std::vector<std::unique_ptr<TimedClient>> clients;
+    for (int i = 0; i < 5; ++i) clients.push_back(std::make_unique<TimedClient>(&world));
+    for (int round = 0; round < 20; ++round) {
+      for (auto& client : clients) {
+        client->chain.Reset(kServer);
+        client->chain.FetchAdd(MemorySpace::kLocks, 64, 1);
+        client->chain.Read(MemorySpace::kMain, 0, client->buffer.Slice(0, 1024));
+        client->endpoint->Post(&client->chain);
+      }
+      for (auto& client : clients) client->Finish();
+    }
+    return world.world.trace_hash();
+  };
+  EXPECT_EQ(run(), run());
+}
+
+TEST(TimedNetworkDeathTest, KnowsNoDeaths) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  TestWorld world(Timed());
+  auto fabric = world.world.NewFabric();
+  EXPECT_DEATH(world.world.KillFabric(*fabric), "no deaths");
+  EXPECT_DEATH(world.world.KillServer(kServer), "no deaths");
+  SimOptions lines = Timed();
+  lines.mode = DeliveryMode::kLines;
+  EXPECT_DEATH(SimWorld{lines}, "whole");
+}
+
+}  // namespace
+}  // namespace pando::sim
