@@ -100,8 +100,14 @@ void SimEndpoint::DoPost(Chain* chain) {
     Finish(chain,
            UnknownServerError(chain->server(),
                               chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind)));
+  } else if (world_->network.IsBroken(queue_pairs_[server])) [[unlikely]] {
+    if (!world_->network.PostToBroken(queue_pairs_[server], chain)) {
+      Finish(chain, world_->network.BrokenError(queue_pairs_[server]));
+    }
   } else {
     world_->network.Post(queue_pairs_[server], chain);
+    if (owner().break_probability > 0) [[unlikely]]
+      world_->MaybeBreak(process_, queue_pairs_[server]);
   }
 }
 
