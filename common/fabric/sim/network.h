@@ -173,8 +173,10 @@ class Network {
   void CutFlight(uint32_t flight);
   void KillQueuePair(uint32_t queue_pair);
   void CutVerbs(uint32_t flight, uint64_t* sent);
-  // network_break.cpp: a failed chain's completion; what a broken queue pair has left is delayed,
-  // or never starts; a verb whose chain is gone was executed.
+  // network_break.cpp: nobody hears what the atomics found; a failed chain's completion; what a
+  // broken queue pair has left is delayed, or never starts; a verb whose chain is gone was
+  // executed.
+  static void HideResults(const Flight& flight);
   void FailLater(uint32_t queue_pair, Chain* chain);
   void DelayRemains(uint32_t queue_pair);
   void DropRemains(uint32_t queue_pair);

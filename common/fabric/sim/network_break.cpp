@@ -13,6 +13,8 @@ namespace {
 
 // How often a server looks whether what it destroyed is quiet.
 constexpr int64_t kQuietAgainNs = 1 * kMicrosecondNs;
+// What an atomic of a failed chain has found: nothing that is in any word.
+constexpr uint64_t kNoResult = ~uint64_t{0};
 
 }  // namespace
 
@@ -46,14 +48,16 @@ void Network::Break(uint32_t queue_pair_index) {
   const auto notice_ns = static_cast<uint64_t>(std::max<int64_t>(core_->options.break_seen_ns, 1));
   queue_pair.break_seen_ns =
       core_->now_ns + 1 + static_cast<int64_t>(core_->break_random.Uniform(notice_ns));
-  // B1: a half of the breaks lets nothing more out.
-  uint64_t sent = core_->break_random.Chance(0.5)
+  // B1: some breaks let nothing more out.
+  uint64_t sent = core_->break_random.Chance(0.25)
                       ? 0
                       : core_->break_random.Uniform(queue_pair.waiting_verbs + 1);
+  const bool hides_results = core_->break_random.Chance(0.5);
   std::vector<Chain*> failed;
   for (const std::unique_ptr<Flight>& flight : flights_) {
     if (flight->chain == nullptr || flight->queue_pair != queue_pair_index) continue;
     failed.push_back(flight->chain);
+    if (hides_results) HideResults(*flight);
     // What has ended and is on its way back is not heard of either.
     if (!flight->in_queue) flight->chain = nullptr;
   }
@@ -66,8 +70,16 @@ void Network::Break(uint32_t queue_pair_index) {
   }
   for (Chain* chain : failed) FailLater(queue_pair_index, chain);
   core_->ScheduleAt(queue_pair.break_seen_ns, EventKind::kBreakSeen, queue_pair_index);
-  if (core_->break_random.Chance(0.5)) DelayRemains(queue_pair_index);
+  if (core_->break_random.Chance(0.75)) DelayRemains(queue_pair_index);
   Pump(queue_pair_index);
+}
+
+// A NIC reports what atomics found with the chain's completion, if at all.
+void Network::HideResults(const Flight& flight) {
+  for (uint8_t i = 0; i < flight.verb_count; ++i) {
+    Verb& verb = flight.verbs[i];
+    if (verb.is_atomic() && flight.runs[i].state == VerbState::kDone) verb.old_value = kNoResult;
+  }
 }
 
 void Network::FailLater(uint32_t queue_pair, Chain* chain) {

@@ -67,7 +67,7 @@ struct SimOptions {
 
   // --- Queue pairs that break (SimWorld::BreakQueuePairs, SetBreakProbability).
   // From the post of the chain that is to break its queue pair: U(0, this).
-  int64_t break_within_ns = 20 * kMicrosecondNs;
+  int64_t break_within_ns = 4 * kMicrosecondNs;
   int64_t break_seen_ns = 5 * kMicrosecondNs;  // until the sender notices: U(1, this)
   // What had left the sender may be held up by U(0, this).
   int64_t break_late_ns = 200 * kMicrosecondNs;
