@@ -12,13 +12,16 @@ void AddStats(const ClientStats& from, ClientStats* to) {
         &FabricStats::bytes_written, &FabricStats::calls}) {
     to->fabric.*member += from.fabric.*member;
   }
-  for (const auto member :
-       {&TreeStats::cache_hits, &TreeStats::cache_misses, &TreeStats::cache_evictions,
-        &TreeStats::cache_bytes, &TreeStats::splits, &TreeStats::root_splits, &TreeStats::merges,
-        &TreeStats::separator_repairs, &TreeStats::torn_retries, &TreeStats::stale_retries,
-        &TreeStats::moves_right, &TreeStats::lock_attempts, &TreeStats::lock_failures,
-        &TreeStats::handovers, &TreeStats::combined, &TreeStats::lost_races,
-        &TreeStats::root_shrinks, &TreeStats::repairs, &TreeStats::redone}) {
+  for (const auto member : {&TreeStats::cache_hits,      &TreeStats::cache_misses,
+                            &TreeStats::cache_evictions, &TreeStats::cache_bytes,
+                            &TreeStats::splits,          &TreeStats::root_splits,
+                            &TreeStats::merges,          &TreeStats::separator_repairs,
+                            &TreeStats::torn_retries,    &TreeStats::stale_retries,
+                            &TreeStats::moves_right,     &TreeStats::lock_attempts,
+                            &TreeStats::lock_failures,   &TreeStats::handovers,
+                            &TreeStats::combined,        &TreeStats::lost_races,
+                            &TreeStats::root_shrinks,    &TreeStats::repairs,
+                            &TreeStats::redone,          &TreeStats::lock_recoveries}) {
     to->tree.*member += from.tree.*member;
   }
 }
@@ -43,6 +46,11 @@ void Coverage::Add(const SimRunResult& result) {
   sim_.lost_replies += result.sim.lost_replies;
   sim_.verbs_after_kill += result.sim.verbs_after_kill;
   sim_.verbs_after_cut += result.sim.verbs_after_cut;
+  sim_.queue_pairs_broken += result.sim.queue_pairs_broken;
+  sim_.chains_broken += result.sim.chains_broken;
+  sim_.verbs_after_break += result.sim.verbs_after_break;
+  refused_ += result.refused;
+  unknown_ += result.unknown;
 }
 
 std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
@@ -76,6 +84,12 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"verbs_of_the_dead", sim_.verbs_after_kill},
       {"fenced_and_back", reconnects_},
       {"verbs_of_the_cut_off", sim_.verbs_after_cut},
+      {"queue_pairs_broken", sim_.queue_pairs_broken},
+      {"chains_broken", sim_.chains_broken},
+      {"verbs_of_broken_chains", sim_.verbs_after_break},
+      {"refused_while_reconnecting", refused_},
+      {"locks_recovered", tree.lock_recoveries},
+      {"outcomes_unknown", unknown_},
       {"events", sim_.events},
   };
 }

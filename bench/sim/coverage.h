@@ -24,6 +24,7 @@ class Coverage {
 
  private:
   uint64_t runs_ = 0, operations_ = 0, three_levels_ = 0, missing_separators_ = 0, reconnects_ = 0;
+  uint64_t refused_ = 0, unknown_ = 0;
   ClientStats stats_;
   SweepResult swept_;
   sim::SimStats sim_;

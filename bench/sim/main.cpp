@@ -25,6 +25,7 @@
 DEFINE_int64(lease_us, 0,
              "who is not heard of for so many virtual microseconds is fenced, and comes back as "
              "another compute server; 0: nobody");
+DEFINE_double(break_probability, 0, "share of the chains that break their queue pair");
 DEFINE_int32(pauses, 0, "times that a compute server is stopped, and goes on up to 20 ms later");
 DEFINE_bool(exhaustive_crashes, false,
             "kills a client between every two packets of every kind of operation, instead of a "
@@ -129,6 +130,9 @@ void CheckRanges() {
   if (FLAGS_lease_us < 0 || FLAGS_lease_us > 60'000'000) {
     BadFlag("--lease_us must be 0 to a minute");
   }
+  if (FLAGS_break_probability < 0 || FLAGS_break_probability > 1) {
+    BadFlag("--break_probability must be 0 to 1");
+  }
   if (FLAGS_pauses < 0) BadFlag("--pauses must not be negative");
   if (FLAGS_crashes < 0 || (FLAGS_crashes > 0 && FLAGS_compute_servers <= FLAGS_crashes)) {
     BadFlag("--crashes must leave one compute server");
@@ -184,6 +188,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.scan_limit_max = FLAGS_scan_limit;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;
+  options.break_probability = FLAGS_break_probability;
   options.lease_ns = FLAGS_lease_us * kMicrosecondNs;
   options.lock_words = FLAGS_lock_words;
   options.client.index_cache_bytes = FLAGS_cache_bytes;

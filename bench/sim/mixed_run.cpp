@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kMixSeed = 0x6d6978;
+constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862;
 
 struct Shape {
   uint32_t key_bytes_max, value_bytes_max, node_bytes, prefix_bytes;
@@ -106,6 +106,25 @@ void MixDeaths(Random* random, SimRunOptions* options) {
   options->fence_words_per_step = Pick<uint32_t>(random, std::array<uint32_t, 3>{0, 64, 1024});
 }
 
+// Queue pairs that break. From a random stream of its own: the other choices stay what they were.
+void MixBreaks(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixBreaksSeed));
+  if (!random.Chance(0.3)) return;
+  sim::SimOptions& sim = options->sim;
+  options->break_probability = Pick<double>(&random, std::array{0.0005, 0.002, 0.01});
+  sim.break_within_ns = Pick<int64_t>(&random, std::array<int64_t, 3>{1'000, 3'000, 10'000});
+  sim.break_seen_ns = Pick<int64_t>(&random, std::array<int64_t, 3>{1, 1'000, 20'000});
+  sim.break_late_ns = Pick<int64_t>(&random, std::array<int64_t, 3>{0, 20'000, 200'000});
+  sim.reopen_ns = Pick<int64_t>(&random, std::array<int64_t, 3>{0, 100'000, 2'000'000});
+  // Unknown outcomes, as of those who are fenced.
+  options->keys = std::max<uint64_t>(options->keys, 16);
+  options->hot_share = std::min(options->hot_share, 0.5);
+  // A word that another session may have taken is freed by fencing alone (rule L5).
+  if (!options->client.techniques.local_locks) {
+    options->lease_ns = std::max<int64_t>(options->lease_ns, 4'000'000);
+  }
+}
+
 }  // namespace
 
 std::string DescribeRun(const SimRunOptions& o) {
@@ -131,7 +150,7 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
       ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
       ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      ", lease ", o.lease_ns / kMicrosecondNs, " us", techniques);
+      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques);
 }
 
 SimRunOptions MixedRun(uint64_t seed) {
@@ -155,6 +174,7 @@ SimRunOptions MixedRun(uint64_t seed) {
   options.client.index_cache_bytes =
       Pick<size_t>(&random, std::array<size_t, 3>{1, 4096, 64 << 20});
   MixDeaths(&random, &options);
+  MixBreaks(seed, &options);
   return options;
 }
 

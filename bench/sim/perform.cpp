@@ -3,6 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/status.h"
+#include "common/fabric/recoverable.h"
+
 namespace pando {
 
 using history::OperationKind;
@@ -42,6 +45,34 @@ void ForgetReads(history::Operation* o) {
   o->kind = OperationKind::kGet;
   o->value.clear();
   o->rows.clear();
+}
+
+void ForgetAll(history::Operation* o) {
+  o->kind = OperationKind::kGet;
+  ForgetReads(o);
+}
+
+Ending Explain(const absl::Status& status, const Circumstances& circumstances,
+               history::Operation* o) {
+  if (Conclude(status, o)) return Ending::kConcluded;
+  const bool unknown = IsOutcomeUnknown(status);
+  if (circumstances.breaks && absl::IsUnavailable(status) && IsRecoverable(status)) {
+    ForgetAll(o);
+    return Ending::kRefused;
+  }
+  if (circumstances.breaks && unknown) {
+    ForgetReads(o);
+    return Ending::kUnknown;  // was it cut off, the next one is told
+  }
+  if (circumstances.leases && absl::IsFailedPrecondition(status)) {
+    ForgetAll(o);
+    return Ending::kCutOff;
+  }
+  if (circumstances.leases && (unknown || absl::IsUnavailable(status))) {
+    ForgetReads(o);
+    return Ending::kCutOff;
+  }
+  return Ending::kProblem;
 }
 
 }  // namespace pando

@@ -36,6 +36,7 @@ constexpr uint64_t kEventsAtLeast = 20'000'000;
 constexpr int64_t kFencedByNs = 100 * kMillisecondNs;
 constexpr int kConnectsMax = 20;
 constexpr int64_t kPauseMaxNs = 20 * kMillisecondNs;
+constexpr int64_t kRefusedPauseNs = 50 * kMicrosecondNs;  // before somebody tries again
 
 // A compute server of the run.
 struct ComputeServer {
@@ -176,6 +177,7 @@ absl::Status SimRun::TryAddComputeServer() {
 }
 
 void SimRun::SpawnClients(ComputeServer& server) {
+  world_.SetBreakProbability(*server.fabric, options_.break_probability);
   for (auto& session : server.sessions) {
     for (int i = 0; i < options_.coroutines; ++i) {
       ++server.running;
@@ -205,20 +207,16 @@ bool SimRun::Execute(ComputeServer& server, Session& session, Operation* o) {
   const absl::Status status = Perform(session, *server.tree, o);
   // A dead client heard nothing: the outcome stays unknown.
   if (world_.IsKilled(*server.fabric)) return false;
-  if (Conclude(status, o)) {
-    o->return_ns = Stamp();
-    return true;
+  const Circumstances circumstances = {options_.lease_ns > 0, options_.break_probability > 0};
+  const Ending ending = Explain(status, circumstances, o);
+  if (ending == Ending::kConcluded) o->return_ns = Stamp();
+  if (ending == Ending::kRefused) {
+    ++result_.refused;
+    session.impl().scheduler().SleepUntil(world_.clock().NowNs() + kRefusedPauseNs);
   }
-  const bool cut_off =
-      absl::IsUnavailable(status) || absl::IsFailedPrecondition(status) || IsOutcomeUnknown(status);
-  if (options_.lease_ns > 0 && cut_off) {
-    server.gave_up = true;
-    if (absl::IsFailedPrecondition(status)) o->kind = OperationKind::kGet;  // it had no effect
-    ForgetReads(o);
-    return false;
-  }
-  Fail(status, o);
-  return true;
+  if (ending == Ending::kProblem) Fail(status, o);
+  server.gave_up = server.gave_up || ending == Ending::kCutOff;
+  return ending != Ending::kCutOff;
 }
 
 void SimRun::Fail(const absl::Status& status, Operation* o) {
@@ -227,8 +225,7 @@ void SimRun::Fail(const absl::Status& status, Operation* o) {
   Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
                        history::ToHex(o->key), " ended in ", status.ToString()));
   // A deadline that passed before anything was written, and a failed read, have no effect.
-  if (absl::IsDeadlineExceeded(status)) o->kind = OperationKind::kGet;
-  ForgetReads(o);
+  absl::IsDeadlineExceeded(status) ? ForgetAll(o) : ForgetReads(o);
 }
 
 void SimRun::PlanCrashes() {
@@ -416,7 +413,8 @@ SimRunResult SimRun::Run() {
     Drive();
   }
   CollectStats();
-  const bool has_dead = options_.crashes > 0 || options_.lease_ns > 0;
+  const bool has_dead =
+      options_.crashes > 0 || options_.lease_ns > 0 || options_.break_probability > 0;
   if (set_up.ok() && has_dead && result_.problems.empty()) LookAfterTheDead();
   TearDown();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
@@ -425,6 +423,7 @@ SimRunResult SimRun::Run() {
   result_.sim = world_.stats();
   result_.operations = operations_.size();
   for (const Operation& o : operations_) result_.unknown += o.unknown() ? 1 : 0;
+  result_.unknown -= result_.refused;
   if (!options_.history_path.empty()) {
     const absl::Status written = history::WriteHistory(operations_, options_.history_path);
     if (!written.ok()) Problem(written.ToString());

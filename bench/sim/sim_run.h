@@ -51,6 +51,9 @@ struct SimRunOptions {
   int pauses = 0;   // times that a compute server is stopped, and goes on up to 20 ms later
   // Who is not heard of for so long is fenced, and comes back as another (rules C1, C2); 0: nobody.
   int64_t lease_ns = 0;
+  // Each chain breaks its queue pair with this probability (rule L5); 0: none does. Where there are
+  // no local locks there has to be a lease: nobody else frees the locks then.
+  double break_probability = 0;
   // Lock words of the dead that a memory server frees in one step; 0: all.
   uint32_t fence_words_per_step = 0;
   uint64_t events_max = 0;  // 0: derived from `operations`
@@ -69,6 +72,7 @@ struct SimRunResult {
   uint64_t trace_hash = 0;
   int64_t virtual_ns = 0;
   uint64_t operations = 0, unknown = 0, deadlines = 0, reconnects = 0;
+  uint64_t refused = 0;  // operations without effect, as their queue pair had broken
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;
   SweepResult swept;  // after crashes

@@ -72,6 +72,32 @@ TEST(SimRun, WithCrashesWhatCanGoOnDoes) {
   EXPECT_GT(after_kill, 0u);
 }
 
+TEST(SimRun, WithBrokenQueuePairsEverybodyGoesOn) {
+  uint64_t recovered = 0, late = 0, refused = 0, unknown = 0, concluded = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.break_probability = 0.01;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    recovered += result.stats.tree.lock_recoveries;
+    late += result.sim.verbs_after_break;
+    refused += result.refused;
+    unknown += result.unknown;
+    concluded += result.operations - result.refused - result.unknown;
+  }
+  EXPECT_GT(recovered, 20u);
+  EXPECT_GT(late, 0u);
+  EXPECT_GT(refused, 0u);
+  EXPECT_GT(unknown, 0u);
+  EXPECT_GT(concluded, 20u * 500);
+}
+
+// A merge whose queue pair broke may have taken a node out: its client says so when it leaves, so
+// that a sweep finds the node.
+TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
+  EXPECT_THAT(RunSim(MixedRun(58)).problems, IsEmpty());
+}
+
 TEST(SimRun, BoundedInEvents) {
   SimRunOptions options = Small(1);
   options.events_max = 3000;

@@ -46,6 +46,7 @@ void VisitCounters(const Visit& visit, TreeStats& a, const TreeStats& b) {
   visit("root_shrinks", a.root_shrinks, b.root_shrinks);
   visit("repairs", a.repairs, b.repairs);
   visit("redone", a.redone, b.redone);
+  visit("lock_recoveries", a.lock_recoveries, b.lock_recoveries);
 }
 
 template <typename Stats>

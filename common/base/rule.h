@@ -9,15 +9,16 @@ namespace pando {
 
 enum class Rule {
   kNone,
-  kF1,  // front and rear entry versions are compared
-  kF2,  // every write of a line changes its entry version; formatting succeeds the old image's
-        // versions
-  kF3,  // a reference's life is compared with the node's
-  kV1,  // two in-fence slots of one key make an image torn
-  kL2,  // no further lock is waited for under a node lock
-  kL4,  // the release follows the write in its chain
-  kL5,  // acknowledgement and handover wait for the write-back's completion
-  kS2,  // a split's node-level write changes NV on every line
+  kF1,       // front and rear entry versions are compared
+  kF2,       // every write of a line changes its entry version; formatting succeeds the old image's
+             // versions
+  kF3,       // a reference's life is compared with the node's
+  kV1,       // two in-fence slots of one key make an image torn
+  kL2,       // no further lock is waited for under a node lock
+  kL4,       // the release follows the write in its chain
+  kL5,       // acknowledgement and handover wait for the write-back's completion
+  kL5Quiet,  // a lock whose chain failed is kept until nothing of the chain is in flight
+  kS2,       // a split's node-level write changes NV on every line
   kS3,  // a separator goes only into the parent that covers it, once, and only for a live child
   kU2,  // a key present before and after an entry-level write keeps its slot
   kR2,  // a scan consumes only images that contain its cursor

@@ -42,6 +42,8 @@ MetricList ClientMetrics(const ClientStats& stats) {
       Counter("pando_client_combined_total", t.combined, "Operations applied by a lock's holder"),
       Counter("pando_client_repairs_total", t.repairs, "Nodes repaired after a death"),
       Counter("pando_client_redone_total", t.redone, "Merges finished or undone after a death"),
+      Counter("pando_client_lock_recoveries_total", t.lock_recoveries,
+              "Locks kept under a queue pair that broke, then freed"),
       Counter("pando_client_lost_races_total", t.lost_races,
               "Root growth or separators that somebody else had done"),
   };

@@ -31,6 +31,7 @@ void SessionCounters::AddTo(ClientStats* stats) const {
   t.root_shrinks += root_shrinks.value();
   t.repairs += repairs.value();
   t.redone += redone.value();
+  t.lock_recoveries += lock_recoveries.value();
 }
 
 }  // namespace pando

@@ -202,9 +202,12 @@ absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::RunLocked() {
   if (outcome != Outcome::kMerged) return outcome;
   const absl::Status written = WriteMerge(context_, tree_, &trio_);
   if (!written.ok()) {
+    // What was written may have taken the right node out, and nobody else knows (rule C5).
+    tree_.environment.allocator.NoteUncertain(tree_.id());
     (void)locks_.ReleaseAll();
     return written;
   }
+  tree_.environment.allocator.Free(tree_.id(), trio_.right);
   return Outcome::kMerged;
 }
 
@@ -234,7 +237,6 @@ absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Run(HeldLock parent, LocalBu
     cache.Invalidate(trio_.left);
     cache.Invalidate(trio_.right);
   }
-  tree_.environment.allocator.Free(tree_.id(), trio_.right);
   parent_underfull_ =
       IsUnderfull(parent_image.data, static_cast<uint8_t>(level_ + 1), tree_.layout);
   return outcome;

@@ -55,6 +55,7 @@ absl::Status EndMerging(OperationContext& context, TreeContext& tree, LockSet* l
       WriteMarker(context, tree, node.address, image,
                   absorbed ? NodeState::kDead : NodeState::kLive, Reference{});
   if (!written.ok()) {
+    tree.environment.allocator.NoteUncertain(tree.id());
     (void)locks->ReleaseAll();
     return written;
   }
@@ -123,12 +124,13 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
                          Reference{});
   }
   if (!status.ok()) {
+    tree.environment.allocator.NoteUncertain(tree.id());
     (void)locks.ReleaseAll();
     return status;
   }
   context.session.counters().redone.Add();
-  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
   tree.environment.allocator.Free(tree.id(), right);
+  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
   return true;
 }
 

@@ -75,13 +75,14 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
   const absl::Status written =
       WriteShrink(context, tree, record.root, image.buffer(), shrunk, line.buffer());
   if (!written.ok()) {
+    tree.environment.allocator.NoteUncertain(tree.id());
     (void)locks.ReleaseAll();
     return written;
   }
+  tree.environment.allocator.Free(tree.id(), record.root);
   PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
   tree.root.Store(shrunk);
   tree.environment.cache.Invalidate(record.root);
-  tree.environment.allocator.Free(tree.id(), record.root);
   context.session.counters().root_shrinks.Add();
   return ShrinkRoot(context, tree, shrunk.level);
 }

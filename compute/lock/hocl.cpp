@@ -8,10 +8,8 @@
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
-#include "common/fabric/recoverable.h"
 #include "common/wire/dead_table.h"
 #include "common/wire/lock_word.h"
-#include "compute/lock/lock_recovery.h"
 
 namespace pando {
 
@@ -221,16 +219,6 @@ absl::StatusOr<bool> Hocl::IsAbandoned(OperationContext& context, const LockTarg
   return OwnerIsDead(context, target.server, word);
 }
 
-absl::Status Hocl::GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why) {
-  // A chain that failed otherwise is not in flight any more (rule L5).
-  if (absl::IsUnavailable(why)) return why;
-  ChainLease chain(&context.session.buffers());
-  chain->Reset(lock.target_.server);
-  absl::Status released = ReleaseGlobal(context, lock, chain.get());
-  lock.held_ = !released.ok();
-  return released;
-}
-
 absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, HeldLock& lock) {
   const LockTarget& target = lock.target_;
   ChainLease chain(&context.session.buffers());
@@ -414,31 +402,6 @@ int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& loc
     chains = kStayAwayChainsCombining;
   }
   return chains == 0 ? 0 : context.session.NowNs() + chains * context.session.chain_ns();
-}
-
-void Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
-  // Without a local lock another session of this client may have taken the word meanwhile.
-  const absl::Status status = lock.local_ == nullptr
-                                  ? why
-                                  : ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
-  if (status.ok()) return;
-  has_left_locks_.store(true, std::memory_order_relaxed);
-  const bool gone = absl::IsUnavailable(status) && !IsRecoverable(status);  // the server
-  if (!gone && options_.on_stuck_word) options_.on_stuck_word();
-}
-
-void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
-                         const absl::Status& taking) {
-  if (absl::IsUnavailable(taking)) ReleaseKept(context, lock, taking);
-}
-
-void Hocl::LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why) {
-  if (lock.held_) {
-    const absl::Status freed = GiveBack(context, lock, why);
-    if (!freed.ok()) ReleaseKept(context, lock, freed);
-  }
-  lock.held_ = false;
-  if (lock.local_ != nullptr) lock.local_->Release(0);
 }
 
 }  // namespace pando

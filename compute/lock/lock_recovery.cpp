@@ -1,8 +1,10 @@
 #include "compute/lock/lock_recovery.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/rule.h"
 #include "common/fabric/recoverable.h"
 #include "common/wire/lock_word.h"
 
@@ -29,6 +31,48 @@ absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& targe
     status = context.Await(chain.get());
   }
   return status;
+}
+
+// Of class Hocl: what becomes of a lock whose chain failed.
+
+absl::Status Hocl::GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why) {
+  // A chain that failed otherwise is not in flight any more (rule L5).
+  if (absl::IsUnavailable(why)) return why;
+  ChainLease chain(&context.session.buffers());
+  chain->Reset(lock.target_.server);
+  absl::Status released = ReleaseGlobal(context, lock, chain.get());
+  lock.held_ = !released.ok();
+  return released;
+}
+
+void Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
+  // Without a local lock another session of this client may have taken the word meanwhile.
+  const absl::Status status = lock.local_ == nullptr
+                                  ? why
+                                  : ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
+  if (status.ok()) return context.session.counters().lock_recoveries.Add();
+  has_left_locks_.store(true, std::memory_order_relaxed);
+  const bool gone = absl::IsUnavailable(status) && !IsRecoverable(status);  // the server
+  if (!gone && options_.on_stuck_word) options_.on_stuck_word();
+}
+
+void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
+                         const absl::Status& taking) {
+  if (absl::IsUnavailable(taking)) ReleaseKept(context, lock, taking);
+}
+
+void Hocl::LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why) {
+  if (!RuleHolds(Rule::kL5Quiet) && lock.held_ && lock.local_ != nullptr && IsRecoverable(why) &&
+      lock.local_->Handover(0, {}, nullptr, 0)) {  // the variant goes on while the chain may land
+    lock.held_ = false;
+    return;
+  }
+  if (lock.held_) {
+    const absl::Status freed = GiveBack(context, lock, why);
+    if (!freed.ok()) ReleaseKept(context, lock, freed);
+  }
+  lock.held_ = false;
+  if (lock.local_ != nullptr) lock.local_->Release(0);
 }
 
 }  // namespace pando

@@ -13,6 +13,8 @@
 namespace pando::sim {
 namespace {
 
+constexpr uint64_t kBreakSeed = 0x627265616b;
+
 constexpr std::array<std::pair<DeliveryMode, std::string_view>, 4> kModeNames = {{
     {DeliveryMode::kLines, "lines"},
     {DeliveryMode::kWords, "words"},
@@ -49,7 +51,10 @@ SparseMemory::SparseMemory(uint64_t bytes) : bytes_(bytes) {
 
 SparseMemory::~SparseMemory() { munmap(data_, bytes_); }
 
-Core::Core(const SimOptions& sim_options) : options(sim_options), random(sim_options.seed) {
+Core::Core(const SimOptions& sim_options)
+    : options(sim_options),
+      random(sim_options.seed),
+      break_random(DeriveSeed(sim_options.seed, kBreakSeed)) {
   trace.Mix(options.seed);
 }
 

@@ -57,6 +57,7 @@ struct Process {
   uint64_t packets_left = kUnlimited;
   bool packets_spent = false;
   int64_t read_stall_ns = 0;                // SimWorld::StallReads
+  double break_probability = 0;             // SimWorld::SetBreakProbability
   std::vector<uint32_t> endpoints;          // open ones
   std::vector<Event> held;                  // while paused
   std::vector<uint32_t> chains_in_network;  // by server index
@@ -103,6 +104,7 @@ class Core final : public Clock {
 
   const SimOptions options;
   Random random;
+  Random break_random;  // of its own: until something breaks a run is the same as without breaks
   int64_t now_ns = 1 * kMillisecondNs;  // not 0: nobody may take 0 for "never"
   EventQueue events;
   TraceHash trace;

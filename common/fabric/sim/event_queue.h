@@ -22,6 +22,10 @@ enum class EventKind : uint8_t {
   kPeerGone,      // a server learns that a client is gone
   kServerTimer,   // a server's handler wants to be called
   kCallback,      // something the harness asked for
+  kBreak,         // a queue pair breaks
+  kBreakSeen,     // its sender notices
+  kReopen,        // the server is asked for another
+  kReopened,      // the sender has it
   kTurn,          // a verb may be its queue pair's next (timing model)
   kPost,          // a NIC goes on with a chain (timing model)
 };

@@ -152,7 +152,7 @@ void Network::Unlink(uint32_t index) {
   flight.in_queue = false;
   Process& process = *core_->processes[queue_pair.process];
   const uint32_t left = --process.chains_in_network[queue_pair.server];
-  const bool is_over = process.killed || process.IsCut(queue_pair.server);
+  const bool is_over = process.killed || process.closed || process.IsCut(queue_pair.server);
   if (left == 0 && is_over && RuleHolds(Rule::kC2)) {
     core_->Schedule(core_->NetworkDelay(), EventKind::kPeerGone, queue_pair.process,
                     static_cast<uint8_t>(queue_pair.server));
@@ -161,7 +161,7 @@ void Network::Unlink(uint32_t index) {
 
 void Network::OnArrive(uint32_t index) {
   Flight& flight = *flights_[index];
-  if (!flight.in_queue) return;  // died on the way
+  if (!flight.in_queue || core_->now_ns < flight.held_until_ns) return;  // died, or is held up
   flight.arrived = true;
   core_->trace.Mix(index);
   for (uint8_t i = 0; i < flight.verb_count; ++i) {
@@ -393,14 +393,14 @@ void Network::FinishVerb(uint32_t index, uint8_t verb, VerbState state) {
     deliveries_.Return(run.delivery);
     run.delivery = kNone;
   }
-  if (flight.chain == nullptr && state == VerbState::kDone) ++core_->stats.verbs_after_kill;
+  if (flight.chain == nullptr && state == VerbState::kDone) CountOrphan(flight);
 }
 
 void Network::FinishFlight(uint32_t index) {
   Flight& flight = *flights_[index];
   Unlink(index);
-  // A dead sender's flight is not used again: events of its dropped verbs may still be on the
-  // agenda.
+  // The flight of a chain that is gone is not used again: events of its dropped verbs may still be
+  // on the agenda.
   if (flight.chain == nullptr) {
     flight.remains.reset();
     return;

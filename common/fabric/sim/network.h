@@ -10,6 +10,18 @@
 //   1. Every posted chain is handed to the completion sink exactly once, or to KillProcess().
 //   2. After that its verbs and buffers are not touched again.
 //   3. A WRITE that has moved its first bytes moves them all, whoever dies (but its server).
+//
+// A queue pair may break between living ends (Break(); network_break.cpp), as on verbs
+// (common/fabric/recoverable.h). Invariants of that:
+//   B1. Its sender's NIC stops: of the verbs that have not started a seeded prefix had left, the
+//   rest is never executed. Verbs are whole; no READ is answered any more.
+//   B2. Chains that were not told of their end fail, recoverable, once the sender notices; so does
+//   at once what is posted from then on. Nothing of a failed chain's buffers is touched again.
+//   B3. Until the queue pair is opened again what had left may be executed, however late.
+//   B4. The server first destroys its side: what has not started never will. When what has started
+//   has ended, and not before, the sender is told, and its chains succeed again.
+//   B5. Deaths, fencing and closing mean for a broken queue pair what they mean for any other.
+//   B6. Where nothing breaks, no event and no random number is spent on it.
 #pragma once
 
 #include <array>
@@ -41,9 +53,30 @@ class Network {
 
   uint32_t AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server);
   // Nobody posts to it any more; chains of a killed sender may still be in it.
-  void CloseQueuePair(uint32_t queue_pair) { queue_pairs_[queue_pair].closed = true; }
+  void CloseQueuePair(uint32_t queue_pair) {
+    queue_pairs_[queue_pair].closed = true;
+    if (queue_pairs_[queue_pair].broken) [[unlikely]]
+      DropRemains(queue_pair);
+  }
 
   void Post(uint32_t queue_pair, Chain* chain);
+
+  // Broken queue pairs (B1 to B6). Break(): in a moment, if the queue pair is whole then.
+  void BreakWithin(uint32_t queue_pair, int64_t limit_ns);
+  void Break(uint32_t queue_pair);
+  void BreakAll(uint32_t process, uint32_t server);
+  bool IsBroken(uint32_t queue_pair) const { return queue_pairs_[queue_pair].broken; }
+  // A chain for a broken queue pair. False: the sender knows that it is, so the chain fails at
+  // once.
+  bool PostToBroken(uint32_t queue_pair, Chain* chain);
+  absl::Status BrokenError(uint32_t queue_pair) const;
+  // Events of its recovery.
+  void OnBreakSeen(uint32_t queue_pair);
+  void OnReopen(uint32_t queue_pair);
+  void OnReopened(uint32_t queue_pair);
+  uint32_t EndpointOfQueuePair(uint32_t queue_pair) const {
+    return queue_pairs_[queue_pair].endpoint;
+  }
 
   // Events.
   void OnArrive(uint32_t flight);
@@ -99,6 +132,7 @@ class Network {
     uint32_t previous = kNone, next = kNone;  // in the queue pair
     uint8_t verb_count = 0;
     uint8_t unfinished = 0;
+    int64_t held_until_ns = 0;  // of a broken queue pair: it arrives later
     bool arrived = false;
     bool in_queue = false;
     bool retired = false;  // events of dropped verbs may be on the agenda: not used again
@@ -110,6 +144,9 @@ class Network {
     uint32_t waiting_verbs = 0;
     int64_t last_arrival_ns = 0;
     bool closed = false;
+    bool broken = false;        // from the break until it is opened again
+    bool break_seen = false;    // the sender has noticed
+    int64_t break_seen_ns = 0;  // when it does
   };
   struct HeldWord {
     uint32_t server;
@@ -139,6 +176,14 @@ class Network {
   void CutFlight(uint32_t flight);
   void KillQueuePair(uint32_t queue_pair);
   void CutVerbs(uint32_t flight, uint64_t* sent);
+  // network_break.cpp: nobody hears what the atomics found; a failed chain's completion; what a
+  // broken queue pair has left is delayed, or never starts; a verb whose chain is gone was
+  // executed.
+  static void HideResults(const Flight& flight);
+  void FailLater(uint32_t queue_pair, Chain* chain);
+  void DelayRemains(uint32_t queue_pair);
+  void DropRemains(uint32_t queue_pair);
+  void CountOrphan(const Flight& flight);
 
   std::span<std::byte> Space(const QueuePair& queue_pair, MemorySpace space) const {
     return core_->servers[queue_pair.server].Space(space);

@@ -72,6 +72,15 @@ struct SimOptions {
   // How long a sender whose queue pairs were destroyed waits until its NIC gives up.
   int64_t cut_seen_ns = 50 * kMicrosecondNs;
 
+  // --- Queue pairs that break (SimWorld::BreakQueuePairs, SetBreakProbability).
+  // From the post of the chain that is to break its queue pair: U(0, this).
+  int64_t break_within_ns = 4 * kMicrosecondNs;
+  int64_t break_seen_ns = 5 * kMicrosecondNs;  // until the sender notices: U(1, this)
+  // What had left the sender may be held up by U(0, this).
+  int64_t break_late_ns = 200 * kMicrosecondNs;
+  // From there until the server destroys the old queue pair: a call's way and U(0, this).
+  int64_t reopen_ns = 500 * kMicrosecondNs;
+
   // --- What Capabilities say.
   uint32_t packet_bytes = 4096;
   uint32_t on_chip_bytes = 256 << 10;
@@ -95,8 +104,12 @@ struct SimStats {
   uint64_t lost_requests = 0;
   uint64_t lost_replies = 0;
   uint64_t verbs_after_kill = 0;  // executed although their sender was dead
-  uint64_t verbs_cut = 0;         // posted and never executed because their sender died
-  uint64_t verbs_after_cut = 0;   // finished at the server although their sender was cut off
+  uint64_t verbs_cut = 0;        // posted, never executed: sender dead, cut off, or its pair broken
+  uint64_t verbs_after_cut = 0;  // finished at the server although their sender was cut off
+  uint64_t queue_pairs_broken = 0;
+  uint64_t queue_pairs_reopened = 0;
+  uint64_t chains_broken = 0;      // failed because their queue pair broke
+  uint64_t verbs_after_break = 0;  // executed although their sender had seen the chain fail
   uint64_t runner_calls = 0;
 };
 

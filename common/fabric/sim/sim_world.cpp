@@ -117,6 +117,17 @@ void SimWorld::KillServer(ServerId id) {
   impl_->FailCalls(static_cast<uint32_t>(index));
 }
 
+void SimWorld::BreakQueuePairs(const Fabric& fabric, ServerId id) {
+  impl_->CheckUntimed();
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  impl_->network.BreakAll(AsSim(fabric).process(), static_cast<uint32_t>(index));
+}
+
+void SimWorld::SetBreakProbability(const Fabric& fabric, double probability) {
+  impl_->core.processes[AsSim(fabric).process()]->break_probability = probability;
+}
+
 void SimWorld::PauseCalls(ServerId id, bool paused) {
   impl_->core.servers[impl_->core.ServerIndex(id)].calls_paused = paused;
 }
@@ -178,6 +189,14 @@ void SimWorld::Impl::Dispatch(const Event& event) {
       return network.OnUnit(event.target, event.verb);
     case EventKind::kComplete:
       return OnComplete(event);
+    case EventKind::kBreak:
+      return network.Break(event.target);
+    case EventKind::kBreakSeen:
+      return OnBreakSeen(event);
+    case EventKind::kReopen:
+      return network.OnReopen(event.target);
+    case EventKind::kReopened:
+      return network.OnReopened(event.target);
     case EventKind::kRun:
       if (SimEndpoint* endpoint = Receiver(event.target, event)) endpoint->OnRun(event);
       return;

@@ -72,6 +72,13 @@ class SimWorld {
   // READs of this compute server that start from now on stop half-way for so long; 0: as the
   // options say. (Not in kWhole.)
   void StallReads(const Fabric& fabric, int64_t stall_ns);
+  // The queue pairs of this compute server to a memory server break now: both live on, a part of
+  // what was posted is still executed, its chains and those posted until the queue pairs are
+  // opened again fail, recoverable (network.h, B1 to B6).
+  void BreakQueuePairs(const Fabric& fabric, ServerId id);
+  // Each chain that this compute server posts from now on breaks its queue pair with this
+  // probability, a seeded moment later; 0: none.
+  void SetBreakProbability(const Fabric& fabric, double probability);
   // The server's memory and its control socket are gone; chains and calls become Unavailable within
   // 2 s.
   void KillServer(ServerId id);

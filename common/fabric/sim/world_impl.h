@@ -65,6 +65,9 @@ struct SimWorld::Impl {
   void BeginDrain(uint32_t process);
   void SchedulePeerGone(uint32_t process);
   void CutOff(uint32_t process, uint32_t server);
+  // After a post: the queue pair may break in a moment.
+  void MaybeBreak(uint32_t process, uint32_t queue_pair);
+  void OnBreakSeen(const Event& event);
   void CloseFabric(uint32_t process);
   void CheckUntimed() const;
 

@@ -18,9 +18,10 @@ struct TreeStats {
   uint64_t torn_retries = 0, stale_retries = 0, moves_right = 0;
   uint64_t lock_attempts = 0, lock_failures = 0;  // CAS of global words
   uint64_t handovers = 0, combined = 0;
-  uint64_t repairs = 0;     // nodes that a dead client had left half-written
-  uint64_t redone = 0;      // merges that a dead client had begun, finished or undone
-  uint64_t lost_races = 0;  // root growth or separator insertion that somebody else had done
+  uint64_t repairs = 0;          // nodes that a dead client had left half-written
+  uint64_t redone = 0;           // merges that a dead client had begun, finished or undone
+  uint64_t lock_recoveries = 0;  // locks kept under a queue pair that broke, then freed
+  uint64_t lost_races = 0;       // root growth or separator insertion that somebody else had done
 };
 
 struct ClientStats {
