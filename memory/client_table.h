@@ -39,6 +39,7 @@ class ClientTable {
   // What is joined over this connection is dead from now on, although the connection still exists:
   // until PeerGone() something of it may be in flight. Nothing joins over it any more.
   void Fence(PeerId peer);
+  bool IsFenced(PeerId peer) const { return fenced_.contains(peer); }
 
   // OK if `client` is joined over `peer`. FailedPrecondition: unknown or ended; PermissionDenied:
   // another peer's.

@@ -49,6 +49,17 @@ TEST_F(LeaseTest, TheSilentOneIsCutOffAndDeadOnlyWhenNothingOfItIsInFlight) {
   EXPECT_EQ(fence_.peers.size(), 1u) << "once";
 }
 
+TEST_F(LeaseTest, APeerIsGoneOnceItsConnectionIs) {
+  const auto peers_gone = [&] { return CounterOf(*server_, "peers_gone"); };
+  LetAnnaRunOut();
+  server_->OnPeerGone(1);  // nothing of it is in flight any more
+  EXPECT_EQ(peers_gone(), 0u);
+  server_->OnPeerGone(1);
+  EXPECT_EQ(peers_gone(), 1u);
+  server_->OnPeerGone(2);
+  EXPECT_EQ(peers_gone(), 2u) << "was not cut off";
+}
+
 TEST_F(LeaseTest, TheFencedIsToldAndComesBackOnlyOverAnotherConnection) {
   LetAnnaRunOut();
   for (const bool gone : {false, true}) {

@@ -146,12 +146,13 @@ absl::Status MemoryServer::CheckAllowed(const Operation& operation, PeerId peer,
 }
 
 void MemoryServer::OnPeerGone(PeerId peer) {
-  ++counts_.peers_gone;
   leases_.Forget(peer);
   for (const ClientId& client : clients_.PeerGone(peer)) {
     ++counts_.deaths;
     fencing_.Add(client);
   }
+  // Who was cut off is reported twice: the connection still exists the first time.
+  if (!clients_.IsFenced(peer)) ++counts_.peers_gone;
   replies_.erase(peer);
   // Here and now if that goes; what fails is tried again by OnTimer().
   while (options_.fence_words_per_step == 0 && !fencing_.idle()) {

@@ -63,9 +63,7 @@ absl::Status ClientImpl::JoinCluster() {
                                                .handover_max = options_.handover_max,
                                                .write_unlock = capabilities.write_unlock,
                                                .own_word = own.Encode(),
-                                               .on_stuck_word = [this] {
-                                                 if (heartbeat_ != nullptr) heartbeat_->GiveUp();
-                                               }});
+                                               .on_stuck_word = [this] { LeaveStuckWord(); }});
   bool crc = false;
   std::vector<ServerId> server_ids;
   for (const ServerRecord& server : servers_) {
@@ -113,6 +111,13 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
                                            std::move(ask_anew));
   control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
+}
+
+void ClientImpl::LeaveStuckWord() {
+  if (heartbeat_ != nullptr) return heartbeat_->GiveUp();
+  PANDO_LOG(ERROR)
+      << "a lock of this compute server could not be freed, and memory servers without "
+         "leases (--lease_ms=0) free it only when this client is closed";
 }
 
 void ClientImpl::KeepAlive(const ServerRecord& server) {

@@ -72,6 +72,8 @@ class ClientImpl {
   absl::Status CheckServer(const ServerInfo& info) const;
   absl::Status TakeIdentity(OperationContext& context);
   absl::Status PrepareHeartbeat(uint64_t seed);
+  // Others get at a lock word that this client cannot free only by its death.
+  void LeaveStuckWord();
   // From now on the server's lease is renewed.
   void KeepAlive(const ServerRecord& server);
   // Runs `job` in a coroutine of the control session.

@@ -95,7 +95,9 @@ void CheckLimits(DoctorReport* report) {
   rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
   if (files.rlim_cur >= kFilesAdvised) {
-    report->Ok(absl::StrCat("open files: up to ", static_cast<uint64_t>(files.rlim_cur)));
+    report->Ok(files.rlim_cur == RLIM_INFINITY
+                   ? "open files: unlimited"
+                   : absl::StrCat("open files: up to ", static_cast<uint64_t>(files.rlim_cur)));
   } else {
     report->Fix(
         absl::StrCat("only ", static_cast<uint64_t>(files.rlim_cur), " open files are allowed"),
@@ -204,7 +206,10 @@ void CheckServers(const Settings& settings, DoctorReport* report) {
   if (!client.ok()) {
     report->Fix(
         absl::StrCat("cannot work with the memory servers: ", client.status().message()),
-        "if versions differ, start servers and clients of one build; else see the servers' logs");
+        absl::IsPermissionDenied(client.status())
+            ? "give the cluster's secret, or none if it has none: --secret_file=FILE"
+            : "if versions differ, start servers and clients of one build; else see the servers' "
+              "logs");
     return;
   }
   for (const ServerStatus& server : (*client)->Servers()) {
@@ -221,11 +226,12 @@ void CheckServers(const Settings& settings, DoctorReport* report) {
   }
 }
 
-// How many servers are announced; nullopt: nobody can tell.
-std::optional<size_t> CountAnnounced(const std::string& name, DoctorReport* report) {
+// The servers that are announced; nullopt: nobody can tell.
+std::optional<std::vector<ServerLocation>> ListAnnounced(const std::string& name,
+                                                         DoctorReport* report) {
   const auto registry = OpenRegistry(name);
-  const auto servers = registry.ok() ? (*registry)->List() : registry.status();
-  if (servers.ok()) return servers->size();
+  auto servers = registry.ok() ? (*registry)->List() : registry.status();
+  if (servers.ok()) return *std::move(servers);
   const bool absent = absl::IsUnavailable(servers.status());
   report->Fix(absl::StrCat("registry ", name, ": ", servers.status().message()),
               absl::StrCat(absent ? "on that host: memcached -l ADDRESS -p PORT -d "
@@ -235,30 +241,50 @@ std::optional<size_t> CountAnnounced(const std::string& name, DoctorReport* repo
   return std::nullopt;
 }
 
-// False: there are no servers to be looked at.
-bool CheckRegistry(const std::string& name, DoctorReport* report) {
+// The fabric of all of them, whatever was asked for. nullopt: they have several.
+std::optional<std::string> FabricOf(const std::vector<ServerLocation>& servers,
+                                    const std::string& asked_for, DoctorReport* report) {
+  if (servers.empty()) return asked_for;
+  const std::string& fabric = servers.front().fabric;
+  for (const ServerLocation& server : servers) {
+    if (server.fabric == fabric) continue;
+    report->Fix(absl::StrCat("memory servers of fabrics ", fabric, " and ", server.fabric,
+                             " are announced in one registry"),
+                "start all of them with one --fabric, or with a registry for each fabric");
+    return std::nullopt;
+  }
+  if (fabric != asked_for) {
+    report->Note(absl::StrCat("these memory servers have fabric ", fabric, ", not ", asked_for),
+                 absl::StrCat("give programs that work with them --fabric=", fabric));
+  }
+  return fabric;
+}
+
+// The fabric of the servers that are there; nullopt: there are none to be looked at.
+std::optional<std::string> CheckRegistry(const Settings& settings, DoctorReport* report) {
+  const std::string& name = settings.registry;
   if (name.empty()) {
     report->Note(
         "no registry is named: give --registry=DIR or set PANDO_REGISTRY to look at servers too");
-    return false;
+    return std::nullopt;
   }
   std::string registry = name;
   int listening = 0;
   if (!name.starts_with("memcached://")) {
     if (name.starts_with("local:")) registry.erase(0, strlen("local:"));
-    if (!CheckDirectory(registry, report)) return false;
+    if (!CheckDirectory(registry, report)) return std::nullopt;
     listening = CheckSockets(registry, report);
   }
-  const std::optional<size_t> announced = CountAnnounced(registry, report);
-  if (!announced.has_value()) return false;
+  const auto announced = ListAnnounced(registry, report);
+  if (!announced.has_value()) return std::nullopt;
   // Servers of fabric verbs have no socket there.
-  if (*announced > 0 || listening > 0) {
-    report->Ok(absl::StrCat("memory servers announced in ", registry, ": ", *announced));
-    return true;
+  if (!announced->empty() || listening > 0) {
+    report->Ok(absl::StrCat("memory servers announced in ", registry, ": ", announced->size()));
+    return FabricOf(*announced, settings.fabric, report);
   }
   report->Note(absl::StrCat("no memory server is running; start one: pando-memory --registry=",
                             registry, " --server_id=1 &"));
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -276,8 +302,11 @@ absl::Status Doctor(const Settings& settings, const Arguments&) {
   CheckSystem(&report);
   CheckMemory(&report);
   CheckLimits(&report);
-  CheckRdma(settings, &report);
-  if (CheckRegistry(settings.registry, &report)) CheckServers(settings, &report);
+  const std::optional<std::string> fabric = CheckRegistry(settings, &report);
+  Settings as_announced = settings;
+  if (fabric.has_value()) as_announced.fabric = *fabric;
+  CheckRdma(as_announced, &report);
+  if (fabric.has_value()) CheckServers(as_announced, &report);
   absl::Status status = Print(report.text());
   if (status.ok() && report.fixes() > 0) {
     status = absl::FailedPreconditionError(absl::StrCat(

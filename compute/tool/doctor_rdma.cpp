@@ -1,6 +1,7 @@
 #include "compute/tool/doctor_rdma.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -160,6 +161,13 @@ void JudgeLockedMemory(const RdmaFacts& facts, DoctorReport* report) {
 }
 
 }  // namespace
+
+bool IsInitialUserNamespace(std::string_view uid_map) {
+  std::istringstream words{std::string(uid_map)};
+  uint64_t inside = 1, outside = 1, count = 0;
+  words >> inside >> outside >> count;
+  return inside == 0 && outside == 0 && count == UINT32_MAX;
+}
 
 void JudgeRdma(const RdmaFacts& facts, DoctorReport* report) {
   if (JudgeAccess(facts, report)) {

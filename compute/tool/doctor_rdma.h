@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/fabric/verbs/device_choice.h"
@@ -36,6 +37,9 @@ struct RdmaFacts {
   bool is_privileged = false;              // the limit does not hold (CAP_IPC_LOCK)
 };
 
+// Pure. Of /proc/self/uid_map: whether this is the initial user namespace. In another one (a
+// rootless container) all capabilities are there, and the kernel does not count them.
+bool IsInitialUserNamespace(std::string_view uid_map);
 // Pure.
 void JudgeRdma(const RdmaFacts& facts, DoctorReport* report);
 

@@ -87,6 +87,10 @@ KernelModule FindRxe() {
 }
 
 bool MayLockAnything() {
+  // A kernel without user namespaces has no such file.
+  std::ifstream uid_map("/proc/self/uid_map");
+  std::string line_of_map;
+  if (std::getline(uid_map, line_of_map) && !IsInitialUserNamespace(line_of_map)) return false;
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     std::istringstream words(line);

@@ -128,6 +128,14 @@ TEST(DoctorRdma, ASmallMtuIsOnlyNoted) {
   EXPECT_THAT(Text(facts, 0), Not(HasSubstr("ip link set")));
 }
 
+TEST(DoctorRdma, CapabilitiesCountInTheInitialUserNamespaceOnly) {
+  EXPECT_TRUE(IsInitialUserNamespace("         0          0 4294967295\n"));
+  EXPECT_FALSE(IsInitialUserNamespace("         0       1000          1\n"));  // rootless
+  EXPECT_FALSE(IsInitialUserNamespace("         0          0      65536\n"));
+  EXPECT_FALSE(IsInitialUserNamespace("      1000       1000          1\n"));
+  EXPECT_FALSE(IsInitialUserNamespace(""));
+}
+
 TEST(DoctorRdma, LockedMemoryHasToSuffice) {
   RdmaFacts facts = Good();
   facts.locked_bytes_max = 8 << 20;

@@ -355,7 +355,10 @@ absl::StatusOr<LitmusResult> RunLitmus(const LitmusOptions& options) {
           const std::unique_ptr<LockSpace> space,
           LockSpace::Create(device, {kSpaceBytes, device_memory}, calls, loopback.get()));
       // The NIC's memory may be taken by others.
-      if (device_memory && !space->on_chip()) continue;
+      if (device_memory && !space->on_chip()) {
+        result.on_chip_refused = true;
+        continue;
+      }
       PANDO_ASSIGN_OR_RETURN(result.locks.emplace_back(),
                              TestLock(device, *space, release, options));
     }

@@ -49,6 +49,7 @@ struct LinesLitmus {
 struct LitmusResult {
   std::string device;  // "rxe0 port 1, GID 10.77.0.1, MTU 4096"
   bool is_software = false;
+  bool on_chip_refused = false;  // the NIC has memory of its own, and gave none
   std::vector<LockLitmus> locks;
   std::vector<LinesLitmus> lines;
 };

@@ -51,6 +51,16 @@ TEST_F(LitmusTest, LocksInDeviceMemoryAreTestedToo) {
   ExpectSoundLock(result->locks[2], true, ReleaseVerb::kWrite);
   ExpectSoundLock(result->locks[3], true, ReleaseVerb::kCompareSwap);
   EXPECT_EQ(calls.frees, calls.allocations);
+  EXPECT_FALSE(result->on_chip_refused);
+}
+
+TEST_F(LitmusTest, DeviceMemoryThatOthersHaveIsSaidToBeTaken) {
+  FakeDeviceMemory taken(4096);
+  taken.fail_allocate = true;
+  const auto result = RunLitmus({.test_ms = 20, .device_memory_calls = &taken});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->locks.size(), 2u);
+  EXPECT_TRUE(result->on_chip_refused);
 }
 
 TEST_F(LitmusTest, ADeviceThatIsNotThereIsNotFound) {

@@ -102,7 +102,14 @@ std::string DescribeLitmus(const LitmusResult& result) {
   for (const LockLitmus& lock : result.locks) {
     absl::StrAppend(&text, "  ", DescribeLock(lock), "\n");
   }
-  if (!OnChip(result)) absl::StrAppend(&text, "  no lock in NIC memory: it has none to give\n");
+  if (result.on_chip_refused) {
+    absl::StrAppend(
+        &text,
+        "  locks in NIC memory were not tested: it gives none, as others have taken it; "
+        "end pando-memory on this device and test again\n");
+  } else if (!OnChip(result)) {
+    absl::StrAppend(&text, "  no lock in NIC memory: it has none\n");
+  }
   for (const LinesLitmus& lines : result.lines) {
     absl::StrAppend(&text, "  ", DescribeLines(lines), "\n");
   }

@@ -55,6 +55,16 @@ TEST(LitmusVerdict, LocksInHostMemoryAreReleasedByCas) {
   EXPECT_TRUE(JudgeLitmus(result).write_unlock);
 }
 
+TEST(LitmusVerdict, NicMemoryThatIsTakenIsNotPassedOffAsNone) {
+  LitmusResult result = Nic(false);
+  EXPECT_THAT(DescribeLitmus(result), HasSubstr("no lock in NIC memory: it has none"));
+  result.on_chip_refused = true;
+  EXPECT_THAT(DescribeLitmus(result), HasSubstr("were not tested"));
+  EXPECT_THAT(DescribeLitmus(result), HasSubstr("end pando-memory"));
+  EXPECT_THAT(DescribeLitmus(result), Not(HasSubstr("it has none")));
+  EXPECT_FALSE(JudgeLitmus(result).write_unlock) << "nothing was seen of it";
+}
+
 TEST(LitmusVerdict, ReleasesUndoneInNicMemoryNeedAnotherStart) {
   LitmusResult result = Nic(true);
   result.locks[2].undone = 1;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/fabric/verbs/tcp_socket.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 // Then others get their turn.
 constexpr int kReadsPerEvent = 4;
+// Between lines in the log about one connection.
+constexpr int64_t kComplainNs = 10 * kSecondNs;
 
 }  // namespace
 
@@ -27,7 +30,8 @@ absl::Status VerbsConnection::OnReady() {
   has_more_ = false;
   PANDO_RETURN_IF_ERROR(Flush());
   for (int reads = 0; out_.empty();) {
-    absl::StatusOr<std::optional<VerbsFrame>> frame = reader_.Next();
+    absl::StatusOr<std::optional<VerbsFrame>> frame =
+        reader_.Next(introduced_ ? kVerbsBodyBytesMax : kVerbsHelloBytesMax);
     if (!frame.ok()) return Refuse(frame.status());
     if (!frame->has_value()) {
       if (reads++ == kReadsPerEvent) return absl::OkStatus();
@@ -103,8 +107,12 @@ absl::Status VerbsConnection::Open(const VerbsFrame& frame) {
   if (reply.ok()) {
     Reply(VerbsFrameType::kOpenReply, frame.sequence, EncodeVerbsOpenReply(*reply));
   } else {
-    PANDO_LOG(WARNING) << "compute server " << request->compute_server << " at " << name_
-                       << " gets no queue pair: " << reply.status();
+    // Each of its sessions asks again and again.
+    if (const int64_t now_ns = RealClock().NowNs(); now_ns >= complain_again_ns_) {
+      complain_again_ns_ = now_ns + kComplainNs;
+      PANDO_LOG(WARNING) << "compute server " << request->compute_server << " at " << name_
+                         << " gets no queue pair: " << reply.status();
+    }
     Reply(VerbsFrameType::kError, frame.sequence, EncodeVerbsError(reply.status()));
   }
   return absl::OkStatus();

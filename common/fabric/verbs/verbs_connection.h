@@ -96,6 +96,7 @@ class VerbsConnection {
   VerbsFrameReader reader_;
   std::string out_;
   uint32_t last_handle_ = 0;
+  int64_t complain_again_ns_ = 0;
   absl::flat_hash_map<uint32_t, QueuePair> pairs_;
 };
 

@@ -88,12 +88,16 @@ std::string EncodeVerbsFrame(VerbsFrameType type, uint32_t sequence, std::string
   return bytes;
 }
 
-absl::StatusOr<std::optional<VerbsFrame>> VerbsFrameReader::Next() {
+absl::StatusOr<std::optional<VerbsFrame>> VerbsFrameReader::Next(uint32_t body_bytes_max) {
   VerbsFrameHeader header;
   const std::string_view left = std::string_view(bytes_).substr(used_);
   if (left.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, left.data(), sizeof(header));
   PANDO_RETURN_IF_ERROR(CheckHeader(header));
+  if (header.length > body_bytes_max) {
+    return absl::DataLossError(absl::StrCat("verbs control frame of ", header.length,
+                                            " bytes where at most ", body_bytes_max, " may come"));
+  }
   if (left.size() < sizeof(header) + header.length) return std::nullopt;
   const std::string_view body = left.substr(sizeof(header), header.length);
   if (FrameCrc(header, body) != header.crc) {

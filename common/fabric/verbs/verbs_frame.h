@@ -23,6 +23,8 @@ namespace pando {
 inline constexpr uint32_t kVerbsMagic = 0x42525650;  // "PVRB"
 inline constexpr uint16_t kVerbsVersion = 1;
 inline constexpr uint32_t kVerbsBodyBytesMax = 64 << 10;
+// Of a client that has not introduced itself: hello and proof.
+inline constexpr uint32_t kVerbsHelloBytesMax = 1 << 10;
 
 enum class VerbsFrameType : uint16_t {
   kHello = 1,       // client: VerbsFeatures. The first frame
@@ -61,8 +63,9 @@ std::string EncodeVerbsFrame(VerbsFrameType type, uint32_t sequence, std::string
 class VerbsFrameReader {
  public:
   void Append(std::string_view bytes) { bytes_.append(bytes); }
-  // The next whole frame; nullopt: more bytes are needed. After an error the stream is useless.
-  absl::StatusOr<std::optional<VerbsFrame>> Next();
+  // The next whole frame, of a body up to `body_bytes_max`; nullopt: more bytes are needed. After
+  // an error the stream is useless.
+  absl::StatusOr<std::optional<VerbsFrame>> Next(uint32_t body_bytes_max = kVerbsBodyBytesMax);
 
  private:
   std::string bytes_;

@@ -96,6 +96,16 @@ TEST(VerbsFrame, LengthsHaveALimit) {
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(VerbsFrame, AReaderMayTakeLess) {
+  VerbsFrameReader reader;
+  reader.Append(EncodeVerbsFrame(VerbsFrameType::kHello, 1, std::string(1024, 'x')) +
+                EncodeVerbsFrame(VerbsFrameType::kHello, 2, std::string(1025, 'x')));
+  const auto small = reader.Next(1024);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_TRUE(small->has_value());
+  EXPECT_TRUE(absl::IsDataLoss(reader.Next(1024).status()));
+}
+
 TEST(VerbsFrame, BodiesComeBack) {
   const auto hello = ParseVerbsHello(EncodeVerbsHello({.compatible = 5}));
   ASSERT_TRUE(hello.ok());

@@ -89,6 +89,8 @@ struct ClientOptions {
   // Operations that one write-back may carry (rule U2's budget).
   int combine_max = 64;
   // Default deadline of an operation, milliseconds. OperationOptions can shorten or lengthen it.
+  // Over verbs an operation whose queue pair breaks under a lock may take up to fifteen seconds
+  // more: the lock has to be given back. If that fails the client leaves (Client::fenced()).
   int64_t operation_timeout_ms = 10'000;
   // Seed of back-off and placement decisions; 0: from the fabric.
   uint64_t seed = 0;
