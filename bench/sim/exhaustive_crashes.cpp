@@ -8,10 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/sim/exhaustive_script.h"
 #include "bench/sim/perform.h"
-#include "bench/sim/workload.h"
 #include "common/base/check.h"
-#include "common/base/random.h"
 #include "common/fabric/sim/sim_world.h"
 #include "compute/check/tree_check.h"
 #include "compute/client/connect.h"
@@ -26,7 +25,6 @@ using history::Operation;
 using history::OperationKind;
 
 constexpr char kExhaustiveTree[] = "exhaustive";
-constexpr uint64_t kScriptSeed = 0x736372697074;
 constexpr uint64_t kJanitorSeed = 5;
 constexpr uint64_t kNoLimit = UINT64_MAX;
 // Virtual time after which nothing that depends on rest periods is under way any more.
@@ -40,6 +38,7 @@ struct Actor {
   std::unique_ptr<Tree> tree;
   std::unique_ptr<Session> session;
   bool dead = false;
+  bool spent = false;  // it ran out of packets
 };
 
 // One world: memory servers, actors, and the history since the victim began.
@@ -50,7 +49,7 @@ class World {
 
   Actor* Join(uint64_t seed);
   // Runs the operations one after the other in a task, repairs included. False: the actor ran out
-  // of packets and was killed.
+  // of packets: it was killed, or its queue pairs broke.
   bool Act(Actor* actor, std::vector<Operation> operations, bool record);
   // The same for several actors at once.
   void ActTogether(const std::vector<std::pair<Actor*, std::vector<Operation>>>& work);
@@ -61,6 +60,7 @@ class World {
   void LookAfterTheDead();
   void Check(const history::State& initial);
   std::vector<std::string> TakeProblems() { return std::move(problems_); }
+  const sim::SimStats& sim_stats() const { return world_.stats(); }
   ClientStats StatsOf(const Actor* actor) const { return actor->client->Stats(); }
 
  private:
@@ -71,6 +71,7 @@ class World {
   void Start(Actor* actor, std::vector<Operation> operations, bool record);
   void RunUntilIdle(const std::vector<Actor*>& actors);
   void Kill(Actor* actor);
+  void Break(Actor* actor);
 
   const ExhaustiveOptions& options_;
   sim::SimWorld world_;
@@ -148,8 +149,18 @@ void World::Leave(Actor* actor) {
 }
 
 void World::Kill(Actor* actor) {
-  actor->dead = true;
+  actor->dead = actor->spent = true;
   world_.KillFabric(*actor->fabric);
+}
+
+void World::Break(Actor* actor) {
+  actor->spent = true;
+  // Exactly between the two packets, or what has been held back may still leave, and be late.
+  if (options_.break_late) Limit(actor, kNoLimit);
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    world_.BreakQueuePairs(*actor->fabric, static_cast<ServerId>(i + 1));
+  }
+  Limit(actor, kNoLimit);
 }
 
 void World::Start(Actor* actor, std::vector<Operation> operations, bool record) {
@@ -160,12 +171,13 @@ void World::Start(Actor* actor, std::vector<Operation> operations, bool record) 
       if (record) history_.push_back(operation);
       const absl::Status status = Perform(*actor->session, *actor->tree, &operation);
       if (actor->dead) return;
-      if (!Conclude(status, &operation)) {
+      const Ending ending = Explain(status, {.breaks = actor->spent}, &operation);
+      if (ending == Ending::kProblem) {
         Problem(absl::StrCat(history::OperationKindName(operation.kind), " ended in ",
                              status.ToString()));
         return;
       }
-      operation.return_ns = Stamp();
+      if (ending == Ending::kConcluded) operation.return_ns = Stamp();
       if (record) history_[place] = std::move(operation);
     }
   });
@@ -179,8 +191,9 @@ void World::RunUntilIdle(const std::vector<Actor*>& actors) {
     for (Actor* actor : actors) {
       if (actor->dead) continue;
       if (world_.PacketsSpent(*actor->fabric)) {
-        Kill(actor);
-      } else {
+        options_.break_only ? Break(actor) : Kill(actor);
+      }
+      if (!actor->dead) {
         busy = busy || !actor->session->impl().scheduler().idle();
       }
     }
@@ -196,7 +209,7 @@ void World::RunUntilIdle(const std::vector<Actor*>& actors) {
 bool World::Act(Actor* actor, std::vector<Operation> operations, bool record) {
   Start(actor, std::move(operations), record);
   RunUntilIdle({actor});
-  return !actor->dead;
+  return !actor->spent;
 }
 
 void World::ActTogether(const std::vector<std::pair<Actor*, std::vector<Operation>>>& work) {
@@ -250,91 +263,6 @@ void World::Check(const history::State& initial) {
   for (const std::string& key : checked.undecided) Problem(absl::StrCat("undecided: ", key));
 }
 
-// The script and what is known of it from a run without crashes.
-class Script {
- public:
-  explicit Script(const ExhaustiveOptions& options);
-
-  size_t size() const { return operations_.size(); }
-  const Operation& at(size_t i) const { return operations_[i]; }
-  std::vector<Operation> Before(size_t i) const {
-    return {operations_.begin(), operations_.begin() + static_cast<ptrdiff_t>(i)};
-  }
-  history::State StateBefore(size_t i) const;
-  // What others do afterwards: read, write, erase and scan all over.
-  std::vector<Operation> Readers(uint64_t stamp) const;
-  std::vector<Operation> Writers(uint64_t stamp) const;
-
- private:
-  std::vector<std::string> keys_;
-  std::vector<Operation> operations_;
-};
-
-Operation MakeOperation(OperationKind kind, std::string key, uint64_t value) {
-  Operation operation;
-  operation.kind = kind;
-  operation.key = std::move(key);
-  if (kind == OperationKind::kPut || kind == OperationKind::kInsert ||
-      kind == OperationKind::kUpdate) {
-    operation.value = absl::StrCat(value);
-  }
-  return operation;
-}
-
-Script::Script(const ExhaustiveOptions& options) {
-  SimRunOptions keys;
-  keys.sim.seed = options.seed;
-  keys.tree = options.tree;
-  keys.key_prefix_bytes = options.key_prefix_bytes;
-  keys_ = MakeKeys(keys, options.keys);
-  Random random(DeriveSeed(options.seed, kScriptSeed));
-  uint64_t value = 1;
-  const auto shuffled = [&] {
-    std::vector<std::string> order = keys_;
-    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Uniform(i)]);
-    return order;
-  };
-  for (const std::string& key : shuffled())
-    operations_.push_back(MakeOperation(OperationKind::kInsert, key, value++));
-  operations_.push_back(MakeOperation(OperationKind::kUpdate, keys_[0], value++));
-  for (const std::string& key : shuffled())
-    operations_.push_back(MakeOperation(OperationKind::kDelete, key, 0));
-}
-
-history::State Script::StateBefore(size_t end) const {
-  std::map<std::string, std::string> state;
-  for (size_t i = 0; i < end; ++i) {
-    if (operations_[i].kind == OperationKind::kDelete) {
-      state.erase(operations_[i].key);
-    } else {
-      state[operations_[i].key] = operations_[i].value;
-    }
-  }
-  return {state.begin(), state.end()};
-}
-
-std::vector<Operation> Script::Readers(uint64_t stamp) const {
-  std::vector<Operation> work;
-  for (const std::string& key : keys_) work.push_back(MakeOperation(OperationKind::kGet, key, 0));
-  Operation scan = MakeOperation(OperationKind::kScan, "", 0);
-  scan.limit = 2 * keys_.size();
-  work.push_back(scan);
-  for (size_t i = 0; i < keys_.size(); i += 5)
-    work.push_back(MakeOperation(OperationKind::kPut, keys_[i], stamp + i));
-  return work;
-}
-
-std::vector<Operation> Script::Writers(uint64_t stamp) const {
-  std::vector<Operation> work;
-  for (size_t i = 0; i < keys_.size(); ++i) {
-    const OperationKind kind = i % 3 == 0   ? OperationKind::kDelete
-                               : i % 3 == 1 ? OperationKind::kUpdate
-                                            : OperationKind::kPut;
-    work.push_back(MakeOperation(kind, keys_[i], stamp + i));
-  }
-  return work;
-}
-
 // What the tree did for an operation, in words.
 std::string KindOf(const Operation& operation, const TreeStats& before, const TreeStats& after) {
   std::string kind = history::OperationKindName(operation.kind);
@@ -349,7 +277,7 @@ std::string KindOf(const Operation& operation, const TreeStats& before, const Tr
 }
 
 std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions& options,
-                                                         const Script& script) {
+                                                         const ExhaustiveScript& script) {
   std::map<std::string, std::vector<size_t>> victims;
   World world(options);
   Actor* const actor = world.Join(1);
@@ -367,17 +295,23 @@ std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions
   return victims;
 }
 
-// One world. True: the victim died; false: it had packets enough.
-bool RunWorld(const ExhaustiveOptions& options, const Script& script, size_t victim,
+// One world. True: the victim ran out of packets.
+bool RunWorld(const ExhaustiveOptions& options, const ExhaustiveScript& script, size_t victim,
               uint64_t packets, uint64_t recoverer_packets, bool* recoverer_died,
-              std::vector<std::string>* problems) {
+              ExhaustiveResult* result, std::vector<std::string>* problems) {
   World world(options);
   Actor* const warm = world.Join(1);
   world.Act(warm, script.Before(victim), false);
   Actor* const doomed = world.Join(2);
   world.Act(doomed, {MakeOperation(OperationKind::kGet, script.at(victim).key, 0)}, true);
   world.Limit(doomed, packets);
-  const bool died = !world.Act(doomed, {script.at(victim)}, true);
+  if (options.break_only) {  // others are at work meanwhile
+    world.ActTogether({{doomed, {script.at(victim)}}, {warm, script.Readers(6'000'000)}});
+  } else {
+    world.Act(doomed, {script.at(victim)}, true);
+  }
+  const bool died = doomed->spent;
+  result->locks_recovered += world.StatsOf(doomed).tree.lock_recoveries;
   if (died && recoverer_packets != kNoLimit) {
     Actor* const recoverer = world.Join(3);
     world.Limit(recoverer, recoverer_packets);
@@ -389,6 +323,7 @@ bool RunWorld(const ExhaustiveOptions& options, const Script& script, size_t vic
   world.ActTogether({{warm, script.Readers(4'000'000)}, {cold, script.Readers(5'000'000)}});
   world.LookAfterTheDead();
   world.Check(script.StateBefore(victim));
+  result->verbs_late += world.sim_stats().verbs_after_break;
   for (std::string& problem : world.TakeProblems()) problems->push_back(std::move(problem));
   return died;
 }
@@ -397,7 +332,8 @@ bool RunWorld(const ExhaustiveOptions& options, const Script& script, size_t vic
 
 ExhaustiveResult RunExhaustiveCrashes(const ExhaustiveOptions& options) {
   ExhaustiveResult result;
-  const Script script(options);
+  const ExhaustiveScript script(options);
+  const char* const ended = options.break_only ? ", broken after " : ", killed after ";
   for (const auto& [kind, victims] : ChooseVictims(options, script)) {
     for (const size_t victim : victims) {
       bool died = true;
@@ -407,12 +343,12 @@ ExhaustiveResult RunExhaustiveCrashes(const ExhaustiveOptions& options) {
         do {
           std::vector<std::string> problems;
           died = RunWorld(options, script, victim, packets, recoverer_packets, &recoverer_died,
-                          &problems);
+                          &result, &problems);
           ++result.worlds;
           if (died) ++result.kinds[kind];
           for (const std::string& problem : problems) {
             result.problems.push_back(absl::StrCat(
-                kind, ": operation ", victim, " of the script, killed after ", packets, " packets",
+                kind, ": operation ", victim, " of the script", ended, packets, " packets",
                 recoverer_packets == kNoLimit
                     ? ""
                     : absl::StrCat(", the recoverer after ", recoverer_packets),

@@ -33,12 +33,18 @@ struct ExhaustiveOptions {
   int victims_of_a_kind = 2;
   // 0: the recoverer lives. Else it dies after 0, 1, ... so many packets.
   uint64_t kill_recoverer = 0;
+  // The victim's queue pairs break there instead (rule L5), while others read and write; it lives
+  // on, and so does the recoverer. `break_late`: packets that it was not to send may leave it all
+  // the same, and come late.
+  bool break_only = false, break_late = false;
 };
 
 struct ExhaustiveResult {
   std::vector<std::string> problems;      // empty: ok; each says how to repeat it
   std::map<std::string, uint64_t> kinds;  // of victims, with the number of kills
   uint64_t worlds = 0;
+  uint64_t locks_recovered = 0;  // with `break_only`
+  uint64_t verbs_late = 0;       // executed after their chain had failed
   bool ok() const { return problems.empty(); }
 };
 

@@ -30,6 +30,9 @@ DEFINE_int32(pauses, 0, "times that a compute server is stopped, and goes on up 
 DEFINE_bool(exhaustive_crashes, false,
             "kills a client between every two packets of every kind of operation, instead of a "
             "random workload");
+DEFINE_bool(exhaustive_breaks, false,
+            "the same, but the client lives: its queue pairs break, exactly there and with packets "
+            "that come late");
 DEFINE_uint64(
     kill_recoverer, 0,
     "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
@@ -219,6 +222,19 @@ std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
   return command + " --seed=" + std::to_string(seed);
 }
 
+bool RunExhaustiveOnce(const ExhaustiveOptions& options) {
+  const ExhaustiveResult result = RunExhaustiveCrashes(options);
+  for (const auto& [kind, kills] : result.kinds) {
+    std::printf("%6llu %s: %s\n", static_cast<unsigned long long>(kills),
+                options.break_only ? "breaks" : "kills", kind.c_str());
+  }
+  std::printf("seed %llu: %llu worlds\n", static_cast<unsigned long long>(options.seed),
+              static_cast<unsigned long long>(result.worlds));
+  for (const std::string& problem : result.problems)
+    std::printf("BROKE: %.2000s\n", problem.c_str());
+  return result.ok();
+}
+
 int RunExhaustive(uint64_t first, uint64_t count) {
   bool ok = true;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -236,14 +252,10 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     }
     if (FLAGS_mode != "mixed" && !ParseDeliveryMode(FLAGS_mode, &options.mode))
       BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
-    const ExhaustiveResult result = RunExhaustiveCrashes(options);
-    for (const auto& [kind, kills] : result.kinds)
-      std::printf("%6llu kills: %s\n", static_cast<unsigned long long>(kills), kind.c_str());
-    std::printf("seed %llu: %llu worlds\n", static_cast<unsigned long long>(seed),
-                static_cast<unsigned long long>(result.worlds));
-    for (const std::string& problem : result.problems)
-      std::printf("BROKE: %.2000s\n", problem.c_str());
-    ok = ok && result.ok();
+    options.break_only = FLAGS_exhaustive_breaks;
+    ok = RunExhaustiveOnce(options) && ok;
+    options.break_late = true;
+    if (options.break_only) ok = RunExhaustiveOnce(options) && ok;
   }
   if (ok) std::printf("ok\n");
   return ok ? kExitOk : kExitBroke;
@@ -258,7 +270,7 @@ int Run(const std::vector<std::string>& arguments) {
       BadFlag("--seeds=" + FLAGS_seeds + ": must be FIRST:COUNT");
     }
   }
-  if (FLAGS_exhaustive_crashes) return RunExhaustive(first, count);
+  if (FLAGS_exhaustive_crashes || FLAGS_exhaustive_breaks) return RunExhaustive(first, count);
   Coverage coverage;
   uint64_t broken = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {

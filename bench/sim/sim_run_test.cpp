@@ -95,7 +95,7 @@ TEST(SimRun, WithBrokenQueuePairsEverybodyGoesOn) {
 // A merge whose queue pair broke may have taken a node out: its client says so when it leaves, so
 // that a sweep finds the node.
 TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
-  EXPECT_THAT(RunSim(MixedRun(58)).problems, IsEmpty());
+  EXPECT_THAT(RunSim(MixedRun(238)).problems, IsEmpty());
 }
 
 TEST(SimRun, BoundedInEvents) {

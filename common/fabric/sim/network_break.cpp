@@ -48,8 +48,8 @@ void Network::Break(uint32_t queue_pair_index) {
   const auto notice_ns = static_cast<uint64_t>(std::max<int64_t>(core_->options.break_seen_ns, 1));
   queue_pair.break_seen_ns =
       core_->now_ns + 1 + static_cast<int64_t>(core_->break_random.Uniform(notice_ns));
-  // B1: some breaks let nothing more out.
-  uint64_t sent = core_->break_random.Chance(0.25)
+  // B1: some breaks let nothing more out, as does a sender that has used up its packets.
+  uint64_t sent = process.packets_spent || core_->break_random.Chance(0.25)
                       ? 0
                       : core_->break_random.Uniform(queue_pair.waiting_verbs + 1);
   const bool hides_results = core_->break_random.Chance(0.5);

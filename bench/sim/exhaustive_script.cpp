@@ -1,0 +1,88 @@
+#include "bench/sim/exhaustive_script.h"
+
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/sim/sim_run.h"
+#include "bench/sim/workload.h"
+#include "common/base/random.h"
+
+namespace pando {
+
+using history::Operation;
+using history::OperationKind;
+
+namespace {
+
+constexpr uint64_t kScriptSeed = 0x736372697074;
+
+}  // namespace
+
+Operation MakeOperation(OperationKind kind, std::string key, uint64_t value) {
+  Operation operation;
+  operation.kind = kind;
+  operation.key = std::move(key);
+  if (kind == OperationKind::kPut || kind == OperationKind::kInsert ||
+      kind == OperationKind::kUpdate) {
+    operation.value = absl::StrCat(value);
+  }
+  return operation;
+}
+
+ExhaustiveScript::ExhaustiveScript(const ExhaustiveOptions& options) {
+  SimRunOptions keys;
+  keys.sim.seed = options.seed;
+  keys.tree = options.tree;
+  keys.key_prefix_bytes = options.key_prefix_bytes;
+  keys_ = MakeKeys(keys, options.keys);
+  Random random(DeriveSeed(options.seed, kScriptSeed));
+  uint64_t value = 1;
+  const auto shuffled = [&] {
+    std::vector<std::string> order = keys_;
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Uniform(i)]);
+    return order;
+  };
+  for (const std::string& key : shuffled())
+    operations_.push_back(MakeOperation(OperationKind::kInsert, key, value++));
+  operations_.push_back(MakeOperation(OperationKind::kUpdate, keys_[0], value++));
+  for (const std::string& key : shuffled())
+    operations_.push_back(MakeOperation(OperationKind::kDelete, key, 0));
+}
+
+history::State ExhaustiveScript::StateBefore(size_t end) const {
+  std::map<std::string, std::string> state;
+  for (size_t i = 0; i < end; ++i) {
+    if (operations_[i].kind == OperationKind::kDelete) {
+      state.erase(operations_[i].key);
+    } else {
+      state[operations_[i].key] = operations_[i].value;
+    }
+  }
+  return {state.begin(), state.end()};
+}
+
+std::vector<Operation> ExhaustiveScript::Readers(uint64_t stamp) const {
+  std::vector<Operation> work;
+  for (const std::string& key : keys_) work.push_back(MakeOperation(OperationKind::kGet, key, 0));
+  Operation scan = MakeOperation(OperationKind::kScan, "", 0);
+  scan.limit = 2 * keys_.size();
+  work.push_back(scan);
+  for (size_t i = 0; i < keys_.size(); i += 5)
+    work.push_back(MakeOperation(OperationKind::kPut, keys_[i], stamp + i));
+  return work;
+}
+
+std::vector<Operation> ExhaustiveScript::Writers(uint64_t stamp) const {
+  std::vector<Operation> work;
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    const OperationKind kind = i % 3 == 0   ? OperationKind::kDelete
+                               : i % 3 == 1 ? OperationKind::kUpdate
+                                            : OperationKind::kPut;
+    work.push_back(MakeOperation(kind, keys_[i], stamp + i));
+  }
+  return work;
+}
+
+}  // namespace pando

@@ -1,0 +1,36 @@
+// The operations of exhaustive crashes: inserts, an update and erases of one client, so chosen by
+// the seed that the tree grows to all its levels and shrinks again; and what others do meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/history/history.h"
+#include "bench/sim/exhaustive_crashes.h"
+
+namespace pando {
+
+class ExhaustiveScript {
+ public:
+  explicit ExhaustiveScript(const ExhaustiveOptions& options);
+
+  size_t size() const { return operations_.size(); }
+  const history::Operation& at(size_t i) const { return operations_[i]; }
+  std::vector<history::Operation> Before(size_t i) const {
+    return {operations_.begin(), operations_.begin() + static_cast<ptrdiff_t>(i)};
+  }
+  history::State StateBefore(size_t i) const;
+  // What others do afterwards: read, write, erase and scan all over.
+  std::vector<history::Operation> Readers(uint64_t stamp) const;
+  std::vector<history::Operation> Writers(uint64_t stamp) const;
+
+ private:
+  std::vector<std::string> keys_;
+  std::vector<history::Operation> operations_;
+};
+
+// `value`: what a put, insert or update stores, as decimal digits.
+history::Operation MakeOperation(history::OperationKind kind, std::string key, uint64_t value);
+
+}  // namespace pando
