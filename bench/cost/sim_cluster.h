@@ -51,6 +51,7 @@ class SimCluster {
   }
 
   sim::SimWorld& world() { return world_; }
+  int memory_servers() const { return options_.memory_servers; }
   memory::MemoryServer& server(int index) { return *servers_[static_cast<size_t>(index)]; }
   // The sum over the memory servers; 0: nobody has such a counter.
   uint64_t Counter(const std::string& name) const {

@@ -1,7 +1,7 @@
-# pando_data_files(TARGET SOURCE_FOLDER FOLDER): the .json files of SOURCE_FOLDER lie in FOLDER beside the programs, so
+# pando_data_files(TARGET SOURCE_FOLDER FOLDER): the .json and .py files of SOURCE_FOLDER lie in FOLDER beside the programs, so
 # that they are found from any folder, and are installed into share/pando/FOLDER.
 function(pando_data_files target source folder)
-  file(GLOB files CONFIGURE_DEPENDS ${source}/*.json)
+  file(GLOB files CONFIGURE_DEPENDS ${source}/*.json ${source}/*.py)
   set(copies ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${folder})
   add_custom_command(OUTPUT ${copies}/.copied
     COMMAND ${CMAKE_COMMAND} -E make_directory ${copies}

@@ -31,22 +31,34 @@ class Holders {
   std::vector<std::atomic<bool>> held_;
 };
 
+// What sessions share that are events of one world (LockBenchHost::step).
+struct OneWorld {
+  uint64_t left = 0;  // operations
+  int working = 0;    // coroutines
+};
+
 // One session and what its coroutines share. Used by the thread that drives it.
 class LockSession {
  public:
-  LockSession(const LockBenchOptions& options, Client* client, int index, Holders* holders)
+  // `world` null: the session has its share of the operations.
+  LockSession(const LockBenchOptions& options, Client* client, int index, Holders* holders,
+              OneWorld* world)
       : options_(options),
         client_(client->impl()),
         holders_(*holders),
+        world_(world),
+        left_(world != nullptr ? world->left : share_),
         random_(DeriveSeed(options.seed, static_cast<uint64_t>(index))),
         distribution_(Distribution::Create(options.distribution, options.locks)) {
     const auto sessions = static_cast<uint64_t>(options.sessions());
-    left_ = options.operations / sessions +
-            (static_cast<uint64_t>(index) < options.operations % sessions ? 1 : 0);
+    share_ = options.operations / sessions +
+             (static_cast<uint64_t>(index) < options.operations % sessions ? 1 : 0);
   }
 
   absl::Status Open() {
     PANDO_ASSIGN_OR_RETURN(context_, client_.NewSessionContext());
+    start_ns_ = context_->NowNs();
+    if (world_ != nullptr) world_->working += options_.coroutines;
     for (int i = 0; i < options_.coroutines; ++i) {
       context_->scheduler().Spawn([this] { Work(); });
     }
@@ -97,6 +109,7 @@ class LockSession {
       result_.latency_ns.Add(end_ns_ - begin_ns);
       result_.round_trips.Add(operation.cost.round_trips);
     }
+    if (world_ != nullptr) --world_->working;
   }
 
   absl::Status TakeAndRelease(OperationContext& operation, uint64_t number) {
@@ -117,10 +130,12 @@ class LockSession {
   const LockBenchOptions& options_;
   ClientImpl& client_;
   Holders& holders_;
+  OneWorld* const world_;
+  uint64_t share_ = 0;
+  uint64_t& left_;
   Random random_;
   std::unique_ptr<Distribution> distribution_;
   std::unique_ptr<SessionContext> context_;
-  uint64_t left_ = 0;
   LockBenchResult result_;
   int64_t start_ns_ = 0;
   int64_t end_ns_ = 0;
@@ -197,15 +212,21 @@ absl::StatusOr<LockBenchResult> RunLockBench(const LockBenchOptions& options,
     clients.push_back(std::move(client));
   }
   absl::Status opened;
+  OneWorld world = {.left = options.operations};
   std::vector<std::function<void()>> jobs;
   for (int i = 0; i < options.sessions() && opened.ok(); ++i) {
     Client* const client = clients[static_cast<size_t>(i / options.threads)].get();
     if (i % options.threads == 0) before.push_back(client->Stats());
-    sessions.push_back(std::make_unique<LockSession>(options, client, i, &holders));
+    sessions.push_back(
+        std::make_unique<LockSession>(options, client, i, &holders, host.step ? &world : nullptr));
     opened = sessions.back()->Open();
     jobs.push_back([session = sessions.back().get()] { session->Drive(); });
   }
-  if (opened.ok()) host.run(std::move(jobs));
+  if (opened.ok() && host.step) {
+    host.step([&world] { return world.working == 0; });
+  } else if (opened.ok()) {
+    host.run(std::move(jobs));
+  }
   LockBenchResult sum;
   int64_t start_ns = INT64_MAX, end_ns = 0;
   for (const auto& session : sessions) {

@@ -67,6 +67,10 @@ struct LockBenchHost {
   // Runs all jobs, each of which drives one session, to their end: on threads of their own, or one
   // after the other where driving one drives them all.
   std::function<void(std::vector<std::function<void()>>)> run;
+  // Instead, on a simulated fabric with a timing model: lets the world go on until `done`. Sessions
+  // are its events then, so that their CPU time counts, and take operations from a common store, so
+  // that all end at about the same time.
+  std::function<void(const std::function<bool()>& done)> step;
 };
 
 // InvalidArgument: more locks than there are words, or none.

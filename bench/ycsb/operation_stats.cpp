@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "bench/host/histogram_json.h"
 #include "common/base/clock.h"
 
 namespace pando::bench {
@@ -68,24 +69,6 @@ void CountersFromJson(const Json& json, Stats* stats) {
   VisitCounters(
       [&json](const char* name, uint64_t& value, uint64_t) { json.at(name).get_to(value); }, *stats,
       *stats);
-}
-
-Json HistogramToJson(const Histogram& histogram) {
-  Json buckets = Json::array();
-  for (const auto& [value, count] : histogram.Buckets()) buckets.push_back({value, count});
-  return {{"buckets", std::move(buckets)},
-          {"sum", histogram.sum()},
-          {"min", histogram.min()},
-          {"max", histogram.max()}};
-}
-
-Histogram HistogramFromJson(const Json& json) {
-  std::vector<Histogram::Bucket> buckets;
-  for (const Json& bucket : json.at("buckets")) {
-    buckets.push_back({bucket.at(0).get<int64_t>(), bucket.at(1).get<uint64_t>()});
-  }
-  return Histogram::FromBuckets(buckets, json.at("sum").get<double>(),
-                                json.at("min").get<int64_t>(), json.at("max").get<int64_t>());
 }
 
 Json OperationToRaw(const OperationStats& stats) {

@@ -1,0 +1,80 @@
+#include "bench/figures/case.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "bench/host/histogram_json.h"
+
+namespace pando::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+// Calls `visit(name, field)` for each plain field.
+template <typename Result, typename Visit>
+void VisitFields(Result& result, const Visit& visit) {
+  visit("operations", result.operations);
+  visit("span_ns", result.span_ns);
+  visit("errors", result.errors);
+  visit("first_error", result.first_error);
+  visit("reads", result.fabric.reads);
+  visit("writes", result.fabric.writes);
+  visit("cas", result.fabric.cas);
+  visit("bytes_read", result.fabric.bytes_read);
+  visit("bytes_written", result.fabric.bytes_written);
+  visit("cache_hits", result.tree.cache_hits);
+  visit("cache_misses", result.tree.cache_misses);
+  visit("cache_evictions", result.tree.cache_evictions);
+  visit("splits", result.tree.splits);
+  visit("torn_retries", result.tree.torn_retries);
+  visit("stale_retries", result.tree.stale_retries);
+  visit("lock_attempts", result.tree.lock_attempts);
+  visit("lock_failures", result.tree.lock_failures);
+  visit("handovers", result.tree.handovers);
+  visit("combined", result.tree.combined);
+  visit("cut_short", result.cut_short);
+  visit("events", result.events);
+  visit("verbs", result.verbs);
+  visit("cpu_seconds", result.cpu_seconds);
+  visit("wall_seconds", result.wall_seconds);
+}
+
+template <typename Result, typename Visit>
+void VisitHistograms(Result& result, const Visit& visit) {
+  visit("latency_ns", result.latency_ns);
+  visit("write_trips", result.write_trips);
+  visit("write_bytes", result.write_bytes);
+  visit("write_retries", result.write_retries);
+  visit("read_retries", result.read_retries);
+}
+
+}  // namespace
+
+double CaseResult::HitPercent() const {
+  const uint64_t all = tree.cache_hits + tree.cache_misses;
+  return all == 0 ? 0 : 100.0 * static_cast<double>(tree.cache_hits) / static_cast<double>(all);
+}
+
+Json CaseResultToJson(const CaseResult& result) {
+  Json json;
+  VisitFields(result, [&json](const char* name, const auto& field) { json[name] = field; });
+  VisitHistograms(result, [&json](const char* name, const Histogram& histogram) {
+    json[name] = HistogramToJson(histogram);
+  });
+  return json;
+}
+
+absl::StatusOr<CaseResult> CaseResultFromJson(const Json& json) {
+  CaseResult result;
+  try {
+    VisitFields(result, [&json](const char* name, auto& field) { json.at(name).get_to(field); });
+    VisitHistograms(result, [&json](const char* name, Histogram& histogram) {
+      histogram = HistogramFromJson(json.at(name));
+    });
+  } catch (const Json::exception& error) {
+    return absl::DataLossError(absl::StrCat("no result of a case: ", error.what()));
+  }
+  return result;
+}
+
+}  // namespace pando::bench

@@ -1,0 +1,103 @@
+// One measurement of a figure: what is run, and what came out of it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "bench/workload/distribution.h"
+#include "common/base/clock.h"
+#include "common/base/histogram.h"
+#include "pando/options.h"
+#include "pando/stats.h"
+
+namespace pando::bench {
+
+// Shares of the operations; the rest are gets. Writes are puts of keys of which two thirds are
+// there.
+struct Mix {
+  double writes = 0;
+  double scans = 0;
+  uint32_t scan_rows = 100;
+};
+
+// How long virtual time goes on: until all of the minima are reached, or the maximum.
+struct Span {
+  uint64_t warmup_operations = 20'000;
+  int64_t warmup_ns = 1 * kMillisecondNs;
+  uint64_t operations = 100'000;
+  int64_t measured_ns = 4 * kMillisecondNs;
+  uint64_t events_max = 60'000'000;  // of the simulator, warm-up included
+};
+
+// Techniques with the bounds that belong to them.
+struct System {
+  Techniques techniques;
+  int handover_max = 32;
+};
+
+// Clients that work in closed loop on a loaded tree. Each of the threads has a session.
+struct TreeCase {
+  System system;
+  Mix mix;
+  DistributionOptions distribution;
+  int compute_servers = 8;
+  int threads = 22;
+  int coroutines = 1;
+  // Bound of the index cache, as a share of what all nodes of level 1 need.
+  double cache_share = 1.5;
+  Span span;
+  uint64_t seed = 1;
+  double operation_cpu_ns = 0;  // of the profile
+
+  int clients() const { return compute_servers * threads * coroutines; }
+};
+
+// The lock benchmark (bench/locks): one memory server, no tree.
+struct LockCase {
+  System system;
+  DistributionOptions distribution = {.name = "zipfian", .theta = 0.99};
+  int compute_servers = 8;
+  int threads = 22;
+  int coroutines = 1;
+  uint64_t locks = 10'240;
+  uint64_t operations = 200'000;
+  uint64_t seed = 1;
+};
+
+// What was counted in the measured span. Histograms of what an operation cost are exact where a
+// session runs one operation at a time, else they are what its coroutines did meanwhile.
+struct CaseResult {
+  uint64_t operations = 0;
+  int64_t span_ns = 0;  // virtual
+  uint64_t errors = 0;
+  std::string first_error;
+  Histogram latency_ns;     // of all operations
+  Histogram write_trips;    // round trips of a write
+  Histogram write_bytes;    // written back by a write, without the release of the lock
+  Histogram write_retries;  // failed attempts at a global lock of a write
+  Histogram read_retries;   // READs repeated by a get
+  FabricStats fabric;
+  TreeStats tree;
+  bool cut_short = false;  // at Span::events_max
+  // For messages, in no file: of the simulation, without what came before and after it.
+  uint64_t events = 0, verbs = 0;
+  double cpu_seconds = 0;
+  double wall_seconds = 0;  // of everything
+
+  double mops() const {
+    return span_ns == 0 ? 0 : static_cast<double>(operations) * 1e3 / static_cast<double>(span_ns);
+  }
+  double PercentileUs(double percent) const {
+    return static_cast<double>(latency_ns.Percentile(percent)) / kMicrosecondNs;
+  }
+  double MeanUs() const { return latency_ns.Mean() / kMicrosecondNs; }
+  double HitPercent() const;
+};
+
+nlohmann::json CaseResultToJson(const CaseResult& result);
+// DataLoss: not what CaseResultToJson() makes.
+absl::StatusOr<CaseResult> CaseResultFromJson(const nlohmann::json& json);
+
+}  // namespace pando::bench

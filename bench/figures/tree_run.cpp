@@ -1,0 +1,258 @@
+#include "bench/figures/tree_run.h"
+
+#include <algorithm>
+#include <ctime>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/workload/values.h"
+#include "bench/ycsb/operation_stats.h"
+#include "common/base/random.h"
+#include "common/base/status.h"
+#include "common/wire/node_layout.h"
+#include "compute/client/session_impl.h"
+
+namespace pando::bench {
+namespace {
+
+constexpr int64_t kOperationTimeoutMs = 60'000;  // virtual: nobody gives up
+constexpr int kSpareCoroutines = 4;              // for repairs
+constexpr uint64_t kErrorsMax = 100;
+constexpr uint64_t kClientSeeds = 1'000'000;  // apart from those of the workers
+
+class TreeRun {
+ public:
+  TreeRun(const TreeCase& tree_case, Snapshot* snapshot)
+      : case_(tree_case),
+        snapshot_(*snapshot),
+        world_(snapshot->cluster().world()),
+        distribution_(Distribution::Create(tree_case.distribution, snapshot->key_space())) {}
+
+  absl::StatusOr<CaseResult> Run();
+
+ private:
+  enum class Phase { kWarmUp, kMeasured, kDone };
+  struct ComputeServer {
+    std::unique_ptr<Client> client;
+    std::unique_ptr<Tree> tree;
+    std::vector<std::unique_ptr<Session>> sessions;
+  };
+  // One coroutine.
+  struct Worker {
+    Worker(Session* of, const Tree* in, const SessionCounters* counting, uint64_t seed, Values made)
+        : session(*of), tree(*in), counters(*counting), random(seed), values(made) {}
+    Session& session;
+    const Tree& tree;
+    const SessionCounters& counters;
+    Random random;
+    Values values;
+    std::string key, value;
+    std::vector<KeyValue> rows;
+  };
+  // What an operation cost, by its session's counters.
+  struct Reading {
+    explicit Reading(const SessionCounters& counters);
+    uint64_t retries, failures, bytes, atomics;
+  };
+
+  absl::Status Connect();
+  void Spawn();
+  absl::Status Drive();
+  void Work(Worker& worker);
+  // The status, and in `trips` the round trips of a write; -1: it is none.
+  absl::Status Operate(Worker& worker, int64_t* trips);
+  void Record(const Worker& worker, const Reading& before, int64_t trips, int64_t latency_ns);
+  void NoteError(const absl::Status& status);
+  // Goes on to the next phase when this one has lasted long enough.
+  void Advance(int64_t now_ns);
+  void EnterPhase(Phase phase, int64_t now_ns);
+  PhaseStats Sum() const;
+
+  const TreeCase& case_;
+  Snapshot& snapshot_;
+  sim::SimWorld& world_;
+  const std::unique_ptr<Distribution> distribution_;
+  std::vector<ComputeServer> servers_;
+  std::deque<Worker> workers_;
+  Phase phase_ = Phase::kWarmUp;
+  uint64_t in_phase_ = 0;  // operations finished
+  int64_t phase_ns_ = 0;   // when it began
+  int active_ = 0;
+  PhaseStats before_;
+  CaseResult result_;
+};
+
+TreeRun::Reading::Reading(const SessionCounters& counters)
+    : retries(counters.torn_retries.value() + counters.stale_retries.value()),
+      failures(counters.lock_failures.value()),
+      bytes(counters.bytes_written.value()),
+      atomics(counters.cas.value() + counters.faa.value()) {}
+
+absl::StatusOr<CaseResult> TreeRun::Run() {
+  world_.SetLocksOnChip(case_.system.techniques.on_chip_locks);
+  PANDO_RETURN_IF_ERROR(Connect());
+  Spawn();
+  const sim::SimStats start = world_.stats();
+  const std::clock_t cpu_start = std::clock();
+  PANDO_RETURN_IF_ERROR(Drive());
+  result_.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
+  result_.events = world_.stats().events - start.events;
+  result_.verbs = world_.stats().verbs - start.verbs;
+  workers_.clear();
+  servers_.clear();
+  return std::move(result_);
+}
+
+absl::Status TreeRun::Connect() {
+  const auto all = static_cast<double>(snapshot_.parent_bytes());
+  ClientOptions options;
+  options.techniques = case_.system.techniques;
+  options.handover_max = case_.system.handover_max;
+  options.coroutines_per_session = case_.coroutines + kSpareCoroutines;
+  options.operation_timeout_ms = kOperationTimeoutMs;
+  options.index_cache_bytes = static_cast<size_t>(all * case_.cache_share);
+  for (int c = 0; c < case_.compute_servers; ++c) {
+    options.seed = DeriveSeed(case_.seed, kClientSeeds + static_cast<uint64_t>(c));
+    ComputeServer& server = servers_.emplace_back();
+    server.client = NewComputeServer(options, c, &snapshot_.cluster());
+    PANDO_ASSIGN_OR_RETURN(server.tree, server.client->OpenTree(Snapshot::kTree));
+    snapshot_.FillCache(*server.tree);
+    for (int t = 0; t < case_.threads; ++t) {
+      PANDO_ASSIGN_OR_RETURN(auto session, server.client->NewSession());
+      server.sessions.push_back(std::move(session));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TreeRun::Spawn() {
+  const auto count = static_cast<uint64_t>(case_.clients());
+  for (ComputeServer& server : servers_) {
+    for (const auto& session : server.sessions) {
+      for (int i = 0; i < case_.coroutines; ++i) {
+        const uint64_t index = workers_.size();
+        workers_.emplace_back(session.get(), server.tree.get(),
+                              &session->impl().context().counters(), DeriveSeed(case_.seed, index),
+                              Values(snapshot_.options().value_bytes, index, count));
+        Worker* const worker = &workers_.back();
+        session->Spawn([this, worker] { Work(*worker); });
+      }
+    }
+  }
+  active_ = static_cast<int>(workers_.size());
+  EnterPhase(Phase::kWarmUp, world_.clock().NowNs());
+}
+
+absl::Status TreeRun::Drive() {
+  // Of the events at most a quarter goes into the warm-up.
+  uint64_t left[] = {case_.span.events_max / 4, case_.span.events_max / 4 * 3};
+  while (active_ > 0) {
+    if (!world_.Step()) return absl::InternalError("the simulated world stands still");
+    if (phase_ == Phase::kDone || --left[static_cast<size_t>(phase_)] > 0) continue;
+    result_.cut_short = true;
+    EnterPhase(phase_ == Phase::kWarmUp ? Phase::kMeasured : Phase::kDone, world_.clock().NowNs());
+  }
+  return absl::OkStatus();
+}
+
+void TreeRun::Work(Worker& worker) {
+  const Clock& clock = world_.clock();
+  while (phase_ != Phase::kDone) {
+    const int64_t begin_ns = clock.NowNs();
+    const Reading before(worker.counters);
+    world_.SpendCpu(case_.operation_cpu_ns);
+    int64_t trips = -1;
+    const absl::Status status = Operate(worker, &trips);
+    const int64_t end_ns = clock.NowNs();
+    if (!status.ok() && !absl::IsNotFound(status)) NoteError(status);
+    if (phase_ == Phase::kMeasured) Record(worker, before, trips, end_ns - begin_ns);
+    ++in_phase_;
+    Advance(end_ns);
+  }
+  --active_;
+}
+
+absl::Status TreeRun::Operate(Worker& worker, int64_t* trips) {
+  snapshot_.keys().Make(distribution_->Next(&worker.random), &worker.key);
+  const double kind = worker.random.NextDouble();
+  if (kind < case_.mix.writes) {
+    OperationCost cost;
+    worker.values.Next(&worker.value);
+    const absl::Status status =
+        worker.session.Put(worker.tree, worker.key, worker.value, {.cost = &cost});
+    *trips = cost.round_trips;
+    return status;
+  }
+  if (kind < case_.mix.writes + case_.mix.scans) {
+    return worker.session.Scan(worker.tree, worker.key, case_.mix.scan_rows, &worker.rows);
+  }
+  return worker.session.GetTo(worker.tree, worker.key, &worker.value);
+}
+
+void TreeRun::Record(const Worker& worker, const Reading& before, int64_t trips,
+                     int64_t latency_ns) {
+  ++result_.operations;
+  result_.latency_ns.Add(latency_ns);
+  const Reading after(worker.counters);
+  if (trips < 0) {
+    result_.read_retries.Add(static_cast<int64_t>(after.retries - before.retries));
+    return;
+  }
+  result_.write_trips.Add(trips);
+  result_.write_retries.Add(static_cast<int64_t>(after.failures - before.failures));
+  // Lines and nodes are multiples of 64 bytes; the release of a lock is eight, and so is an atomic.
+  const uint64_t payload = after.bytes - before.bytes - 8 * (after.atomics - before.atomics);
+  result_.write_bytes.Add(static_cast<int64_t>(payload / kLineBytes * kLineBytes));
+}
+
+void TreeRun::NoteError(const absl::Status& status) {
+  if (result_.first_error.empty()) result_.first_error = status.ToString();
+  if (++result_.errors == kErrorsMax) EnterPhase(Phase::kDone, world_.clock().NowNs());
+}
+
+void TreeRun::Advance(int64_t now_ns) {
+  const Span& span = case_.span;
+  if (phase_ == Phase::kWarmUp) {
+    if (in_phase_ < span.warmup_operations || now_ns - phase_ns_ < span.warmup_ns) return;
+    EnterPhase(Phase::kMeasured, now_ns);
+  } else if (phase_ == Phase::kMeasured) {
+    if (in_phase_ < span.operations || now_ns - phase_ns_ < span.measured_ns) return;
+    EnterPhase(Phase::kDone, now_ns);
+  }
+}
+
+void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
+  if (phase == Phase::kMeasured) before_ = Sum();
+  if (phase == Phase::kDone) {
+    const PhaseStats after = Sum();
+    result_.fabric = Difference(before_.fabric, after.fabric);
+    result_.tree = Difference(before_.tree, after.tree);
+    result_.span_ns = now_ns - phase_ns_;
+  }
+  phase_ = phase;
+  in_phase_ = 0;
+  phase_ns_ = now_ns;
+}
+
+PhaseStats TreeRun::Sum() const {
+  PhaseStats sum;
+  for (const ComputeServer& server : servers_) {
+    const ClientStats stats = server.client->Stats();
+    PhaseStats one;
+    one.fabric = stats.fabric;
+    one.tree = stats.tree;
+    sum.Merge(one);
+  }
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<CaseResult> RunTreeCase(const TreeCase& tree_case, Snapshot* snapshot) {
+  PANDO_RETURN_IF_ERROR(Distribution::Validate(tree_case.distribution));
+  return TreeRun(tree_case, snapshot).Run();
+}
+
+}  // namespace pando::bench
