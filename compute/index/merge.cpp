@@ -207,7 +207,6 @@ absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::RunLocked() {
     (void)locks_.ReleaseAll();
     return written;
   }
-  tree_.environment.allocator.Free(tree_.id(), trio_.right);
   return Outcome::kMerged;
 }
 
@@ -229,6 +228,7 @@ absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Run(HeldLock parent, LocalBu
   }
   const absl::Status released = locks_.ReleaseAll();
   if (!outcome.ok() || *outcome != Outcome::kMerged) return outcome;
+  tree_.environment.allocator.Free(tree_.id(), trio_.right);
   PANDO_RETURN_IF_ERROR(released);
   context_.session.counters().merges.Add();
   IndexCache& cache = tree_.environment.cache;

@@ -129,8 +129,9 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
     return status;
   }
   context.session.counters().redone.Add();
+  const absl::Status released = locks.ReleaseAll();
   tree.environment.allocator.Free(tree.id(), right);
-  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+  PANDO_RETURN_IF_ERROR(released);
   return true;
 }
 

@@ -79,8 +79,9 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
     (void)locks.ReleaseAll();
     return written;
   }
+  const absl::Status released = locks.ReleaseAll();
   tree.environment.allocator.Free(tree.id(), record.root);
-  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+  PANDO_RETURN_IF_ERROR(released);
   tree.root.Store(shrunk);
   tree.environment.cache.Invalidate(record.root);
   context.session.counters().root_shrinks.Add();
