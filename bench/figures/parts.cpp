@@ -39,10 +39,11 @@ std::vector<NamedSystem> StepsBeyond() {
   std::vector<NamedSystem> steps = {{"Sherman", AsPublished(techniques)}};
   techniques.lock_and_read = true;
   steps.push_back({"+lock and read", AsPublished(techniques)});
-  techniques.operation_combining = true;
-  steps.push_back({"+operation combining", AsPublished(techniques)});
+  // Before combining: what is combined is not handed over any more.
   techniques.handover_image = true;
   steps.push_back({"+handover image", AsPublished(techniques)});
+  techniques.operation_combining = true;
+  steps.push_back({"+operation combining", AsPublished(techniques)});
   System system = AsPublished(techniques);
   system.handover_max = OurSystem().handover_max;
   steps.push_back({"+longer handover", system});

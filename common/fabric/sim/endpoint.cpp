@@ -190,8 +190,9 @@ void SimEndpoint::Wake() {
 void SimEndpoint::WakeAt(int64_t ns) { ScheduleRun(kTimed, std::max(ns, world_->core.NowNs())); }
 
 void SimEndpoint::ScheduleRun(RunCause cause, int64_t ns) {
-  // A call that is due now may be under way already: it does not count for a later one.
-  const bool asked = next_run_ns_[cause] <= ns && next_run_ns_[cause] > world_->core.now_ns;
+  // A call that is due now may be under way already: it does not count for a later one. Nor does
+  // one that comes while the thread still spends what it has spent: who asks now does not ask then.
+  const bool asked = next_run_ns_[cause] <= ns && next_run_ns_[cause] > world_->core.NowNs();
   if (asked) return;
   next_run_ns_[cause] = ns;
   world_->core.ScheduleAt(ns, EventKind::kRun, id_, cause);

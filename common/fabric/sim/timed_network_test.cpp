@@ -253,6 +253,25 @@ TEST(TimedNetworkTest, AThreadIsBusyWhileItWorks) {
   EXPECT_EQ(chains[1].completed_ns() - chains[0].completed_ns(), 5000);
 }
 
+TEST(TimedNetworkTest, ACallThatFallsIntoBusyTimeDoesNotReplaceALaterOne) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  const int64_t start_ns = world.world.clock().NowNs();
+  const int64_t later_ns = start_ns + 50'000;
+  std::vector<int64_t> calls_ns;
+  client.endpoint->set_runner([&] {
+    calls_ns.push_back(world.world.clock().NowNs());
+    if (calls_ns.size() > 1) return;
+    world.world.SpendCpu(5'000);
+    client.endpoint->WakeAt(later_ns);
+  });
+  client.endpoint->WakeAt(start_ns + 1'000);  // the thread is busy then
+  client.endpoint->Wake();
+  world.world.RunUntil(start_ns + 100'000);
+  ASSERT_GE(calls_ns.size(), 2u);
+  EXPECT_EQ(calls_ns.back(), later_ns);
+}
+
 TEST(TimedNetworkTest, ARefusedVerbStopsItsChain) {
   TestWorld world(Timed());
   TimedClient client(&world);
