@@ -46,7 +46,7 @@ TEST(NicProfileTest, ThoseThatComeWithPandoAreValid) {
 TEST(NicProfileTest, ValuesArriveWhereTheyBelong) {
   const auto profile = NicProfile::Parse(Valid().dump());
   ASSERT_TRUE(profile.ok());
-  EXPECT_EQ(profile->cpu.post_chain_ns, 65);
+  EXPECT_EQ(profile->cpu.post_chain_ns, 45);
   EXPECT_EQ(profile->link.gbits, 100);
   EXPECT_EQ(profile->atomics.host_hold_ns, 357);
   EXPECT_EQ(profile->published[0].unit, "us");
