@@ -1,6 +1,7 @@
 // pando-figures: the figures of the Sherman paper, and some beyond it, on a simulated network.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -69,7 +70,8 @@ Grid GridFromFlags() {
   }
   grid.quick = FLAGS_quick || IsReal();
   grid.records = FLAGS_records != 0 ? FLAGS_records : grid.quick ? 200'000 : grid.records;
-  FromFlag("records", static_cast<int64_t>(grid.records >> 10), 0, int64_t{1} << 22);
+  FromFlag("records", static_cast<int64_t>(std::min<uint64_t>(FLAGS_records, INT64_MAX)), 0,
+           4'000'000'000);
   const auto set = [](int* field, const char* flag, int value, int most) {
     if (FromFlag(flag, value, 0, most) != 0) *field = value;
   };
@@ -95,6 +97,7 @@ void SetFabric(RunnerOptions* options) {
       ExitWithUsageError(kProgram,
                          absl::StrCat("--fabric is sim, shm or verbs, not '", FLAGS_fabric, "'"));
     }
+    if (!(FLAGS_seconds > 0)) ExitWithUsageError(kProgram, "--seconds is more than 0");
     options->real = {FLAGS_fabric, FLAGS_device, FLAGS_secret_file, FLAGS_seconds};
     return;
   }
