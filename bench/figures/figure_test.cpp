@@ -159,6 +159,21 @@ TEST_F(RunnerTest, TheSameSeedGivesTheSameFiles) {
   EXPECT_EQ(Text("index.md"), page);
 }
 
+TEST_F(RunnerTest, OnSharedMemoryCasesAreMeasured) {
+  options_.real = {.name = "shm", .seconds = 0.1};
+  options_.profile = "";
+  Figure figure = *MakeFigure("range", options_.grid);
+  figure.cases.erase(figure.cases.begin() + 2, figure.cases.end());
+  ASSERT_TRUE(CheckWritable(options_.out).ok());
+  const absl::Status made = MakeFigures({figure}, options_);
+  ASSERT_TRUE(made.ok()) << made;
+  const auto points = PointsFromJson(*ReadJson(options_.out / "range.json"));
+  ASSERT_TRUE(points.ok()) << points.status();
+  EXPECT_GT(points->front().simulated, 0);
+  for (const Point& point : *points) EXPECT_FALSE(point.published.has_value());
+  EXPECT_NE(Text("index.md").find("measured on shm, commit"), std::string::npos);
+}
+
 TEST_F(RunnerTest, ACaseThatCannotBeRunIsNamed) {
   Figure figure = *MakeFigure("cache", options_.grid);
   std::get<TreeCase>(figure.cases[1].run).distribution.theta = 7;

@@ -132,11 +132,11 @@ std::string MakePage(const std::vector<FigureOnPage>& figures, const std::vector
                      const std::vector<Note>& explanations) {
   std::string page =
       "# Paper and simulation side by side\n\n"
-      "**Every number under \"simulated\" comes from a simulation** of the cluster in virtual "
-      "time; "
-      "the index code is the real one, the network a timing model. No such number was measured on "
-      "RDMA hardware. \"paper\" is Sherman (SIGMOD'22); sources stand below each table. The timing "
-      "model was calibrated on NIC microbenchmarks alone, not on these figures.\n\n"
+      "**Every number here that is not under \"paper\" is simulated**, but in figures that say "
+      "\"measured on\": the index code is the real one, the network a timing model, time is "
+      "virtual. None was measured on RDMA hardware. \"paper\" is Sherman (SIGMOD'22); its values' "
+      "sources stand below each table. The timing model was calibrated on NIC microbenchmarks "
+      "alone, not on these figures.\n\n"
       "`throughput_gain`, `p50_cut`, `p99_cut`: throughput against, and latency of, the step "
       "before "
       "(or what the suffix says); above 1 is better.\n\n";
@@ -148,8 +148,11 @@ std::string MakePage(const std::vector<FigureOnPage>& figures, const std::vector
     }
     for (const std::string& remark : figure.run.remarks) absl::StrAppend(&page, "* ", remark, "\n");
     if (!figure.run.remarks.empty()) absl::StrAppend(&page, "\n");
-    AddComparisonTable(figure, explanations, &page);
-    AddSources(figure, published, &page);
+    // What was published was measured on other hardware than ours.
+    if (figure.run.simulated()) {
+      AddComparisonTable(figure, explanations, &page);
+      AddSources(figure, published, &page);
+    }
     absl::StrAppend(&page, "All values (", figure.run.fabric, ")\n\n");
     AddValuesTable(figure, &page);
   }

@@ -36,12 +36,17 @@ def _ordered(points):
 
 
 def _lines(axes, series, points):
+    colours = pyplot.get_cmap("tab20").colors
+    axes.set_prop_cycle(color=colours[::2] + colours[1::2])
     for name in series:
         mine = sorted((p["x"], p["simulated"]) for p in points if p["series"] == name)
         axes.plot([x for x, _ in mine], [y for _, y in mine], marker="o", markersize=3, label=name)
     published = [(p["x"], p["published"]) for p in points if p["published"] is not None]
     if published:
         axes.plot([x for x, _ in published], [y for _, y in published], "k*", label="paper")
+    values = {point["x"] for point in points}
+    if min(values) > 0 and max(values) / min(values) > 20:
+        axes.set_xscale("log")
 
 
 def _bars(axes, series, points):

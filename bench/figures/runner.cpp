@@ -148,14 +148,18 @@ absl::StatusOr<nlohmann::json> Runner::RunOne(const Place& place, Snapshot* snap
 void Runner::Report(const Place& place, const CaseResult& result) {
   size_t all = 0;
   for (const Figure& figure : figures_) all += figure.cases.size();
-  options_.progress(absl::StrFormat(
-      "[%d/%d] %s: %.3f Mops, p50 %.1f us, p99 %.1f us (%.1f s; %.1f s of CPU at %.2f M verbs/s)%s",
-      ++finished_, all, NameOf(place), result.mops(), result.PercentileUs(50),
-      result.PercentileUs(99), result.wall_seconds, result.cpu_seconds,
-      static_cast<double>(result.verbs) / 1e6 / std::max(result.cpu_seconds, 1e-6),
-      result.errors > 0  ? absl::StrCat(" ERRORS: ", result.first_error)
-      : result.cut_short ? std::string(" (cut short)")
-                         : std::string()));
+  const std::string speed =
+      IsReal() ? ""
+               : absl::StrFormat(
+                     "; %.1f s of CPU at %.2f M verbs/s", result.cpu_seconds,
+                     static_cast<double>(result.verbs) / 1e6 / std::max(result.cpu_seconds, 1e-6));
+  options_.progress(
+      absl::StrFormat("[%d/%d] %s: %.3f Mops, p50 %.1f us, p99 %.1f us (%.1f s%s)%s", ++finished_,
+                      all, NameOf(place), result.mops(), result.PercentileUs(50),
+                      result.PercentileUs(99), result.wall_seconds, speed,
+                      result.errors > 0  ? absl::StrCat(" ERRORS: ", result.first_error)
+                      : result.cut_short ? std::string(" (cut short)")
+                                         : std::string()));
 }
 
 absl::Status Runner::WriteComplete() {
@@ -178,7 +182,7 @@ absl::Status Runner::Write(const Figure& figure, const std::vector<CaseResult>& 
   FigureRun run = {.figure = figure.name,
                    .title = figure.title,
                    .x_name = figure.x_name,
-                   .fabric = IsReal() ? "measured on " + options_.real.name : "simulated",
+                   .fabric = IsReal() ? "measured on " + options_.real.name : FigureRun::kSimulated,
                    .profile = options_.profile,
                    .commit = GetHostInfo().commit,
                    .records = grid.records,
