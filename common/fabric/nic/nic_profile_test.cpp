@@ -54,13 +54,14 @@ TEST(NicProfileTest, ValuesArriveWhereTheyBelong) {
 }
 
 TEST(NicProfileTest, EveryConstantIsNeeded) {
+  const Json valid = Valid();
   for (const char* group : kGroups) {
-    for (const auto& [name, unused] : Valid()[group].items()) {
+    for (const auto& [name, unused] : valid[group].items()) {
       const std::string field = std::string(group) + "." + name;
-      Json json = Valid();
+      Json json = valid;
       json[group].erase(name);
       EXPECT_EQ(Refusal(json), "'" + field + "' is missing");
-      json = Valid();
+      json = valid;
       json[group][name]["value"] = -1;
       EXPECT_EQ(Refusal(json), "'" + field + ".value' is negative");
       json[group][name]["value"] = "7";
@@ -69,13 +70,13 @@ TEST(NicProfileTest, EveryConstantIsNeeded) {
       EXPECT_EQ(Refusal(json), "'" + field + ".value' is too large");
       json[group][name].erase("value");
       EXPECT_EQ(Refusal(json), "'" + field + ".value' is missing");
-      json = Valid();
+      json = valid;
       json[group][name].erase("source");
       EXPECT_EQ(Refusal(json), "'" + field + ".source' is missing");
       json[group][name]["source"] = "";
       EXPECT_EQ(Refusal(json), "'" + field + ".source' is not a text");
     }
-    Json json = Valid();
+    Json json = valid;
     json.erase(group);
     EXPECT_EQ(Refusal(json), "'" + std::string(group) + "' is missing");
   }
