@@ -64,7 +64,7 @@ Json PublishedPoints(const NicProfile& profile, Runner* runner) {
   for (const NicProfile::Published& load : profile.published) {
     const double simulated = ValueOf(runner->Measure(load), load);
     const double ratio = simulated / load.value;
-    absl::PrintF("%-44s %10.2f %10.2f  %6.2f %s%s\n", DescribeLoad(load), load.value, simulated,
+    absl::PrintF("%-44s %10.4g %10.4g  %6.2f %s%s\n", DescribeLoad(load), load.value, simulated,
                  ratio, load.unit,
                  std::abs(ratio - 1) > kTolerance ? "  (more than 15 % off)" : "");
     points.push_back({{"load", DescribeLoad(load)},

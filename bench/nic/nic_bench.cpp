@@ -58,6 +58,7 @@ class LoadThread {
  private:
   void OnTurn() {
     if (endpoint_->in_flight() > 0) return;
+    if (load_.verb == "lock") return OnLockTurn();
     const int64_t now_ns = world_.clock().NowNs();
     if (batches_ > 0 && begin_ns_ >= since_ns && !stopping_) {
       verbs += static_cast<uint64_t>(load_.batch * load_.chain);
@@ -68,6 +69,30 @@ class LoadThread {
     begin_ns_ = now_ns;
     ++batches_;
     for (auto& chain : chains_) PostNext(chain.get());
+  }
+
+  // In turn: the CAS until it succeeds, and the WRITE.
+  void OnLockTurn() {
+    Chain* const chain = chains_[0].get();
+    const int64_t now_ns = world_.clock().NowNs();
+    const bool taken = batches_ > 0 && chain->verb(0).is_atomic() && chain->verb(0).swapped();
+    if (taken && begin_ns_ >= since_ns && !stopping_) {
+      ++verbs;
+      ++measured;
+      batch_ns += now_ns - begin_ns_;
+    }
+    if (stopping_ && !taken) return;
+    const MemorySpace space = load_.on_chip ? MemorySpace::kLocks : MemorySpace::kMain;
+    const uint64_t word = load_.addresses == 0 ? number_ : number_ % load_.addresses;
+    if (batches_ == 0 || !chain->verb(0).is_atomic()) begin_ns_ = now_ns;
+    ++batches_;
+    chain->Reset(kServer);
+    if (taken) {
+      chain->Write(space, word * kWordStride, buffer_);
+    } else {
+      chain->CompareSwap(space, word * kWordStride, 0, 1);
+    }
+    endpoint_->Post(chain);
   }
 
   void PostNext(Chain* chain) {
@@ -158,7 +183,7 @@ std::string DescribeLoad(const NicProfile::Published& load) {
   std::string text = absl::StrCat(load.threads, " x ", load.batch);
   if (load.chain > 1) absl::StrAppend(&text, " x ", load.chain);
   absl::StrAppend(&text, " ", absl::AsciiStrToUpper(load.verb), " ", load.bytes, " B");
-  if (load.verb == "cas") {
+  if (load.verb == "cas" || load.verb == "lock") {
     absl::StrAppend(&text, load.addresses == 0   ? " on words of their own"
                            : load.addresses == 1 ? " on one word"
                                                  : absl::StrCat(" on ", load.addresses, " words"));

@@ -28,6 +28,7 @@ NicTimes::NicTimes(const NicProfile& profile)
       header_bytes(static_cast<uint64_t>(profile.link.header_bytes)),
       packet_bytes(static_cast<uint64_t>(profile.link.packet_bytes)),
       inline_bytes(static_cast<uint64_t>(profile.nic.inline_bytes)),
-      bucket_mask(static_cast<uint64_t>(profile.atomics.buckets) - 1) {}
+      bucket_mask(static_cast<uint64_t>(profile.atomics.buckets) - 1),
+      waiting_max(static_cast<uint64_t>(profile.atomics.waiting_max)) {}
 
 }  // namespace pando

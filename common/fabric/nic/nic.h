@@ -58,7 +58,36 @@ struct NicTimes {
   Picoseconds hold[2], engine[2], atomic_latency[2];  // atomics; [1]: on-chip
   Picoseconds on_chip_read;
   double link_ps_per_byte, pcie_ps_per_byte;
-  uint64_t header_bytes, packet_bytes, inline_bytes, bucket_mask;
+  uint64_t header_bytes, packet_bytes, inline_bytes, bucket_mask, waiting_max;
+};
+
+// Verbs that have arrived and are not received yet, in the order in which they came.
+class HeldUp {
+ public:
+  struct Arrival {
+    uint32_t flight;
+    uint8_t verb;
+  };
+
+  bool empty() const { return head_ == arrivals_.size(); }
+  void Push(Arrival arrival) {
+    // What has left makes room before the list grows.
+    if (head_ > 0 && arrivals_.size() == arrivals_.capacity()) {
+      arrivals_.erase(arrivals_.begin(), arrivals_.begin() + static_cast<ptrdiff_t>(head_));
+      head_ = 0;
+    }
+    arrivals_.push_back(arrival);
+  }
+  const Arrival& front() const { return arrivals_[head_]; }
+  void Pop() {
+    if (++head_ < arrivals_.size()) return;
+    head_ = 0;
+    arrivals_.clear();  // its capacity stays
+  }
+
+ private:
+  std::vector<Arrival> arrivals_;
+  size_t head_ = 0;
 };
 
 // One host's NIC: that of a memory server, of a compute server, or of both.
@@ -72,6 +101,9 @@ struct Nic {
   BusyUntil pcie;               // out of the host's memory
   BusyUntil atomic_engines[2];  // [1]: on-chip
   std::vector<BusyUntil> buckets[2];
+  uint64_t waiting_atomics = 0;
+  HeldUp held_up;           // while no place is free
+  bool letting_in = false;  // some of them, just now
 };
 
 }  // namespace pando

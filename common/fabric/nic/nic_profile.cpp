@@ -18,7 +18,12 @@ namespace {
 using Json = nlohmann::json;
 
 // What values a constant may have.
-enum class Range : uint8_t { kNotNegative, kPositive, kPowerOfTwo };
+enum class Range : uint8_t {
+  kNotNegative,
+  kPositive,
+  kWhole,
+  kPowerOfTwo
+};  // all but the first: > 0
 
 struct Field {
   const char* group;
@@ -56,6 +61,7 @@ const std::vector<Field>& Fields() {
       PANDO_FIELD(pcie, read_ns),
       PANDO_FIELD(pcie, gbits, Range::kPositive),
       PANDO_FIELD(atomics, buckets, Range::kPowerOfTwo),
+      PANDO_FIELD(atomics, waiting_max, Range::kWhole),
       PANDO_FIELD(atomics, host_hold_ns),
       PANDO_FIELD(atomics, host_engine_ns),
       PANDO_FIELD(atomics, host_latency_ns),
@@ -90,6 +96,9 @@ absl::Status ParseConstant(const Json& json, const std::string& path, Range rang
   if (*value < 0) return Bad(path + ".value", "is negative");
   if (!(*value <= kValueMax)) return Bad(path + ".value", "is too large");
   if (range != Range::kNotNegative && *value == 0) return Bad(path + ".value", "is 0");
+  if (range == Range::kWhole && *value != std::floor(*value)) {
+    return Bad(path + ".value", "is not a whole number");
+  }
   if (range == Range::kPowerOfTwo) {
     const bool whole = *value <= kBucketsMax && *value == std::floor(*value);
     const auto bits = whole ? static_cast<uint64_t>(*value) : 3;
@@ -181,8 +190,9 @@ absl::Status ParsePublished(const Json& json, const std::string& path,
     }
     PANDO_RETURN_IF_ERROR(status);
   }
-  if (point->verb != "read" && point->verb != "write" && point->verb != "cas") {
-    return Bad(path + ".verb", "is not read, write or cas");
+  constexpr const char* kVerbs[] = {"read", "write", "cas", "lock"};
+  if (std::find(std::begin(kVerbs), std::end(kVerbs), point->verb) == std::end(kVerbs)) {
+    return Bad(path + ".verb", "is not read, write, cas or lock");
   }
   if (point->unit != "mops" && point->unit != "us") return Bad(path + ".unit", "is not mops or us");
   return absl::OkStatus();

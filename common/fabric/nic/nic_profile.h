@@ -51,9 +51,12 @@ struct NicProfile {
     double gbits = 0;    // each way
   };
   // An atomic on host memory holds one of the NIC's internal locks for two PCIe transactions
-  // (Sherman, SIGMOD'22, section 3.2.2); on NIC memory it holds one for a shorter while.
+  // (Sherman, SIGMOD'22, section 3.2.2); on NIC memory it holds one for a shorter while. Those that
+  // wait for a lock have places in the NIC: when all are taken an atomic, and whatever comes behind
+  // it, stays where it is.
   struct Atomics {
     double buckets = 0;          // internal locks; a power of two
+    double waiting_max = 0;      // atomics that wait; with as many the NIC receives no further verb
     double host_hold_ns = 0;     // between two atomics of a bucket, host memory
     double host_engine_ns = 0;   // between any two atomics on host memory
     double host_latency_ns = 0;  // from the start to the response
@@ -69,17 +72,18 @@ struct NicProfile {
   };
 
   // A published measurement: `threads` threads of one compute server, each with a queue pair of its
-  // own, post `batch` chains of `chain` verbs and wait for all of them.
+  // own, post `batch` chains of `chain` verbs and wait for all of them. "lock": each takes a word
+  // by CAS, again and again until it has it, and frees it by a WRITE; chains are ignored.
   struct Published {
-    std::string verb;  // "read", "write" or "cas"
+    std::string verb;  // "read", "write", "cas" or "lock"
     bool on_chip = false;
     bool is_inline = true;  // "inline": payloads come with their requests where they fit
     int threads = 1;
     int batch = 1;
     int chain = 1;
     uint32_t bytes = 8;
-    uint64_t addresses = 0;  // cas: distinct words; 0: each thread has its own
-    std::string unit;        // "mops" or "us" (mean latency)
+    uint64_t addresses = 0;  // cas, lock: distinct words; 0: each thread has its own
+    std::string unit;        // "mops" (of locks: taken) or "us" (mean latency)
     double value = 0;
     std::string source;
   };

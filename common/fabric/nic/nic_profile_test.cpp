@@ -48,6 +48,7 @@ TEST(NicProfileTest, ValuesArriveWhereTheyBelong) {
   ASSERT_TRUE(profile.ok());
   EXPECT_EQ(profile->cpu.post_chain_ns, 45);
   EXPECT_EQ(profile->link.gbits, 100);
+  EXPECT_EQ(profile->atomics.waiting_max, 64);
   EXPECT_EQ(profile->atomics.host_hold_ns, 357);
   EXPECT_EQ(profile->published[0].unit, "us");
   EXPECT_EQ(profile->published[0].value, 2.18);
@@ -86,7 +87,8 @@ TEST(NicProfileTest, WhatDividesIsNotZero) {
   for (const auto& [group, name] : {std::pair{"link", "gbits"},
                                     {"link", "packet_bytes"},
                                     {"pcie", "gbits"},
-                                    {"atomics", "buckets"}}) {
+                                    {"atomics", "buckets"},
+                                    {"atomics", "waiting_max"}}) {
     Json json = Valid();
     json[group][name]["value"] = 0;
     EXPECT_THAT(Refusal(json), HasSubstr("is 0"));
@@ -94,6 +96,9 @@ TEST(NicProfileTest, WhatDividesIsNotZero) {
   Json json = Valid();
   json["atomics"]["buckets"]["value"] = 1000;
   EXPECT_EQ(Refusal(json), "'atomics.buckets.value' is not a power of two");
+  json = Valid();
+  json["atomics"]["waiting_max"]["value"] = 0.5;
+  EXPECT_EQ(Refusal(json), "'atomics.waiting_max.value' is not a whole number");
 }
 
 TEST(NicProfileTest, SlipsAreNamed) {
@@ -111,7 +116,7 @@ TEST(NicProfileTest, SlipsAreNamed) {
   EXPECT_THAT(Refusal(json), HasSubstr("'name'"));
   json = Valid();
   json["published"][2]["verb"] = "send";
-  EXPECT_EQ(Refusal(json), "'published[2].verb' is not read, write or cas");
+  EXPECT_EQ(Refusal(json), "'published[2].verb' is not read, write, cas or lock");
   json = Valid();
   json["published"][0]["bytes"] = 12;
   EXPECT_THAT(Refusal(json), HasSubstr("published[0].bytes"));

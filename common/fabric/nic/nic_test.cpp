@@ -30,6 +30,24 @@ TEST(BusyUntilTest, WhatArrivesInOneGoHasBegunBefore) {
   EXPECT_EQ(link.TakeUntil(110, 30), 130);  // shares it: 30 behind the first
 }
 
+TEST(HeldUpTest, KeepsTheOrder) {
+  HeldUp held_up;
+  uint32_t in = 0, out = 0;
+  // Never empty for long, and longer than its capacity at some time.
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 7; ++i) held_up.Push({in++, 1});
+    for (int i = 0; i < (round < 50 ? 5 : 8) && !held_up.empty(); ++i) {
+      EXPECT_EQ(held_up.front().flight, out++);
+      held_up.Pop();
+    }
+  }
+  while (!held_up.empty()) {
+    EXPECT_EQ(held_up.front().flight, out++);
+    held_up.Pop();
+  }
+  EXPECT_EQ(in, out);
+}
+
 TEST(NicTimesTest, EveryPacketHasHeaders) {
   const NicTimes times(Profile());
   EXPECT_EQ(times.send, 8480);

@@ -74,6 +74,7 @@ void TimedNetwork::Post(uint32_t queue_pair, Chain* chain, int64_t time_ns) {
   flight.sent = flight.unanswered = 0;
   flight.answered = flight.fetched = 0;
   flight.at_fence = false;
+  flight.with_place = 0;
   flight.bytes_back = 0;
   flight.status = absl::OkStatus();
   const Server& server = core_->servers[queue_pairs_[queue_pair].server];
@@ -152,8 +153,43 @@ void TimedNetwork::OnArrive(uint32_t index, uint8_t verb_index) {
   const Verb& verb = flight.chain->verb(verb_index);
   Nic& nic = *hosts_[queue_pair.remote_host];
   const Picoseconds came = nic.link_in.TakeUntil(Now(), times_.Serialise(RequestBytes(verb)));
-  const Picoseconds received = nic.receive_engine.Take(came, times_.receive);
-  WaitForTurn(index, verb_index, received);
+  const bool place = nic.waiting_atomics < times_.waiting_max || !NeedsPlace(index, verb_index);
+  if (place && nic.held_up.empty()) {
+    Receive(index, verb_index, came, &nic);
+  } else {
+    nic.held_up.Push({index, verb_index});
+  }
+}
+
+bool TimedNetwork::NeedsPlace(uint32_t index, uint8_t verb) const {
+  const Flight& flight = flights_[index];
+  return flight.chain->verb(verb).is_atomic() && queue_pairs_[flight.queue_pair].executed <= Now();
+}
+
+void TimedNetwork::Receive(uint32_t index, uint8_t verb, Picoseconds came, Nic* nic) {
+  if (NeedsPlace(index, verb)) TakePlace(index, verb, nic);
+  WaitForTurn(index, verb, nic->receive_engine.Take(came, times_.receive));
+}
+
+void TimedNetwork::TakePlace(uint32_t index, uint8_t verb, Nic* nic) {
+  uint32_t& with_place = flights_[index].with_place;
+  const uint32_t bit = uint32_t{1} << verb;
+  nic->waiting_atomics += (with_place & bit) == 0 ? 1 : 0;
+  with_place |= bit;
+}
+
+void TimedNetwork::LeavePlace(Nic* nic) {
+  --nic->waiting_atomics;
+  // One of them may leave its place at once: then this loop goes on, not one inside of it.
+  if (std::exchange(nic->letting_in, true)) return;
+  while (!nic->held_up.empty()) {
+    const HeldUp::Arrival next = nic->held_up.front();
+    const bool full = nic->waiting_atomics >= times_.waiting_max;
+    if (full && NeedsPlace(next.flight, next.verb)) break;
+    nic->held_up.Pop();
+    Receive(next.flight, next.verb, Now(), nic);
+  }
+  nic->letting_in = false;
 }
 
 void TimedNetwork::WaitForTurn(uint32_t index, uint8_t verb, Picoseconds received) {
@@ -178,6 +214,7 @@ void TimedNetwork::Begin(uint32_t index, uint8_t verb_index, Picoseconds at) {
     effect = nic.atomic_engines[on_chip].Take(effect, times_.engine[on_chip]);
     effect = nic.buckets[on_chip][bucket].Take(effect, times_.hold[on_chip]);
     queue_pair.executed = effect + times_.hold[on_chip];
+    TakePlace(index, verb_index, &nic);
   } else if (verb.kind == VerbKind::kRead && on_chip) {
     effect += times_.on_chip_read;
   } else if (verb.kind == VerbKind::kRead) {
@@ -199,6 +236,7 @@ void TimedNetwork::Execute(uint32_t index, uint8_t verb_index, Picoseconds at) {
   Picoseconds leaves = at;
   if (verb.is_atomic()) {
     ExecuteAtomic(memory + verb.offset, &verb);
+    LeavePlace(hosts_[queue_pair.remote_host].get());
     leaves += times_.atomic_latency[IsOnChip(verb)] + times_.Serialise(kWordBytes);
   } else {
     MoveBytes(verb, memory, 0, verb.bytes);

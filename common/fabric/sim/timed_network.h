@@ -14,9 +14,11 @@
 // Not thread-safe. Invariants:
 //   1. Same options, same calls: same times. Nothing is random.
 //   2. Every chain completes once; chains of one queue pair in the order they were posted.
-//   3. An atomic has its effect when its turn in the internal lock comes, a WRITE when the receive
+//   3. Verbs are received in the order in which they arrive at a NIC; atomics that wait for an
+//   internal lock have places in it, and while none is free nothing is received after an atomic.
+//   4. An atomic has its effect when its turn in the internal lock comes, a WRITE when the receive
 //      engine has taken it, a READ when its data has come over PCIe.
-//   4. A verb does not allocate.
+//   5. A verb does not allocate (what is held up grows to its greatest length once).
 #pragma once
 
 #include <array>
@@ -79,6 +81,7 @@ class TimedNetwork {
     uint64_t payload = 0;      // of WRITEs, still to be fetched
     Picoseconds fetched = 0;   // when it will be
     bool at_fence = false;     // waits until what was sent before is answered
+    uint32_t with_place = 0;   // bit i: verb i, an atomic, has its place in the NIC
   };
   struct QueuePair {
     uint32_t endpoint = 0, server = 0;
@@ -98,6 +101,13 @@ class TimedNetwork {
   void Send(uint32_t flight);
   // False: it has to wait.
   bool SendVerbs(uint32_t flight);
+  // An atomic needs a place, unless it follows another one of its queue pair: then it takes that
+  // one's when its turn comes.
+  bool NeedsPlace(uint32_t flight, uint8_t verb) const;
+  void TakePlace(uint32_t flight, uint8_t verb, Nic* nic);
+  void Receive(uint32_t flight, uint8_t verb, Picoseconds came, Nic* nic);
+  // An atomic waits no longer: what its place has held up goes on.
+  void LeavePlace(Nic* nic);
   // The queue pair's verbs before it come first.
   void WaitForTurn(uint32_t flight, uint8_t verb, Picoseconds received);
   void Begin(uint32_t flight, uint8_t verb, Picoseconds at);

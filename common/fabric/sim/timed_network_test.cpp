@@ -37,6 +37,7 @@ NicProfile RoundNumbers() {
                   .switch_ns = 150};
   profile.pcie = {.read_ns = kPcieRead, .gbits = 8 * kBytesANs};
   profile.atomics = {.buckets = 16,
+                     .waiting_max = 64,
                      .host_hold_ns = kHold,
                      .host_latency_ns = kHostLatency,
                      .on_chip_hold_ns = kOnChipHold,
@@ -208,6 +209,52 @@ TEST(TimedNetworkTest, AnAtomicHasItsEffectWhenItsTurnComes) {
   EXPECT_TRUE(clients[1]->chain.verb(0).swapped());
   EXPECT_FALSE(clients[4]->chain.verb(0).swapped());
   EXPECT_EQ(world.Word(64), 2u);
+}
+
+// `atomics` on one word, at the same time, of queue pairs of their own; a WRITE comes right behind
+// them. When it completes, after it was posted.
+int64_t WriteBehindAtomics(int atomics, double waiting_max) {
+  NicProfile profile = RoundNumbers();
+  profile.atomics.waiting_max = waiting_max;
+  TestWorld world(Timed(profile));
+  std::vector<std::unique_ptr<TimedClient>> clients;
+  for (int i = 0; i <= atomics; ++i) clients.push_back(std::make_unique<TimedClient>(&world));
+  for (int i = 0; i < atomics; ++i) clients[i]->chain.FetchAdd(MemorySpace::kMain, 64, 1);
+  TimedClient& writer = *clients.back();
+  // Longer than an atomic's request, so that it arrives behind them.
+  writer.chain.Write(MemorySpace::kMain, 512, writer.buffer.Slice(0, 80));
+  for (auto& client : clients) client->endpoint->Post(&client->chain);
+  for (auto& client : clients) client->Finish();
+  EXPECT_EQ(world.Word(64), static_cast<uint64_t>(atomics));
+  return writer.chain.completed_ns() - writer.chain.posted_ns();
+}
+
+TEST(TimedNetworkTest, WhatComesBehindAnAtomicWithoutAPlaceWaits) {
+  const int64_t free = WriteBehindAtomics(4, 64);
+  // One is executed, three have places.
+  EXPECT_EQ(WriteBehindAtomics(4, 3), free);
+  EXPECT_NEAR(WriteBehindAtomics(6, 3), WriteBehindAtomics(6, 64) + 2 * kHold, 2 * kHold / 3);
+  EXPECT_NEAR(WriteBehindAtomics(12, 3) - WriteBehindAtomics(8, 3), 4 * kHold, kHold / 2);
+}
+
+TEST(TimedNetworkTest, AtomicsOfOneQueuePairTakeOnePlace) {
+  NicProfile profile = RoundNumbers();
+  profile.atomics.waiting_max = 1;
+  TestWorld world(Timed(profile));
+  TimedClient client(&world), other(&world);
+  constexpr int kChains = 8;
+  std::vector<std::unique_ptr<Chain>> chains;
+  for (int i = 0; i < kChains; ++i) {
+    chains.push_back(std::make_unique<Chain>(kServer));
+    chains.back()->FetchAdd(MemorySpace::kMain, 64, 1);
+    client.endpoint->Post(chains.back().get());
+  }
+  other.chain.Write(MemorySpace::kMain, 512, other.buffer.Slice(0, 80));
+  other.endpoint->Post(&other.chain);
+  other.Finish();
+  EXPECT_FALSE(chains.back()->done());
+  while (!chains.back()->done()) client.endpoint->Wait(kNeverNs);
+  EXPECT_EQ(world.Word(64), uint64_t{kChains});
 }
 
 TEST(TimedNetworkTest, LinksAreShared) {
