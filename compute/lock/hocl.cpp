@@ -18,19 +18,19 @@ using State = LockRequest::State;
 namespace {
 
 // Back-off between attempts at a global word, in chain times: doubled from the first to the last.
-// With operation combining what waits meanwhile is gathered into one write-back, so waiting longer
-// saves round trips and failed CAS and costs little; without it every waiter pays. Measured by
-// bench/cost (4 x 16 updaters, zipfian 0.99): see README.md.
+// With operation combining a turn at the word is short, whatever waits, so that it is asked for
+// soon again; without it turns are long and asking often is in vain. Measured: see README.md.
 constexpr int64_t kBackOffFirst = 2;
-constexpr int64_t kBackOffFirstCombining = 8;
 constexpr int64_t kBackOffLast = 64;
+constexpr int64_t kBackOffCombining = 2;
 // The first attempts carry the READ: an uncontended word is free, a briefly held one is free by the
 // next.
 constexpr int kAttemptsWithRead = 2;
 // Chain times for which a compute server leaves a word alone after its turn (rule L6); longer where
-// it combines and somebody else wants the word too, for the same reason.
+// it combines and the word is wanted: what waits meanwhile is gathered into one write-back, and the
+// word goes round the servers.
 constexpr int64_t kStayAwayChains = 2;
-constexpr int64_t kStayAwayChainsCombining = 6;
+constexpr int64_t kStayAwayChainsCombining = 16;
 // Before a READ that was interrupted is tried again.
 constexpr int64_t kReadBackOff = 4;
 // Chain times for which a word has to show the same owner before that owner's death is considered
@@ -227,8 +227,8 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
   uint64_t expected = LockWord::kFree;
   int64_t suspect_ns = 0;  // when the owner's death is considered
   bool changed_hands = false;
-  int64_t back_off =
-      options_.techniques.operation_combining ? kBackOffFirstCombining : kBackOffFirst;
+  const bool combining = options_.techniques.operation_combining;
+  int64_t back_off = combining ? kBackOffCombining : kBackOffFirst;
   for (int attempt = 0;; ++attempt) {
     chain->Reset(target.server);
     AppendTake(target, expected, chain.get());
@@ -274,7 +274,7 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
     }
     if (options_.techniques.lock_back_off) {
       context.BackOff(back_off);
-      back_off = std::min(back_off * 2, kBackOffLast);
+      back_off = std::min(back_off * 2, combining ? kBackOffCombining : kBackOffLast);
     } else {
       context.session.scheduler().Yield();  // the holder may be a coroutine of this session
     }
