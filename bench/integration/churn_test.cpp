@@ -63,6 +63,7 @@ uint64_t NodesAtLeast(uint64_t records, const NodeLayout& layout) {
 }
 
 TEST(Churn, ATreeThatWasMostlyErasedIsWithinThreeTimesOfItsMinimum) {
+  if (!IntegrationCluster::kWithOneSession) GTEST_SKIP() << "one session";
   IntegrationCluster cluster(
       {.main_bytes = uint64_t{128} << 20, .lock_words = 32768, .chunk_bytes = kChunkBytes});
   auto client = cluster.NewClient();

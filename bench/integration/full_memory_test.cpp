@@ -24,7 +24,7 @@ std::string ScatteredKey(uint64_t n) {
   return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003);
 }
 
-const int kRounds = IntegrationCluster::is_slow() ? 2 : 20;
+const int kRounds = IntegrationCluster::is_slow() ? 2 : 8;
 const uint64_t kMainBytes = IntegrationCluster::is_slow() ? 512 << 10 : 1 << 20;
 
 class FullMemoryTest : public OneTreeTest {
@@ -55,6 +55,7 @@ class FullMemoryTest : public OneTreeTest {
 };
 
 TEST_F(FullMemoryTest, ReadsUpdatesAndErasesGoOn) {
+  if (!IntegrationCluster::kWithOneSession) GTEST_SKIP() << "one session";
   const uint64_t count = Fill(*session_, *tree_);
   ASSERT_GT(count, kMainBytes / 200) << "most of it was usable";
   EXPECT_CODE(session_->Get(*tree_, ScatteredKey(count)), NotFound)
@@ -129,6 +130,7 @@ TEST_F(FullMemoryTest, ABulkLoadThatDoesNotFitIsNotSeen) {
 }
 
 TEST_F(FullMemoryTest, ADroppedTreesMemoryIsUsedAgain) {
+  if (!IntegrationCluster::kWithOneSession) GTEST_SKIP() << "one session";
   const uint64_t first = Fill(*session_, *tree_);
   for (int round = 0; round < 2; ++round) {
     const std::string old_name = round == 0 ? "t" : "t" + std::to_string(round - 1);
@@ -246,6 +248,7 @@ INSTANTIATE_TEST_SUITE_P(MemoryServers, CapacityTest, testing::Values(1, 2),
                          testing::PrintToStringParamName());
 
 TEST_P(CapacityTest, IsTheSameInEveryRound) {
+  if (!IntegrationCluster::kWithOneSession) GTEST_SKIP() << "one session";
   AddParts(1);
   const std::vector<Round> rounds = Rounds();
   EXPECT_GT(rounds[0].records, kMainBytes / 64 * static_cast<uint64_t>(GetParam()));

@@ -46,6 +46,8 @@ class IntegrationCluster {
   // Sanitized builds look for something else, and slowly; RDMA in software takes its time, too.
   // Tests of capacity do less then.
   static bool is_slow() { return kSanitized || default_fabric() != "shm"; }
+  // Long tests of one session are not for ThreadSanitizer: what races shows in those of several.
+  static constexpr bool kWithOneSession = !kThreadSanitized;
 
   IntegrationCluster() : IntegrationCluster(Options{}) {}
   explicit IntegrationCluster(const Options& options) : options_(options) {

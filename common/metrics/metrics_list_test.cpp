@@ -1,4 +1,5 @@
 // The list in README.md is what is exported, and every counter of the programs is in it.
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -21,7 +22,8 @@ std::string KindName(MetricInfo::Kind kind) {
 // Name to "kind: help" of the rows of the README's tables.
 std::map<std::string, std::string> Documented() {
   std::map<std::string, std::string> rows;
-  std::ifstream file(METRICS_README);
+  const auto programs = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::ifstream file(programs / METRICS_README);
   const std::regex row("^\\| `(pando_[a-z_]+)` \\| (counter|gauge) \\| (.*) \\|$");
   for (std::string line; std::getline(file, line);) {
     std::smatch match;

@@ -76,9 +76,9 @@ if(PANDO_BUILD_TESTS AND PANDO_SANITIZER STREQUAL "")
   foreach(kind static shared)
     add_test(NAME package.${kind}
              COMMAND ${CMAKE_SOURCE_DIR}/compute/package/package_test ${kind} ${CMAKE_BINARY_DIR})
-    set_tests_properties(package.${kind} PROPERTIES LABELS package TIMEOUT 1200)
+    set_tests_properties(package.${kind} PROPERTIES LABELS package TIMEOUT 1200 COST 50)
   endforeach()
   add_test(NAME package.deb
            COMMAND ${CMAKE_SOURCE_DIR}/compute/package/package_test deb ${CMAKE_BINARY_DIR})
-  set_tests_properties(package.deb PROPERTIES LABELS package TIMEOUT 600)
+  set_tests_properties(package.deb PROPERTIES LABELS package TIMEOUT 600 COST 50)
 endif()

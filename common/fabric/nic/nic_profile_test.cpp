@@ -16,7 +16,9 @@ using ::testing::HasSubstr;
 
 constexpr const char* kGroups[] = {"cpu", "nic", "link", "pcie", "atomics", "calls"};
 
-std::filesystem::path Folder() { return PANDO_NIC_PROFILES; }
+std::filesystem::path Folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / PANDO_NIC_PROFILES;
+}
 
 Json Valid() {
   std::ifstream stream(Folder() / "connectx5-100g.json");

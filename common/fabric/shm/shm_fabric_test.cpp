@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/base/clock.h"
+#include "common/base/sanitizer.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_test_cluster.h"
 #include "common/fabric/shm/shm_test_helper.h"
@@ -386,9 +387,9 @@ TEST_F(ShmFabricTest, CallsUnderWayAreBounded) {
 // Rule F1: while another thread writes a line, a READ whose front and rear words agree is of one
 // WRITE. Copies in the same direction fail here.
 TEST_F(ShmFabricTest, EqualFrontAndRearMeanOneWrite) {
-  constexpr int kReads = 300'000;
-  constexpr int kTornEnough =
-      1'000;  // on a busy machine the two rarely run at once: go on for a while
+  constexpr int kReads = kSanitized ? 10'000 : 300'000;
+  // On a busy machine the two rarely run at once: go on for a while.
+  constexpr int kTornEnough = kSanitized ? 100 : 1'000;
   const int64_t give_up_ns = RealClock().NowNs() + 5 * kSecondNs;
   std::atomic<bool> stop{false};
   std::thread writer([&] {
@@ -431,7 +432,7 @@ TEST_F(ShmFabricTest, EqualFrontAndRearMeanOneWrite) {
 // left out, though on a busy machine not every time.
 class StoreLitmus {
  public:
-  static constexpr uint64_t kRounds = 10'000;
+  static constexpr uint64_t kRounds = kSanitized ? 500 : 10'000;
   static constexpr uint64_t kWords = 64;  // tried in a row, each in a line of its own
 
   StoreLitmus(Fabric& fabric, bool one_chain) : fabric_(fabric), one_chain_(one_chain) {
