@@ -323,8 +323,9 @@ void Network::MoveUnits(const Flight& flight, uint8_t verb, uint64_t count) {
     uint32_t begin = 0, end = 0;
     delivery.Next(&begin, &end);
     MoveUnit(what, memory, begin, end);
-    core_->trace.Mix(what.offset + begin + (uint64_t{static_cast<uint8_t>(what.kind)} << 56));
-    core_->trace.MixBytes(memory + what.offset + begin, end - begin);
+    const uint64_t where = what.offset + begin;
+    core_->trace.MixBytes(where + (uint64_t{static_cast<uint8_t>(what.kind)} << 56), memory + where,
+                          end - begin);
   }
 }
 
@@ -332,8 +333,7 @@ void Network::ExecuteAtomic(Flight& flight, uint8_t verb) {
   Verb& what = flight.verbs[verb];
   sim::ExecuteAtomic(Space(queue_pairs_[flight.queue_pair], what.space).data() + what.offset,
                      &what);
-  core_->trace.Mix(what.offset + (uint64_t{static_cast<uint8_t>(what.kind)} << 56));
-  core_->trace.Mix(what.old_value);
+  core_->trace.Mix(what.offset + (uint64_t{static_cast<uint8_t>(what.kind)} << 56), what.old_value);
 }
 
 std::vector<Network::HeldWord>::iterator Network::FindHeld(const QueuePair& queue_pair,
@@ -364,8 +364,7 @@ bool Network::StepAtomic(uint32_t index, uint8_t verb) {
       Store64(word, result);
     }
     held_words_.erase(held);
-    core_->trace.Mix(what.offset);
-    core_->trace.Mix(what.old_value);
+    core_->trace.Mix(what.offset, what.old_value);
     return true;
   }
   if (held == held_words_.end()) {

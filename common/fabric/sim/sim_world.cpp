@@ -161,9 +161,9 @@ bool SimWorld::Impl::Step() {
   const Event event = core.events.Pop();
   core.now_ns = std::max(core.now_ns, event.time_ns);
   ++core.stats.events;
-  core.trace.Mix(static_cast<uint64_t>(event.time_ns));
-  core.trace.Mix(uint64_t{event.target} << 16 | uint64_t{event.verb} << 8 |
-                 static_cast<uint64_t>(event.kind));
+  core.trace.Mix(static_cast<uint64_t>(event.time_ns), uint64_t{event.target} << 16 |
+                                                           uint64_t{event.verb} << 8 |
+                                                           static_cast<uint64_t>(event.kind));
   in_event = true;
   Dispatch(event);
   in_event = false;
