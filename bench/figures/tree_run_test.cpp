@@ -3,7 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/figures/fork_pool.h"
+#include "bench/host/fork_pool.h"
 #include "bench/figures/lock_run.h"
 #include "bench/figures/parts.h"
 #include "gtest/gtest.h"
