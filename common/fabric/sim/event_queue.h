@@ -62,16 +62,16 @@ class EventQueue {
     return heap_.empty() || near.Before(heap_.front()) ? near : heap_.front();
   }
 
-  // Not earlier than the last event taken.
-  void Push(Event event) {
-    event.sequence = next_sequence_++;
+  // Not earlier than the last event taken; its sequence is given here.
+  void Push(const Event& event) {
+    const uint64_t sequence = next_sequence_++;
     if (size_++ == 0) {
-      only_ = event;
+      Write(event, sequence, &only_);
       has_only_ = true;
       return;
     }
-    if (std::exchange(has_only_, false)) Store(only_);
-    Store(event);
+    if (std::exchange(has_only_, false)) Store(only_, only_.sequence);
+    Store(event, sequence);
   }
 
   Event Pop() {
@@ -95,11 +95,21 @@ class EventQueue {
     uint32_t head = kNone, tail = kNone;
   };
 
-  void Store(const Event& event) {
+  // Member by member into its place: a copy of the whole event reads at once what has just been
+  // written in parts, and waits until that is in the cache. It was a tenth of a simulation.
+  static void Write(const Event& event, uint64_t sequence, Event* to) {
+    to->time_ns = event.time_ns;
+    to->sequence = sequence;
+    to->target = event.target;
+    to->kind = event.kind;
+    to->verb = event.verb;
+  }
+
+  void Store(const Event& event, uint64_t sequence) {
     if (event.time_ns - floor_ns_ < kSlots && event.time_ns >= floor_ns_) {
-      StoreNear(event);
+      Write(event, sequence, AddNear(event.time_ns));
     } else {
-      StoreFar(event);
+      StoreFar({event.time_ns, sequence, event.target, event.kind, event.verb});
     }
   }
 
@@ -136,7 +146,8 @@ class EventQueue {
 
   const Event& NearTop(size_t slot) const { return nodes_[slots_[slot].head].event; }
 
-  void StoreNear(const Event& event) {
+  // The place of a new event of the wheel.
+  Event* AddNear(int64_t time_ns) {
     uint32_t index = free_;
     if (index == kNone) {
       index = static_cast<uint32_t>(nodes_.size());
@@ -144,14 +155,16 @@ class EventQueue {
     } else {
       free_ = nodes_[index].next;
     }
-    nodes_[index] = {event, kNone};
-    const size_t at = SlotOf(event.time_ns);
+    Node& node = nodes_[index];
+    const size_t at = SlotOf(time_ns);
+    node.next = kNone;
     Slot& slot = slots_[at];
     (slot.head == kNone ? slot.head : nodes_[slot.tail].next) = index;
     slot.tail = index;
     occupied_[at / 64] |= uint64_t{1} << (at % 64);
     occupied_words_[at / 4096] |= uint64_t{1} << (at / 64 % 64);
     ++near_count_;
+    return &node.event;
   }
 
   Event TakeNear(size_t at) {
