@@ -14,8 +14,6 @@ namespace pando::sim {
 namespace {
 
 constexpr uint64_t kBreakSeed = 0x627265616b;
-// Smaller memory is for small trees, which would pay for the clearing of pages they do not use.
-constexpr uint64_t kHugePagesFromBytes = uint64_t{256} << 20;
 
 constexpr std::array<std::pair<DeliveryMode, std::string_view>, 4> kModeNames = {{
     {DeliveryMode::kLines, "lines"},
@@ -49,8 +47,6 @@ SparseMemory::SparseMemory(uint64_t bytes) : bytes_(bytes) {
   PANDO_CHECK(mapped != MAP_FAILED)
       << "simulated memory of " << bytes << " bytes: " << strerror(errno);
   data_ = static_cast<std::byte*>(mapped);
-  // Nodes at random of a large tree miss the TLB; advice that a kernel may decline.
-  if (bytes >= kHugePagesFromBytes) (void)madvise(data_, bytes, MADV_HUGEPAGE);
 }
 
 SparseMemory::~SparseMemory() { munmap(data_, bytes_); }
