@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "bench/figures/fork_pool.h"
 #include "bench/figures/lock_run.h"
 #include "bench/figures/tree_run.h"
 #include "bench/host/data_files.h"
+#include "bench/host/fork_pool.h"
 #include "bench/host/host_info.h"
 #include "bench/host/process.h"
 #include "common/base/clock.h"

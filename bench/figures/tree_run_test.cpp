@@ -3,9 +3,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/figures/fork_pool.h"
 #include "bench/figures/lock_run.h"
 #include "bench/figures/parts.h"
+#include "bench/host/fork_pool.h"
 #include "gtest/gtest.h"
 
 namespace pando::bench {

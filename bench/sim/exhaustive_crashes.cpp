@@ -4,10 +4,12 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/host/fork_pool.h"
 #include "bench/sim/exhaustive_script.h"
 #include "bench/sim/perform.h"
 #include "common/base/check.h"
@@ -29,6 +31,8 @@ constexpr uint64_t kJanitorSeed = 5;
 constexpr uint64_t kNoLimit = UINT64_MAX;
 // Virtual time after which nothing that depends on rest periods is under way any more.
 constexpr int64_t kQuietNs = 3 * kSecondNs;
+// Everything fits; the table of a cache of usual size takes longer to clear than a short run.
+constexpr size_t kCacheBytes = 4 << 20;
 constexpr uint64_t kEventsMax = 20'000'000;
 
 // A compute server with one session.
@@ -69,6 +73,8 @@ class World {
   }
   int64_t Stamp() { return last_stamp_ns_ = std::max(world_.clock().NowNs(), last_stamp_ns_ + 1); }
   void Start(Actor* actor, std::vector<Operation> operations, bool record);
+  // Kills, or breaks, who ran out of packets.
+  bool AnybodyWorks(const std::vector<Actor*>& actors);
   void RunUntilIdle(const std::vector<Actor*>& actors);
   void Kill(Actor* actor);
   void Break(Actor* actor);
@@ -128,6 +134,7 @@ Actor* World::Join(uint64_t seed) {
   ClientOptions client;
   client.seed = seed;
   client.operation_timeout_ms = 5'000;
+  client.index_cache_bytes = kCacheBytes;
   auto connected = ConnectOverFabric(client, actor->fabric);
   PANDO_CHECK_OK(connected.status());
   actor->client = *std::move(connected);
@@ -184,25 +191,33 @@ void World::Start(Actor* actor, std::vector<Operation> operations, bool record) 
   actor->session->impl().scheduler().endpoint().Wake();
 }
 
+bool World::AnybodyWorks(const std::vector<Actor*>& actors) {
+  bool busy = false;
+  for (Actor* actor : actors) {
+    if (actor->dead) continue;
+    if (world_.PacketsSpent(*actor->fabric)) {
+      options_.break_only ? Break(actor) : Kill(actor);
+    }
+    if (!actor->dead) {
+      busy = busy || !actor->session->impl().scheduler().idle();
+    }
+  }
+  return busy;
+}
+
 void World::RunUntilIdle(const std::vector<Actor*>& actors) {
-  const uint64_t events_max = world_.stats().events + kEventsMax;
-  while (true) {
-    bool busy = false;
-    for (Actor* actor : actors) {
-      if (actor->dead) continue;
-      if (world_.PacketsSpent(*actor->fabric)) {
-        options_.break_only ? Break(actor) : Kill(actor);
+  const sim::SimStats& stats = world_.stats();
+  const uint64_t events_max = stats.events + kEventsMax;
+  while (AnybodyWorks(actors)) {
+    // That changes only where a client's code has run or a packet was held back.
+    const uint64_t runner_calls = stats.runner_calls, packets_held = stats.packets_held;
+    do {
+      if (!world_.Step() || stats.events > events_max) {
+        Problem("the work never ends");
+        for (Actor* actor : actors) Kill(actor);
+        return;
       }
-      if (!actor->dead) {
-        busy = busy || !actor->session->impl().scheduler().idle();
-      }
-    }
-    if (!busy) return;
-    if (!world_.Step() || world_.stats().events > events_max) {
-      Problem("the work never ends");
-      for (Actor* actor : actors) Kill(actor);
-      return;
-    }
+    } while (stats.runner_calls == runner_calls && stats.packets_held == packets_held);
   }
 }
 
@@ -295,27 +310,45 @@ std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions
   return victims;
 }
 
-// One world. True: the victim ran out of packets.
-bool RunWorld(const ExhaustiveOptions& options, const ExhaustiveScript& script, size_t victim,
-              uint64_t packets, uint64_t recoverer_packets, bool* recoverer_died,
-              ExhaustiveResult* result, std::vector<std::string>* problems) {
-  World world(options);
-  Actor* const warm = world.Join(1);
-  world.Act(warm, script.Before(victim), false);
-  Actor* const doomed = world.Join(2);
-  world.Act(doomed, {MakeOperation(OperationKind::kGet, script.at(victim).key, 0)}, true);
+// A world in which the victim is about to begin. Its copies in forked children go on from there.
+struct Scene {
+  World world;
+  Actor *warm = nullptr, *doomed = nullptr;
+
+  Scene(const ExhaustiveOptions& options, const ExhaustiveScript& script, size_t victim)
+      : world(options), warm(world.Join(1)) {
+    world.Act(warm, script.Before(victim), false);
+    doomed = world.Join(2);
+    world.Act(doomed, {MakeOperation(OperationKind::kGet, script.at(victim).key, 0)}, true);
+  }
+};
+
+// How one world ended.
+struct Outcome {
+  bool died = false;  // the victim ran out of packets
+  bool recoverer_died = false;
+  uint64_t locks_recovered = 0, verbs_late = 0;
+  std::vector<std::string> problems;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Outcome, died, recoverer_died, locks_recovered, verbs_late,
+                                   problems)
+
+Outcome Play(Scene* scene, const ExhaustiveOptions& options, const ExhaustiveScript& script,
+             size_t victim, uint64_t packets, uint64_t recoverer_packets) {
+  auto& [world, warm, doomed] = *scene;
+  Outcome outcome;
   world.Limit(doomed, packets);
   if (options.break_only) {  // others are at work meanwhile
     world.ActTogether({{doomed, {script.at(victim)}}, {warm, script.Readers(6'000'000)}});
   } else {
     world.Act(doomed, {script.at(victim)}, true);
   }
-  const bool died = doomed->spent;
-  result->locks_recovered += world.StatsOf(doomed).tree.lock_recoveries;
-  if (died && recoverer_packets != kNoLimit) {
+  outcome.died = doomed->spent;
+  outcome.locks_recovered = world.StatsOf(doomed).tree.lock_recoveries;
+  if (outcome.died && recoverer_packets != kNoLimit) {
     Actor* const recoverer = world.Join(3);
     world.Limit(recoverer, recoverer_packets);
-    *recoverer_died = !world.Act(recoverer, script.Writers(2'000'000), true);
+    outcome.recoverer_died = !world.Act(recoverer, script.Writers(2'000'000), true);
   }
   Actor* const cold = world.Join(4);
   world.ActTogether({{warm, script.Readers(1'000'000)}, {cold, script.Writers(3'000'000)}});
@@ -323,9 +356,28 @@ bool RunWorld(const ExhaustiveOptions& options, const ExhaustiveScript& script, 
   world.ActTogether({{warm, script.Readers(4'000'000)}, {cold, script.Readers(5'000'000)}});
   world.LookAfterTheDead();
   world.Check(script.StateBefore(victim));
-  result->verbs_late += world.sim_stats().verbs_after_break;
-  for (std::string& problem : world.TakeProblems()) problems->push_back(std::move(problem));
-  return died;
+  outcome.verbs_late = world.sim_stats().verbs_after_break;
+  outcome.problems = world.TakeProblems();
+  return outcome;
+}
+
+// Plays on in a child: what happened up to here, a third of a run, need not happen again.
+Outcome PlayForked(std::unique_ptr<Scene>* scene, const ExhaustiveOptions& options,
+                   const ExhaustiveScript& script, size_t victim, uint64_t packets,
+                   uint64_t recoverer_packets) {
+  const auto play = [&]() -> absl::StatusOr<nlohmann::json> {
+    const Outcome outcome = Play(scene->get(), options, script, victim, packets, recoverer_packets);
+    scene->reset();  // it checks that nothing is left
+    return nlohmann::json(outcome);
+  };
+  const auto answers = bench::RunForked({{.name = "a world", .run = play}}, /*at_once=*/1);
+  Outcome outcome;
+  if (answers.ok()) {
+    answers->front().get_to(outcome);
+  } else {
+    outcome.problems.push_back(answers.status().ToString());
+  }
+  return outcome;
 }
 
 }  // namespace
@@ -336,17 +388,21 @@ ExhaustiveResult RunExhaustiveCrashes(const ExhaustiveOptions& options) {
   const char* const ended = options.break_only ? ", broken after " : ", killed after ";
   for (const auto& [kind, victims] : ChooseVictims(options, script)) {
     for (const size_t victim : victims) {
+      auto scene = std::make_unique<Scene>(options, script, victim);
       bool died = true;
       for (uint64_t packets = 0; died && result.problems.size() < 5; ++packets) {
-        bool recoverer_died = options.kill_recoverer > 0;
+        bool recoverer_died = false;
         uint64_t recoverer_packets = options.kill_recoverer > 0 ? 0 : kNoLimit;
         do {
-          std::vector<std::string> problems;
-          died = RunWorld(options, script, victim, packets, recoverer_packets, &recoverer_died,
-                          &result, &problems);
+          const Outcome outcome =
+              PlayForked(&scene, options, script, victim, packets, recoverer_packets);
+          died = outcome.died;
+          recoverer_died = outcome.recoverer_died;
+          result.locks_recovered += outcome.locks_recovered;
+          result.verbs_late += outcome.verbs_late;
           ++result.worlds;
           if (died) ++result.kinds[kind];
-          for (const std::string& problem : problems) {
+          for (const std::string& problem : outcome.problems) {
             result.problems.push_back(absl::StrCat(
                 kind, ": operation ", victim, " of the script", ended, packets, " packets",
                 recoverer_packets == kNoLimit

@@ -26,6 +26,15 @@ TEST(Crc32cTest, Continues) {
   }
 }
 
+TEST(Crc32cTest, OfALineAsOfItsHalves) {
+  std::string line(64, '\0');
+  for (size_t i = 0; i < line.size(); ++i) line[i] = static_cast<char>(i * 37 + 11);
+  for (const uint32_t previous : {0u, 0x12345678u}) {
+    const uint32_t half = Crc32cRaw(line.data(), 32, previous);
+    EXPECT_EQ(Crc32cRaw(line.data(), 64, previous), Crc32cRaw(line.data() + 32, 32, half));
+  }
+}
+
 TEST(Crc32cTest, RawOfZerosIsZero) {
   const std::string zeros(64, '\0');
   EXPECT_EQ(Crc32cRaw(zeros.data(), zeros.size()), 0u);

@@ -52,11 +52,11 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
                           core.DeathSeenNs(flight.process, static_cast<uint32_t>(flight.server)));
     }
   } else {
-    core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.request.data()),
+    core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.request.data()),
                         flight.request.size());
     flight.reply = server.handler->Handle(flight.process + 1, flight.request);
     RunServerTimer(static_cast<uint32_t>(flight.server));
-    core.trace.MixBytes(reinterpret_cast<const std::byte*>(flight.reply.data()),
+    core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.reply.data()),
                         flight.reply.size());
     if (timed != nullptr) reply_ns += timed->ServeCall(static_cast<uint32_t>(flight.server));
     if (core.random.Chance(core.options.call_reply_loss)) {

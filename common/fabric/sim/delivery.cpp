@@ -66,31 +66,16 @@ void Delivery::Shuffle(Random* random) {
     std::swap(order_[i], order_[random->Uniform(i + 1)]);
 }
 
-void Delivery::Next(uint32_t* begin, uint32_t* end) {
-  if (mode_ == DeliveryMode::kWhole) {
-    *begin = 0;
-    *end = bytes_;
-    ++next_unit_;
-    return;
-  }
-  // In units of aligned remote memory, then cut to the verb's range.
-  uint32_t from = order_[next_unit_] * unit_bytes_;
-  uint32_t to = from + unit_bytes_;
-  if (mode_ == DeliveryMode::kShmOrder) {
-    const uint32_t first_word = std::max(from, misalignment_) / kWord;
-    const uint32_t end_word = (std::min(to, misalignment_ + bytes_) + kWord - 1) / kWord;
-    const uint32_t word = upwards_ ? first_word + words_moved_ : end_word - 1 - words_moved_;
-    from = word * kWord;
-    to = from + kWord;
-    if (++words_moved_ == end_word - first_word) {
-      words_moved_ = 0;
-      ++next_unit_;
-    }
-  } else {
+void Delivery::NextWord(uint32_t* from, uint32_t* to) {
+  const uint32_t first_word = std::max(*from, misalignment_) / kWord;
+  const uint32_t end_word = (std::min(*to, misalignment_ + bytes_) + kWord - 1) / kWord;
+  const uint32_t word = upwards_ ? first_word + words_moved_ : end_word - 1 - words_moved_;
+  *from = word * kWord;
+  *to = *from + kWord;
+  if (++words_moved_ == end_word - first_word) {
+    words_moved_ = 0;
     ++next_unit_;
   }
-  *begin = std::max(from, misalignment_) - misalignment_;
-  *end = std::min(to, misalignment_ + bytes_) - misalignment_;
 }
 
 uint32_t DeliveryPool::Take() {

@@ -1,9 +1,12 @@
 // How one verb's bytes move: in which units, in which order, how many at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/base/random.h"
@@ -15,6 +18,18 @@ namespace pando::sim {
 // Copies bytes [begin, end) of a READ or WRITE, counted from the verb's offset, between `memory`
 // (the server's space) and the verb's pieces.
 void MoveBytes(const Verb& verb, std::byte* memory, uint32_t begin, uint32_t end);
+
+// The same for one unit of a delivery: nearly always a word or a line of the first piece.
+inline void MoveUnit(const Verb& verb, std::byte* memory, uint32_t begin, uint32_t end) {
+  const uint32_t bytes = end - begin;
+  if (end > verb.pieces[0].bytes || (bytes != 8 && bytes != 64)) {
+    return MoveBytes(verb, memory, begin, end);
+  }
+  std::byte* to = memory + verb.offset + begin;
+  std::byte* from = verb.pieces[0].data + begin;
+  if (verb.kind == VerbKind::kRead) std::swap(to, from);
+  bytes == 8 ? std::memcpy(to, from, 8) : std::memcpy(to, from, 64);
+}
 
 // Progress of one READ or WRITE. Reusable: its storage is kept.
 //
@@ -29,10 +44,29 @@ class Delivery {
   bool finished() const { return next_unit_ == order_.size(); }
 
   // The next piece to move: [*begin, *end) relative to the verb's offset. Not when finished().
-  void Next(uint32_t* begin, uint32_t* end);
+  void Next(uint32_t* begin, uint32_t* end) {
+    if (mode_ == DeliveryMode::kWhole) {
+      *begin = 0;
+      *end = bytes_;
+      ++next_unit_;
+      return;
+    }
+    // In units of aligned remote memory, then cut to the verb's range.
+    uint32_t from = order_[next_unit_] * unit_bytes_;
+    uint32_t to = from + unit_bytes_;
+    if (mode_ == DeliveryMode::kShmOrder) {
+      NextWord(&from, &to);
+    } else {
+      ++next_unit_;
+    }
+    *begin = std::max(from, misalignment_) - misalignment_;
+    *end = std::min(to, misalignment_ + bytes_) - misalignment_;
+  }
 
  private:
   void Shuffle(Random* random);
+  // kShmOrder: from the current line to its next word.
+  void NextWord(uint32_t* from, uint32_t* to);
 
   DeliveryMode mode_ = DeliveryMode::kWhole;
   uint32_t units_ = 0;

@@ -228,7 +228,10 @@ bool Network::TakePacket(uint32_t process_index, const Verb& verb) {
   if (process.packets_spent) return false;
   if (verb.kind == VerbKind::kRead) return true;
   process.packets_spent = process.packets_left == 0;
-  if (process.packets_spent) return false;
+  if (process.packets_spent) {
+    ++core_->stats.packets_held;
+    return false;
+  }
   --process.packets_left;
   return true;
 }
@@ -268,7 +271,7 @@ void Network::StartVerb(uint32_t index, uint8_t verb) {
     if (what.is_atomic()) {
       ExecuteAtomic(flight, verb);
     } else {
-      MoveUnit(flight, verb);
+      MoveUnits(flight, verb, 1);
     }
     FinishVerb(index, verb, VerbState::kDone);
     return;
@@ -285,12 +288,11 @@ void Network::OnUnit(uint32_t index, uint8_t verb) {
     if (!StepAtomic(index, verb)) return;
   } else {
     Delivery& delivery = deliveries_[run.delivery];
-    bool stalls = false;
-    uint64_t burst = 1 + core_->random.Uniform(static_cast<uint64_t>(options.burst_units));
-    while (burst-- > 0 && !stalls && !delivery.finished()) {
-      MoveUnit(flight, verb);
-      stalls = run.units_to_stall > 0 && --run.units_to_stall == 0;
-    }
+    const uint64_t burst = 1 + core_->random.Uniform(static_cast<uint64_t>(options.burst_units));
+    const bool stalls = run.units_to_stall > 0 && run.units_to_stall <= burst;
+    const uint64_t units = stalls ? run.units_to_stall : burst;
+    MoveUnits(flight, verb, units);
+    run.units_to_stall -= run.units_to_stall > 0 ? units : 0;
     if (!delivery.finished()) {
       if (!run.split) ++core_->stats.split_verbs;
       run.split = true;
@@ -313,22 +315,25 @@ void Network::OnUnit(uint32_t index, uint8_t verb) {
   Pump(queue_pair);
 }
 
-void Network::MoveUnit(const Flight& flight, uint8_t verb) {
+void Network::MoveUnits(const Flight& flight, uint8_t verb, uint64_t count) {
   const Verb& what = flight.verbs[verb];
-  uint32_t begin = 0, end = 0;
-  deliveries_[flight.runs[verb].delivery].Next(&begin, &end);
-  std::byte* memory = Space(queue_pairs_[flight.queue_pair], what.space).data();
-  MoveBytes(what, memory, begin, end);
-  core_->trace.Mix(what.offset + begin + (uint64_t{static_cast<uint8_t>(what.kind)} << 56));
-  core_->trace.MixBytes(memory + what.offset + begin, end - begin);
+  Delivery& delivery = deliveries_[flight.runs[verb].delivery];
+  std::byte* const memory = Space(queue_pairs_[flight.queue_pair], what.space).data();
+  for (; count > 0 && !delivery.finished(); --count) {
+    uint32_t begin = 0, end = 0;
+    delivery.Next(&begin, &end);
+    MoveUnit(what, memory, begin, end);
+    const uint64_t where = what.offset + begin;
+    core_->trace.MixBytes(where + (uint64_t{static_cast<uint8_t>(what.kind)} << 56), memory + where,
+                          end - begin);
+  }
 }
 
 void Network::ExecuteAtomic(Flight& flight, uint8_t verb) {
   Verb& what = flight.verbs[verb];
   sim::ExecuteAtomic(Space(queue_pairs_[flight.queue_pair], what.space).data() + what.offset,
                      &what);
-  core_->trace.Mix(what.offset + (uint64_t{static_cast<uint8_t>(what.kind)} << 56));
-  core_->trace.Mix(what.old_value);
+  core_->trace.Mix(what.offset + (uint64_t{static_cast<uint8_t>(what.kind)} << 56), what.old_value);
 }
 
 std::vector<Network::HeldWord>::iterator Network::FindHeld(const QueuePair& queue_pair,
@@ -359,8 +364,7 @@ bool Network::StepAtomic(uint32_t index, uint8_t verb) {
       Store64(word, result);
     }
     held_words_.erase(held);
-    core_->trace.Mix(what.offset);
-    core_->trace.Mix(what.old_value);
+    core_->trace.Mix(what.offset, what.old_value);
     return true;
   }
   if (held == held_words_.end()) {

@@ -167,7 +167,8 @@ class Network {
   // Drops verbs [first, end) that have not started; the chain fails with `status`.
   void DropFrom(uint32_t flight, uint8_t first, const absl::Status& status);
   void FinishFlight(uint32_t flight);
-  void MoveUnit(const Flight& flight, uint8_t verb);
+  // At most so many units: as long as there are any.
+  void MoveUnits(const Flight& flight, uint8_t verb, uint64_t count);
   void ExecuteAtomic(Flight& flight, uint8_t verb);
   bool StepAtomic(uint32_t flight, uint8_t verb);
   std::vector<HeldWord>::iterator FindHeld(const QueuePair& queue_pair, const Verb& verb);

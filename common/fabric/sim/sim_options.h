@@ -111,6 +111,7 @@ struct SimStats {
   uint64_t chains_broken = 0;      // failed because their queue pair broke
   uint64_t verbs_after_break = 0;  // executed although their sender had seen the chain fail
   uint64_t runner_calls = 0;
+  uint64_t packets_held = 0;  // times that a limit on packets was reached (SimWorld::LimitPackets)
 };
 
 }  // namespace pando::sim

@@ -1,6 +1,7 @@
 #include "common/fabric/sim/sim_world.h"
 
 #include <algorithm>
+#include <typeinfo>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +13,9 @@ namespace pando::sim {
 namespace {
 
 const SimFabric& AsSim(const Fabric& fabric) {
-  const auto* sim_fabric = dynamic_cast<const SimFabric*>(&fabric);
-  PANDO_CHECK(sim_fabric != nullptr) << "not a simulated fabric";
-  return *sim_fabric;
+  // Harnesses ask after every event; a dynamic_cast was 4 % of their runs.
+  PANDO_CHECK(typeid(fabric) == typeid(SimFabric)) << "not a simulated fabric";
+  return static_cast<const SimFabric&>(fabric);
 }
 
 }  // namespace
@@ -160,9 +161,9 @@ bool SimWorld::Impl::Step() {
   const Event event = core.events.Pop();
   core.now_ns = std::max(core.now_ns, event.time_ns);
   ++core.stats.events;
-  core.trace.Mix(static_cast<uint64_t>(event.time_ns));
-  core.trace.Mix(uint64_t{event.target} << 16 | uint64_t{event.verb} << 8 |
-                 static_cast<uint64_t>(event.kind));
+  core.trace.Mix(static_cast<uint64_t>(event.time_ns), uint64_t{event.target} << 16 |
+                                                           uint64_t{event.verb} << 8 |
+                                                           static_cast<uint64_t>(event.kind));
   in_event = true;
   Dispatch(event);
   in_event = false;

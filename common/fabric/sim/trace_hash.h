@@ -30,16 +30,29 @@ inline uint64_t HashBytes(const std::byte* data, size_t bytes, uint64_t seed) {
   return hash ^ (hash >> 32);
 }
 
+// What is mixed in at once is folded into one word first: a run is long chains of mixing.
 class TraceHash {
  public:
   void Mix(uint64_t value) {
     hash_ = std::rotl((hash_ ^ value) * 0x9fb21c651e98df25ull, 31);
     hash_ ^= hash_ >> 29;
   }
-  void MixBytes(const std::byte* data, size_t bytes) { Mix(HashBytes(data, bytes, hash_)); }
+  void Mix(uint64_t first, uint64_t second) { Mix(first * kFold + second); }
+  // Bytes that have moved, and where they are.
+  void MixBytes(uint64_t where, const std::byte* data, size_t bytes) {
+    uint64_t word;
+    if (bytes == sizeof(word)) {
+      std::memcpy(&word, data, sizeof(word));
+    } else {
+      word = HashBytes(data, bytes, /*seed=*/0);
+    }
+    Mix(where, word);
+  }
   uint64_t value() const { return hash_; }
 
  private:
+  static constexpr uint64_t kFold = 0xd6e8feb86659fd93ull;
+
   uint64_t hash_ = 0x70616e646f73696dull;
 };
 

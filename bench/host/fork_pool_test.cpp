@@ -1,4 +1,4 @@
-#include "bench/figures/fork_pool.h"
+#include "bench/host/fork_pool.h"
 
 #include <signal.h>
 #include <unistd.h>
