@@ -76,7 +76,7 @@ class LoadThread {
     Chain* const chain = chains_[0].get();
     const int64_t now_ns = world_.clock().NowNs();
     const bool taken = batches_ > 0 && chain->verb(0).is_atomic() && chain->verb(0).swapped();
-    if (taken && begin_ns_ >= since_ns && !stopping_) {
+    if (taken && now_ns >= since_ns && !stopping_) {
       ++verbs;
       ++measured;
       batch_ns += now_ns - begin_ns_;
