@@ -107,6 +107,28 @@ TEST_F(ParkingTest, AStaleLetterDoesNotEndALaterWait) {
   EXPECT_FALSE(results[1]);
 }
 
+// It is in the mailbox when the last task has ended, and wakes nobody.
+TEST(ParkingMailTest, ALateWakeUpDoesNotHoldUpDrain) {
+  struct : FakeEndpoint {
+    using FakeEndpoint::FakeEndpoint;
+    void Wait(int64_t) override { ++sleeps; }  // until the next look, not for ever
+    int sleeps = 0;
+  } endpoint{FakeEndpoint::Mode::kImmediate};
+  Scheduler scheduler(&endpoint);
+  Parking parking(&scheduler);
+  bool unparked = false;
+  // Both are due at once. The first one's wake-up comes when the second one's time has.
+  scheduler.Spawn([&] {
+    scheduler.SleepUntil(1);
+    std::thread([&] { parking.Unpark(); }).join();
+  });
+  scheduler.Spawn([&] { unparked = parking.ParkUntil(2); });
+  scheduler.Drain();
+  EXPECT_TRUE(unparked);
+  EXPECT_TRUE(scheduler.idle());
+  EXPECT_EQ(endpoint.sleeps, 0);
+}
+
 TEST_F(ParkingTest, ParkingOutsideIsOurBug) {
   Parking parking(&scheduler_);
   EXPECT_DEATH(parking.ParkUntil(0), "outside of a coroutine");

@@ -113,7 +113,7 @@ void Scheduler::SleepUntil(int64_t ns) {
 bool Scheduler::RunReady() {
   if (impl_->in_run_ready) return false;  // an endpoint's runner, called from inside a task
   impl_->in_run_ready = true;
-  impl_->ReadMail();
+  const bool had_mail = impl_->ReadMail();
   impl_->FireTimers();
   const size_t count = impl_->ready_count;
   for (size_t i = 0; i < count; ++i) {
@@ -125,7 +125,7 @@ bool Scheduler::RunReady() {
   }
   impl_->in_run_ready = false;
   impl_->RequestRunner();
-  return count > 0;
+  return count > 0 || had_mail;  // mail that nobody waits for any more is why idle() was false
 }
 
 void Scheduler::RunUntil(const std::function<bool()>& done) {

@@ -86,7 +86,8 @@ class Scheduler {
   static Scheduler* Current();
 
   // --- Outside coroutines.
-  // Runs what is ready (including due timers and the mailbox) once through; true if anything ran.
+  // Runs what is ready (including due timers and the mailbox) once through; true if anything ran or
+  // was in the mailbox.
   bool RunReady();
   // Drives this session until `done()`; sleeps when there is nothing to do.
   void RunUntil(const std::function<bool()>& done);

@@ -121,8 +121,9 @@ void Scheduler::Impl::Deliver(Parking::State* parking) {
   if (worker->state == Worker::State::kWaiting) MakeReady(worker);  // else its time came first
 }
 
-void Scheduler::Impl::ReadMail() {
+bool Scheduler::Impl::ReadMail() {
   inbox->Take(&letters);
+  const bool any = !letters.empty();
   for (Letter& letter : letters) {
     if (letter.parking != nullptr) {
       Deliver(letter.parking.get());
@@ -131,6 +132,7 @@ void Scheduler::Impl::ReadMail() {
     }
   }
   letters.clear();
+  return any;
 }
 
 void Scheduler::Impl::FireTimers() {

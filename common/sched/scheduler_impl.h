@@ -33,7 +33,8 @@ struct Scheduler::Impl {
   // Wakes the coroutine parked there, if it still is.
   void Deliver(Parking::State* parking);
 
-  void ReadMail();
+  // Whether there was any.
+  bool ReadMail();
   void FireTimers();
   // Event-driven endpoints: asks to be called again when there is something left to do.
   void RequestRunner();
