@@ -137,6 +137,14 @@ void IndexCache::Invalidate(const Reference& reference) {
   if (node != nullptr && node->life() == reference.life) RemoveLocked(node);
 }
 
+void IndexCache::InvalidateIfLeads(const Reference& parent, const SearchKey& key,
+                                   const Reference& child) {
+  std::lock_guard lock(mutex_);
+  CachedNode* node = FindLocked(parent.address);
+  if (node == nullptr || node->life() != parent.life || !node->Covers(key)) return;
+  if (node->Child(node->ChildIndex(key)) == child) RemoveLocked(node);
+}
+
 void IndexCache::InvalidateTree(uint32_t tree_id) {
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i <= bucket_mask_; ++i) {

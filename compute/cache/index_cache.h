@@ -54,6 +54,9 @@ class IndexCache {
   void Insert(uint32_t tree_id, const Reference& self, const InternalNode& node);
   // Forgets what is held for that address and life, if anything.
   void Invalidate(const Reference& reference);
+  // Forgets a parent that led the key astray, if it still leads it to that child: what somebody
+  // else has put there since is kept.
+  void InvalidateIfLeads(const Reference& parent, const SearchKey& key, const Reference& child);
   void InvalidateTree(uint32_t tree_id);
 
   size_t level1_bytes() const { return level1_bytes_.load(std::memory_order_relaxed); }

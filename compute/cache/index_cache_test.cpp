@@ -99,6 +99,31 @@ TEST(IndexCache, ReplacesAndInvalidates) {
   EXPECT_EQ(cache.evictions(), 0u) << "neither is an eviction";
 }
 
+TEST(IndexCache, AParentIsForgottenWhereItStillLeadsAstray) {
+  IndexCache cache(1 << 20, 1);
+  const Reader reader(&cache);
+  const SearchKey key("a");
+  const Reference child = NodeOf(1).header.leftmost, next = NodeOf(1, 1, 1).header.leftmost;
+  cache.InvalidateIfLeads(NodeAt(1), key, child);  // not cached
+  cache.Insert(kTree, NodeAt(1), NodeOf(1));
+  cache.InvalidateIfLeads(NodeAt(1, 2), key, child);           // another life
+  cache.InvalidateIfLeads(NodeAt(1), SearchKey("bb"), child);  // another child's key
+  cache.InvalidateIfLeads(NodeAt(1), key, next);               // another child
+  EXPECT_NE(reader.Find(NodeAt(1)), 0u);
+  // Somebody has put a newer image there.
+  cache.Insert(kTree, NodeAt(1), NodeOf(1, 1, 1));
+  cache.InvalidateIfLeads(NodeAt(1), key, child);
+  EXPECT_NE(reader.Find(NodeAt(1)), 0u);
+  cache.InvalidateIfLeads(NodeAt(1), key, next);
+  EXPECT_EQ(reader.Find(NodeAt(1)), 0u);
+  // Nor does it lead keys beyond its fences anywhere.
+  InternalNode right_part = NodeOf(1);
+  right_part.header.low = "b";
+  cache.Insert(kTree, NodeAt(1), right_part);
+  cache.InvalidateIfLeads(NodeAt(1), key, child);
+  EXPECT_NE(reader.Find(NodeAt(1)), 0u);
+}
+
 TEST(IndexCache, ANodeMayChangeItsLevel) {
   IndexCache cache(1 << 20, 1);
   const Reader reader(&cache);

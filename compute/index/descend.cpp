@@ -77,7 +77,7 @@ bool Descent::JumpToLeaf() {
   context_.session.counters().cache_hits.Add();
   parent_is_fresh_ = false;
   parent_ = parent->self();
-  node_ = parent->Child(parent->ChildIndex(search_key_));
+  child_ = node_ = parent->Child(parent->ChildIndex(search_key_));
   have_place_ = true;
   moved_right_ = false;
   moves_ = 0;
@@ -96,7 +96,7 @@ void Descent::WalkCached(Reference* node, uint8_t* node_level) {
     if (!leads_on) return;
     parent_is_fresh_ = false;
     parent_ = *node;
-    *node = cached->Child(cached->ChildIndex(search_key_));
+    child_ = *node = cached->Child(cached->ChildIndex(search_key_));
     --*node_level;
   }
 }
@@ -106,7 +106,7 @@ absl::Status Descent::StepDown(Reference* node, uint8_t* node_level) {
   PANDO_RETURN_IF_ERROR(ReadInternal(node, *node_level, &child));
   parent_is_fresh_ = true;
   parent_ = *node;
-  *node = child;
+  child_ = *node = child;
   --*node_level;
   return absl::OkStatus();
 }
@@ -151,7 +151,7 @@ bool Descent::MayMoveRight(int moves) const {
 void Descent::Restart() {
   context_.session.counters().stale_retries.Add();
   have_place_ = false;
-  if (!parent_.is_null()) tree_.environment.cache.Invalidate(parent_);
+  if (!parent_.is_null()) ForgetParent();
   if (++restarts_ > 1 || parent_.is_null()) reread_root_ = true;
 }
 
@@ -159,7 +159,7 @@ void Descent::ForgetParent() {
   if (parent_.is_null()) {
     tree_.root.Store({});
   } else {
-    tree_.environment.cache.Invalidate(parent_);
+    tree_.environment.cache.InvalidateIfLeads(parent_, search_key_, child_);
   }
 }
 
@@ -167,8 +167,11 @@ void Descent::Report(NodeVerdict verdict, const Reference& right) {
   if (verdict == NodeVerdict::kMovedRight && !right.is_null() && MayMoveRight(++moves_)) {
     context_.session.counters().moves_right.Add();
     // Either the cached parent is out of date, or the separator is missing there: look afresh next
-    // time.
-    if (!parent_is_fresh_ && !parent_.is_null()) tree_.environment.cache.Invalidate(parent_);
+    // time, unless this very client is about to bring both up to date.
+    if (!parent_is_fresh_ && !parent_.is_null() &&
+        !tree_.IsInsertingSeparatorOf(right, static_cast<uint8_t>(level_ + 1))) {
+      ForgetParent();
+    }
     node_ = right;
     moved_right_ = true;
     return;

@@ -59,7 +59,7 @@ class Descent {
   absl::Status StepDown(Reference* node, uint8_t* node_level);
   absl::Status ReadInternal(Reference* node, uint8_t node_level, Reference* child);
   // What led to the node at hand (a cached parent, or the root hint) is out of date: not for this
-  // descent, but for the next one.
+  // descent, but for the next one. Keeps a parent that has been replaced since.
   void ForgetParent();
   // Rule V3. Where a restart and a fresh look at the parent led to the same place, separators are
   // missing: any number may be, so from there on only the deadline ends the way to the right.
@@ -72,7 +72,8 @@ class Descent {
   const std::string_view key_;
   const SearchKey search_key_;
   const uint8_t level_;
-  Reference node_, parent_;
+  Reference node_;
+  Reference parent_, child_;  // what led where; null: the root hint did
   bool have_place_ = false;
   bool reread_root_ = false;
   bool parent_is_fresh_ = false;  // it was read in this descent

@@ -177,11 +177,8 @@ absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeCo
 absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
                              MissingSeparator missing) {
   while (true) {
-    if (!tree.BeginSeparator(missing.parent_level, missing.separator)) return absl::OkStatus();
-    const absl::Cleanup done = [&tree, level = missing.parent_level,
-                                separator = missing.separator] {
-      tree.EndSeparator(level, separator);
-    };
+    if (!tree.BeginSeparator(missing)) return absl::OkStatus();
+    const absl::Cleanup done = [&tree, begun = missing] { tree.EndSeparator(begun); };
     Descent descent(context, tree, missing.separator, missing.parent_level);
     Attempt attempt;
     do {

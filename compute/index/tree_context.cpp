@@ -1,5 +1,7 @@
 #include "compute/index/tree_context.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/wire/lock_word.h"
 
@@ -8,6 +10,12 @@ namespace {
 
 // Between two sweeps that a client makes by itself.
 constexpr int64_t kSweepIntervalNs = kSecondNs;
+
+auto IsSame(const MissingSeparator& separator) {
+  return [&separator](const MissingSeparator& other) {
+    return other.parent_level == separator.parent_level && other.separator == separator.separator;
+  };
+}
 
 }  // namespace
 
@@ -46,14 +54,23 @@ absl::Status TreeContext::Refill(OperationContext& context, ServerId preferred) 
   return status;
 }
 
-bool TreeContext::BeginSeparator(uint8_t level, std::string_view separator) {
+bool TreeContext::BeginSeparator(const MissingSeparator& separator) {
   std::lock_guard lock(separators_mutex_);
-  return separators_.emplace(level, separator).second;
+  if (std::any_of(separators_.begin(), separators_.end(), IsSame(separator))) return false;
+  separators_.push_back(separator);
+  return true;
 }
 
-void TreeContext::EndSeparator(uint8_t level, std::string_view separator) {
+void TreeContext::EndSeparator(const MissingSeparator& separator) {
   std::lock_guard lock(separators_mutex_);
-  separators_.erase(std::pair<int, std::string>(level, separator));
+  std::erase_if(separators_, IsSame(separator));
+}
+
+bool TreeContext::IsInsertingSeparatorOf(const Reference& child, uint8_t parent_level) {
+  std::lock_guard lock(separators_mutex_);
+  return std::any_of(separators_.begin(), separators_.end(), [&](const MissingSeparator& other) {
+    return other.parent_level == parent_level && other.child == child;
+  });
 }
 
 }  // namespace pando

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/fabric.h"
 #include "common/wire/control.h"
@@ -20,6 +19,7 @@
 #include "common/wire/root_record.h"
 #include "compute/cache/index_cache.h"
 #include "compute/core/node_allocator.h"
+#include "compute/core/session_context.h"
 #include "compute/lock/hocl.h"
 #include "pando/options.h"
 
@@ -86,13 +86,15 @@ class TreeContext {
   LockTarget RootLock() const;
 
   // Rule S3: one insertion a (level, separator) and compute server at a time.
-  bool BeginSeparator(uint8_t level, std::string_view separator);
-  void EndSeparator(uint8_t level, std::string_view separator);
+  bool BeginSeparator(const MissingSeparator& separator);
+  void EndSeparator(const MissingSeparator& separator);
+  // True between the two: the cached parent is about to be replaced by one that leads to `child`.
+  bool IsInsertingSeparatorOf(const Reference& child, uint8_t parent_level);
 
  private:
   std::atomic<int64_t> next_sweep_ns_{0};
   std::mutex separators_mutex_;
-  absl::flat_hash_set<std::pair<int, std::string>> separators_;
+  std::vector<MissingSeparator> separators_;  // as many as splits are under way
 };
 
 }  // namespace pando

@@ -1,0 +1,41 @@
+// What a split costs those who work beside it: counted on the simulated fabric.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "bench/cost/sim_cluster.h"
+
+namespace pando {
+namespace {
+
+// Ascending inserts, many at once: all of them are about to write the leaf that splits. They find
+// the new one from the old one, and by the parent as soon as the splitter has written it; nobody
+// reads the parent for that.
+TEST(SplitCost, ABatchOfAscendingInsertsReadsNoParents) {
+  constexpr uint64_t kKeys = 30'000, kBatch = 128;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    SimCluster cluster({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole}});
+    auto client = cluster.NewClient();
+    auto tree = *client->CreateTree("t", {});
+    auto session = *client->NewSession();
+    std::vector<KeyValue> batch;
+    for (uint64_t n = 0; n < kKeys; ++n) {
+      batch.push_back({KeyOf(n), KeyOf(n)});
+      if (batch.size() < kBatch && n + 1 < kKeys) continue;
+      for (const absl::Status& put : session->MultiPut(*tree, batch)) ASSERT_TRUE(put.ok()) << put;
+      batch.clear();
+    }
+    const ClientStats stats = client->Stats();
+    const double round_trips =
+        static_cast<double>(stats.fabric.round_trips) / static_cast<double>(kKeys);
+    std::printf("%lu splits, %lu parents read, %.3f round trips an insert\n", stats.tree.splits,
+                stats.tree.cache_misses, round_trips);
+    EXPECT_GT(stats.tree.splits, 900u);
+    EXPECT_LE(stats.tree.cache_misses, 20u);
+    EXPECT_LE(round_trips, 0.45);
+  }
+}
+
+}  // namespace
+}  // namespace pando
