@@ -28,6 +28,7 @@ using bench::Process;
 
 constexpr int kGraceMs = 5'000;
 constexpr int64_t kReadyTimeoutNs = 30 * kSecondNs;
+constexpr int64_t kConnectStepMs = 500;
 // From the command to the common start: every compute server has it by then.
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
 // Longer than its sleeping clients need to notice, shorter than it hurries.
@@ -90,8 +91,25 @@ absl::Status Coordinator::StartMemoryServers() {
   return absl::OkStatus();
 }
 
+absl::Status Coordinator::Connect() {
+  ClientOptions options = plan_.client_options();
+  options.connect_timeout_ms = kConnectStepMs;  // a server that has ended is noticed in between
+  const int64_t deadline_ns = RealClock().NowNs() + kReadyTimeoutNs;
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
+    PANDO_RETURN_IF_ERROR(LookAtProcesses());
+    if (client.ok()) {
+      client_ = *std::move(client);
+      return absl::OkStatus();
+    }
+    if (!absl::IsUnavailable(client.status()) || RealClock().NowNs() >= deadline_ns) {
+      return client.status();
+    }
+  }
+}
+
 absl::Status Coordinator::Load() {
-  PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(plan_.client_options()));
+  PANDO_RETURN_IF_ERROR(Connect());
   PANDO_ASSIGN_OR_RETURN(
       const std::unique_ptr<Tree> tree,
       client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes, .value_bytes_max = kValueBytes}));

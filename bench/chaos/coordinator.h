@@ -47,6 +47,7 @@ class Coordinator {
   };
 
   absl::Status StartMemoryServers();
+  absl::Status Connect();
   absl::Status Load();
   absl::Status StartLife(int server);
   absl::Status AwaitReady(int server);

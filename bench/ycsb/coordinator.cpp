@@ -115,7 +115,10 @@ void Coordinator::Shutdown(bool orderly) {
   if (orderly) (void)CommandAll({{"do", "quit"}});
   // An end of the channel makes whoever still works stop and leave in order.
   for (ComputeServerHandle& server : compute_servers_) server.channel.Close();
-  const int64_t deadline_ns = RealClock().NowNs() + kGraceMs * kMillisecondNs;
+  // Before all are connected they may still be waiting for memory servers: not for our own any
+  // more.
+  const int64_t grace_ms = connected_ || memory_servers_.empty() ? kGraceMs : 0;
+  const int64_t deadline_ns = RealClock().NowNs() + grace_ms * kMillisecondNs;
   for (ComputeServerHandle& server : compute_servers_) {
     const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kMillisecondNs;
     if (server.process.has_value()) server.process->WaitFor(std::max<int>(0, left_ms));
@@ -157,9 +160,10 @@ absl::Status Coordinator::AwaitAnswers(const std::string& what) {
       ready.push_back({server.channel.fd(), static_cast<short>(server.busy ? POLLIN : 0), 0});
     }
     const int64_t left_ms = (next_line_ns - RealClock().NowNs()) / kMillisecondNs;
-    poll(ready.data(), ready.size(), std::clamp<int>(left_ms, 0, 1'000));
+    poll(ready.data(), ready.size(), std::clamp<int>(left_ms, 0, connected_ ? 1'000 : 100));
     if (ready[0].revents != 0) return absl::CancelledError("stopped by a signal");
     PANDO_RETURN_IF_ERROR(TakeMessages());
+    if (!connected_) PANDO_RETURN_IF_ERROR(MemoryServersAlive());
     if (RealClock().NowNs() < next_line_ns) continue;
     next_line_ns += kSecondNs;
     uint64_t finished = 0;
@@ -234,6 +238,7 @@ absl::Status Coordinator::OpenTree() {
   for (int i = 1; i < plan_.compute_servers; ++i) {
     PANDO_RETURN_IF_ERROR(Command(i, {{"do", "open"}}, "connect"));
   }
+  connected_ = true;
   return absl::OkStatus();
 }
 

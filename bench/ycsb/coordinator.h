@@ -88,6 +88,7 @@ class Coordinator {
   const Options options_;
   std::vector<Process> memory_servers_;
   std::list<ComputeServerHandle> compute_servers_;
+  bool connected_ = false;  // all compute servers are; from then on memory servers may die
 };
 
 }  // namespace pando::bench

@@ -158,6 +158,13 @@ TEST_F(YcsbTest, BadFlagsAreClear) {
   EXPECT_NE(Fail("--memory=1M --records=1000000").find("RESOURCE_EXHAUSTED"), std::string::npos);
 }
 
+TEST_F(YcsbTest, AMemoryServerThatDoesNotStartIsNotWaitedFor) {
+  const int64_t start_ns = RealClock().NowNs();
+  EXPECT_NE(Fail("--memory=64K").find("a region of 64.0 KiB is too small"), std::string::npos);
+  // Who waits for a server to be announced does so for 20 seconds.
+  EXPECT_LT(RealClock().NowNs() - start_ns, 10 * kSecondNs);
+}
+
 TEST_F(YcsbTest, JoinsARunningCluster) {
   const std::string registry = File("registry");
   std::vector<Process> servers;
