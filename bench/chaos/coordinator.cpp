@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/chaos/operation_log.h"
+#include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/workload/keys.h"
 #include "bench/workload/values.h"
@@ -28,7 +29,6 @@ using bench::Process;
 
 constexpr int kGraceMs = 5'000;
 constexpr int64_t kReadyTimeoutNs = 30 * kSecondNs;
-constexpr int64_t kConnectStepMs = 500;
 // From the command to the common start: every compute server has it by then.
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
 // Longer than its sleeping clients need to notice, shorter than it hurries.
@@ -88,28 +88,11 @@ absl::Status Coordinator::StartMemoryServers() {
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));
     memory_servers_.push_back(std::move(process));
   }
-  return absl::OkStatus();
-}
-
-absl::Status Coordinator::Connect() {
-  ClientOptions options = plan_.client_options();
-  options.connect_timeout_ms = kConnectStepMs;  // a server that has ended is noticed in between
-  const int64_t deadline_ns = RealClock().NowNs() + kReadyTimeoutNs;
-  while (true) {
-    absl::StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
-    PANDO_RETURN_IF_ERROR(LookAtProcesses());
-    if (client.ok()) {
-      client_ = *std::move(client);
-      return absl::OkStatus();
-    }
-    if (!absl::IsUnavailable(client.status()) || RealClock().NowNs() >= deadline_ns) {
-      return client.status();
-    }
-  }
+  return bench::AwaitMemoryServers(&memory_servers_, plan_.registry(), options_.stop_fd);
 }
 
 absl::Status Coordinator::Load() {
-  PANDO_RETURN_IF_ERROR(Connect());
+  PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(plan_.client_options()));
   PANDO_ASSIGN_OR_RETURN(
       const std::unique_ptr<Tree> tree,
       client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes, .value_bytes_max = kValueBytes}));
@@ -235,18 +218,13 @@ absl::Status Coordinator::SleepUntil(int64_t time_ns) {
 }
 
 absl::Status Coordinator::LookAtProcesses() {
-  const auto check = [](Process& process, const char* what) -> absl::Status {
-    if (!process.HasEnded() || process.ended_well()) return absl::OkStatus();
-    return absl::UnavailableError(
-        absl::StrCat(what, " ", *process.ending(), "\n", bench::Tail(process.log_file())));
-  };
-  for (Process& process : memory_servers_) PANDO_RETURN_IF_ERROR(check(process, "a memory server"));
   for (Server& server : servers_) {
-    if (server.process.has_value()) {
-      PANDO_RETURN_IF_ERROR(check(*server.process, "a compute server"));
-    }
+    if (!server.process.has_value() || !server.process->HasEnded()) continue;
+    if (server.process->ended_well()) continue;
+    return absl::UnavailableError(absl::StrCat("a compute server ", *server.process->ending(), "\n",
+                                               bench::Tail(server.process->log_file())));
   }
-  return absl::OkStatus();
+  return bench::CheckMemoryServers(&memory_servers_);
 }
 
 uint64_t Coordinator::UsedBytes() {

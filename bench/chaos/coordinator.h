@@ -47,7 +47,6 @@ class Coordinator {
   };
 
   absl::Status StartMemoryServers();
-  absl::Status Connect();
   absl::Status Load();
   absl::Status StartLife(int server);
   absl::Status AwaitReady(int server);

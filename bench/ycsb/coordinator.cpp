@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/ycsb/compute_server.h"
 #include "bench/ycsb/history_file.h"
@@ -85,7 +86,7 @@ absl::Status Coordinator::StartMemoryServers() {
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));
     memory_servers_.push_back(std::move(process));
   }
-  return absl::OkStatus();
+  return AwaitMemoryServers(&memory_servers_, plan_.registry, options_.stop_fd);
 }
 
 absl::Status Coordinator::StartComputeServers() {
@@ -115,10 +116,7 @@ void Coordinator::Shutdown(bool orderly) {
   if (orderly) (void)CommandAll({{"do", "quit"}});
   // An end of the channel makes whoever still works stop and leave in order.
   for (ComputeServerHandle& server : compute_servers_) server.channel.Close();
-  // Before all are connected they may still be waiting for memory servers: not for our own any
-  // more.
-  const int64_t grace_ms = connected_ || memory_servers_.empty() ? kGraceMs : 0;
-  const int64_t deadline_ns = RealClock().NowNs() + grace_ms * kMillisecondNs;
+  const int64_t deadline_ns = RealClock().NowNs() + kGraceMs * kMillisecondNs;
   for (ComputeServerHandle& server : compute_servers_) {
     const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kMillisecondNs;
     if (server.process.has_value()) server.process->WaitFor(std::max<int>(0, left_ms));
@@ -160,10 +158,9 @@ absl::Status Coordinator::AwaitAnswers(const std::string& what) {
       ready.push_back({server.channel.fd(), static_cast<short>(server.busy ? POLLIN : 0), 0});
     }
     const int64_t left_ms = (next_line_ns - RealClock().NowNs()) / kMillisecondNs;
-    poll(ready.data(), ready.size(), std::clamp<int>(left_ms, 0, connected_ ? 1'000 : 100));
+    poll(ready.data(), ready.size(), std::clamp<int>(left_ms, 0, 1'000));
     if (ready[0].revents != 0) return absl::CancelledError("stopped by a signal");
     PANDO_RETURN_IF_ERROR(TakeMessages());
-    if (!connected_) PANDO_RETURN_IF_ERROR(MemoryServersAlive());
     if (RealClock().NowNs() < next_line_ns) continue;
     next_line_ns += kSecondNs;
     uint64_t finished = 0;
@@ -186,7 +183,7 @@ absl::Status Coordinator::TakeMessages() {
       if (json.contains("finished")) {
         server.finished = json["finished"].get<uint64_t>();
       } else if (json.contains("error")) {
-        PANDO_RETURN_IF_ERROR(MemoryServersAlive());
+        PANDO_RETURN_IF_ERROR(CheckMemoryServers(&memory_servers_));
         return absl::UnavailableError(
             absl::StrCat("compute server ", index, ": ", json["error"].get<std::string>()));
       } else {
@@ -205,15 +202,6 @@ absl::Status Coordinator::WhyGone(ComputeServerHandle* server, int index) const 
     absl::StrAppend(&why, "\n", Tail(server->process->log_file()));
   }
   return absl::UnavailableError(absl::StrCat("compute server ", index, " ", why));
-}
-
-absl::Status Coordinator::MemoryServersAlive() {
-  for (Process& server : memory_servers_) {
-    if (!server.HasEnded()) continue;
-    return absl::UnavailableError(
-        absl::StrCat("a memory server ", *server.ending(), "\n", Tail(server.log_file())));
-  }
-  return absl::OkStatus();
 }
 
 void Coordinator::ShowProgress(const std::string& what, int64_t start_ns, uint64_t finished,
@@ -238,7 +226,6 @@ absl::Status Coordinator::OpenTree() {
   for (int i = 1; i < plan_.compute_servers; ++i) {
     PANDO_RETURN_IF_ERROR(Command(i, {{"do", "open"}}, "connect"));
   }
-  connected_ = true;
   return absl::OkStatus();
 }
 

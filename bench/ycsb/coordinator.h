@@ -79,7 +79,6 @@ class Coordinator {
   absl::Status AwaitAnswers(const std::string& what);
   absl::Status TakeMessages();
   absl::Status WhyGone(ComputeServerHandle* server, int index) const;
-  absl::Status MemoryServersAlive();
   void ShowProgress(const std::string& what, int64_t start_ns, uint64_t finished,
                     uint64_t finished_before) const;
   void Shutdown(bool orderly);
@@ -88,7 +87,6 @@ class Coordinator {
   const Options options_;
   std::vector<Process> memory_servers_;
   std::list<ComputeServerHandle> compute_servers_;
-  bool connected_ = false;  // all compute servers are; from then on memory servers may die
 };
 
 }  // namespace pando::bench

@@ -73,7 +73,8 @@ struct ClientOptions {
   // File with the cluster's secret, as pando-memory has it; "": the cluster has none. Verbs only:
   // on shm the permissions of the memory servers' sockets decide who gets in.
   std::string secret_file;
-  // How long Connect() waits for `memory_servers_min` servers to appear, milliseconds.
+  // How long Connect() waits for `memory_servers_min` servers to appear, milliseconds; also the
+  // deadline of each handshake, NewSession(), CreateTree(), OpenTree() and DropTree().
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
 
