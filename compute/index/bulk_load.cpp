@@ -297,13 +297,13 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
 
 absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
                           const std::function<bool(KeyValue*)>& next) {
-  // A loader that died may have left the empty root as dead: a scan's way down revives it (rule
-  // C4).
+  PANDO_ASSIGN_OR_RETURN(const RootRecord before, ReadRoot(context, tree));
+  if (before.level != 0) return NotEmpty();
+  // A loader that died may have left the empty root as dead: the way down of a scan revives it
+  // (rule C4).
   std::vector<KeyValue> rows;
   PANDO_RETURN_IF_ERROR(ScanKeys(context, tree, "", 1, &rows));
   if (!rows.empty()) return NotEmpty();
-  PANDO_ASSIGN_OR_RETURN(const RootRecord before, ReadRoot(context, tree));
-  if (before.level != 0) return NotEmpty();
   BulkLoader loader(context, tree);
   const absl::Status loaded = loader.Load(next);
   if (!loaded.ok()) {

@@ -88,7 +88,8 @@ class TreeContext {
   // Rule S3: one insertion a (level, separator) and compute server at a time.
   bool BeginSeparator(const MissingSeparator& separator);
   void EndSeparator(const MissingSeparator& separator);
-  // True between the two: the cached parent is about to be replaced by one that leads to `child`.
+  // True between the two: mostly, the cached parent is about to be replaced by one that leads to
+  // `child`.
   bool IsInsertingSeparatorOf(const Reference& child, uint8_t parent_level);
 
  private:
