@@ -47,7 +47,9 @@ TEST(SimSeeds, FixedRange) {
                            // Rare here; exhaustive_crashes_test sees to them.
                            name == "repairs" || name == "redone" || name == "swept_free" ||
                            name == "swept_settled" || name == "root_shrinks";
-    if (!by_design) EXPECT_GT(total, 0u) << name;
+    if (!by_design) {
+      EXPECT_GT(total, 0u) << name;
+    }
   }
 }
 

@@ -21,7 +21,9 @@ class LitmusTest : public testing::Test {
     EXPECT_EQ(lock.release, release);
     EXPECT_GT(lock.releases, 0u);
     EXPECT_EQ(lock.wrong_cas, 0u);
-    if (release == ReleaseVerb::kCompareSwap) EXPECT_EQ(lock.undone, 0u);
+    if (release == ReleaseVerb::kCompareSwap) {
+      EXPECT_EQ(lock.undone, 0u);
+    }
   }
 };
 

@@ -11,7 +11,7 @@ namespace {
 // "31,402".
 std::string Grouped(uint64_t count) {
   std::string text = std::to_string(count);
-  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, 1, ',');
   return text;
 }
 
