@@ -2,10 +2,14 @@
 #include "compute/client/heartbeat.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "bench/integration/integration_cluster.h"
@@ -52,6 +56,25 @@ TEST_F(HeartbeatTest, GoesOnUntilItIsStopped) {
   while (calls() < before + 20) std::this_thread::sleep_for(milliseconds(5));
   EXPECT_FALSE(heartbeat->fenced());
   heartbeat.reset();
+}
+
+// It is not the thread that a program's signal interrupts.
+TEST_F(HeartbeatTest, TakesNoSignalsOfTheProgram) {
+  const auto heartbeat = Start();
+  int found = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name, line;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "pando-heartbeat") continue;
+    ++found;
+    std::ifstream status(task.path() / "status");
+    while (std::getline(status, line) && !line.starts_with("SigBlk:")) continue;
+    const uint64_t blocked = std::stoull(line.substr(line.find(':') + 1), nullptr, 16);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+      EXPECT_NE(blocked & (uint64_t{1} << (signal - 1)), 0u) << signal;
+    }
+  }
+  EXPECT_EQ(found, 1);
 }
 
 TEST_F(HeartbeatTest, NoticesThatAServerDoesNotKnowItAnyMore) {

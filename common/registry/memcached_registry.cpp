@@ -1,6 +1,5 @@
 #include "common/registry/memcached_registry.h"
 
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/registry/entry.h"
 #include "common/registry/memcached_member.h"
@@ -92,12 +92,7 @@ absl::Status MemcachedAnnouncement::Start(int64_t deadline_ns) {
     const timespec pause = {0, 100 * kMillisecondNs};
     nanosleep(&pause, nullptr);
   }
-  // The program's signals are none of the thread's business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = StartQuietThread("pando-announce", [this] { Run(); });
   return absl::OkStatus();
 }
 

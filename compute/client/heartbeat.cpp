@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/wire/control.h"
 
@@ -25,7 +26,7 @@ Heartbeat::Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* co
                      bool event_driven, AskAnew ask_anew)
     : session_(std::move(session)), control_(control), ask_anew_(std::move(ask_anew)) {
   if (event_driven) return;
-  thread_ = std::thread([this] {
+  thread_ = StartQuietThread("pando-heartbeat", [this] {
     Scheduler& scheduler = session_->scheduler();
     scheduler.RunUntil([this, &scheduler] {
       return stopping_.load(std::memory_order_relaxed) && scheduler.idle();

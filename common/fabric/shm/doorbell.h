@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "common/fabric/shm/unique_fd.h"
+#include "common/base/unique_fd.h"
 
 namespace pando {
 

@@ -1,8 +1,8 @@
 #include "common/fabric/shm/intent.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/fabric/shm/verb_check.h"
 #include "common/fabric/shm/word_copy.h"
+#include "common/fabric/verb_check.h"
 
 namespace pando {
 namespace {

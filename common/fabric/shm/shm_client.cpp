@@ -1,8 +1,6 @@
 #include "common/fabric/shm/shm_client.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
 
@@ -13,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 #include "common/fabric/shm/shm_handshake.h"
 
 namespace pando {
@@ -47,15 +47,9 @@ absl::StatusOr<std::shared_ptr<ShmClient>> ShmClient::Connect(
   }
   std::sort(client->links_.begin(), client->links_.end(),
             [](const auto& a, const auto& b) { return a->location.id < b->location.id; });
-  client->index_by_id_.assign(client->links_.back()->location.id + 1u, kNoLink);
-  for (size_t i = 0; i < client->links_.size(); ++i) {
-    int& index = client->index_by_id_[client->links_[i]->location.id];
-    if (index != kNoLink) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two memory servers have the id ", client->links_[i]->location.id));
-    }
-    index = static_cast<int>(i);
-  }
+  std::vector<ServerId> ids;
+  for (const auto& link : client->links_) ids.push_back(link->location.id);
+  PANDO_ASSIGN_OR_RETURN(client->index_, ServerIndex::Create(ids));
   PANDO_RETURN_IF_ERROR(client->Start());
   return client;
 }
@@ -63,13 +57,7 @@ absl::StatusOr<std::shared_ptr<ShmClient>> ShmClient::Connect(
 absl::Status ShmClient::Start() {
   stop_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_) return absl::ErrnoToStatus(errno, "eventfd");
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  watcher_ = std::thread([this] { Watch(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(watcher_.native_handle(), "pando-shm");
+  watcher_ = StartQuietThread("pando-shm", [this] { Watch(); });
   return absl::OkStatus();
 }
 
@@ -184,7 +172,7 @@ absl::Status ShmClient::Deliver(int link, std::string_view bytes) {
   PANDO_ASSIGN_OR_RETURN(const ShmFrame frame, ParseShmFrame(bytes));
   Mailbox::Reply reply = {frame.sequence, frame.type, absl::OkStatus(), std::string(frame.body)};
   if (frame.type == ShmFrameType::kError) {
-    reply.status = ParseShmError(frame.body);
+    reply.status = ParseStatus(frame.body);
     if (frame.sequence == 0) return reply.status;
   } else if (frame.type != ShmFrameType::kSlotReply && frame.type != ShmFrameType::kCallReply) {
     return absl::DataLossError("it sent something that is no reply");

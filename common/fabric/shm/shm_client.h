@@ -22,6 +22,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/fabric/server_index.h"
 #include "common/fabric/shm/doorbell.h"
 #include "common/fabric/shm/shm_fabric.h"
 #include "common/fabric/shm/shm_frame.h"
@@ -64,7 +65,7 @@ class Mailbox {
 
 class ShmClient {
  public:
-  static constexpr int kNoLink = -1;
+  static constexpr int kNoLink = ServerIndex::kNone;
 
   static absl::StatusOr<std::shared_ptr<ShmClient>> Connect(
       const std::vector<ServerLocation>& servers, const ShmFabricOptions& options);
@@ -74,9 +75,7 @@ class ShmClient {
 
   // By ascending server id.
   const std::vector<std::unique_ptr<ShmLink>>& links() const { return links_; }
-  int LinkIndex(ServerId server) const {
-    return server < index_by_id_.size() ? index_by_id_[server] : kNoLink;
-  }
+  int LinkIndex(ServerId server) const { return index_.Of(server); }
   const ShmFabricOptions& options() const { return options_; }
 
   // Mailboxes whose doorbell rings when a server goes.
@@ -108,7 +107,7 @@ class ShmClient {
 
   const ShmFabricOptions options_;
   std::vector<std::unique_ptr<ShmLink>> links_;
-  std::vector<int> index_by_id_;
+  ServerIndex index_;
   UniqueFd stop_;
   std::thread watcher_;
 

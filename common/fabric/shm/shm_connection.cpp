@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 
 namespace pando {
 namespace {
@@ -66,7 +67,7 @@ absl::Status ShmConnection::HandleRequest(const Context& context, const ShmFrame
       if (!slot.ok()) {
         PANDO_LOG(WARNING) << "compute server " << request->compute_server << " (process " << pid()
                            << "): " << slot.status().message();
-        return Reply(ShmFrameType::kError, frame.sequence, EncodeShmError(slot.status()));
+        return Reply(ShmFrameType::kError, frame.sequence, EncodeStatus(slot.status()));
       }
       slots_.push_back(*slot);
       return Reply(ShmFrameType::kSlotReply, frame.sequence, EncodeShmSlot(*slot));
@@ -79,7 +80,7 @@ absl::Status ShmConnection::HandleRequest(const Context& context, const ShmFrame
         const absl::Status status = absl::InternalError(
             absl::StrCat("reply of ", reply.size(), " bytes is over ", kShmBodyBytesMax));
         PANDO_LOG(ERROR) << status;
-        return Reply(ShmFrameType::kError, frame.sequence, EncodeShmError(status));
+        return Reply(ShmFrameType::kError, frame.sequence, EncodeStatus(status));
       }
       return Reply(ShmFrameType::kCallReply, frame.sequence, reply);
     }
@@ -113,7 +114,7 @@ absl::Status ShmConnection::Reply(ShmFrameType type, uint32_t sequence, std::str
 }
 
 absl::Status ShmConnection::Refuse(const absl::Status& status) {
-  SendMessage(socket_.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeShmError(status)));
+  SendMessage(socket_.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeStatus(status)));
   return status;
 }
 

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/base/unique_fd.h"
 #include "common/fabric/server.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_region.h"
 #include "common/fabric/shm/slot_table.h"
-#include "common/fabric/shm/unique_fd.h"
 #include "common/fabric/shm/unix_socket.h"
 
 namespace pando {

@@ -1,6 +1,5 @@
 #include "common/fabric/shm/shm_endpoint.h"
 
-#include <sys/random.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,27 +10,20 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/base/system_random.h"
 #include "common/fabric/shm/intent.h"
 #include "common/fabric/shm/timed_copy.h"
-#include "common/fabric/shm/verb_check.h"
 #include "common/fabric/shm/word_copy.h"
+#include "common/fabric/verb_check.h"
 
 namespace pando {
 namespace {
-
-constexpr int64_t kResendNs = kMillisecondNs;  // a full socket is tried again
 
 // RealClock() without the virtual call: a chain takes two readings.
 int64_t NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * kSecondNs + now.tv_nsec;
-}
-
-// Not the caller's mistake: the address came from remote memory, and servers come and go.
-absl::Status UnknownServerError(ServerId server, absl::string_view what) {
-  return absl::UnavailableError(
-      absl::StrCat("server ", server, ": ", what, ": this client is not connected to it"));
 }
 
 bool HasRead(const Chain& chain) {
@@ -232,8 +224,7 @@ void ShmEndpoint::Run(Chain* chain) {
 absl::Status ShmEndpoint::Execute(Chain* chain) {
   const int link = client_->LinkIndex(chain->server());
   if (link == ShmClient::kNoLink) [[unlikely]] {
-    return UnknownServerError(chain->server(),
-                              chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind));
+    return UnknownServerError(*chain);
   }
   const Target& target = targets_[link];
   // Before: the dead answer nothing. After: what was done may have been done to memory that nobody
@@ -293,57 +284,20 @@ absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain) {
 
 // --- Calls.
 
-absl::Status ShmEndpoint::Refuse(PendingCall* call) const {
-  if (client_->LinkIndex(call->server) == ShmClient::kNoLink) {
-    return UnknownServerError(call->server, "call");
-  }
-  if (call->request.size() > kShmBodyBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("server ", call->server, ": call: a request of ",
-                                                   call->request.size(), " bytes is over ",
-                                                   kShmBodyBytesMax));
-  }
-  if (calls_.size() >= kCallsMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("server ", call->server, ": call: ", kCallsMax, " calls are under way"));
-  }
-  return absl::OkStatus();
-}
+void ShmEndpoint::DoCall(PendingCall* call) { calls_.Start(call); }
 
-void ShmEndpoint::DoCall(PendingCall* call) {
-  call->done = false;
-  CallState state;
-  state.call = call;
-  state.link = client_->LinkIndex(call->server);
-  state.status = Refuse(call);
-  state.finished = !state.status.ok();
-  if (!state.finished) SendCall(&state);
-  calls_.push_back(std::move(state));
-}
-
-void ShmEndpoint::SendCall(CallState* state) {
-  const auto sequence =
-      client_->Send(state->link, ShmFrameType::kCall, state->call->request, mailbox_);
-  if (sequence.ok()) {
-    state->sequence = *sequence;
-  } else {
-    state->finished = true;
-    state->status = Annotate(sequence.status(), "call");
-  }
+absl::StatusOr<uint32_t> ShmEndpoint::SendRequest(ServerId server, std::string_view request) {
+  const int link = client_->LinkIndex(server);
+  if (link == ShmClient::kNoLink) return UnknownServerError(server, "call");
+  auto sequence = client_->Send(link, ShmFrameType::kCall, request, mailbox_);
+  if (!sequence.ok()) return Annotate(sequence.status(), "call");
+  return sequence;
 }
 
 void ShmEndpoint::TakeReplies() {
   for (Mailbox::Reply& reply : mailbox_->TakeAll()) {
-    const auto state = std::find_if(calls_.begin(), calls_.end(), [&reply](const CallState& state) {
-      return state.sequence == reply.sequence && !state.finished;
-    });
-    if (state == calls_.end()) continue;  // came after its deadline
-    state->finished = true;
-    state->status = std::move(reply.status);
-    state->reply = std::move(reply.body);
-    if (state->status.ok() && reply.type != ShmFrameType::kCallReply) {
-      state->status = absl::DataLossError(
-          absl::StrCat("server ", state->call->server, ": call: the reply is no reply to a call"));
-    }
+    calls_.Answer(reply.sequence, std::move(reply.status), reply.type == ShmFrameType::kCallReply,
+                  std::move(reply.body));
   }
 }
 
@@ -352,54 +306,19 @@ size_t ShmEndpoint::Poll() {
   if (calls_.empty()) [[likely]]
     return chains;
   TakeReplies();
-  const int64_t now_ns = NowNs();
-  for (CallState& state : calls_) {
-    if (state.finished) continue;
-    if (state.call->deadline_ns <= now_ns) {
-      client_->Forget(state.sequence);
-      state.finished = true;
-      state.status = absl::DeadlineExceededError(
-          absl::StrCat("server ", state.call->server, ": call: no reply before the deadline"));
-    } else if (state.sequence == 0) {
-      SendCall(&state);
-    }
-  }
-  const auto finished = std::stable_partition(calls_.begin(), calls_.end(),
-                                              [](const CallState& s) { return !s.finished; });
-  // Callees may make calls: they find a consistent list.
-  std::vector<CallState> done(std::make_move_iterator(finished),
-                              std::make_move_iterator(calls_.end()));
-  calls_.erase(finished, calls_.end());
-  for (CallState& state : done) {
-    PendingCall* call = state.call;
-    call->status = std::move(state.status);
-    call->reply = std::move(state.reply);
-    call->done = true;
-    if (call->on_done != nullptr) call->on_done(call, call->context);
-  }
-  return chains + done.size();
+  return chains + calls_.Finish(NowNs());
 }
 
 // --- Waiting.
 
 void ShmEndpoint::Wait(int64_t until_ns) {
   if (!deferred_.empty()) return;
-  for (const CallState& state : calls_) {
-    if (state.finished) return;
-    until_ns = std::min(until_ns, state.call->deadline_ns);
-    if (state.sequence == 0) until_ns = std::min(until_ns, NowNs() + kResendNs);
-  }
+  if (!calls_.empty()) until_ns = calls_.NextDueNs(until_ns, NowNs());
   mailbox_->doorbell().WaitUntil(until_ns);
 }
 
 const Clock& ShmEndpoint::clock() const { return RealClock(); }
 
-uint64_t ShmEndpoint::random_seed() {
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(seed))) {
-    seed = static_cast<uint64_t>(NowNs()) ^ reinterpret_cast<uintptr_t>(this);
-  }
-  return seed;
-}
+uint64_t ShmEndpoint::random_seed() { return SystemRandom(); }
 
 }  // namespace pando

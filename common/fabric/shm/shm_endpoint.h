@@ -5,21 +5,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ticks.h"
+#include "common/fabric/call_list.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/shm/shm_client.h"
 
 namespace pando {
 
-class ShmEndpoint final : public Endpoint {
+class ShmEndpoint final : public Endpoint, private CallList::Connections {
  public:
-  // Calls under way at once; more are ResourceExhausted.
-  static constexpr size_t kCallsMax = 4096;
-
   // Takes an intent slot on every server that is there.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Open(std::shared_ptr<ShmClient> client,
                                                         uint16_t compute_server,
@@ -56,14 +55,6 @@ class ShmEndpoint final : public Endpoint {
     uint32_t packet_bytes = 0;
     uint32_t slot = kNoSlot;
   };
-  struct CallState {
-    PendingCall* call = nullptr;
-    int link = ShmClient::kNoLink;
-    uint32_t sequence = 0;  // 0: not sent yet
-    bool finished = false;
-    absl::Status status;
-    std::string reply;
-  };
   struct FreeDeleter {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
   };
@@ -79,14 +70,14 @@ class ShmEndpoint final : public Endpoint {
                             uint32_t bytes);
   absl::Status Execute(Chain* chain);
   absl::Status ExecuteVerbs(const Target& target, Chain* chain);
-  absl::Status Refuse(PendingCall* call) const;
-  void SendCall(CallState* state);
+  absl::StatusOr<uint32_t> SendRequest(ServerId server, std::string_view request) override;
+  void ForgetRequest(uint32_t sequence) override { client_->Forget(sequence); }
   void TakeReplies();
 
   const std::shared_ptr<ShmClient> client_;
   const std::shared_ptr<Mailbox> mailbox_;
   std::vector<Target> targets_;  // by link
-  std::vector<CallState> calls_;
+  CallList calls_{this, kShmBodyBytesMax};
   // Chains that Poll() executes, in the order they were posted; their memory is on its way
   // meanwhile.
   std::vector<Chain*> deferred_, running_;

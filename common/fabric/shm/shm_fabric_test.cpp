@@ -1,5 +1,6 @@
 // The client side: bad servers, dying servers, several threads.
 #include "common/fabric/shm/shm_fabric.h"
+#include "common/fabric/body.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -106,7 +107,7 @@ TEST(ShmConnect, AnotherVersionIsNamed) {
 TEST(ShmConnect, TheServersReasonIsPassedOn) {
   FakeServer server([](int socket) {
     const absl::Status why = absl::ResourceExhaustedError("the house is full");
-    SendMessage(socket, EncodeShmFrame(ShmFrameType::kError, 0, EncodeShmError(why)));
+    SendMessage(socket, EncodeShmFrame(ShmFrameType::kError, 0, EncodeStatus(why)));
   });
   const absl::Status status = server.Connect();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/fabric/body.h"
 
 namespace pando {
 namespace {
@@ -27,22 +28,6 @@ struct OpenSlotBody {
 };
 static_assert(std::is_trivially_copyable_v<OpenSlotBody> && sizeof(OpenSlotBody) == 8);
 
-template <typename T>
-std::string Bytes(const T& value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
-absl::StatusOr<T> FromBytes(std::string_view body, const char* what) {
-  if (body.size() != sizeof(T)) {
-    return absl::DataLossError(
-        absl::StrCat(what, " has ", body.size(), " bytes instead of ", sizeof(T)));
-  }
-  T value;
-  std::memcpy(&value, body.data(), sizeof(T));
-  return value;
-}
-
 }  // namespace
 
 std::string EncodeShmFrame(ShmFrameType type, uint32_t sequence, std::string_view body) {
@@ -51,7 +36,7 @@ std::string EncodeShmFrame(ShmFrameType type, uint32_t sequence, std::string_vie
   header.type = static_cast<uint16_t>(type);
   header.sequence = sequence;
   header.length = static_cast<uint32_t>(body.size());
-  std::string bytes = Bytes(header);
+  std::string bytes = EncodeBody(header);
   bytes.append(body);
   return bytes;
 }
@@ -91,11 +76,11 @@ std::string EncodeShmHelloReply(const ShmHelloReply& reply) {
   body.main_bytes = reply.geometry.main_bytes;
   body.lock_bytes = reply.geometry.lock_bytes;
   body.endpoints_max = reply.geometry.endpoints_max;
-  return Bytes(body);
+  return EncodeBody(body);
 }
 
 absl::StatusOr<ShmHelloReply> ParseShmHelloReply(std::string_view bytes) {
-  absl::StatusOr<HelloReplyBody> body = FromBytes<HelloReplyBody>(bytes, "the reply to a hello");
+  absl::StatusOr<HelloReplyBody> body = ParseBody<HelloReplyBody>(bytes, "the reply to a hello");
   if (!body.ok()) return body.status();
   absl::StatusOr<ShmGeometry> geometry = ShmGeometry::Create(
       body->main_bytes, body->lock_bytes, body->packet_bytes, body->endpoints_max);
@@ -107,39 +92,19 @@ std::string EncodeShmOpenSlot(const ShmOpenSlot& request) {
   OpenSlotBody body = {};
   body.compute_server = request.compute_server;
   body.incarnation = request.incarnation;
-  return Bytes(body);
+  return EncodeBody(body);
 }
 
 absl::StatusOr<ShmOpenSlot> ParseShmOpenSlot(std::string_view bytes) {
-  absl::StatusOr<OpenSlotBody> body = FromBytes<OpenSlotBody>(bytes, "a request for a slot");
+  absl::StatusOr<OpenSlotBody> body = ParseBody<OpenSlotBody>(bytes, "a request for a slot");
   if (!body.ok()) return body.status();
   return ShmOpenSlot{body->compute_server, body->incarnation};
 }
 
-std::string EncodeShmSlot(uint32_t slot) { return Bytes(slot); }
+std::string EncodeShmSlot(uint32_t slot) { return EncodeBody(slot); }
 
 absl::StatusOr<uint32_t> ParseShmSlot(std::string_view body) {
-  return FromBytes<uint32_t>(body, "a slot number");
-}
-
-std::string EncodeShmError(const absl::Status& status) {
-  constexpr size_t kMessageBytesMax = 1024;
-  std::string body = Bytes(static_cast<uint32_t>(status.raw_code()));
-  const absl::string_view message = status.message().substr(0, kMessageBytesMax);
-  body.append(message.data(), message.size());
-  return body;
-}
-
-absl::Status ParseShmError(std::string_view body) {
-  uint32_t code;
-  if (body.size() < sizeof(code)) return absl::DataLossError("an error without a code");
-  std::memcpy(&code, body.data(), sizeof(code));
-  if (code == 0 || code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) {
-    return absl::DataLossError(absl::StrCat("an error with the unknown code ", code));
-  }
-  const std::string_view message = body.substr(sizeof(code));
-  return absl::Status(static_cast<absl::StatusCode>(code),
-                      absl::string_view(message.data(), message.size()));
+  return ParseBody<uint32_t>(body, "a slot number");
 }
 
 }  // namespace pando

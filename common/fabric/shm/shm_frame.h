@@ -31,7 +31,7 @@ enum class ShmFrameType : uint16_t {
   kCloseSlot = 5,   // client: slot 4. The endpoint executes no more verbs. No reply
   kCall = 6,        // client: a request for the ControlHandler
   kCallReply = 7,   // its reply
-  kError = 8,       // absl::StatusCode 4, message. Sequence 0: the connection is refused
+  kError = 8,       // a status (body.h). Sequence 0: the connection is refused
 };
 
 struct ShmFrameHeader {
@@ -73,9 +73,5 @@ absl::StatusOr<ShmOpenSlot> ParseShmOpenSlot(std::string_view body);
 
 std::string EncodeShmSlot(uint32_t slot);
 absl::StatusOr<uint32_t> ParseShmSlot(std::string_view body);
-
-std::string EncodeShmError(const absl::Status& status);
-// The status that the body carries; DataLoss if it carries none.
-absl::Status ParseShmError(std::string_view body);
 
 }  // namespace pando

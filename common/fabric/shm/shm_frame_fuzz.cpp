@@ -2,6 +2,7 @@
 // what is a frame is written again as the same bytes.
 #include "common/base/check.h"
 #include "common/base/fuzz.h"
+#include "common/fabric/body.h"
 #include "common/fabric/shm/shm_frame.h"
 
 namespace pando {
@@ -22,7 +23,7 @@ void CheckBody(std::string_view body) {
     PANDO_CHECK_GE(geometry.intents_offset(), geometry.main_bytes + geometry.lock_bytes);
     PANDO_CHECK_GE(geometry.total_bytes(), geometry.IntentOffset(geometry.endpoints_max));
   }
-  PANDO_CHECK(!ParseShmError(body).ok());
+  PANDO_CHECK(!ParseStatus(body).ok());
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ std::vector<std::string> FuzzSeeds() {
       EncodeShmFrame(ShmFrameType::kOpenSlot, 1, EncodeShmOpenSlot({1, 2})),
       EncodeShmFrame(ShmFrameType::kSlotReply, 2, EncodeShmSlot(3)),
       EncodeShmFrame(ShmFrameType::kCall, 3, "request"),
-      EncodeShmFrame(ShmFrameType::kError, 4, EncodeShmError(error)),
+      EncodeShmFrame(ShmFrameType::kError, 4, EncodeStatus(error)),
   };
 }
 

@@ -6,13 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 
 namespace pando {
 namespace {
 
 absl::StatusOr<ShmHelloReply> ParseAnswer(std::string_view bytes) {
   PANDO_ASSIGN_OR_RETURN(const ShmFrame frame, ParseShmFrame(bytes));
-  if (frame.type == ShmFrameType::kError) return ParseShmError(frame.body);
+  if (frame.type == ShmFrameType::kError) return ParseStatus(frame.body);
   if (frame.type != ShmFrameType::kHelloReply) {
     return absl::DataLossError("the answer to the hello is something else");
   }

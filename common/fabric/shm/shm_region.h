@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "common/base/unique_fd.h"
 #include "common/fabric/chain.h"
 #include "common/fabric/server.h"
 #include "common/fabric/shm/shm_geometry.h"
-#include "common/fabric/shm/unique_fd.h"
 
 namespace pando {
 

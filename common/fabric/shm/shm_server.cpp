@@ -19,11 +19,12 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/base/unique_fd.h"
+#include "common/fabric/body.h"
 #include "common/fabric/shm/shm_connection.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_region.h"
 #include "common/fabric/shm/slot_table.h"
-#include "common/fabric/shm/unique_fd.h"
 #include "common/fabric/shm/unix_socket.h"
 
 namespace pando {
@@ -191,7 +192,7 @@ void ShmServerImpl::Welcome(UniqueFd socket) {
     return;
   }
   PANDO_LOG(WARNING) << "client refused: " << status;
-  SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeShmError(status)));
+  SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeStatus(status)));
 }
 
 void ShmServerImpl::OnSocket(ShmConnection* connection, uint32_t events) {

@@ -1,5 +1,6 @@
 // The memory server against clients that do not behave, and its start and stop.
 #include "common/fabric/shm/shm_server.h"
+#include "common/fabric/body.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -61,7 +62,7 @@ class ShmServerTest : public testing::Test {
     EXPECT_TRUE(frame.ok()) << frame.status();
     EXPECT_EQ(frame->type, ShmFrameType::kError);
     EXPECT_FALSE(Hear(socket).has_value());
-    return ParseShmError(frame->body);
+    return ParseStatus(frame->body);
   }
 
   // A client like any other finds the server well.

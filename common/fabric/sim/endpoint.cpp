@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/fabric/server_index.h"
 #include "common/fabric/sim/world_impl.h"
+#include "common/fabric/verb_check.h"
 #include "common/wire/control.h"
 
 namespace pando::sim {
@@ -14,11 +16,6 @@ namespace {
 constexpr size_t kBufferAlignment = 64;
 
 absl::Status KilledError() { return absl::UnavailableError("killed: this compute server is dead"); }
-
-absl::Status UnknownServerError(ServerId id, absl::string_view what) {
-  return absl::UnavailableError(
-      absl::StrCat("server ", id, ": ", what, ": this client is not connected to it"));
-}
 
 }  // namespace
 
@@ -104,9 +101,7 @@ void SimEndpoint::DoPost(Chain* chain) {
   if (owner().killed) {
     Finish(chain, KilledError());
   } else if (server < 0 || static_cast<size_t>(server) >= queue_pairs_.size()) {
-    Finish(chain,
-           UnknownServerError(chain->server(),
-                              chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind)));
+    Finish(chain, UnknownServerError(*chain));
   } else if (world_->timed != nullptr) {
     const NicProfile::Cpu& cpu = world_->timed->profile().cpu;
     world_->core.SpendCpu(cpu.post_chain_ns +

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/rule.h"
+#include "common/fabric/verb_check.h"
 
 namespace pando::sim {
 namespace {
@@ -29,32 +30,13 @@ uint64_t AtomicResult(const Verb& verb) {
 
 }  // namespace
 
-absl::string_view VerbName(VerbKind kind) {
-  switch (kind) {
-    case VerbKind::kRead:
-      return "READ";
-    case VerbKind::kWrite:
-      return "WRITE";
-    case VerbKind::kCompareSwap:
-      return "CAS";
-    case VerbKind::kFetchAdd:
-      return "FAA";
-  }
-  return "?";
-}
-
 absl::Status CutOffError(ServerId server) {
   return absl::UnavailableError(absl::StrCat("server ", server, ": the queue pair is gone"));
 }
 
 absl::Status ValidateVerb(const Server& server, const Verb& verb, uint32_t packet_bytes) {
   const uint64_t space_bytes = server.Space(verb.space).size();
-  const auto bad = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server ", server.id, ": ", VerbName(verb.kind), " of ", verb.bytes, " bytes at ",
-        verb.offset,
-        verb.space == MemorySpace::kMain ? " of main memory: " : " of lock memory: ", why));
-  };
+  const auto bad = [&](absl::string_view why) { return VerbError(server.id, verb, why); };
   if (verb.bytes > space_bytes || verb.offset > space_bytes - verb.bytes)
     return bad("out of bounds");
   if (verb.is_atomic()) {

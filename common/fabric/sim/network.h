@@ -38,7 +38,6 @@
 
 namespace pando::sim {
 
-absl::string_view VerbName(VerbKind kind);  // "READ", "WRITE", "CAS", "FAA"
 absl::Status CutOffError(ServerId server);
 // InvalidArgument: the server's NIC would refuse the verb.
 absl::Status ValidateVerb(const Server& server, const Verb& verb, uint32_t packet_bytes);

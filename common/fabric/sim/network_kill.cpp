@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/fabric/sim/network.h"
+#include "common/fabric/verb_check.h"
 
 namespace pando::sim {
 

@@ -1,7 +1,7 @@
 #include "common/fabric/verbs/completion_error.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/fabric/shm/verb_check.h"
+#include "common/fabric/verb_check.h"
 
 namespace pando {
 namespace {

@@ -1,14 +1,12 @@
 #include "common/fabric/verbs/queue_pair.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/base/system_random.h"
 
 namespace pando {
 namespace {
@@ -20,13 +18,7 @@ constexpr uint8_t kTimeoutExponent = 15;
 constexpr uint8_t kRetries = 6;
 constexpr uint8_t kHopLimit = 64;
 
-uint32_t RandomSequence() {
-  uint32_t value = 0;
-  if (getrandom(&value, sizeof(value), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(value))) {
-    value = static_cast<uint32_t>(RealClock().NowNs());
-  }
-  return value & kSequenceMask;
-}
+uint32_t RandomSequence() { return static_cast<uint32_t>(SystemRandom()) & kSequenceMask; }
 
 absl::Status StepError(const VerbsDevice& device, const char* step, int error) {
   return absl::UnavailableError(absl::StrCat(

@@ -1,8 +1,6 @@
 #include "common/fabric/verbs/verbs_client.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -12,7 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/verbs_handshake.h"
 
@@ -65,15 +65,9 @@ absl::StatusOr<std::shared_ptr<VerbsClient>> VerbsClient::Connect(
   }
   std::sort(client->links_.begin(), client->links_.end(),
             [](const auto& a, const auto& b) { return a->location.id < b->location.id; });
-  client->index_by_id_.assign(client->links_.back()->location.id + 1u, kNoLink);
-  for (size_t i = 0; i < client->links_.size(); ++i) {
-    int& index = client->index_by_id_[client->links_[i]->location.id];
-    if (index != kNoLink) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two memory servers have the id ", client->links_[i]->location.id));
-    }
-    index = static_cast<int>(i);
-  }
+  std::vector<ServerId> ids;
+  for (const auto& link : client->links_) ids.push_back(link->location.id);
+  PANDO_ASSIGN_OR_RETURN(client->index_, ServerIndex::Create(ids));
   PANDO_RETURN_IF_ERROR(client->Start());
   return client;
 }
@@ -81,13 +75,7 @@ absl::StatusOr<std::shared_ptr<VerbsClient>> VerbsClient::Connect(
 absl::Status VerbsClient::Start() {
   nudge_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!nudge_) return absl::ErrnoToStatus(errno, "eventfd");
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  watcher_ = std::thread([this] { Watch(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(watcher_.native_handle(), "pando-verbs");
+  watcher_ = StartQuietThread("pando-verbs", [this] { Watch(); });
   return absl::OkStatus();
 }
 
@@ -217,7 +205,7 @@ absl::Status VerbsClient::Serve(int link_index) {
 absl::Status VerbsClient::Deliver(int link, VerbsFrame frame) {
   VerbsMailbox::Reply reply = {frame.sequence, frame.type, absl::OkStatus(), std::move(frame.body)};
   if (frame.type == VerbsFrameType::kError) {
-    reply.status = ParseVerbsError(reply.body);
+    reply.status = ParseStatus(reply.body);
     if (frame.sequence == 0) return reply.status;
   } else if (frame.type != VerbsFrameType::kOpenReply && frame.type != VerbsFrameType::kCallReply) {
     return absl::DataLossError("it sent something that is no reply");

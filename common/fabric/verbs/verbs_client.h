@@ -22,7 +22,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/fabric/shm/unique_fd.h"
+#include "common/base/unique_fd.h"
+#include "common/fabric/server_index.h"
 #include "common/fabric/verbs/sleeper.h"
 #include "common/fabric/verbs/verbs_device.h"
 #include "common/fabric/verbs/verbs_fabric.h"
@@ -73,7 +74,7 @@ struct VerbsLink {
 
 class VerbsClient {
  public:
-  static constexpr int kNoLink = -1;
+  static constexpr int kNoLink = ServerIndex::kNone;
 
   static absl::StatusOr<std::shared_ptr<VerbsClient>> Connect(
       const std::vector<ServerLocation>& servers, const VerbsFabricOptions& options);
@@ -84,9 +85,7 @@ class VerbsClient {
   const VerbsDevice& device() const { return *device_; }
   // By ascending server id.
   const std::vector<std::unique_ptr<VerbsLink>>& links() const { return links_; }
-  int LinkIndex(ServerId server) const {
-    return server < index_by_id_.size() ? index_by_id_[server] : kNoLink;
-  }
+  int LinkIndex(ServerId server) const { return index_.Of(server); }
   const VerbsFabricOptions& options() const { return options_; }
 
   // Mailboxes that are woken when a server goes.
@@ -123,7 +122,7 @@ class VerbsClient {
   const VerbsFabricOptions options_;
   std::shared_ptr<VerbsDevice> device_;
   std::vector<std::unique_ptr<VerbsLink>> links_;
-  std::vector<int> index_by_id_;
+  ServerIndex index_;
   UniqueFd nudge_;
   std::atomic<bool> stop_{false};
   std::thread watcher_;

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 #include "common/fabric/verbs/tcp_socket.h"
 
 namespace pando {
@@ -113,7 +114,7 @@ absl::Status VerbsConnection::Open(const VerbsFrame& frame) {
       PANDO_LOG(WARNING) << "compute server " << request->compute_server << " at " << name_
                          << " gets no queue pair: " << reply.status();
     }
-    Reply(VerbsFrameType::kError, frame.sequence, EncodeVerbsError(reply.status()));
+    Reply(VerbsFrameType::kError, frame.sequence, EncodeStatus(reply.status()));
   }
   return absl::OkStatus();
 }
@@ -153,7 +154,7 @@ absl::Status VerbsConnection::Call(const VerbsFrame& frame) {
     const absl::Status status = absl::InternalError(
         absl::StrCat("reply of ", reply.size(), " bytes is over ", kVerbsBodyBytesMax));
     PANDO_LOG(ERROR) << status;
-    Reply(VerbsFrameType::kError, frame.sequence, EncodeVerbsError(status));
+    Reply(VerbsFrameType::kError, frame.sequence, EncodeStatus(status));
   } else {
     Reply(VerbsFrameType::kCallReply, frame.sequence, reply);
   }
@@ -171,7 +172,7 @@ void VerbsConnection::DestroyQueuePairs() {
 }
 
 absl::Status VerbsConnection::Refuse(const absl::Status& status) {
-  Reply(VerbsFrameType::kError, 0, EncodeVerbsError(status));
+  Reply(VerbsFrameType::kError, 0, EncodeStatus(status));
   SendTcp(socket_.get(), &out_);
   return status;
 }

@@ -15,8 +15,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/auth/mutual_proof.h"
+#include "common/base/unique_fd.h"
 #include "common/fabric/server.h"
-#include "common/fabric/shm/unique_fd.h"
 #include "common/fabric/verbs/queue_pair.h"
 #include "common/fabric/verbs/verbs_frame.h"
 

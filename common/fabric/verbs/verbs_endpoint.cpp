@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <array>
@@ -14,14 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/base/system_random.h"
 #include "common/fabric/recoverable.h"
-#include "common/fabric/shm/verb_check.h"
+#include "common/fabric/verb_check.h"
 #include "common/fabric/verbs/completion_error.h"
 
 namespace pando {
 namespace {
 
-constexpr int64_t kResendNs = kMillisecondNs;  // a full connection is tried again
 // Completions are looked for so long, yielding the processor in between, before the thread sleeps.
 constexpr int64_t kSpinNs = 50'000;
 constexpr int kFetchAtOnce = 32;
@@ -31,12 +30,6 @@ constexpr int64_t kStallNs = 8 * kSecondNs;
 constexpr uint32_t kPollsPerStallCheck = 1024;
 
 int64_t NowNs() { return RealClock().NowNs(); }
-
-// Not the caller's mistake: the address came from remote memory, and servers come and go.
-absl::Status UnknownServerError(ServerId server, absl::string_view what) {
-  return absl::UnavailableError(
-      absl::StrCat("server ", server, ": ", what, ": this client is not connected to it"));
-}
 
 }  // namespace
 
@@ -178,9 +171,7 @@ void VerbsEndpoint::DoPost(Chain* chain) {
   ++chains_;
   const int link = client_->LinkIndex(chain->server());
   if (link == VerbsClient::kNoLink) [[unlikely]] {
-    return Complete(chain, UnknownServerError(
-                               chain->server(),
-                               chain->size() == 0 ? "empty chain" : VerbName(chain->verb(0).kind)));
+    return Complete(chain, UnknownServerError(*chain));
   }
   Target& target = targets_[link];
   if (target.state != State::kConnected || target.link->gone.load(std::memory_order_acquire))
@@ -267,7 +258,7 @@ size_t VerbsEndpoint::Poll() {
   }
   if (!calls_.empty() || !mailbox_->empty()) {
     TakeReplies();
-    done += FinishCalls();
+    done += calls_.Finish(NowNs());
   }
   if ((++polls_ & (kPollsPerStallCheck - 1)) == 0) CheckStalls();
   // What was failed by CheckTargets() counts, too.
@@ -276,42 +267,14 @@ size_t VerbsEndpoint::Poll() {
 
 // --- Calls.
 
-absl::Status VerbsEndpoint::Refuse(PendingCall* call) const {
-  if (client_->LinkIndex(call->server) == VerbsClient::kNoLink) {
-    return UnknownServerError(call->server, "call");
-  }
-  if (call->request.size() > kVerbsBodyBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("server ", call->server, ": call: a request of ",
-                                                   call->request.size(), " bytes is over ",
-                                                   kVerbsBodyBytesMax));
-  }
-  if (calls_.size() >= kCallsMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("server ", call->server, ": call: ", kCallsMax, " calls are under way"));
-  }
-  return absl::OkStatus();
-}
+void VerbsEndpoint::DoCall(PendingCall* call) { calls_.Start(call); }
 
-void VerbsEndpoint::DoCall(PendingCall* call) {
-  call->done = false;
-  CallState state;
-  state.call = call;
-  state.link = client_->LinkIndex(call->server);
-  state.status = Refuse(call);
-  state.finished = !state.status.ok();
-  if (!state.finished) SendCall(&state);
-  calls_.push_back(std::move(state));
-}
-
-void VerbsEndpoint::SendCall(CallState* state) {
-  const auto sequence =
-      client_->Send(state->link, VerbsFrameType::kCall, state->call->request, mailbox_);
-  if (sequence.ok()) {
-    state->sequence = *sequence;
-  } else {
-    state->finished = true;
-    state->status = Annotate(sequence.status(), "call");
-  }
+absl::StatusOr<uint32_t> VerbsEndpoint::SendRequest(ServerId server, std::string_view request) {
+  const int link = client_->LinkIndex(server);
+  if (link == VerbsClient::kNoLink) return UnknownServerError(server, "call");
+  auto sequence = client_->Send(link, VerbsFrameType::kCall, request, mailbox_);
+  if (!sequence.ok()) return Annotate(sequence.status(), "call");
+  return sequence;
 }
 
 void VerbsEndpoint::TakeReplies() {
@@ -323,57 +286,15 @@ void VerbsEndpoint::TakeReplies() {
       OnOpenReply(&*target, &reply);
       continue;
     }
-    const auto state = std::find_if(calls_.begin(), calls_.end(), [&](const CallState& s) {
-      return s.sequence == reply.sequence && !s.finished;
-    });
-    if (state == calls_.end()) continue;  // came after its deadline
-    state->finished = true;
-    state->status = std::move(reply.status);
-    state->reply = std::move(reply.body);
-    if (state->status.ok() && reply.type != VerbsFrameType::kCallReply) {
-      state->status = absl::DataLossError(
-          absl::StrCat("server ", state->call->server, ": call: the reply is no reply to a call"));
-    }
+    calls_.Answer(reply.sequence, std::move(reply.status), reply.type == VerbsFrameType::kCallReply,
+                  std::move(reply.body));
   }
-}
-
-size_t VerbsEndpoint::FinishCalls() {
-  const int64_t now_ns = NowNs();
-  for (CallState& state : calls_) {
-    if (state.finished) continue;
-    if (state.call->deadline_ns <= now_ns) {
-      client_->Forget(state.sequence);
-      state.finished = true;
-      state.status = absl::DeadlineExceededError(
-          absl::StrCat("server ", state.call->server, ": call: no reply before the deadline"));
-    } else if (state.sequence == 0) {
-      SendCall(&state);
-    }
-  }
-  const auto finished = std::stable_partition(calls_.begin(), calls_.end(),
-                                              [](const CallState& s) { return !s.finished; });
-  // Callees may make calls: they find a consistent list.
-  std::vector<CallState> done(std::make_move_iterator(finished),
-                              std::make_move_iterator(calls_.end()));
-  calls_.erase(finished, calls_.end());
-  for (CallState& state : done) {
-    PendingCall* call = state.call;
-    call->status = std::move(state.status);
-    call->reply = std::move(state.reply);
-    call->done = true;
-    if (call->on_done != nullptr) call->on_done(call, call->context);
-  }
-  return done.size();
 }
 
 // --- Waiting.
 
 int64_t VerbsEndpoint::NextDueNs(int64_t until_ns) const {
-  for (const CallState& state : calls_) {
-    if (state.finished) return 0;
-    until_ns = std::min(until_ns, state.call->deadline_ns);
-    if (state.sequence == 0) until_ns = std::min(until_ns, NowNs() + kResendNs);
-  }
+  if (!calls_.empty()) until_ns = calls_.NextDueNs(until_ns, NowNs());
   for (const Target& target : targets_) {
     if (target.state == State::kClosed) until_ns = std::min(until_ns, target.retry_ns);
     if (target.queue->oldest_ns() != 0) {
@@ -427,12 +348,6 @@ void VerbsEndpoint::Sleep(int64_t until_ns) {
 
 const Clock& VerbsEndpoint::clock() const { return RealClock(); }
 
-uint64_t VerbsEndpoint::random_seed() {
-  uint64_t seed = 0;
-  if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(seed))) {
-    seed = static_cast<uint64_t>(NowNs()) ^ reinterpret_cast<uintptr_t>(this);
-  }
-  return seed;
-}
+uint64_t VerbsEndpoint::random_seed() { return SystemRandom(); }
 
 }  // namespace pando

@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/fabric/call_list.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/verbs/chain_queue.h"
 #include "common/fabric/verbs/registered_memory.h"
@@ -17,11 +19,8 @@
 
 namespace pando {
 
-class VerbsEndpoint final : public Endpoint {
+class VerbsEndpoint final : public Endpoint, private CallList::Connections {
  public:
-  // Calls under way at once; more are ResourceExhausted.
-  static constexpr size_t kCallsMax = 4096;
-
   // Connects a queue pair to every server that is there.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Open(std::shared_ptr<VerbsClient> client,
                                                         uint32_t packet_bytes,
@@ -65,14 +64,6 @@ class VerbsEndpoint final : public Endpoint {
     int64_t retry_ns = 0, retry_delay_ns = 0;
     absl::Status refusal;
   };
-  struct CallState {
-    PendingCall* call = nullptr;
-    int link = VerbsClient::kNoLink;
-    uint32_t sequence = 0;  // 0: not sent yet
-    bool finished = false;
-    absl::Status status;
-    std::string reply;
-  };
 
   VerbsEndpoint(std::shared_ptr<VerbsClient> client, uint32_t packet_bytes, uint16_t compute_server,
                 uint32_t incarnation);
@@ -93,10 +84,9 @@ class VerbsEndpoint final : public Endpoint {
   void Fetch();
   void Handle(const ibv_wc& completion);
   void Pump(Target* target);
-  absl::Status Refuse(PendingCall* call) const;
-  void SendCall(CallState* state);
+  absl::StatusOr<uint32_t> SendRequest(ServerId server, std::string_view request) override;
+  void ForgetRequest(uint32_t sequence) override { client_->Forget(sequence); }
   void TakeReplies();
-  size_t FinishCalls();
   int64_t NextDueNs(int64_t until_ns) const;
   void Sleep(int64_t until_ns);
   // Breaks queue pairs whose completions are overdue.
@@ -118,7 +108,7 @@ class VerbsEndpoint final : public Endpoint {
   std::vector<ibv_wc> ready_;    // fetched, not handled yet
   size_t chains_ = 0;            // posted and not done
   uint32_t polls_ = 0;
-  std::vector<CallState> calls_;
+  CallList calls_{this, kVerbsBodyBytesMax};
 };
 
 }  // namespace pando

@@ -1,39 +1,21 @@
 #include "common/fabric/verbs/verbs_frame.h"
 
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 #include "common/wire/crc32c.h"
 
 namespace pando {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "bodies are sent as they lie in memory");
 
 constexpr uint64_t kSpaceBytesMax = uint64_t{1} << 48;
 constexpr uint32_t kPacketBytesMax = 64 << 10;
 constexpr uint32_t kMtuBytesMax = 4096;
 // Consumed bytes are moved out of the way once there are as many.
 constexpr size_t kCompactBytes = 64 << 10;
-
-template <typename T>
-std::string Bytes(const T& value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
-absl::StatusOr<T> FromBytes(std::string_view body, const char* what) {
-  if (body.size() != sizeof(T)) {
-    return absl::DataLossError(
-        absl::StrCat(what, " has ", body.size(), " bytes instead of ", sizeof(T)));
-  }
-  T value;
-  std::memcpy(&value, body.data(), sizeof(T));
-  return value;
-}
 
 uint32_t FrameCrc(VerbsFrameHeader header, std::string_view body) {
   header.crc = 0;
@@ -83,7 +65,7 @@ std::string EncodeVerbsFrame(VerbsFrameType type, uint32_t sequence, std::string
   header.sequence = sequence;
   header.length = static_cast<uint32_t>(body.size());
   header.crc = FrameCrc(header, body);
-  std::string bytes = Bytes(header);
+  std::string bytes = EncodeBody(header);
   bytes.append(body);
   return bytes;
 }
@@ -112,28 +94,28 @@ absl::StatusOr<std::optional<VerbsFrame>> VerbsFrameReader::Next(uint32_t body_b
   return frame;
 }
 
-std::string EncodeVerbsHello(const VerbsFeatures& features) { return Bytes(features); }
+std::string EncodeVerbsHello(const VerbsFeatures& features) { return EncodeBody(features); }
 
 absl::StatusOr<VerbsFeatures> ParseVerbsHello(std::string_view body) {
-  PANDO_ASSIGN_OR_RETURN(const VerbsFeatures features, FromBytes<VerbsFeatures>(body, "a hello"));
+  PANDO_ASSIGN_OR_RETURN(const VerbsFeatures features, ParseBody<VerbsFeatures>(body, "a hello"));
   PANDO_RETURN_IF_ERROR(CheckFeatures(features));
   return features;
 }
 
-std::string EncodeVerbsHelloReply(const VerbsHelloReply& reply) { return Bytes(reply); }
+std::string EncodeVerbsHelloReply(const VerbsHelloReply& reply) { return EncodeBody(reply); }
 
 absl::StatusOr<VerbsHelloReply> ParseVerbsHelloReply(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsHelloReply reply,
-                         FromBytes<VerbsHelloReply>(body, "the reply to a hello"));
+                         ParseBody<VerbsHelloReply>(body, "the reply to a hello"));
   PANDO_RETURN_IF_ERROR(CheckFeatures(reply.features));
   return reply;
 }
 
-std::string EncodeVerbsMemory(const VerbsMemory& memory) { return Bytes(memory); }
+std::string EncodeVerbsMemory(const VerbsMemory& memory) { return EncodeBody(memory); }
 
 absl::StatusOr<VerbsMemory> ParseVerbsMemory(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsMemory memory,
-                         FromBytes<VerbsMemory>(body, "the description of a server's memory"));
+                         ParseBody<VerbsMemory>(body, "the description of a server's memory"));
   const bool packet = memory.packet_bytes >= 64 && memory.packet_bytes % 64 == 0 &&
                       memory.packet_bytes <= kPacketBytesMax;
   if (!IsSpace(memory.main_address, memory.main_bytes) ||
@@ -144,49 +126,29 @@ absl::StatusOr<VerbsMemory> ParseVerbsMemory(std::string_view body) {
   return memory;
 }
 
-std::string EncodeVerbsOpen(const VerbsOpen& request) { return Bytes(request); }
+std::string EncodeVerbsOpen(const VerbsOpen& request) { return EncodeBody(request); }
 
 absl::StatusOr<VerbsOpen> ParseVerbsOpen(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsOpen request,
-                         FromBytes<VerbsOpen>(body, "a request for a queue pair"));
+                         ParseBody<VerbsOpen>(body, "a request for a queue pair"));
   PANDO_RETURN_IF_ERROR(CheckQueuePairAddress(request.address));
   return request;
 }
 
-std::string EncodeVerbsOpenReply(const VerbsOpenReply& reply) { return Bytes(reply); }
+std::string EncodeVerbsOpenReply(const VerbsOpenReply& reply) { return EncodeBody(reply); }
 
 absl::StatusOr<VerbsOpenReply> ParseVerbsOpenReply(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply reply,
-                         FromBytes<VerbsOpenReply>(body, "a queue pair"));
+                         ParseBody<VerbsOpenReply>(body, "a queue pair"));
   PANDO_RETURN_IF_ERROR(CheckQueuePairAddress(reply.address));
   if (reply.handle == 0) return absl::DataLossError("a queue pair without a handle");
   return reply;
 }
 
-std::string EncodeVerbsHandle(uint32_t handle) { return Bytes(handle); }
+std::string EncodeVerbsHandle(uint32_t handle) { return EncodeBody(handle); }
 
 absl::StatusOr<uint32_t> ParseVerbsHandle(std::string_view body) {
-  return FromBytes<uint32_t>(body, "a handle");
-}
-
-std::string EncodeVerbsError(const absl::Status& status) {
-  constexpr size_t kMessageBytesMax = 1024;
-  std::string body = Bytes(static_cast<uint32_t>(status.raw_code()));
-  const absl::string_view message = status.message().substr(0, kMessageBytesMax);
-  body.append(message.data(), message.size());
-  return body;
-}
-
-absl::Status ParseVerbsError(std::string_view body) {
-  uint32_t code;
-  if (body.size() < sizeof(code)) return absl::DataLossError("an error without a code");
-  std::memcpy(&code, body.data(), sizeof(code));
-  if (code == 0 || code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) {
-    return absl::DataLossError(absl::StrCat("an error with the unknown code ", code));
-  }
-  const std::string_view message = body.substr(sizeof(code));
-  return absl::Status(static_cast<absl::StatusCode>(code),
-                      absl::string_view(message.data(), message.size()));
+  return ParseBody<uint32_t>(body, "a handle");
 }
 
 }  // namespace pando

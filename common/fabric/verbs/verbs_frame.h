@@ -36,7 +36,7 @@ enum class VerbsFrameType : uint16_t {
   kClose = 7,       // client: handle 4. The queue pair is not used any more. No reply
   kCall = 8,        // client: a request for the ControlHandler
   kCallReply = 9,   // its reply
-  kError = 10,      // absl::StatusCode 4, message. Sequence 0: the connection is refused
+  kError = 10,      // a status (body.h). Sequence 0: the connection is refused
 };
 
 struct VerbsFrameHeader {
@@ -136,9 +136,5 @@ absl::StatusOr<VerbsOpenReply> ParseVerbsOpenReply(std::string_view body);
 
 std::string EncodeVerbsHandle(uint32_t handle);
 absl::StatusOr<uint32_t> ParseVerbsHandle(std::string_view body);
-
-std::string EncodeVerbsError(const absl::Status& status);
-// The status that the body carries; DataLoss if it carries none.
-absl::Status ParseVerbsError(std::string_view body);
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/fuzz.h"
+#include "common/fabric/body.h"
 #include "common/fabric/verbs/verbs_frame.h"
 
 namespace pando {
@@ -25,7 +26,7 @@ void CheckBody(std::string_view body) {
     PANDO_CHECK_GE(memory->lock_address + memory->lock_bytes, memory->lock_bytes);
     PANDO_CHECK(memory->packet_bytes > 0 && memory->mtu_bytes > 0);
   }
-  PANDO_CHECK(!ParseVerbsError(body).ok());
+  PANDO_CHECK(!ParseStatus(body).ok());
 }
 
 // How many frames come out, and whether the stream ended well.
@@ -67,7 +68,7 @@ std::vector<std::string> FuzzSeeds() {
       EncodeVerbsMemory(memory),
       EncodeVerbsOpen({.address = address}),
       EncodeVerbsOpenReply({address, 4}),
-      EncodeVerbsFrame(VerbsFrameType::kError, 4, EncodeVerbsError(absl::NotFoundError("why"))),
+      EncodeVerbsFrame(VerbsFrameType::kError, 4, EncodeStatus(absl::NotFoundError("why"))),
   };
 }
 

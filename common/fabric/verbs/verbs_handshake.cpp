@@ -10,6 +10,7 @@
 #include "common/auth/mutual_proof.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 #include "common/fabric/verbs/tcp_socket.h"
 
 namespace pando {
@@ -45,7 +46,7 @@ absl::StatusOr<VerbsFrame> Receive(VerbsLink* link, int64_t deadline_ns) {
   for (;;) {
     PANDO_ASSIGN_OR_RETURN(std::optional<VerbsFrame> frame, link->reader.Next());
     if (frame.has_value()) {
-      if (frame->type == VerbsFrameType::kError) return ParseVerbsError(frame->body);
+      if (frame->type == VerbsFrameType::kError) return ParseStatus(frame->body);
       return *std::move(frame);
     }
     PANDO_RETURN_IF_ERROR(Wait(link->socket.get(), POLLIN, deadline_ns));

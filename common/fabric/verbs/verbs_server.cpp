@@ -19,6 +19,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/fabric/body.h"
 #include "common/fabric/verbs/lock_space.h"
 #include "common/fabric/verbs/loopback.h"
 #include "common/fabric/verbs/registered_memory.h"
@@ -288,7 +289,7 @@ void VerbsServerImpl::Welcome(UniqueFd socket) {
   if (status.ok()) status = Watch(EPOLL_CTL_ADD, fd, EPOLLIN, last_peer_ + 1);
   if (!status.ok()) {
     PANDO_LOG(WARNING) << "client at " << name << " refused: " << status;
-    std::string bytes = EncodeVerbsFrame(VerbsFrameType::kError, 0, EncodeVerbsError(status));
+    std::string bytes = EncodeVerbsFrame(VerbsFrameType::kError, 0, EncodeStatus(status));
     SendTcp(fd, &bytes);
     return;
   }

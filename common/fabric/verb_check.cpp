@@ -1,6 +1,7 @@
-#include "common/fabric/shm/verb_check.h"
+#include "common/fabric/verb_check.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/fabric/server_index.h"
 
 namespace pando {
 
@@ -23,9 +24,14 @@ std::string DescribeVerb(const Verb& verb) {
                       verb.space == MemorySpace::kMain ? "main+" : "locks+", verb.offset);
 }
 
-absl::Status VerbError(ServerId server, const Verb& verb, const char* reason) {
+absl::Status VerbError(ServerId server, const Verb& verb, absl::string_view reason) {
   return absl::InvalidArgumentError(
       absl::StrCat("server ", server, ": ", DescribeVerb(verb), ": ", reason));
+}
+
+absl::Status UnknownServerError(const Chain& chain) {
+  return UnknownServerError(
+      chain.server(), chain.size() == 0 ? "empty chain" : VerbName(chain.verbs().front().kind));
 }
 
 }  // namespace pando

@@ -1,11 +1,12 @@
-// The border of a memory server on shm: which verbs may touch its memory. The checks run in the
-// client (nobody else executes a verb), and for intents in the server.
+// Which verbs may touch a memory server's memory, and how errors name them. shm and verbs check
+// before a chain is executed or posted; shm's server checks intents, too.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "common/fabric/chain.h"
 #include "common/wire/remote_address.h"
 
@@ -33,6 +34,9 @@ const char* VerbName(VerbKind kind);  // "READ", "WRITE", "CAS", "FAA"
 std::string DescribeVerb(const Verb& verb);
 
 // InvalidArgument that names server, verb and reason.
-absl::Status VerbError(ServerId server, const Verb& verb, const char* reason);
+absl::Status VerbError(ServerId server, const Verb& verb, absl::string_view reason);
+
+// UnknownServerError() (server_index.h) for the chain's first verb.
+absl::Status UnknownServerError(const Chain& chain);
 
 }  // namespace pando
