@@ -1,23 +1,34 @@
 // pando-history: is the history of an index linearizable?
-//
-//   pando-history [--initial=FILE] [--final=FILE] HISTORY
-//
-// Exit: 0 correct, 1 violation, 2 bad input, 3 no violation but some keys undecided.
 #include <gflags/gflags.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
+#include "common/program/command_line.h"
 
 DEFINE_string(initial, "",
               "state before the first operation (JSON lines); empty: the index starts empty");
 DEFINE_string(final, "", "whole state after the last operation (JSON lines); empty: not known");
 
 namespace {
+
+const pando::ProgramInfo kProgram = {
+    .name = "pando-history",
+    .summary =
+        "pando-history [--initial=FILE] [--final=FILE] HISTORY\n\n"
+        "Says whether the history of an index (JSON lines, as pando-ycsb --history and pando-chaos "
+        "write them) is\nlinearizable.\n\n"
+        "Exit codes: 0 correct, 1 violation, 2 bad input or command line, 3 no violation but some "
+        "keys undecided.",
+    .source = __FILE__,
+    .shared_source = "",
+    .takes_arguments = true,
+    .logs_info = false};
 
 constexpr int kExitCorrect = 0, kExitViolation = 1, kExitBadInput = 2, kExitUndecided = 3;
 constexpr size_t kShown = 10;
@@ -53,12 +64,8 @@ int Report(const pando::history::CheckResult& result) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("[--initial=FILE] [--final=FILE] HISTORY");
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: pando-history [--initial=FILE] [--final=FILE] HISTORY\n");
-    return kExitBadInput;
-  }
+  const std::vector<std::string> arguments = pando::ParseCommandLine(argc, argv, kProgram);
+  if (arguments.size() != 1) pando::ExitWithUsageError(kProgram, "give one history");
   pando::history::State initial, final;
   if (!FLAGS_initial.empty()) {
     auto state = pando::history::ReadState(FLAGS_initial);
@@ -77,7 +84,7 @@ int main(int argc, char** argv) {
     if (!state.ok()) return BadInput(state.status());
     final = *std::move(state);
   }
-  auto operations = pando::history::ReadHistory(argv[1]);
+  auto operations = pando::history::ReadHistory(arguments[0]);
   if (!operations.ok()) return BadInput(operations.status());
   return Report(
       pando::history::CheckHistory(*operations, &initial, FLAGS_final.empty() ? nullptr : &final));

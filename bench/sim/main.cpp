@@ -1,10 +1,4 @@
 // pando-sim: a seeded workload of the production client on the simulated fabric.
-//
-//   pando-sim --seed=7                          one run; prints the trace hash and "ok", or what
-//   broke pando-sim --preset=mixed --seeds=1:1000     many runs, everything derived from each seed;
-//   a summary
-//
-// Exit: 0 ok, 1 something broke, 2 bad flags.
 #include <gflags/gflags.h>
 
 #include <cstdio>
@@ -21,6 +15,7 @@
 #include "bench/sim/sim_run.h"
 #include "bench/sim/slow_read.h"
 #include "common/base/rule.h"
+#include "common/program/command_line.h"
 
 DEFINE_int64(lease_us, 0,
              "who is not heard of for so many virtual microseconds is fenced, and comes back as "
@@ -86,12 +81,22 @@ DEFINE_string(break, "",
 namespace pando {
 namespace {
 
-constexpr int kExitOk = 0, kExitBroke = 1, kExitBadFlags = 2;
+constexpr int kExitOk = 0, kExitBroke = 1;
 
-[[noreturn]] void BadFlag(const std::string& why) {
-  std::fprintf(stderr, "pando-sim: %s\n", why.c_str());
-  std::exit(kExitBadFlags);
-}
+const ProgramInfo kProgram = {
+    .name = "pando-sim",
+    .summary =
+        "pando-sim --seed=7\npando-sim --preset=mixed --seeds=1:1000\n\n"
+        "Runs a seeded workload of clients and memory servers on the simulated fabric, and checks "
+        "history and tree.\nThe same seed is the same run. The first form prints the run's trace "
+        "hash and \"ok\", or what broke;\nthe second makes many runs, everything derived from each "
+        "seed, and prints a summary.\n\n"
+        "Exit codes: 0 ok, 1 something broke, 2 wrong command line.",
+    .source = __FILE__,
+    .shared_source = "",
+    .logs_info = false};
+
+[[noreturn]] void BadFlag(const std::string& why) { ExitWithUsageError(kProgram, why); }
 
 void ParseTree(SimRunOptions* options) {
   const std::vector<std::string> parts = absl::StrSplit(FLAGS_tree, '/');
@@ -303,9 +308,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  gflags::SetUsageMessage("a seeded workload on the simulated fabric; same seed, same run");
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  if (argc != 1) pando::BadFlag(std::string("unexpected argument ") + argv[1]);
+  pando::ParseCommandLine(argc, argv, pando::kProgram);
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
   if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf" &&
