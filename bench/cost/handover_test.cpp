@@ -1,11 +1,14 @@
 // Rule L5: where a chain of the holder may still be in flight, its lock is handed to nobody. A
 // handover posts nothing, so it would succeed, and the next holder would trust the node.
+// Rule V5: nor does it answer from the image that came with it unless it still holds the lock.
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "bench/cost/sim_cluster.h"
+#include "common/base/clock.h"
 #include "common/wire/line.h"
 #include "common/wire/lock_word.h"
 #include "common/wire/node_image.h"
@@ -45,6 +48,32 @@ class HandoverTest : public testing::Test {
   void CutOffUnderTheLock() {
     UpdateTwice(absl::StatusCode::kUnavailable, [this] { cluster_.world().Fence(1)->CutOff(1); });
   }
+  // Three updates of a key that is not there; their outcomes. The compute server is stopped when
+  // the first has read the leaf; meanwhile `when_stopped` is called.
+  template <typename Job>
+  std::vector<absl::StatusCode> StopWhileMissing(const ClientOptions& options, Job when_stopped) {
+    const std::shared_ptr<Fabric> fabric = cluster_.world().NewFabric();
+    auto client = *ConnectOverFabric(options, fabric);  // peer 2 of the servers
+    auto tree = *client->OpenTree("t");
+    auto session = *client->NewSession();
+    EXPECT_TRUE(session->Get(*tree, KeyOf(0)).ok());  // the root is known
+    std::vector<absl::StatusCode> outcomes(3);
+    for (absl::StatusCode& outcome : outcomes) {
+      session->Spawn([&] { outcome = session->Update(*tree, KeyOf(kKeys), "w").code(); });
+    }
+    while (!IsLocked()) EXPECT_TRUE(cluster_.world().Step());
+    cluster_.world().PauseFabric(*fabric);
+    const auto run = [&] {
+      cluster_.world().RunUntil(cluster_.world().clock().NowNs() + kMillisecondNs);
+    };
+    run();
+    when_stopped();
+    run();
+    cluster_.world().ResumeFabric(*fabric);
+    session->Run();
+    stopped_handovers_ = client->Stats().tree.handovers;
+    return outcomes;
+  }
   uint64_t Handovers() { return client_->Stats().tree.handovers; }
   static ClientOptions WithoutCombining() {
     ClientOptions options;
@@ -59,6 +88,7 @@ class HandoverTest : public testing::Test {
   std::unique_ptr<Tree> tree_ = *client_->CreateTree("t", {});
   std::unique_ptr<Session> session_ = *client_->NewSession();
   Reference leaf_;
+  uint64_t stopped_handovers_ = 0;
 };
 
 TEST_F(HandoverTest, OfASoundNode) {
@@ -81,6 +111,32 @@ TEST_F(HandoverTest, NotAfterAnAbsorbingThatCouldNotBeFinished) {
   SealEntryLevel(Image(), 0, 1, /*crc=*/false);
   CutOffUnderTheLock();
   EXPECT_EQ(Handovers(), 0u);
+}
+
+using absl::StatusCode;
+
+TEST_F(HandoverTest, WhatIsMissingIsMissingForWaiters) {
+  EXPECT_EQ(StopWhileMissing(WithoutCombining(), [] {}),
+            std::vector<StatusCode>(3, StatusCode::kNotFound));
+  EXPECT_EQ(stopped_handovers_, 2u);
+}
+
+TEST_F(HandoverTest, WhoHasBeenFencedDoesNotAnswerFromAHandedOverImage) {
+  // The first one's own READ says so; those after it would repeat what somebody may have changed.
+  EXPECT_EQ(StopWhileMissing(WithoutCombining(), [this] { cluster_.world().Fence(1)->CutOff(2); }),
+            (std::vector<StatusCode>{StatusCode::kNotFound, StatusCode::kUnavailable,
+                                     StatusCode::kUnavailable}));
+  EXPECT_EQ(stopped_handovers_, 1u);
+}
+
+TEST_F(HandoverTest, WhatIsMissingIsMissingForCombinedOnes) {
+  EXPECT_EQ(StopWhileMissing({}, [] {}), std::vector<StatusCode>(3, StatusCode::kNotFound));
+  EXPECT_EQ(stopped_handovers_, 0u);  // one batch
+}
+
+TEST_F(HandoverTest, WhoHasBeenFencedDoesNotCombine) {
+  EXPECT_EQ(StopWhileMissing({}, [this] { cluster_.world().Fence(1)->CutOff(2); }),
+            std::vector<StatusCode>(3, StatusCode::kUnavailable));
 }
 
 }  // namespace

@@ -69,9 +69,9 @@ TEST_P(BrokenRule, FailsAndPassesWithTheRule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenRule,
-                         testing::Values("F1", "F2", "F3", "V1", "L2", "L4", "L5", "L5_quiet", "S2",
-                                         "S3", "U2", "R2", "M2", "M4", "M7", "R3", "R4", "C2", "C3",
-                                         "C4", "C5"),
+                         testing::Values("F1", "F2", "F3", "V1", "V5", "L2", "L4", "L5", "L5_quiet",
+                                         "S2", "S3", "U2", "R2", "M2", "M4", "M7", "R3", "R4", "C2",
+                                         "C3", "C4", "C5"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

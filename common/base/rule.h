@@ -14,6 +14,8 @@ enum class Rule {
              // versions
   kF3,       // a reference's life is compared with the node's
   kV1,       // two in-fence slots of one key make an image torn
+  kV5,       // what an image says that is older than an operation counts for it only with a proof
+             // that its lock is held
   kL2,       // no further lock is waited for under a node lock
   kL4,       // the release follows the write in its chain
   kL5,       // acknowledgement and handover wait for the write-back's completion

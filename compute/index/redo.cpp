@@ -282,6 +282,7 @@ absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tre
       tree.environment.hocl.Acquire(context, target, image, tree.id(), nullptr, nullptr));
   const NodeVerdict verdict =
       Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
+  lock->AnswerFromImage();
   PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, *std::move(lock), image.data));
   return verdict;
 }

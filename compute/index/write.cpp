@@ -40,8 +40,8 @@ class LeafWrite {
   void NoteUnderfull(const LeafEditor& editor);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);
-  // Results of combined operations; `write_back`: how the write went.
-  void FinishCombined(const LockTarget& target, const absl::Status& write_back);
+  // Results of combined operations; `outcome`: what all of them get instead if it is an error.
+  void FinishCombined(const LockTarget& target, const absl::Status& outcome);
 
   OperationContext& context_;
   TreeContext& tree_;
@@ -60,17 +60,23 @@ absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation
   LeafEditor& editor = batch.Commit();
   if (batch.erased()) NoteUnderfull(editor);
   const LockTarget target = lock.target();
+  const bool image_is_older = lock.image_is_older();
   if (!editor.dirty()) {
-    FinishCombined(target, absl::OkStatus());
-    // Nothing was written: the result stands even if the release fails.
-    (void)ReleaseUnchanged(std::move(lock));
-    return result;
+    lock.AnswerFromImage();
+    const absl::Status released = ReleaseUnchanged(std::move(lock));
+    FinishCombined(target, released);
+    // Nothing was written: what an image says that was READ for this operation stands all the same.
+    return image_is_older && !released.ok() && RuleHolds(Rule::kV5) ? released : result;
   }
   if (!RuleHolds(Rule::kL5)) FinishCombined(target, absl::OkStatus());
   const absl::Status written = WriteEntries(std::move(lock), editor);
-  FinishCombined(target, written);
-  if (!written.ok() && result.ok()) return WriteBackFailed(written);
-  return result;
+  if (written.ok()) {
+    FinishCombined(target, written);
+    return result;
+  }
+  FinishCombined(target, WriteBackFailed(written));
+  if (result.ok()) return WriteBackFailed(written);
+  return image_is_older ? written : result;
 }
 
 void LeafWrite::NoteUnderfull(const LeafEditor& editor) {
@@ -101,10 +107,10 @@ void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
   tree_.environment.hocl.PutBack(lock, rest);
 }
 
-void LeafWrite::FinishCombined(const LockTarget& target, const absl::Status& write_back) {
-  if (!write_back.ok()) {
+void LeafWrite::FinishCombined(const LockTarget& target, const absl::Status& outcome) {
+  if (!outcome.ok()) {
     // Also NotFound and AlreadyExists: they may follow from what the batch did before them.
-    for (absl::Status& result : results_) result = WriteBackFailed(write_back);
+    for (absl::Status& result : results_) result = outcome;
   }
   tree_.environment.hocl.Finish(context_, target, combined_, results_);
   combined_.clear();

@@ -49,6 +49,8 @@ HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
   local_ = other.local_;
   handovers_ = other.handovers_;
   image_is_fresh_ = other.image_is_fresh_;
+  image_is_older_ = other.image_is_older_;
+  answers_from_image_ = other.answers_from_image_;
   contended_ = other.contended_;
   may_hand_over_ = other.may_hand_over_;
   held_ = std::exchange(other.held_, false);
@@ -104,6 +106,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
         lock.held_ = true;
         lock.handovers_ = request->handovers;
         lock.image_is_fresh_ = local.TakeImage(target.node, image.data, target.read_bytes);
+        lock.image_is_older_ = lock.image_is_fresh_;
         if (!lock.image_is_fresh_) {
           const absl::Status read = ReadTarget(context, target, image);
           if (!read.ok()) {
@@ -315,6 +318,7 @@ std::vector<LockRequestPtr> Hocl::TakeCombinable(HeldLock& lock, uint32_t tree_i
   if (lock.local_ == nullptr || !options_.techniques.operation_combining) return {};
   std::vector<LockRequestPtr> taken = lock.local_->TakeCombinable(tree_id, lock.target_.node, max);
   lock.contended_ = lock.contended_ || !taken.empty();
+  lock.image_is_older_ = lock.image_is_older_ || !taken.empty();
   return taken;
 }
 
@@ -350,6 +354,15 @@ absl::Status Hocl::ReleaseGlobal(OperationContext& context, const HeldLock& lock
   return absl::OkStatus();
 }
 
+absl::Status Hocl::ProveAlive(OperationContext& context, const HeldLock& lock) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease found,
+                         context.session.buffers().Lease(sizeof(uint64_t)));
+  ChainLease chain(&context.session.buffers());
+  chain->Reset(lock.target_.server);
+  chain->Read(MemorySpace::kLocks, uint64_t{lock.target_.word} * 8, found.buffer());
+  return context.Await(chain.get());
+}
+
 absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* chain,
                            const std::byte* image) {
   PANDO_CHECK(lock.held_);
@@ -357,7 +370,18 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
   bool hand_over = lock.local_ != nullptr && lock.may_hand_over_ && techniques.handover &&
                    lock.handovers_ < options_.handover_max && lock.local_->HasWaiters();
   absl::Status status;
-  if (hand_over) {
+  // Who was stopped under the lock and has been fenced since does not know it, and a handover alone
+  // posts nothing: what the image says may no longer be so.
+  if (hand_over && lock.answers_from_image_ && lock.image_is_older_ && RuleHolds(Rule::kV5)) {
+    status = ProveAlive(context, lock);
+    if (!status.ok() && !absl::IsUnavailable(status)) {  // no answer: the release is one, too
+      hand_over = false;
+      status = absl::OkStatus();
+    }
+  }
+  if (!status.ok()) {
+    // As after any chain that failed under the lock.
+  } else if (hand_over) {
     if (chain->size() > 0) status = context.Await(chain);
   } else if (chain->size() > 0 && !techniques.command_combining) {
     status = context.Await(chain);

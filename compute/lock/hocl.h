@@ -52,6 +52,13 @@ class HeldLock {
   bool held() const { return held_; }
   // False after a handover that did not carry the image.
   bool image_is_fresh() const { return image_is_fresh_; }
+  // True: some operation that the image serves may have been invoked after its READ: it was handed
+  // over, or operations were combined.
+  bool image_is_older() const { return image_is_older_; }
+  // Operations are answered from the image and nothing is written. If the image is older the answer
+  // counts once a chain under the lock has succeeded (rule V5): Release() makes sure that there is
+  // one, and its result says so.
+  void AnswerFromImage() { answers_from_image_ = true; }
   // Rule L6: a holder of more than one word hands none of them over.
   void ForbidHandover() { may_hand_over_ = false; }
 
@@ -61,6 +68,8 @@ class HeldLock {
   LocalLock* local_ = nullptr;  // null: local locks are off
   int handovers_ = 0;
   bool image_is_fresh_ = false;
+  bool image_is_older_ = false;
+  bool answers_from_image_ = false;
   bool contended_ = false;  // others wanted it: a failed CAS, or waiters to combine
   bool may_hand_over_ = true;
   bool held_ = false;
@@ -116,8 +125,8 @@ class Hocl {
               const std::vector<absl::Status>& results);
 
   // Posts `chain` (the last writes of the critical section; empty: none) with the release behind
-  // it, or hands over after An error: the writes' outcome is unknown and the word is left to
-  // fencing.
+  // it, or hands over after them. An error: the writes' outcome is unknown and the word is left to
+  // fencing; where there were none, what was answered from an older image must not be.
   absl::Status Release(OperationContext& context, HeldLock&& lock, Chain* chain,
                        const std::byte* image);
   // After a chain under the lock that failed with `why` (rule L5). Where the fabric gets over it
@@ -154,6 +163,9 @@ class Hocl {
   // When this compute server may try the word again after releasing it; 0: at once.
   int64_t StayAwayUntil(const OperationContext& context, const HeldLock& lock) const;
   absl::Status ReleaseGlobal(OperationContext& context, const HeldLock& lock, Chain* chain);
+  // READs a word of the lock's server: nobody takes a lock from a client whose READs there still
+  // succeed (rule C2). Unavailable: they do not; anything else: it was not asked, or interrupted.
+  absl::Status ProveAlive(OperationContext& context, const HeldLock& lock);
 
   const Options options_;
   LocalLock& Local(const LockTarget& target) const {
