@@ -289,7 +289,9 @@ absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_
                             std::string_view key) {
   using Outcome = MergeAttempt::Outcome;
   std::string key_here(key);
-  for (int attempt = 0; attempt < kAttemptsMax && !context.expired();) {
+  // Not until the deadline, which bounds the waits only: on a busy machine every back-off may cost
+  // the processor for longer than that, and what the last erases leave nobody would merge.
+  for (int attempt = 0; attempt < kAttemptsMax;) {
     std::optional<std::string> go_up;
     const absl::StatusOr<Outcome> outcome = MergeOnce(context, tree, level, key_here, &go_up);
     if (absl::IsFailedPrecondition(outcome.status())) return ShrinkRoot(context, tree, level);
