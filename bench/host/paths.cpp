@@ -1,6 +1,7 @@
 #include "bench/host/paths.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -26,11 +27,20 @@ namespace {
 constexpr char kPrefix[] = "pando-run-";
 constexpr char kLockFile[] = "owner.lock";
 
-// A descriptor that holds the lock of the folder; -1: another process does, or it is no such
-// folder.
-int LockFolder(const std::filesystem::path& folder, int more_flags) {
-  const int fd = open((folder / kLockFile).c_str(), O_RDWR | O_CLOEXEC | more_flags, 0600);
+// A descriptor that holds the lock of a file; -1: another process does, or there is no such file.
+int OpenLocked(const std::filesystem::path& file, int more_flags = 0) {
+  const int fd = open(file.c_str(), O_RDWR | O_CLOEXEC | more_flags, 0600);
   if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+// Locks a new folder. The lock file is locked before it has its name: to a process that removes
+// leftovers right now, a folder is not there yet or somebody's.
+int LockNewFolder(const std::filesystem::path& folder) {
+  const std::filesystem::path nameless = folder / "new.lock";
+  const int fd = OpenLocked(nameless, O_CREAT | O_EXCL);
+  if (fd >= 0 && rename(nameless.c_str(), (folder / kLockFile).c_str()) == 0) return fd;
   if (fd >= 0) close(fd);
   return -1;
 }
@@ -39,7 +49,7 @@ void RemoveLeftovers(const std::filesystem::path& base) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(base, error)) {
     if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    const int fd = LockFolder(entry.path(), 0);
+    const int fd = OpenLocked(entry.path() / kLockFile);
     if (fd < 0) continue;
     std::filesystem::remove_all(entry.path(), error);
     close(fd);
@@ -61,9 +71,10 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
   }
   TemporaryFolder folder;
   folder.path_ = name;
-  folder.lock_fd_ = LockFolder(name, O_CREAT);
-  // Another Create() may take a folder that is not locked yet for a leftover.
-  if (folder.lock_fd_ < 0) return absl::UnavailableError(absl::StrCat("cannot lock ", name));
+  folder.lock_fd_ = LockNewFolder(name);
+  if (folder.lock_fd_ < 0) {
+    return absl::UnavailableError(absl::StrCat("cannot lock ", name, ": ", std::strerror(errno)));
+  }
   return folder;
 }
 

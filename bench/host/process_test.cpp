@@ -166,6 +166,25 @@ TEST(PathsTest, WhatAKilledOwnerLeftIsRemovedByTheNext) {
   close(fds[1]);
 }
 
+// Each removes leftovers before it makes its own: none takes another's new folder for one.
+TEST(PathsTest, ManyMakeFoldersAtOnce) {
+  std::vector<pid_t> owners;
+  for (int i = 0; i < 4; ++i) {
+    owners.push_back(fork());
+    if (owners.back() != 0) continue;
+    for (int j = 0; j < 200; ++j) {
+      const auto folder = TemporaryFolder::Create();
+      if (!folder.ok() || !std::ofstream(folder->path() / "file").is_open()) _exit(1);
+    }
+    _exit(0);
+  }
+  for (const pid_t owner : owners) {
+    int status = -1;
+    EXPECT_EQ(waitpid(owner, &status, 0), owner);
+    EXPECT_EQ(status, 0);
+  }
+}
+
 TEST(HostInfoTest, EverythingIsFilledIn) {
   const HostInfo info = GetHostInfo();
   EXPECT_FALSE(info.commit.empty());
