@@ -2,10 +2,8 @@
 // certain.
 #include "bench/history/checker.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -13,6 +11,7 @@
 
 #include "bench/history/history_io.h"
 #include "common/base/random.h"
+#include "common/base/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -258,19 +257,21 @@ TEST(Checker, LostUpdateAndDoubleInsertFail) {
 
 // --- Files.
 
-std::string TemporaryFile(const std::string& content) {
-  static int number = 0;
-  const std::string path = testing::TempDir() + "pando_history_" + std::to_string(getpid()) + "_" +
-                           std::to_string(number++);
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  std::fwrite(content.data(), 1, content.size(), file);
-  std::fclose(file);
-  return path;
-}
+class HistoryFiles : public testing::Test {
+ protected:
+  // The one file, with that in it.
+  std::string File(const std::string& content) {
+    std::ofstream(file_) << content;
+    return file_;
+  }
 
-TEST(HistoryFiles, WrittenAndReadAgain) {
+  const TemporaryDirectory directory_;
+  const std::string file_ = directory_.path() + "/history";
+};
+
+TEST_F(HistoryFiles, WrittenAndReadAgain) {
   const Simulated simulated = Simulate(3, 500);
-  const std::string path = TemporaryFile("");
+  const std::string path = File("");
   ASSERT_TRUE(WriteHistory(simulated.operations, path).ok());
   const auto read = ReadHistory(path);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -291,10 +292,9 @@ TEST(HistoryFiles, WrittenAndReadAgain) {
   const auto state = ReadState(path);
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->size(), simulated.final.size());
-  std::remove(path.c_str());
 }
 
-TEST(HistoryFiles, FormatIsTheDocumentedOne) {
+TEST_F(HistoryFiles, FormatIsTheDocumentedOne) {
   EXPECT_EQ(
       FormatOperation(Put("k", "v", 10, 20)),
       R"({"client":0,"op":"put","key":"6b","value":"76","found":false,"call":10,"return":20})");
@@ -306,7 +306,7 @@ TEST(HistoryFiles, FormatIsTheDocumentedOne) {
       R"({"client":0,"op":"scan","from":"61","limit":2,"rows":[["6b","76"]],"call":1,"return":2})");
 }
 
-TEST(HistoryFiles, BadInputNamesFileAndLine) {
+TEST_F(HistoryFiles, BadInputNamesFileAndLine) {
   const std::string good =
       R"({"client":1,"op":"put","key":"k","value":"v","call":1,"return":2,"more":[1]})";
   for (
@@ -326,16 +326,13 @@ TEST(HistoryFiles, BadInputNamesFileAndLine) {
           "{",
           "\xff",
       }) {
-    const std::string path = TemporaryFile(good + "\n\n" + bad + "\n");
+    const std::string path = File(good + "\n\n" + bad + "\n");
     const auto read = ReadHistory(path);
     ASSERT_FALSE(read.ok()) << bad;
     EXPECT_THAT(std::string(read.status().message()), HasSubstr(path + ":3")) << bad;
-    std::remove(path.c_str());
   }
   EXPECT_FALSE(ReadHistory("/nonexistent/history").ok());
-  const std::string empty = TemporaryFile("\n");
-  EXPECT_FALSE(ReadHistory(empty).ok());
-  std::remove(empty.c_str());
+  EXPECT_FALSE(ReadHistory(File("\n")).ok());
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,6 +16,7 @@
 
 #include "common/base/check.h"
 #include "common/base/sanitizer.h"
+#include "common/base/temporary_directory.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/server_fabric.h"
@@ -51,21 +51,15 @@ class IntegrationCluster {
 
   IntegrationCluster() : IntegrationCluster(Options{}) {}
   explicit IntegrationCluster(const Options& options) : options_(options) {
-    char name[] = "/tmp/pando-integration-XXXXXX";
-    PANDO_CHECK(mkdtemp(name) != nullptr);
-    directory_ = name;
-    registry_name_ = options.registry.empty() ? directory_ : options.registry;
+    registry_name_ = options.registry.empty() ? directory_.path() : options.registry;
     // Where sockets go if the registry is no directory.
-    if (!options.registry.empty()) setenv("XDG_RUNTIME_DIR", directory_.c_str(), 1);
+    if (!options.registry.empty()) setenv("XDG_RUNTIME_DIR", directory_.path().c_str(), 1);
     auto registry = OpenRegistry(registry_name_);
     PANDO_CHECK_OK(registry.status());
     registry_ = *std::move(registry);
     StartAll();
   }
-  ~IntegrationCluster() {
-    StopAll();
-    std::filesystem::remove_all(directory_);
-  }
+  ~IntegrationCluster() { StopAll(); }
   IntegrationCluster(const IntegrationCluster&) = delete;
   IntegrationCluster& operator=(const IntegrationCluster&) = delete;
 
@@ -158,7 +152,8 @@ class IntegrationCluster {
 
   const Options options_;
   uint32_t next_first_id_ = 1;
-  std::string directory_, registry_name_;
+  const TemporaryDirectory directory_;
+  std::string registry_name_;
   std::unique_ptr<Registry> registry_;
   std::vector<std::unique_ptr<Server>> servers_;
 };

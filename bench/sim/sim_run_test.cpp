@@ -2,14 +2,13 @@
 // fail.
 #include "bench/sim/sim_run.h"
 
-#include <unistd.h>
-
 #include <set>
 #include <string>
 
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
 #include "bench/sim/workload.h"
+#include "common/base/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -106,13 +105,13 @@ TEST(SimRun, BoundedInEvents) {
 
 TEST(SimRun, HistoryIsWrittenAndChecksAgain) {
   SimRunOptions options = Small(2);
-  options.history_path = testing::TempDir() + "pando_sim_history_" + std::to_string(getpid());
+  const TemporaryDirectory directory;
+  options.history_path = directory.path() + "/history";
   EXPECT_THAT(RunSim(options).problems, IsEmpty());
   const auto operations = history::ReadHistory(options.history_path);
   ASSERT_TRUE(operations.ok()) << operations.status();
   EXPECT_EQ(operations->size(), options.operations);
   EXPECT_EQ(history::CheckHistory(*operations).verdict, history::Verdict::kCorrect);
-  unlink(options.history_path.c_str());
 }
 
 TEST(SimRun, ImpossibleOptionsAreAProblemNotACrash) {

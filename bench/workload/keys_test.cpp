@@ -1,11 +1,11 @@
 #include "bench/workload/keys.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <set>
 #include <string>
 
+#include "common/base/temporary_directory.h"
 #include "gtest/gtest.h"
 
 namespace pando::bench {
@@ -49,9 +49,9 @@ TEST(KeysTest, UserKeysAreYcsbs) {
 class WordsTest : public ::testing::Test {
  protected:
   WordsTest() { std::ofstream(file_) << "pear\napple\n\npear\nfig's\nlast without newline"; }
-  ~WordsTest() override { std::remove(file_.c_str()); }
 
-  const std::string file_ = testing::TempDir() + "pando_words_test";
+  const TemporaryDirectory directory_;
+  const std::string file_ = directory_.path() + "/words";
 };
 
 TEST_F(WordsTest, KeepsTheOrderAndEachWordOnce) {

@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "common/base/temporary_directory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -17,21 +17,14 @@ using testing::HasSubstr;
 
 class ClusterSecretTest : public testing::Test {
  protected:
-  ClusterSecretTest() {
-    char name[] = "/tmp/pando-secret-XXXXXX";
-    if (mkdtemp(name) == nullptr) abort();
-    directory_ = name;
-    path_ = directory_ + "/secret";
-  }
-  ~ClusterSecretTest() override { std::filesystem::remove_all(directory_); }
-
   absl::StatusOr<ClusterSecret> LoadFrom(const std::string& content, mode_t mode = 0600) {
     std::ofstream(path_, std::ios::trunc) << content;
     if (chmod(path_.c_str(), mode) != 0) abort();
     return ClusterSecret::Load(path_);
   }
 
-  std::string directory_, path_;
+  const TemporaryDirectory directory_;
+  const std::string path_ = directory_.path() + "/secret";
 };
 
 TEST_F(ClusterSecretTest, OneLineBreakAtTheEndIsNoPartOfIt) {
@@ -73,7 +66,8 @@ TEST_F(ClusterSecretTest, IsTheOwnersOnly) {
 
 TEST_F(ClusterSecretTest, MustBeAFile) {
   EXPECT_EQ(ClusterSecret::Load(path_).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(ClusterSecret::Load(directory_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ClusterSecret::Load(directory_.path()).status().code(),
+            absl::StatusCode::kInvalidArgument);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(ClusterSecret::Load(path_).status().code(), absl::StatusCode::kInvalidArgument);
 }

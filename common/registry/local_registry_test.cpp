@@ -1,11 +1,10 @@
 #include "common/registry/local_registry.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "common/base/temporary_directory.h"
 #include "common/registry/conformance.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,16 +18,12 @@ using testing::IsEmpty;
 
 class LocalPlace final : public RegistryPlace {
  public:
-  LocalPlace() {
-    char name[] = "/tmp/pando-registry-XXXXXX";
-    if (mkdtemp(name) == nullptr) abort();
-    parent_ = name;
+  std::string Name(const std::string& cluster) const override {
+    return parent_.path() + "/" + cluster;
   }
-  ~LocalPlace() override { std::filesystem::remove_all(parent_); }
-  std::string Name(const std::string& cluster) const override { return parent_ + "/" + cluster; }
 
  private:
-  std::string parent_;
+  const TemporaryDirectory parent_;
 };
 INSTANTIATE_TEST_SUITE_P(Local, RegistryConformance,
                          testing::Values(ConformanceRegistry{
@@ -37,21 +32,14 @@ INSTANTIATE_TEST_SUITE_P(Local, RegistryConformance,
 
 class LocalRegistryTest : public testing::Test {
  protected:
-  LocalRegistryTest() {
-    char name[] = "/tmp/pando-registry-XXXXXX";
-    if (mkdtemp(name) == nullptr) abort();
-    parent_ = name;
-    directory_ = parent_ + "/registry";
-  }
-  ~LocalRegistryTest() override { std::filesystem::remove_all(parent_); }
-
   std::unique_ptr<Registry> Open() {
     auto registry = OpenRegistry(directory_);
     EXPECT_TRUE(registry.ok()) << registry.status();
     return *std::move(registry);
   }
 
-  std::string parent_, directory_;
+  const TemporaryDirectory parent_;
+  std::string directory_ = parent_.path() + "/registry";
 };
 
 TEST_F(LocalRegistryTest, IsTheOwnersOnly) {
@@ -74,11 +62,12 @@ TEST_F(LocalRegistryTest, RefusesWhatItDoesNotKnow) {
         << registry;
   }
   EXPECT_FALSE(OpenRegistry("/nowhere/to/be/found").ok());
-  std::ofstream(parent_ + "/file") << "x";
-  EXPECT_EQ(OpenRegistry(parent_ + "/file").status().code(), absl::StatusCode::kInvalidArgument);
+  std::ofstream(parent_.path() + "/file") << "x";
+  EXPECT_EQ(OpenRegistry(parent_.path() + "/file").status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(OpenRegistry("local:" + directory_).ok());
   EXPECT_TRUE(OpenRegistry(directory_ + "/").ok());
-  EXPECT_TRUE(OpenRegistry(parent_ + "/a:b").ok());
+  EXPECT_TRUE(OpenRegistry(parent_.path() + "/a:b").ok());
 }
 
 TEST_F(LocalRegistryTest, ReportsDamagedEntriesAndIgnoresForeignFiles) {
@@ -102,7 +91,7 @@ TEST_F(LocalRegistryTest, ReportsDamagedEntriesAndIgnoresForeignFiles) {
 
 TEST_F(LocalRegistryTest, SocketPathsFitOrAreRefused) {
   EXPECT_EQ(*Open()->SocketPath(3), directory_ + "/server-3.sock");
-  directory_ = parent_ + "/" + std::string(90, 'd');
+  directory_ = parent_.path() + "/" + std::string(90, 'd');
   const auto path = Open()->SocketPath(3);
   EXPECT_EQ(path.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(path.status().message()), HasSubstr("at most 107"));

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/temporary_directory.h"
 #include "common/registry/conformance.h"
 #include "common/registry/entry.h"
 #include "common/registry/memcached_member.h"
@@ -183,19 +184,16 @@ TEST_F(MemcachedRegistryTest, IdsWithoutEntriesAreNotListed) {
 }
 
 TEST_F(MemcachedRegistryTest, SocketsHaveAPlace) {
-  char directory[] = "/tmp/pando-registry-XXXXXX";
-  ASSERT_NE(mkdtemp(directory), nullptr);
+  const TemporaryDirectory directory;
   const std::string before = getenv("XDG_RUNTIME_DIR") != nullptr ? getenv("XDG_RUNTIME_DIR") : "";
-  setenv("XDG_RUNTIME_DIR", directory, 1);
+  setenv("XDG_RUNTIME_DIR", directory.path().c_str(), 1);
   const auto path = Here()->SocketPath(3);
   ASSERT_TRUE(path.ok()) << path.status();
-  EXPECT_THAT(*path, HasSubstr(std::string(directory) + "/pando-sockets/server-3-"));
-  setenv("XDG_RUNTIME_DIR",
-         (std::string(directory) + "/pando-sockets/" + std::string(90, 'd')).c_str(), 1);
+  EXPECT_THAT(*path, HasSubstr(directory.path() + "/pando-sockets/server-3-"));
+  setenv("XDG_RUNTIME_DIR", (directory.path() + "/pando-sockets/" + std::string(90, 'd')).c_str(),
+         1);
   EXPECT_FALSE(Here()->SocketPath(3).ok());
   setenv("XDG_RUNTIME_DIR", before.c_str(), 1);
-  rmdir((std::string(directory) + "/pando-sockets").c_str());
-  rmdir(directory);
 }
 
 }  // namespace

@@ -1,16 +1,17 @@
 // The memory server against clients that do not behave, and its start and stop.
 #include "common/fabric/shm/shm_server.h"
-#include "common/fabric/body.h"
 
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "common/base/clock.h"
 #include "common/base/random.h"
+#include "common/fabric/body.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_test_cluster.h"
 #include "common/fabric/shm/unix_socket.h"

@@ -2,32 +2,15 @@
 // connect through real sockets and map the memory a second time.
 #pragma once
 
-#include <stdlib.h>
-
-#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "common/base/check.h"
+#include "common/base/temporary_directory.h"
 #include "common/fabric/shm/shm_fabric.h"
 #include "common/fabric/shm/shm_server.h"
 #include "common/fabric/threaded_cluster.h"
 
 namespace pando {
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    char name[] = "/tmp/pando-shm-XXXXXX";
-    PANDO_CHECK(mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline ServerLocation LocationOf(const ShmServer& server) {
   return {server.options().server_id, server.options().socket_path};
