@@ -32,7 +32,7 @@ struct NodeHeader {
   Reference peer;      // `left` of a merging node, `absorbing` of a merging survivor
   Reference leftmost;  // internal: child for keys below the first separator; leaf: null
   std::string low, high;
-  std::string reserve;  // kReserveBytes of design.md section 9, kept by splits
+  std::string reserve;  // kReserveBytes (common/protocol.md, rule F4), kept by splits
 
   static constexpr size_t kReserveBytes = 32;
 };
