@@ -17,7 +17,7 @@ class CatalogTest : public testing::TestWithParam<bool> {
   ManualClock clock_;
   Region region_ =
       *Region::Format(memory_.memory(), {.chunk_bytes = 64 << 10, .needs_crc = GetParam()});
-  NodeLedger nodes_{&region_, &clock_, kSecondNs};
+  NodeLedger nodes_{&region_, &clock_, {}};
   IdSource ids_{1};
   Catalog catalog_{&region_, &nodes_, &ids_};
 

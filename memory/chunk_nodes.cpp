@@ -4,13 +4,12 @@
 #include "common/base/clock.h"
 
 namespace pando::memory {
-namespace {
-// Ends of rests are rounded up to this, so that a chunk remembers few of them.
-constexpr int64_t kRestGrainNs = 20 * kMillisecondNs;
-}  // namespace
 
-ChunkNodes::ChunkNodes(uint32_t count, uint32_t life)
-    : stamp_(life), records_(count, Record{life, kNone}), uses_(count) {
+ChunkNodes::ChunkNodes(uint32_t count, uint32_t life, int64_t rest_grain_ns)
+    : stamp_(life),
+      rest_grain_ns_(rest_grain_ns),
+      records_(count, Record{life, kNone}),
+      uses_(count) {
   counts_[static_cast<size_t>(NodeUse::kUntouched)] = count;
 }
 
@@ -77,7 +76,7 @@ void ChunkNodes::Free(uint32_t node, uint32_t life, int64_t rested_ns) {
   if (last_free_ != kNone) records_[last_free_].link = node;
   last_free_ = node;
   if (first_free_ == kNone) first_free_ = node;
-  const int64_t until_ns = (rested_ns + kRestGrainNs - 1) / kRestGrainNs * kRestGrainNs;
+  const int64_t until_ns = (rested_ns + rest_grain_ns_ - 1) / rest_grain_ns_ * rest_grain_ns_;
   if (resting_.empty() || resting_.back().until_ns < until_ns) resting_.push_back({until_ns, 0});
   ++resting_.back().count;
   ++resting_count_;

@@ -14,14 +14,16 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/time_constants.h"
 #include "common/wire/node_messages.h"
 
 namespace pando::memory {
 
 class ChunkNodes {
  public:
-  // `life`: stamp of all nodes; 0: their memory is zero.
-  ChunkNodes(uint32_t count, uint32_t life);
+  // `life`: stamp of all nodes; 0: their memory is zero. Ends of rests are rounded up to the grain,
+  // so that few have to be remembered.
+  ChunkNodes(uint32_t count, uint32_t life, int64_t rest_grain_ns = TimeConstants().rest_grain_ns);
 
   uint32_t count() const { return static_cast<uint32_t>(uses_.size()); }
   uint32_t handed() const { return handed_; }
@@ -67,6 +69,7 @@ class ChunkNodes {
   void PushFront(uint32_t node);
 
   const uint32_t stamp_;
+  const int64_t rest_grain_ns_;
   std::vector<Record> records_;
   std::vector<uint8_t> uses_;
   std::array<uint32_t, 5> counts_{};

@@ -90,7 +90,7 @@ class LedgerTest : public testing::Test {
   PlainMemory memory_;
   ManualClock clock_;
   Region region_ = *Region::Format(memory_.memory(), {});
-  NodeLedger ledger_{&region_, &clock_, kSecondNs};
+  NodeLedger ledger_{&region_, &clock_, {}};
   const uint64_t chunk_count_ = region_.superblock().chunk_count;
   const uint64_t chunk_bytes_ = region_.superblock().chunk_bytes;
   std::map<uint64_t, uint32_t> last_life_;

@@ -15,9 +15,6 @@ namespace {
 
 constexpr uint16_t kReplyFlag = 1;
 
-// Before lock words that could not be looked at are looked at again.
-constexpr int64_t kFenceAgainNs = 100 * kMillisecondNs;
-
 // What can be known of the sender of bytes that did not parse, so that it can match the refusal to
 // its request.
 ControlHeader SalvageHeader(std::string_view bytes) {
@@ -36,6 +33,7 @@ absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
                                                  .chunk_bytes = options.chunk_bytes,
                                                  .packet_bytes = options.packet_bytes,
                                                  .needs_crc = options.needs_crc}));
+  PANDO_RETURN_IF_ERROR(options.times.Validate());
   if (options.lease_ns < 0 ||
       options.lease_ns / kMicrosecondNs > static_cast<int64_t>(kLeaseUsMax) ||
       (options.lease_ns > 0 && (options.fence == nullptr || options.lease_ns < kMicrosecondNs))) {
@@ -51,7 +49,7 @@ MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
     : options_(options),
       region_(region),
       ids_(options.first_id),
-      nodes_(&region_, options.clock, options.rest_ns),
+      nodes_(&region_, options.clock, options.times),
       catalog_(&region_, &nodes_, &ids_),
       leases_(options.lease_ns),
       fencing_(&region_, options.fence_words_per_step) {}
@@ -171,7 +169,8 @@ void MemoryServer::FenceSilentPeers(int64_t now_ns) {
 int64_t MemoryServer::OnTimer(int64_t now_ns) {
   if (now_ns >= leases_.NextStepNs()) FenceSilentPeers(now_ns);
   if (!fencing_.idle() && now_ns >= next_fence_step_ns_) {
-    next_fence_step_ns_ = now_ns + (StepFencing() ? options_.fence_step_ns : kFenceAgainNs);
+    next_fence_step_ns_ =
+        now_ns + (StepFencing() ? options_.fence_step_ns : options_.times.fence_again_ns);
   }
   if (nodes_.Step()) return now_ns;  // between calls, a chunk at a time
   return std::min(leases_.NextStepNs(), fencing_.idle() ? kNeverNs : next_fence_step_ns_);

@@ -24,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/time_constants.h"
 #include "common/fabric/server.h"
 #include "common/wire/control.h"
 #include "memory/catalog.h"
@@ -52,8 +53,8 @@ struct MemoryServerOptions {
   uint32_t packet_bytes = 4096;
   // Whether lines carry checksums (rule F1); follows from the fabric.
   bool needs_crc = false;
-  // How long freed memory rests; clients discard READs that took over half of it (rule R3).
-  int64_t rest_ns = kSecondNs;
+  // How long freed memory rests (rule R3), and the like. The clients' must be the same.
+  TimeConstants times;
   // First incarnation and tree id. A catalog that starts again must begin above its earlier lives
   // (rule C0).
   uint32_t first_id = 1;

@@ -11,10 +11,11 @@
 
 namespace pando::memory {
 
-NodeLedger::NodeLedger(Region* region, const Clock* clock, int64_t rest_ns)
+NodeLedger::NodeLedger(Region* region, const Clock* clock, const TimeConstants& times)
     : region_(region),
       clock_(clock),
-      rest_ns_(RuleHolds(Rule::kR3) ? rest_ns : 0),
+      times_(times),
+      rest_ns_(RuleHolds(Rule::kR3) ? times.freed_rest_ns : 0),
       chunk_bytes_(region->superblock().chunk_bytes),
       pool_(region, clock, rest_ns_),
       chunks_(region->superblock().chunk_count) {}
@@ -73,8 +74,8 @@ absl::Status NodeLedger::AddChunk(uint32_t tree_id, uint32_t node_bytes) {
   Chunk& chunk = chunks_[taken.chunk];
   PANDO_CHECK(chunk.nodes == nullptr);
   chunk.tree_id = tree_id;
-  chunk.nodes =
-      std::make_unique<ChunkNodes>(static_cast<uint32_t>(chunk_bytes_ / node_bytes), taken.life);
+  chunk.nodes = std::make_unique<ChunkNodes>(static_cast<uint32_t>(chunk_bytes_ / node_bytes),
+                                             taken.life, times_.rest_grain_ns);
   Tree& tree = trees_[tree_id];
   tree.node_bytes = node_bytes;
   tree.chunks.insert(taken.chunk);
@@ -207,7 +208,8 @@ std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
   // The next call looks at what ended holders had.
   if (HasDeparture(tree_id)) rested_ns = std::min(rested_ns, clock_->NowNs());
   if (rested_ns == kNeverNs) return std::nullopt;
-  grant.rested_in_ns = std::clamp<int64_t>(rested_ns - clock_->NowNs(), kMillisecondNs, kRestNsMax);
+  grant.rested_in_ns =
+      std::clamp<int64_t>(rested_ns - clock_->NowNs(), times_.rest_ask_min_ns, kRestNsMax);
   return grant;
 }
 

@@ -25,6 +25,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/time_constants.h"
 #include "common/wire/node_glance.h"
 #include "common/wire/node_messages.h"
 #include "memory/chunk_nodes.h"
@@ -63,7 +64,7 @@ class NodeLedger {
   static constexpr uint32_t kChunksExaminedMax = 1024;
   static constexpr uint32_t kStepsOfACall = 4;  // chunks of ended holders
 
-  NodeLedger(Region* region, const Clock* clock, int64_t rest_ns);
+  NodeLedger(Region* region, const Clock* clock, const TimeConstants& times);
 
   // Rested nodes of the tree, else the rest of a chunk it has, else a chunk. InvalidArgument:
   // node_bytes is no node size, or not the tree's; ResourceExhausted: nothing is left, or all
@@ -149,6 +150,7 @@ class NodeLedger {
 
   Region* const region_;
   const Clock* const clock_;
+  const TimeConstants times_;
   const int64_t rest_ns_;
   const uint64_t chunk_bytes_;
   ChunkPool pool_;

@@ -211,9 +211,10 @@ void SlowRead::Check() {
 
 absl::Status SlowRead::Play() {
   const ServerMemory memory = world_.AddServer(kOnlyServer, 8 << 20, 64 << 10);
-  PANDO_ASSIGN_OR_RETURN(server_, memory::MemoryServer::Create(memory, {.chunk_bytes = kChunkBytes,
-                                                                        .rest_ns = kRestNs,
-                                                                        .clock = &world_.clock()}));
+  PANDO_ASSIGN_OR_RETURN(server_,
+                         memory::MemoryServer::Create(memory, {.chunk_bytes = kChunkBytes,
+                                                               .times = {.freed_rest_ns = kRestNs},
+                                                               .clock = &world_.clock()}));
   world_.SetHandler(kOnlyServer, server_.get());
   PANDO_RETURN_IF_ERROR(Connect("first", &a_));
   PANDO_RETURN_IF_ERROR(Fill());

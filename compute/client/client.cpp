@@ -27,9 +27,10 @@ Client::Client(std::unique_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& options,
-                                                          std::shared_ptr<Fabric> fabric) {
+                                                          std::shared_ptr<Fabric> fabric,
+                                                          const TimeConstants& times) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ClientImpl> impl,
-                         ClientImpl::Join(options, std::move(fabric)));
+                         ClientImpl::Join(options, std::move(fabric), times));
   return std::make_unique<Client>(std::move(impl));
 }
 

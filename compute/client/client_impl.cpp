@@ -33,14 +33,21 @@ absl::Status ValidateOptions(const ClientOptions& options) {
 
 TreeImpl::~TreeImpl() { client_.CloseTree(context_); }
 
-ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric)
-    : options_(options), fabric_(std::move(fabric)), allocator_(&control_channel_) {}
+ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
+                       const TimeConstants& times)
+    : options_(options),
+      fabric_(std::move(fabric)),
+      times_(times),
+      control_channel_(times.call_attempt_ns),
+      allocator_(&control_channel_, times) {}
 
 absl::StatusOr<std::unique_ptr<ClientImpl>> ClientImpl::Join(const ClientOptions& options,
-                                                             std::shared_ptr<Fabric> fabric) {
+                                                             std::shared_ptr<Fabric> fabric,
+                                                             const TimeConstants& times) {
   PANDO_RETURN_IF_ERROR(ValidateOptions(options));
+  PANDO_RETURN_IF_ERROR(times.Validate());
   if (fabric->servers().empty()) return absl::UnavailableError("no memory server is connected");
-  std::unique_ptr<ClientImpl> client(new ClientImpl(options, std::move(fabric)));
+  std::unique_ptr<ClientImpl> client(new ClientImpl(options, std::move(fabric), times));
   PANDO_RETURN_IF_ERROR(client->JoinCluster());
   return client;
 }
@@ -63,6 +70,7 @@ absl::Status ClientImpl::JoinCluster() {
                                                .handover_max = options_.handover_max,
                                                .write_unlock = capabilities.write_unlock,
                                                .own_word = own.Encode(),
+                                               .times = times_,
                                                .on_stuck_word = [this] { LeaveStuckWord(); }});
   bool crc = false;
   std::vector<ServerId> server_ids;
@@ -82,7 +90,8 @@ absl::Status ClientImpl::JoinCluster() {
                                                           .servers = std::move(server_ids),
                                                           .techniques = options_.techniques,
                                                           .combine_max = options_.combine_max,
-                                                          .crc = crc});
+                                                          .crc = crc,
+                                                          .times = times_});
   return absl::OkStatus();
 }
 
@@ -108,7 +117,7 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
     };
   }
   heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_, event_driven,
-                                           std::move(ask_anew));
+                                           std::move(ask_anew), times_.ping_max_ns);
   control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
 }

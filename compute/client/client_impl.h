@@ -33,10 +33,11 @@ namespace pando {
 
 class ClientImpl {
  public:
-  // Joins the cluster. InvalidArgument (options), FailedPrecondition (format, features, packet
-  // size), Unavailable.
+  // Joins the cluster. `times` are the memory servers', too. InvalidArgument (options),
+  // FailedPrecondition (format, features, packet size), Unavailable.
   static absl::StatusOr<std::unique_ptr<ClientImpl>> Join(const ClientOptions& options,
-                                                          std::shared_ptr<Fabric> fabric);
+                                                          std::shared_ptr<Fabric> fabric,
+                                                          const TimeConstants& times = {});
   ~ClientImpl();
 
   absl::StatusOr<std::shared_ptr<TreeImpl>> CreateTree(std::string_view name,
@@ -65,7 +66,8 @@ class ClientImpl {
     ServerInfo info;
   };
 
-  ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric);
+  ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
+             const TimeConstants& times);
 
   absl::Status JoinCluster();
   absl::Status ReadServerInfos(OperationContext& context);
@@ -83,6 +85,7 @@ class ClientImpl {
 
   const ClientOptions options_;
   const std::shared_ptr<Fabric> fabric_;
+  const TimeConstants times_;
   ControlChannel control_channel_;
   std::vector<ServerRecord> servers_;
   ServerId catalog_server_ = 0;

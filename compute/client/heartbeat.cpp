@@ -12,8 +12,6 @@ namespace pando {
 namespace {
 
 constexpr int kBeatsPerLease = 4;
-// A server that does not answer at all must not hold the end of this up.
-constexpr int64_t kPingNsMax = kSecondNs;
 constexpr int64_t kAskPauseNsMax = 60 * kSecondNs;
 
 bool IsRunning(const std::future<void>& job) {
@@ -23,8 +21,11 @@ bool IsRunning(const std::future<void>& job) {
 }  // namespace
 
 Heartbeat::Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control,
-                     bool event_driven, AskAnew ask_anew)
-    : session_(std::move(session)), control_(control), ask_anew_(std::move(ask_anew)) {
+                     bool event_driven, AskAnew ask_anew, int64_t ping_max_ns)
+    : session_(std::move(session)),
+      control_(control),
+      ask_anew_(std::move(ask_anew)),
+      ping_max_ns_(ping_max_ns) {
   if (event_driven) return;
   thread_ = StartQuietThread("pando-heartbeat", [this] {
     Scheduler& scheduler = session_->scheduler();
@@ -92,7 +93,7 @@ void Heartbeat::Ask(Pulse* pulse) {
 void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const int64_t next_ns = session_->NowNs() + pulse->lease.lease_ns / kBeatsPerLease;
-    OperationContext context(session_.get(), std::min(next_ns, session_->NowNs() + kPingNsMax));
+    OperationContext context(session_.get(), std::min(next_ns, session_->NowNs() + ping_max_ns_));
     const absl::Status heard =
         control_->Call(context, pulse->lease.server, ControlOpcode::kPing, "").status();
     if (absl::IsFailedPrecondition(heard) || absl::IsPermissionDenied(heard)) {

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/time_constants.h"
 #include "common/wire/control.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/session_context.h"
@@ -35,9 +36,9 @@ class Heartbeat {
   using AskAnew = std::function<absl::StatusOr<ClientLiveness>(ServerId server)>;
 
   // `session` has a coroutine for each lease that will be added. Without `ask_anew` nobody is
-  // asked.
+  // asked. A server that does not answer at all holds the end up for at most `ping_max_ns`.
   Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control, bool event_driven,
-            AskAnew ask_anew = nullptr);
+            AskAnew ask_anew = nullptr, int64_t ping_max_ns = TimeConstants().ping_max_ns);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -68,6 +69,7 @@ class Heartbeat {
   const std::unique_ptr<SessionContext> session_;
   ControlChannel* const control_;
   const AskAnew ask_anew_;
+  const int64_t ping_max_ns_;
   std::mutex pulses_mutex_;
   std::vector<std::shared_ptr<Pulse>> pulses_;
   std::atomic<bool> stopping_{false}, fenced_{false};

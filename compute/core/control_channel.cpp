@@ -6,10 +6,6 @@
 #include "common/base/status.h"
 
 namespace pando {
-namespace {
-// How long one attempt waits before the request is sent again.
-constexpr int64_t kAttemptNs = 200 * kMillisecondNs;
-}  // namespace
 
 void ControlChannel::SetIdentity(uint16_t compute_server, uint32_t incarnation) {
   compute_server_ = compute_server;
@@ -35,7 +31,7 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   while (true) {
     const int64_t now_ns = context.session.NowNs();
     header.deadline_ns = std::max<int64_t>(1, context.deadline_ns() - now_ns);
-    const int64_t attempt_until_ns = std::min(context.deadline_ns(), now_ns + kAttemptNs);
+    const int64_t attempt_until_ns = std::min(context.deadline_ns(), now_ns + attempt_ns_);
     context.session.counters().calls.Add();
     result = scheduler.Call(server, EncodeMessage(header, body), attempt_until_ns);
     const bool lost = absl::IsDeadlineExceeded(result.status()) && !context.expired();

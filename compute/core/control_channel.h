@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "common/base/time_constants.h"
 #include "common/wire/control.h"
 #include "compute/core/session_context.h"
 
@@ -18,6 +19,10 @@ namespace pando {
 
 class ControlChannel {
  public:
+  // A request without an answer is sent again after this.
+  explicit ControlChannel(int64_t attempt_ns = TimeConstants().call_attempt_ns)
+      : attempt_ns_(attempt_ns) {}
+
   // The identity under which the client calls; before that it calls as nobody (0, 0).
   void SetIdentity(uint16_t compute_server, uint32_t incarnation);
   uint16_t compute_server() const { return compute_server_; }
@@ -31,6 +36,7 @@ class ControlChannel {
                                               std::string_view body);
 
  private:
+  const int64_t attempt_ns_;
   uint16_t compute_server_ = 0;
   uint32_t incarnation_ = 0;
 

@@ -20,10 +20,6 @@ constexpr uint32_t kRecycledMax = 64;
 static_assert(kRecycledMax <= kGrantRunsMax);
 // Free memory is scarce where all servers together have less for the tree.
 constexpr uint64_t kScarceBytes = 4 << 20;
-// Freed nodes are not kept back for longer, if somebody comes by.
-constexpr int64_t kQueuedNs = kSecondNs;
-// While memory rests, this often a waiter looks whether somebody else has put a node back.
-constexpr int64_t kLookNs = 20 * kMillisecondNs;
 
 constexpr char kAllRests[] = "all that is free on the memory servers rests until past the deadline";
 
@@ -139,7 +135,7 @@ void NodeAllocator::FlushIfMany(OperationContext& context, uint32_t tree_id) {
     Pool& pool = found->second;
     const int64_t now_ns = context.session.NowNs();
     if (pool.flushed_ns == 0) pool.flushed_ns = now_ns;
-    const bool sent_lately = now_ns - pool.flushed_ns < kQueuedNs;
+    const bool sent_lately = now_ns - pool.flushed_ns < times_.free_flush_ns;
     if (pool.freed.size() < kNodesPerRequestMax && sent_lately && !IsScarce(pool)) return;
   }
   Flush(context, tree_id);
@@ -338,7 +334,8 @@ absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, 
     if (rested_ns <= now_ns) {
       context.BackOff(2);
     } else {
-      context.session.scheduler().SleepUntil(std::min(rested_ns, now_ns + kLookNs));
+      context.session.scheduler().SleepUntil(
+          std::min(rested_ns, now_ns + times_.allocator_look_ns));
     }
   }
 }

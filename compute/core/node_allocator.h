@@ -19,6 +19,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "common/base/time_constants.h"
 #include "common/wire/node_messages.h"
 #include "compute/core/control_channel.h"
 
@@ -40,7 +41,8 @@ struct SpareNode {
 
 class NodeAllocator {
  public:
-  explicit NodeAllocator(ControlChannel* control) : control_(control) {}
+  explicit NodeAllocator(ControlChannel* control, const TimeConstants& times = {})
+      : control_(control), times_(times) {}
 
   // What a server has free; kept up to date from grants.
   void AddServer(ServerId server, uint64_t free_bytes);
@@ -117,6 +119,7 @@ class NodeAllocator {
   bool IsScarce(const Pool& pool) const;
 
   ControlChannel* const control_;
+  const TimeConstants times_;
   std::mutex mutex_;
   absl::flat_hash_map<uint32_t, Pool> pools_;              // by tree
   std::vector<std::pair<ServerId, uint64_t>> free_bytes_;  // of the servers that live

@@ -24,15 +24,13 @@ inline NodeExpectation Expect(const TreeContext& tree, const Reference& node, ui
 
 // Rule F2: a line's entry version comes around after so many writes; half of them is safe.
 inline constexpr int64_t kEntryVersions = 256;
-// Rule R3: what freed memory rests; a READ may take half of it.
-inline constexpr int64_t kFreedRestsNs = kSecondNs;
 
 // True if a READ may have taken so long that an entry version came around (rule F2), or that the
 // node was freed, has rested and lives again (rule R3): any one of the chain's, however many there
 // are.
 inline bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
   const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
-  if (took_ns > kFreedRestsNs / 2 && RuleHolds(Rule::kR3)) return true;
+  if (took_ns > tree.read_max_ns && RuleHolds(Rule::kR3)) return true;
   const Capabilities& capabilities = tree.environment.capabilities;
   int64_t interval_ns = capabilities.min_write_interval_ns;
   if (interval_ns == 0) return false;

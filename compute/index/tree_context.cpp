@@ -8,9 +8,6 @@
 namespace pando {
 namespace {
 
-// Between two sweeps that a client makes by itself.
-constexpr int64_t kSweepIntervalNs = kSecondNs;
-
 auto IsSame(const MissingSeparator& separator) {
   return [&separator](const MissingSeparator& other) {
     return other.parent_level == separator.parent_level && other.separator == separator.separator;
@@ -49,8 +46,9 @@ absl::Status TreeContext::Refill(OperationContext& context, ServerId preferred) 
   // One session at a time, and not all the time: a full tree has nothing to sweep most of the time.
   const int64_t now_ns = context.session.NowNs();
   int64_t next_ns = next_sweep_ns_.load(std::memory_order_relaxed);
-  context.sweep_due = now_ns >= next_ns &&
-                      next_sweep_ns_.compare_exchange_strong(next_ns, now_ns + kSweepIntervalNs);
+  context.sweep_due =
+      now_ns >= next_ns &&
+      next_sweep_ns_.compare_exchange_strong(next_ns, now_ns + environment.times.sweep_interval_ns);
   return status;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/time_constants.h"
 #include "common/fabric/fabric.h"
 #include "common/wire/control.h"
 #include "common/wire/node_layout.h"
@@ -36,6 +37,7 @@ struct IndexEnvironment {
   Techniques techniques;
   int combine_max = 64;
   bool crc = false;  // lines carry checksums
+  TimeConstants times;
 };
 
 // The root as last read. Its fields are loaded one by one: a mix of two roots is caught by
@@ -67,6 +69,7 @@ class TreeContext {
       : entry(std::move(entry)),
         layout(layout),
         environment(*environment),
+        read_max_ns(environment->times.read_max_ns),
         parents(environment->cache.DirectoryOf(this->entry.tree_id)) {}
   TreeContext(const TreeContext&) = delete;
   TreeContext& operator=(const TreeContext&) = delete;
@@ -74,6 +77,7 @@ class TreeContext {
   const CatalogEntry entry;
   const NodeLayout layout;
   IndexEnvironment& environment;
+  const int64_t read_max_ns;  // of the environment's times: each READ looks at it
   RootHint root;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
 

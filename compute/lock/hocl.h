@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/time_constants.h"
 #include "compute/core/session_context.h"
 #include "compute/lock/local_lock.h"
 #include "compute/lock/lock_request.h"
@@ -82,6 +83,7 @@ class Hocl {
     int handover_max = 32;
     bool write_unlock = true;  // the fabric's capability (rule L4)
     uint64_t own_word = 0;     // LockWord of this client
+    TimeConstants times;
     // Called from any session when a word cannot be freed although its server lives: others get at
     // it only by this client's death. May be empty.
     std::function<void()> on_stuck_word;

@@ -9,23 +9,16 @@
 #include "common/wire/lock_word.h"
 
 namespace pando {
-namespace {
-
-// How often a server that is being connected to again is asked.
-constexpr int64_t kPollNs = kMillisecondNs;
-// Longer than the default lease: who cannot reach a server for so long is fenced by it, mostly.
-constexpr int64_t kGiveUpNs = 15 * kSecondNs;
-
-}  // namespace
-
 absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& target,
-                              uint64_t own_word, const absl::Status& why) {
+                              uint64_t own_word, const TimeConstants& times,
+                              const absl::Status& why) {
   absl::Status status = why;
   ChainLease chain(&context.session.buffers());
-  const int64_t give_up_ns = std::max(context.session.NowNs() + kGiveUpNs, context.deadline_ns());
+  const int64_t give_up_ns =
+      std::max(context.session.NowNs() + times.lock_recovery_ns, context.deadline_ns());
   // The first chain that succeeds is the confirmation.
   while (IsRecoverable(status) && context.session.NowNs() < give_up_ns) {
-    context.session.scheduler().SleepUntil(context.session.NowNs() + kPollNs);
+    context.session.scheduler().SleepUntil(context.session.NowNs() + times.lock_recovery_poll_ns);
     chain->Reset(target.server);
     chain->CompareSwap(MemorySpace::kLocks, uint64_t{target.word} * 8, own_word, LockWord::kFree);
     status = context.Await(chain.get());
@@ -47,9 +40,10 @@ absl::Status Hocl::GiveBack(OperationContext& context, HeldLock& lock, const abs
 
 void Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why) {
   // Without a local lock another session of this client may have taken the word meanwhile.
-  const absl::Status status = lock.local_ == nullptr
-                                  ? why
-                                  : ReleaseOnceQuiet(context, lock.target_, options_.own_word, why);
+  const absl::Status status =
+      lock.local_ == nullptr
+          ? why
+          : ReleaseOnceQuiet(context, lock.target_, options_.own_word, options_.times, why);
   if (status.ok()) return context.session.counters().lock_recoveries.Add();
   has_left_locks_.store(true, std::memory_order_relaxed);
   const bool gone = absl::IsUnavailable(status) && !IsRecoverable(status);  // the server

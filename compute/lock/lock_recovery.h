@@ -13,9 +13,10 @@ namespace pando {
 // After a chain that failed with `why`, which wrote under the target's word or was to take it.
 // Ok: the word is not this client's any more, and what the chain left is the next holder's to look
 // after, as after a death. Else the fabric did not get over it; IsRecoverable(): in time. An
-// operation's deadline does not end this, as nobody else would free the word; fifteen seconds do.
-// Nobody else of this client takes the word meanwhile.
+// operation's deadline does not end this, as nobody else would free the word; lock_recovery_ns
+// does. Nobody else of this client takes the word meanwhile.
 absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& target,
-                              uint64_t own_word, const absl::Status& why);
+                              uint64_t own_word, const TimeConstants& times,
+                              const absl::Status& why);
 
 }  // namespace pando
