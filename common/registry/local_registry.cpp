@@ -1,6 +1,5 @@
 #include "common/registry/local_registry.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,31 +12,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/base/unique_fd.h"
 #include "common/registry/entry.h"
 #include "common/registry/private_directory.h"
 
 namespace pando {
 namespace {
 
+constexpr const char* kWhat = "registry";  // in messages
 constexpr std::string_view kPrefix = "server-";
 constexpr std::string_view kHeader = "pando-registry 2\n";
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  File& operator=(File&&) = delete;
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 // A lock of the open file, not of the process: several servers may live in one process, and asking
 // whether a lock is held takes nothing from anybody.
@@ -48,39 +35,25 @@ struct flock WholeFile() {
   return lock;
 }
 
-bool IsLocked(const std::string& path) {
-  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return false;
+bool IsLocked(const PrivateDirectory& directory, const std::string& name) {
+  const absl::StatusOr<UniqueFd> file = directory.OpenFile(name, O_RDONLY);
+  if (!file.ok()) return false;
   struct flock lock = WholeFile();
   lock.l_type = F_RDLCK;  // conflicts with the writer's lock; allowed on a file opened for reading
-  return fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-absl::Status WriteWhole(const std::string& path, std::string_view content) {
-  const std::string aside = path + ".new";
-  {
-    File file(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("making ", aside));
-    while (!content.empty()) {
-      const ssize_t written = write(file.get(), content.data(), content.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat("writing ", aside));
-      content.remove_prefix(static_cast<size_t>(written));
-    }
-  }
-  if (rename(aside.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("renaming ", aside));
+  return fcntl(file->get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 // What an entry says, but for the id; nothing where there is no entry (any more).
-absl::StatusOr<std::optional<ServerLocation>> ReadEntry(const std::string& path) {
-  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file && errno == ENOENT) return std::optional<ServerLocation>();
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path));
+absl::StatusOr<std::optional<ServerLocation>> ReadEntry(const PrivateDirectory& directory,
+                                                        const std::string& name) {
+  const std::string path = absl::StrCat(directory.path(), "/", name);
+  const absl::StatusOr<UniqueFd> file = directory.OpenFile(name, O_RDONLY);
+  if (absl::IsNotFound(file.status())) return std::optional<ServerLocation>();
+  if (!file.ok()) return file.status();
   char buffer[kHeader.size() + kFabricNameBytesMax + 1 + kAddressBytesMax + 2];
   size_t bytes = 0;
   while (bytes < sizeof(buffer)) {
-    const ssize_t got = read(file.get(), buffer + bytes, sizeof(buffer) - bytes);
+    const ssize_t got = read(file->get(), buffer + bytes, sizeof(buffer) - bytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
     if (got == 0) break;
@@ -104,17 +77,26 @@ absl::StatusOr<std::optional<ServerLocation>> ReadEntry(const std::string& path)
 
 class LocalAnnouncement final : public Announcement {
  public:
-  LocalAnnouncement(std::string entry_path, File lock)
-      : entry_path_(std::move(entry_path)), lock_(std::move(lock)) {}
+  LocalAnnouncement(PrivateDirectory directory, std::string entry, UniqueFd lock)
+      : directory_(std::move(directory)), entry_(std::move(entry)), lock_(std::move(lock)) {}
   // The entry first: while the lock is held nobody else's can be there.
-  ~LocalAnnouncement() override { unlink(entry_path_.c_str()); }
+  ~LocalAnnouncement() override {
+    if (const absl::Status removed = directory_.Remove(entry_); !removed.ok()) {
+      PANDO_LOG(WARNING) << "an entry stays in the registry, of a server that is gone: " << removed;
+    }
+  }
 
   absl::Status status() const override { return absl::OkStatus(); }
 
  private:
-  const std::string entry_path_;
-  const File lock_;
+  const PrivateDirectory directory_;
+  const std::string entry_;
+  const UniqueFd lock_;
 };
+
+std::string EntryName(ServerId server) { return absl::StrCat(std::string(kPrefix), server); }
+
+std::string LockName(ServerId server) { return EntryName(server) + ".lock"; }
 
 // "server-17" -> 17.
 std::optional<ServerId> ServerOfEntry(std::string_view name) {
@@ -136,18 +118,12 @@ absl::StatusOr<std::unique_ptr<Registry>> LocalRegistry::Open(const std::string&
   std::string absolute = std::filesystem::absolute(directory, error).lexically_normal().string();
   if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
   while (absolute.size() > 1 && absolute.ends_with('/')) absolute.pop_back();
-  PANDO_RETURN_IF_ERROR(EnsurePrivateDirectory(absolute, "registry"));
+  PANDO_RETURN_IF_ERROR(PrivateDirectory::Open(absolute, kWhat, /*make=*/true).status());
   return std::make_unique<LocalRegistry>(std::move(absolute));
 }
 
-std::string LocalRegistry::EntryPath(ServerId server) const {
-  return absl::StrCat(directory_, "/", std::string(kPrefix), server);
-}
-
-std::string LocalRegistry::LockPath(ServerId server) const { return EntryPath(server) + ".lock"; }
-
 absl::StatusOr<std::string> LocalRegistry::SocketPath(ServerId server) const {
-  std::string path = EntryPath(server) + ".sock";
+  std::string path = absl::StrCat(directory_, "/", EntryName(server), ".sock");
   if (path.size() > kSocketPathBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         "socket path ", path, " has ", path.size(), " bytes; a Unix socket takes at most ",
@@ -159,41 +135,42 @@ absl::StatusOr<std::string> LocalRegistry::SocketPath(ServerId server) const {
 absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
     const ServerLocation& location) {
   PANDO_RETURN_IF_ERROR(CheckEntryText(location));
-  const std::string lock_path = LockPath(location.id);
-  File file(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", lock_path));
+  // Each time anew: the directory may have been made again since, or opened to others.
+  PANDO_ASSIGN_OR_RETURN(PrivateDirectory directory,
+                         PrivateDirectory::Open(directory_, kWhat, /*make=*/false));
+  const std::string lock_name = LockName(location.id);
+  PANDO_ASSIGN_OR_RETURN(UniqueFd file, directory.OpenFile(lock_name, O_RDWR | O_CREAT));
   struct flock lock = WholeFile();
   if (fcntl(file.get(), F_OFD_SETLK, &lock) != 0) {
     if (errno != EAGAIN && errno != EACCES) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("locking ", lock_path));
+      return absl::ErrnoToStatus(errno, absl::StrCat("locking ", directory_, "/", lock_name));
     }
     return absl::AlreadyExistsError(absl::StrCat("a live memory server ", location.id,
                                                  " is announced in ", directory_,
                                                  ": stop it, or give this one another id"));
   }
-  const std::string entry_path = EntryPath(location.id);
-  if (unlink(entry_path.c_str()) != 0 && errno != ENOENT) {  // of a process that died
-    return absl::ErrnoToStatus(errno, absl::StrCat("removing ", entry_path));
-  }
-  PANDO_RETURN_IF_ERROR(WriteWhole(entry_path, absl::StrCat(std::string(kHeader), location.fabric,
-                                                            "\n", location.address, "\n")));
-  return std::make_unique<LocalAnnouncement>(entry_path, std::move(file));
+  const std::string entry = EntryName(location.id);
+  PANDO_RETURN_IF_ERROR(directory.Remove(entry));  // of a process that died
+  PANDO_RETURN_IF_ERROR(directory.Replace(
+      entry, absl::StrCat(std::string(kHeader), location.fabric, "\n", location.address, "\n")));
+  return std::make_unique<LocalAnnouncement>(std::move(directory), entry, std::move(file));
 }
 
 absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::List() {
-  std::vector<ServerLocation> locations;
-  DIR* directory = opendir(directory_.c_str());
-  if (directory == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("listing ", directory_));
+  PANDO_ASSIGN_OR_RETURN(const PrivateDirectory directory,
+                         PrivateDirectory::Open(directory_, kWhat, /*make=*/false));
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> names, directory.List());
   std::vector<ServerId> ids;
-  while (const dirent* entry = readdir(directory)) {
-    const std::optional<ServerId> id = ServerOfEntry(entry->d_name);
+  for (const std::string& name : names) {
+    const std::optional<ServerId> id = ServerOfEntry(name);
     if (id.has_value()) ids.push_back(*id);
   }
-  closedir(directory);
   std::sort(ids.begin(), ids.end());
+  std::vector<ServerLocation> locations;
   for (const ServerId id : ids) {
-    if (!IsLocked(LockPath(id))) continue;
-    PANDO_ASSIGN_OR_RETURN(std::optional<ServerLocation> location, ReadEntry(EntryPath(id)));
+    if (!IsLocked(directory, LockName(id))) continue;
+    PANDO_ASSIGN_OR_RETURN(std::optional<ServerLocation> location,
+                           ReadEntry(directory, EntryName(id)));
     if (!location.has_value()) continue;
     location->id = id;
     locations.push_back(*std::move(location));

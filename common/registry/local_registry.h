@@ -16,7 +16,7 @@ namespace pando {
 
 class LocalRegistry final : public Registry {
  public:
-  // `directory` is absolute and has been checked.
+  // `directory` is absolute; every operation checks it (private_directory.h).
   explicit LocalRegistry(std::string directory) : directory_(std::move(directory)) {}
 
   // Makes the directory if need be. Statuses as OpenRegistry().
@@ -31,9 +31,6 @@ class LocalRegistry final : public Registry {
   int64_t poll_ns() const override;
 
  private:
-  std::string EntryPath(ServerId server) const;
-  std::string LockPath(ServerId server) const;
-
   const std::string directory_;
 };
 

@@ -243,7 +243,8 @@ absl::StatusOr<std::string> MemcachedRegistry::SocketPath(ServerId server) const
   const std::string directory = runtime != nullptr && *runtime != 0
                                     ? absl::StrCat(runtime, "/pando-sockets")
                                     : absl::StrCat("/tmp/pando-", geteuid());
-  PANDO_RETURN_IF_ERROR(EnsurePrivateDirectory(directory, "directory for sockets"));
+  PANDO_RETURN_IF_ERROR(
+      PrivateDirectory::Open(directory, "directory for sockets", /*make=*/true).status());
   // Two clusters of one name, of two memcacheds, must not meet; the checksum tells them apart.
   const uint32_t checksum = Crc32c(name_.data(), name_.size());
   std::string path = absl::StrCat(directory, "/server-", server, "-",

@@ -76,8 +76,8 @@ class Registry {
 };
 
 // "DIR" or "local:DIR": a directory, made with mode 0700 if it is not there. InvalidArgument:
-// empty, another scheme; PermissionDenied: the directory belongs to somebody else or others may
-// write to it.
+// empty, another scheme; PermissionDenied: the directory belongs to somebody else, others may write
+// to it, or could put another in its place (private_directory.h).
 //
 // "memcached://HOST:PORT/CLUSTER": HOST may be a name, an IPv4 address or an IPv6 address in
 // brackets; ":PORT" may be left out (11211). CLUSTER has 1 to 64 bytes, any; clusters of different

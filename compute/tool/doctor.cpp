@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/registry/private_directory.h"
 #include "common/registry/registry.h"
 #include "compute/tool/commands.h"
 #include "compute/tool/doctor_report.h"
@@ -119,35 +120,20 @@ void CheckRdma(const Settings& settings, DoctorReport* report) {
 
 // False: nothing below it can be looked at.
 bool CheckDirectory(const std::string& directory, DoctorReport* report) {
-  struct stat status = {};
-  if (stat(directory.c_str(), &status) != 0) {
-    if (errno == ENOENT) {
-      report->Note(absl::StrCat("registry ", directory,
-                                " is not there yet; the first memory server makes it: ",
-                                "pando-memory --registry=", directory, " --server_id=1 &"));
-    } else {
-      report->Fix(absl::StrCat("registry ", directory, ": ", strerror(errno)),
-                  "give another with --registry=DIR");
-    }
-    return false;
+  std::error_code error;
+  const std::string absolute =
+      std::filesystem::absolute(directory, error).lexically_normal().string();
+  const absl::Status status = PrivateDirectory::Open(absolute, "registry", /*make=*/false).status();
+  if (status.ok()) {
+    report->Ok(absl::StrCat("registry ", directory, " is yours alone"));
+  } else if (absl::IsNotFound(status)) {
+    report->Note(absl::StrCat("registry ", directory,
+                              " is not there yet; the first memory server makes it: ",
+                              "pando-memory --registry=", directory, " --server_id=1 &"));
+  } else {
+    report->Fix(std::string(status.message()), "give another with --registry=DIR");
   }
-  if (!S_ISDIR(status.st_mode)) {
-    report->Fix(absl::StrCat("registry ", directory, " is no directory"),
-                "give another with --registry=DIR");
-    return false;
-  }
-  if (status.st_uid != geteuid()) {
-    report->Fix(absl::StrCat("registry ", directory, " belongs to user ", status.st_uid,
-                             ", not to you (", geteuid(), ")"),
-                "run as that user, or give another with --registry=DIR");
-    return false;
-  }
-  if ((status.st_mode & 022) != 0) {
-    report->Fix(absl::StrCat("others may write to registry ", directory), "chmod 700 " + directory);
-    return false;
-  }
-  report->Ok(absl::StrCat("registry ", directory, " is yours alone"));
-  return true;
+  return status.ok();
 }
 
 enum class SocketState { kAlive, kDead, kForbidden };
