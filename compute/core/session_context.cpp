@@ -26,6 +26,17 @@ absl::StatusOr<LocalBuffer> SessionContext::ZeroWord() {
   return zero_word_.Slice(0, 8);
 }
 
+void SessionContext::End() {
+  static const std::atomic<bool> over{true};
+  fenced_ = &over;
+}
+
+void SessionContext::ObserveSlowChain(int64_t posted_ns, int64_t completed_ns) {
+  if (posted_ns < slow_until_ns_) return;
+  slow_until_ns_ = completed_ns;
+  chain_ns_ = chain_ns_ * (kSmoothing - 1 + kSlowTimes) / kSmoothing;
+}
+
 absl::Status FencedError() {
   return absl::FailedPreconditionError(
       "this compute server was declared dead and cut off, since a memory server did not hear of it "
@@ -53,7 +64,7 @@ absl::Status OperationContext::DeadlineError(std::string_view doing) const {
 }
 
 void OperationContext::BackOff(int64_t chain_times) {
-  const auto base = static_cast<double>(chain_times * session.chain_ns());
+  const auto base = static_cast<double>(session.WaitNs(chain_times));
   const auto wait_ns = static_cast<int64_t>(base * (0.5 + session.random().NextDouble()));
   session.scheduler().SleepUntil(std::min(session.NowNs() + wait_ns, deadline_ns()));
 }

@@ -43,17 +43,38 @@ class SessionContext {
   // nothing is posted any more.
   void set_fenced_flag(const std::atomic<bool>* fenced) { fenced_ = fenced; }
   bool fenced() const { return fenced_ != nullptr && fenced_->load(std::memory_order_relaxed); }
+  // From now on this session counts as cut off, whatever its client knows (rule L4).
+  void End();
 
   // Smoothed duration of a one-round-trip chain, ns; the unit of back-off. At least 1 us: below
   // that a waiter that sleeps costs more than it waits for.
   int64_t chain_ns() const { return chain_ns_; }
-  void ObserveChain(int64_t duration_ns) {
-    chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + duration_ns) / kSmoothing);
+  // A chain of this session, the whole of it and `round_trip_ns` a round trip. One that took more
+  // than `kSlowTimes` as long as those before it says little of the fabric: this process was
+  // stopped, or its processor was elsewhere. It counts as that many, and what was in flight beside
+  // it not at all. A fabric that has really become slower is followed all the same: if a thousand
+  // times as slow, within a dozen chains, each posted after the one before was done.
+  void ObserveChain(int64_t round_trip_ns, int64_t posted_ns, int64_t completed_ns) {
+    if (round_trip_ns > kSlowTimes * chain_ns_) [[unlikely]] {
+      return ObserveSlowChain(posted_ns, completed_ns);
+    }
+    chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + round_trip_ns) / kSmoothing);
+  }
+  // How long to wait for what takes others so many chains. No longer than ten milliseconds, or
+  // four chain times if that is more: whoever waits for longer waits for somebody who is stopped,
+  // or dead, and looks again now and then.
+  int64_t WaitNs(int64_t chain_times) const {
+    return std::min(chain_times * chain_ns_, std::max(kWaitNsMax, kWaitChainsMin * chain_ns_));
   }
 
  private:
   static constexpr int64_t kChainNsMin = kMicrosecondNs;
   static constexpr int kSmoothing = 8;  // weight of the past in the moving average
+  static constexpr int64_t kSlowTimes = 16;
+  static constexpr int64_t kWaitNsMax = 10 * kMillisecondNs;
+  static constexpr int64_t kWaitChainsMin = 4;
+
+  void ObserveSlowChain(int64_t posted_ns, int64_t completed_ns);
 
   std::unique_ptr<Endpoint> endpoint_;
   Scheduler scheduler_;
@@ -65,6 +86,7 @@ class SessionContext {
   BufferLease zero_word_;
   const std::atomic<bool>* fenced_ = nullptr;
   int64_t chain_ns_ = 2'000;
+  int64_t slow_until_ns_ = INT64_MIN;  // when the last slow chain that counted was done
 };
 
 // What every operation of a compute server that was cut off ends in.
@@ -79,15 +101,19 @@ struct MissingSeparator {
 
 // One operation (or one internal job of the index): its session, deadline and cost so far.
 struct OperationContext {
+  static constexpr int64_t kUnset = INT64_MIN;
+
   OperationContext(SessionContext* session, int64_t deadline_ns)
       : session(*session), deadline_ns_(deadline_ns) {}
   // The deadline is `timeout_ns` from now. Most operations never look at it, and looking at the
   // clock is dear: "now" is the time when the first chain is posted, or when somebody asks.
+  // `until_ns`: where it is known all the same, and then what counts.
   struct Timeout {
     int64_t ns;
+    int64_t until_ns = kUnset;
   };
   OperationContext(SessionContext* session, Timeout timeout)
-      : session(*session), timeout_ns_(timeout.ns) {}
+      : session(*session), deadline_ns_(timeout.until_ns), timeout_ns_(timeout.ns) {}
 
   SessionContext& session;
   OperationCost cost;
@@ -111,12 +137,10 @@ struct OperationContext {
   }
   bool expired() { return session.NowNs() >= deadline_ns(); }
   absl::Status DeadlineError(std::string_view doing) const;
-  // Sleeps for `chain_times` chains, +-50 %, but not past the deadline.
+  // Sleeps for SessionContext::WaitNs(), +-50 %, but not past the deadline.
   void BackOff(int64_t chain_times);
 
  private:
-  static constexpr int64_t kUnset = INT64_MIN;
-
   // Adds the chain to what this operation and its session have cost.
   const ChainTally& Count(const Chain& chain);
 
@@ -145,8 +169,10 @@ inline absl::Status OperationContext::Await(Chain* chain) {
   cost.round_trips += round_trips;
   // What a dead server takes to say so is no unit of back-off.
   if (chain->ok()) {
-    const int64_t duration_ns = chain->completed_ns() - chain->posted_ns();
-    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips);
+    const int64_t posted_ns = chain->posted_ns(), completed_ns = chain->completed_ns();
+    const int64_t duration_ns = completed_ns - posted_ns;
+    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips, posted_ns,
+                         completed_ns);
   }
   return chain->status();
 }

@@ -425,7 +425,7 @@ int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& loc
   if (lock.contended_ && options_.techniques.operation_combining) {
     chains = kStayAwayChainsCombining;
   }
-  return chains == 0 ? 0 : context.session.NowNs() + chains * context.session.chain_ns();
+  return chains == 0 ? 0 : context.session.NowNs() + context.session.WaitNs(chains);
 }
 
 }  // namespace pando
