@@ -129,6 +129,19 @@ TEST_F(HandoverTest, WhoHasBeenFencedDoesNotAnswerFromAHandedOverImage) {
   EXPECT_EQ(stopped_handovers_, 1u);
 }
 
+TEST_F(HandoverTest, WhoseWordIsTakenAwayDoesNotAnswerFromAHandedOverImage) {
+  // As if a memory server freed the words of the dead before it cut them off: READs still succeed.
+  constexpr LockWord kOthers{9, 9, LockWord::kExclusive};
+  const LockTarget lock = *context().NodeLock(leaf_);
+  EXPECT_EQ(
+      StopWhileMissing(WithoutCombining(), [&] { cluster_.SetLockWord(lock, kOthers.Encode()); }),
+      (std::vector<StatusCode>{StatusCode::kNotFound, StatusCode::kFailedPrecondition,
+                               StatusCode::kFailedPrecondition}));
+  EXPECT_EQ(stopped_handovers_, 1u);
+  EXPECT_EQ(cluster_.LockWordAt(lock), kOthers.Encode()) << "the other's lock was freed";
+  cluster_.SetLockWord(lock, LockWord::kFree);
+}
+
 TEST_F(HandoverTest, WhatIsMissingIsMissingForCombinedOnes) {
   EXPECT_EQ(StopWhileMissing({}, [] {}), std::vector<StatusCode>(3, StatusCode::kNotFound));
   EXPECT_EQ(stopped_handovers_, 0u);  // one batch

@@ -125,8 +125,8 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
 void ClientImpl::LeaveStuckWord() {
   if (heartbeat_ != nullptr) return heartbeat_->GiveUp();
   PANDO_LOG(ERROR)
-      << "a lock of this compute server could not be freed, and memory servers without "
-         "leases (--lease_ms=0) free it only when this client is closed";
+      << "a lock of this compute server could not be freed or was lost, and memory servers without "
+         "leases (--lease_ms=0) free its locks only when this client is closed";
 }
 
 void ClientImpl::KeepAlive(const ServerRecord& server) {

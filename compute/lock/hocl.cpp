@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/wire/dead_table.h"
 #include "common/wire/lock_word.h"
+#include "compute/lock/lock_recovery.h"
 
 namespace pando {
 
@@ -176,7 +177,8 @@ absl::Status Hocl::ReadTarget(OperationContext& context, const LockTarget& targe
     chain->Read(MemorySpace::kMain, target.read_offset, image.Slice(0, target.read_bytes));
     absl::Status status = context.Await(chain.get());
     // Aborted: the fabric was interrupted and gave the READ up (rule F2).
-    if (!absl::IsAborted(status) || context.expired()) return status;
+    if (!absl::IsAborted(status)) return status;
+    if (context.expired()) return context.DeadlineError("reading a node under its lock");
     context.BackOff(kReadBackOff);
   }
 }
@@ -349,18 +351,9 @@ absl::Status Hocl::ReleaseGlobal(OperationContext& context, const HeldLock& lock
   PANDO_RETURN_IF_ERROR(AppendRelease(context, lock, chain));
   PANDO_RETURN_IF_ERROR(context.Await(chain));
   if (!options_.write_unlock && !chain->verbs().back().swapped()) {
-    return absl::AbortedError("a lock was taken away from this client: it has been fenced");
+    return LostLockError();
   }
   return absl::OkStatus();
-}
-
-absl::Status Hocl::ProveAlive(OperationContext& context, const HeldLock& lock) {
-  PANDO_ASSIGN_OR_RETURN(const BufferLease found,
-                         context.session.buffers().Lease(sizeof(uint64_t)));
-  ChainLease chain(&context.session.buffers());
-  chain->Reset(lock.target_.server);
-  chain->Read(MemorySpace::kLocks, uint64_t{lock.target_.word} * 8, found.buffer());
-  return context.Await(chain.get());
 }
 
 absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* chain,
@@ -373,7 +366,9 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
   // Who was stopped under the lock and has been fenced since does not know it, and a handover alone
   // posts nothing: what the image says may no longer be so.
   if (hand_over && lock.answers_from_image_ && lock.image_is_older_ && RuleHolds(Rule::kV5)) {
-    status = ProveAlive(context, lock);
+    const absl::StatusOr<bool> holds = StillHolds(context, lock);
+    if (holds.ok() && !*holds) return LoseLock(context, std::move(lock));
+    status = holds.status();
     if (!status.ok() && !absl::IsUnavailable(status)) {  // no answer: the release is one, too
       hand_over = false;
       status = absl::OkStatus();

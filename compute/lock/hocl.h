@@ -165,9 +165,13 @@ class Hocl {
   // When this compute server may try the word again after releasing it; 0: at once.
   int64_t StayAwayUntil(const OperationContext& context, const HeldLock& lock) const;
   absl::Status ReleaseGlobal(OperationContext& context, const HeldLock& lock, Chain* chain);
-  // READs a word of the lock's server: nobody takes a lock from a client whose READs there still
-  // succeed (rule C2). Unavailable: they do not; anything else: it was not asked, or interrupted.
-  absl::Status ProveAlive(OperationContext& context, const HeldLock& lock);
+  // READs the lock's word (rules L4, V5). True: it is this client's. False: somebody else has it,
+  // or nobody: this client has been fenced. Unavailable: the READ does not get there (rule C2);
+  // anything else: it was not made, or interrupted.
+  absl::StatusOr<bool> StillHolds(OperationContext& context, const HeldLock& lock);
+  // A lock that StillHolds() says is lost: nothing is written under it, nor its word, and the
+  // session is over. Returns why.
+  absl::Status LoseLock(OperationContext& context, HeldLock lock);
 
   const Options options_;
   LocalLock& Local(const LockTarget& target) const {

@@ -1,10 +1,13 @@
 #include "compute/lock/lock_recovery.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rule.h"
+#include "common/base/status.h"
 #include "common/fabric/recoverable.h"
 #include "common/wire/lock_word.h"
 
@@ -26,7 +29,13 @@ absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& targe
   return status;
 }
 
-// Of class Hocl: what becomes of a lock whose chain failed.
+absl::Status LostLockError() {
+  return absl::FailedPreconditionError(
+      "a lock was taken away from this compute server: it has been declared dead and cut off; "
+      "close the client and connect again");
+}
+
+// Of class Hocl: what becomes of a lock whose chain failed, or that was lost.
 
 absl::Status Hocl::GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why) {
   // A chain that failed otherwise is not in flight any more (rule L5).
@@ -67,6 +76,30 @@ void Hocl::LeaveToFencing(OperationContext& context, HeldLock lock, const absl::
   }
   lock.held_ = false;
   if (lock.local_ != nullptr) lock.local_->Release(0);
+}
+
+absl::StatusOr<bool> Hocl::StillHolds(OperationContext& context, const HeldLock& lock) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease found,
+                         context.session.buffers().Lease(sizeof(uint64_t)));
+  ChainLease chain(&context.session.buffers());
+  chain->Reset(lock.target_.server);
+  chain->Read(MemorySpace::kLocks, uint64_t{lock.target_.word} * 8, found.buffer());
+  PANDO_RETURN_IF_ERROR(context.Await(chain.get()));
+  uint64_t word;
+  std::memcpy(&word, found.data(), sizeof(word));
+  return word == options_.own_word;
+}
+
+absl::Status Hocl::LoseLock(OperationContext& context, HeldLock lock) {
+  PANDO_LOG(ERROR) << "lock word " << lock.target_.word << " of memory server "
+                   << lock.target_.server
+                   << " was taken away from this compute server while it held it";
+  has_left_locks_.store(true, std::memory_order_relaxed);
+  if (options_.on_stuck_word) options_.on_stuck_word();
+  context.session.End();
+  lock.held_ = false;
+  lock.local_->Release(0);
+  return LostLockError();
 }
 
 }  // namespace pando

@@ -19,4 +19,7 @@ absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& targe
                               uint64_t own_word, const TimeConstants& times,
                               const absl::Status& why);
 
+// FailedPrecondition: a word that this client held is not its own any more (rule L4).
+absl::Status LostLockError();
+
 }  // namespace pando
