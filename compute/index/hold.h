@@ -51,10 +51,11 @@ absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const R
 absl::Status ReviveRoot(OperationContext& context, TreeContext& tree);
 
 // repair.cpp. Rule C4, under the node's lock; `image`: torn, as read. True: it was rewritten in
-// place and in remote memory. False: it is not the holder's to repair (rule V4). DataLoss: lines
-// are damaged, not just of different writes.
+// place and in remote memory. False: it is not the holder's to repair (rule V4). Aborted: somebody
+// is writing another node that the repair needs; nothing was written, so give the lock up and try
+// again. DataLoss: lines are damaged, not just of different writes.
 absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
-                                const NodeExpectation& expectation, RemoteAddress node,
+                                const NodeExpectation& expectation, const HeldLock& lock,
                                 LocalBuffer image);
 
 // redo.cpp. Rule M7 for the holder of a node whose `peer` it absorbs: marks the peer dead, clears

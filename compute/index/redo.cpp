@@ -189,8 +189,17 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
   HeldVerdict result;
   result.verdict = Classify(image.data, tree.layout, expectation, crc, &result.match);
   if (result.verdict == NodeVerdict::kTorn) {
-    const absl::StatusOr<bool> repaired =
-        RepairNode(context, tree, expectation, node.address, image);
+    const absl::StatusOr<bool> repaired = RepairNode(context, tree, expectation, *lock, image);
+    if (absl::IsAborted(repaired.status())) {
+      PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), nullptr));
+      result.released = true;
+      if (context.expired()) {
+        return context.DeadlineError(
+            "repairing a node that needs another one, which is being written");
+      }
+      context.BackOff(kRedoAgainChains);
+      return result;
+    }
     if (!repaired.ok()) {
       // Where the chain of a failed repair may still be in flight, the release fails, too (rule
       // L5); a handover would post nothing that can fail.

@@ -9,6 +9,7 @@
 #include "common/wire/leaf.h"
 #include "common/wire/node_repair.h"
 #include "compute/index/hold.h"
+#include "compute/index/lock_set.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
 
@@ -20,41 +21,82 @@ absl::Status Damaged(RemoteAddress node, std::string_view how) {
                                           " cannot be repaired: ", std::string(how)));
 }
 
-// Rule F4: where `high` continues behind line 0 the rest may be of another write.
-absl::Status SettleHigh(OperationContext& context, TreeContext& tree, uint8_t level,
-                        RemoteAddress node, LocalBuffer image) {
-  if (HighIsInLine0(image.data)) return absl::OkStatus();
-  const Reference right = RightOf(image.data);
-  if (right.is_null()) return Damaged(node, "a high fence without a right sibling");
-  PANDO_ASSIGN_OR_RETURN(const std::optional<NodeEdges> edges,
-                         ReadNodeEdges(context, tree, right, level));
-  if (!edges.has_value()) return Damaged(node, "its right sibling is gone");
-  SetHigh(image.data, tree.layout, edges->low);
+// What the repair of one held node needs of others. While they are looked for nothing is written.
+class Repair {
+ public:
+  Repair(OperationContext& context, TreeContext& tree, const HeldLock& lock, LocalBuffer image)
+      : context_(context), tree_(tree), lock_(lock), image_(image) {}
+
+  // Rule F4: where `high` continues behind line 0 the rest may be of another write.
+  absl::Status SettleHigh(uint8_t level);
+  // The separators of an internal node, from the level below. What is missed is legal (rule S3).
+  absl::Status RebuildInternal(uint8_t level);
+
+ private:
+  // What another node's header says that the repair cannot do without. Where it stays torn its
+  // writer is at work, stopped, or dead and not cleared away yet: only under its lock is it known
+  // to be damaged. Aborted: somebody has that lock.
+  absl::StatusOr<NodeEdges> EdgesOf(const Reference& other, uint8_t level, std::string_view gone);
+  absl::Status Damaged(std::string_view how) const {
+    return pando::Damaged(lock_.target().node.address, how);
+  }
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  const HeldLock& lock_;
+  const LocalBuffer image_;
+};
+
+absl::StatusOr<NodeEdges> Repair::EdgesOf(const Reference& other, uint8_t level,
+                                          std::string_view gone) {
+  PANDO_ASSIGN_OR_RETURN(std::optional<NodeEdges> seen,
+                         ReadNodeEdges(context_, tree_, other, level));
+  if (seen.has_value()) return *std::move(seen);
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context_.session.buffers().Lease(tree_.layout.node_bytes()));
+  LockSet locks(context_, tree_);
+  locks.Borrow(lock_);
+  PANDO_ASSIGN_OR_RETURN(const bool held, locks.TryAdd(other, image.buffer()));
+  if (!held) return absl::AbortedError("a node that the repair needs is being written");
+  NodeEdges edges;
+  const bool whole = ReadEdges(image.data(), tree_.layout, Expect(tree_, other, level, ""),
+                               tree_.environment.crc, &edges);
+  PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+  if (!whole) return Damaged(gone);
+  return edges;
+}
+
+absl::Status Repair::SettleHigh(uint8_t level) {
+  if (HighIsInLine0(image_.data)) return absl::OkStatus();
+  const Reference right = RightOf(image_.data);
+  if (right.is_null()) return Damaged("a high fence without a right sibling");
+  PANDO_ASSIGN_OR_RETURN(const NodeEdges edges,
+                         EdgesOf(right, level, "its right sibling is gone or damaged"));
+  SetHigh(image_.data, tree_.layout, edges.low);
   return absl::OkStatus();
 }
 
-// The separators of an internal node, from the level below. What is missed is legal (rule S3).
-absl::Status RebuildInternal(OperationContext& context, TreeContext& tree, uint8_t level,
-                             RemoteAddress at, LocalBuffer image) {
+absl::Status Repair::RebuildInternal(uint8_t level) {
   InternalNode node;
-  node.header = ReadHeader(image.data, tree.layout);
+  node.header = ReadHeader(image_.data, tree_.layout);
   const std::string& high = node.header.high;
   Reference child = node.header.leftmost;
+  const auto child_level = static_cast<uint8_t>(level - 1);
   for (bool leftmost = true; !child.is_null(); leftmost = false) {
-    PANDO_ASSIGN_OR_RETURN(std::optional<NodeEdges> edges,
-                           ReadNodeEdges(context, tree, child, static_cast<uint8_t>(level - 1)));
-    if (!edges.has_value()) {
-      if (leftmost) return Damaged(at, "its leftmost child is gone");
-      break;
-    }
-    if (!leftmost) {
+    std::optional<NodeEdges> edges;
+    if (leftmost) {
+      PANDO_ASSIGN_OR_RETURN(edges,
+                             EdgesOf(child, child_level, "its leftmost child is gone or damaged"));
+    } else {
+      PANDO_ASSIGN_OR_RETURN(edges, ReadNodeEdges(context_, tree_, child, child_level));
+      if (!edges.has_value()) break;
       const std::string_view last =
           node.entries.empty() ? node.header.low : node.entries.back().key;
-      if (edges->low <= last) return Damaged(at, "its children are out of order");
+      if (edges->low <= last) return Damaged("its children are out of order");
       if (!high.empty() && edges->low >= high) break;
       if (edges->state == NodeState::kLive) {
         if (node.StreamBytes() + InternalNode::EntryBytes(edges->low) >
-            tree.layout.internal_payload_bytes()) {
+            tree_.layout.internal_payload_bytes()) {
           break;
         }
         node.entries.push_back({std::move(edges->low), child});
@@ -62,25 +104,27 @@ absl::Status RebuildInternal(OperationContext& context, TreeContext& tree, uint8
     }
     child = edges->right;
   }
-  EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
+  EncodeInternal(node, tree_.layout, image_.data, tree_.environment.crc, image_.data);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
-                                const NodeExpectation& expectation, RemoteAddress node,
+                                const NodeExpectation& expectation, const HeldLock& lock,
                                 LocalBuffer image) {
   const bool crc = tree.environment.crc;
+  const RemoteAddress node = lock.target().node.address;
   if (!MayRepair(image.data, expectation, crc)) return false;
   if (!LinesWhole(image.data, tree.layout, crc)) return Damaged(node, "a line is torn inside");
-  PANDO_RETURN_IF_ERROR(SettleHigh(context, tree, expectation.level, node, image));
+  Repair repair(context, tree, lock, image);
+  PANDO_RETURN_IF_ERROR(repair.SettleHigh(expectation.level));
   if (!RuleHolds(Rule::kC4)) {
     // The variant believes every line.
   } else if (expectation.level == 0) {
     LeafEditor(image.data, tree.layout, crc).ClearOutOfFence();
   } else {
-    PANDO_RETURN_IF_ERROR(RebuildInternal(context, tree, expectation.level, node, image));
+    PANDO_RETURN_IF_ERROR(repair.RebuildInternal(expectation.level));
   }
   if (expectation.level == 0 || !RuleHolds(Rule::kC4)) {
     SealNodeLevel(image.data, image.data, tree.layout, crc);
