@@ -17,6 +17,12 @@ namespace {
 
 constexpr std::string_view kLoopback = "127.0.0.1";
 constexpr int kPortMax = 65535;
+// A scraper's request is one packet. Whoever takes longer to say what he wants, or to take the
+// answer, gives the thread back.
+constexpr char kRequestTimeoutMs[] = "500";
+// So many half-open requests, and a scrape still has a thread at once; twice as many, and it has
+// one after the time above.
+constexpr char kThreads[] = "16";
 
 struct Address {
   std::string host;
@@ -92,7 +98,9 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(std::str
   PANDO_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   std::unique_ptr<prometheus::Exposer> exposer;
   try {  // the only way in which it says that it could not listen
-    exposer = std::make_unique<prometheus::Exposer>(ToString(parsed));
+    exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
+        "listening_ports", ToString(parsed), "num_threads", kThreads, "request_timeout_ms",
+        kRequestTimeoutMs, "keep_alive_timeout_ms", kRequestTimeoutMs});
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("metrics: cannot listen on ", ToString(parsed), " (", e.what(),

@@ -16,7 +16,8 @@ class Exposer;
 
 namespace pando {
 
-// Thread-safe. Two threads serve it; they sleep between scrapes.
+// Thread-safe. Its own threads serve it; they sleep between scrapes. Requests that are never
+// finished are given up after half a second.
 class MetricsEndpoint {
  public:
   struct Label {

@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/unique_fd.h"
 #include "common/metrics/test_http.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -62,6 +65,23 @@ TEST(MetricsEndpoint, StopsAndStartsAgain) {
     EXPECT_THAT(HttpGet(port, "/metrics"), HasSubstr("pando_test_things_total{a=\"b\"} 1"));
   }
   EXPECT_THAT(HttpGet(port, "/metrics"), Not(HasSubstr("pando")));
+}
+
+// Somebody begins requests and never ends them, over and over: scrapes are answered all the same.
+TEST(MetricsEndpoint, HalfOpenRequestsHoldUpNoScrape) {
+  const auto endpoint = MetricsEndpoint::Start("0", {"a", "b"}, [] {
+    return MetricList({{kThings, 1}});
+  });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  constexpr int kHalfOpen = 20;
+  std::vector<UniqueFd> half_open;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kHalfOpen; ++i) half_open.push_back(HttpBegin(port, "GET /metrics HT"));
+    const int64_t begun_ns = RealClock().NowNs();
+    EXPECT_THAT(HttpGet(port, "/metrics"), HasSubstr("pando_test_things_total"));
+    EXPECT_LT(RealClock().NowNs() - begun_ns, kSecondNs);
+  }
 }
 
 TEST(MetricsEndpoint, OnlyPlainAddresses) {

@@ -1,4 +1,4 @@
-// For tests: a scrape, as Prometheus makes it.
+// For tests: a scrape, as Prometheus makes it, and one that never says all that it wants.
 #pragma once
 
 #include <arpa/inet.h>
@@ -9,8 +9,23 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/unique_fd.h"
 
 namespace pando {
+
+// A connection over which `bytes` were sent and nothing else will be.
+inline UniqueFd HttpBegin(int port, const std::string& bytes) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      write(fd.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    fd.Reset();
+  }
+  return fd;
+}
 
 // What GET `path` on the loopback interface answers, header and all; empty if nobody listens.
 inline std::string HttpGet(int port, const std::string& path) {
