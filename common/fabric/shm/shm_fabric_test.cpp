@@ -33,7 +33,7 @@ class FakeServer {
  public:
   explicit FakeServer(std::function<void(int socket)> answer) {
     path_ = directory_.path() + "/socket";
-    listener_ = *ListenAt(path_);
+    listener_ = std::move(ListenAt(path_)->socket);
     thread_ = std::thread([this, answer = std::move(answer)] {
       if (!WaitReadable(listener_.get(), RealClock().NowNs() + 10 * kSecondNs)) return;
       UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK));

@@ -43,12 +43,13 @@ uint64_t EventKey(PeerId peer, EventKind kind) { return peer << 1 | static_cast<
 
 class ShmServerImpl final : public ShmServer {
  public:
-  ShmServerImpl(const ShmServerOptions& options, ShmRegion region, UniqueFd listener,
+  ShmServerImpl(const ShmServerOptions& options, ShmRegion region, UnixListener listener,
                 UniqueFd epoll, UniqueFd stop)
       : options_(options),
         region_(std::move(region)),
         slots_(&region_),
-        listener_(std::move(listener)),
+        listener_(std::move(listener.socket)),
+        path_lock_(std::move(listener.lock)),
         epoll_(std::move(epoll)),
         stop_(std::move(stop)),
         buffer_(kShmFrameBytesMax) {
@@ -89,7 +90,9 @@ class ShmServerImpl final : public ShmServer {
   const ShmServerOptions options_;
   ShmRegion region_;
   SlotTable slots_;
-  UniqueFd listener_, epoll_, stop_;
+  UniqueFd listener_;
+  const UniqueFd path_lock_;  // held until the socket's file is removed
+  UniqueFd epoll_, stop_;
   ino_t socket_inode_ = 0;
   std::vector<std::byte> buffer_;
   ControlHandler* handler_ = nullptr;
@@ -302,7 +305,7 @@ absl::StatusOr<std::unique_ptr<ShmServer>> ShmServer::Create(const ShmServerOpti
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll || !stop) return absl::ErrnoToStatus(errno, "epoll_create1 or eventfd");
-  PANDO_ASSIGN_OR_RETURN(UniqueFd listener, ListenAt(options.socket_path));
+  PANDO_ASSIGN_OR_RETURN(UnixListener listener, ListenAt(options.socket_path));
   return std::make_unique<ShmServerImpl>(options, std::move(region), std::move(listener),
                                          std::move(epoll), std::move(stop));
 }

@@ -1,6 +1,8 @@
 #include "common/fabric/shm/unix_socket.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -50,7 +52,23 @@ int Connect(int fd, const sockaddr_un& address) {
   return errno;
 }
 
-// Removes a socket file that nobody listens at.
+// One process at a time looks at a path, removes what is dead there, and binds: two that did it
+// side by side could each find the same dead socket, and the second remove the first one's new one.
+absl::StatusOr<UniqueFd> LockPath(const std::string& path) {
+  const std::string lock_path = path + ".lock";
+  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  UniqueFd lock(open(lock_path.c_str(), kFlags, 0600));
+  if (!lock && errno == ELOOP) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(lock_path, " is a symbolic link, which Pando never makes there: remove it"));
+  }
+  if (!lock) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", lock_path));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", lock_path));
+  return absl::AlreadyExistsError(absl::StrCat("another server listens at ", path));
+}
+
+// Removes a socket file that nobody listens at. The path is locked.
 absl::Status RemoveDeadSocket(const std::string& path, const sockaddr_un& address) {
   struct stat file;
   if (lstat(path.c_str(), &file) != 0) {
@@ -72,8 +90,9 @@ absl::Status RemoveDeadSocket(const std::string& path, const sockaddr_un& addres
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> ListenAt(const std::string& path) {
+absl::StatusOr<UnixListener> ListenAt(const std::string& path) {
   PANDO_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  PANDO_ASSIGN_OR_RETURN(UniqueFd lock, LockPath(path));
   PANDO_RETURN_IF_ERROR(RemoveDeadSocket(path, address));
   PANDO_ASSIGN_OR_RETURN(UniqueFd fd, NewSocket());
   // Before bind(), which gives the file the socket's mode: it is never open to others.
@@ -85,7 +104,7 @@ absl::StatusOr<UniqueFd> ListenAt(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat("binding a socket to ", path));
   }
   if (listen(fd.get(), kListenBacklog) != 0) return absl::ErrnoToStatus(errno, "listen");
-  return fd;
+  return UnixListener{std::move(fd), std::move(lock)};
 }
 
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, int64_t deadline_ns) {

@@ -17,10 +17,16 @@
 
 namespace pando {
 
+struct UnixListener {
+  UniqueFd socket;
+  // Held by the one process that may make, replace and remove the socket's file: until after that.
+  // The kernel drops it with the process. `path`.lock stays, so that nobody locks a dead file.
+  UniqueFd lock;
+};
 // Listens at `path`, socket file mode 0600. A file left behind by a dead process is replaced;
 // AlreadyExists where somebody listens or something else than a socket is there; InvalidArgument:
-// over 107 bytes.
-absl::StatusOr<UniqueFd> ListenAt(const std::string& path);
+// over 107 bytes; PermissionDenied: the lock file is not this user's, or a symbolic link.
+absl::StatusOr<UnixListener> ListenAt(const std::string& path);
 // Unavailable: nobody listens there (or not before `deadline_ns`). InvalidArgument: over 107 bytes.
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, int64_t deadline_ns);
 
