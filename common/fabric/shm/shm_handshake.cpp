@@ -1,5 +1,8 @@
 #include "common/fabric/shm/shm_handshake.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -51,6 +54,11 @@ absl::StatusOr<std::unique_ptr<ShmLink>> Shake(const ServerLocation& location,
   if (reply.server_id != location.id) {
     return absl::InvalidArgumentError(
         absl::StrCat("the memory server there calls itself server ", reply.server_id));
+  }
+  if (!memory && !UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)) && errno == EMFILE) {
+    return absl::ResourceExhaustedError(
+        "this process has no file descriptor left for the server's memory: raise RLIMIT_NOFILE "
+        "(ulimit -n)");
   }
   if (!memory) return absl::DataLossError("the memory server passed no memory");
   PANDO_ASSIGN_OR_RETURN(link->region, ShmRegion::Map(std::move(memory), reply.geometry));

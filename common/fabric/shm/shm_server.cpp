@@ -1,7 +1,9 @@
 #include "common/fabric/shm/shm_server.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -41,10 +43,12 @@ constexpr uint64_t kStopEvent = 0;
 constexpr uint64_t kListenEvent = 1;
 uint64_t EventKey(PeerId peer, EventKind kind) { return peer << 1 | static_cast<uint64_t>(kind); }
 
+UniqueFd OpenSpare() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
 class ShmServerImpl final : public ShmServer {
  public:
   ShmServerImpl(const ShmServerOptions& options, ShmRegion region, UnixListener listener,
-                UniqueFd epoll, UniqueFd stop)
+                UniqueFd epoll, UniqueFd stop, UniqueFd spare)
       : options_(options),
         region_(std::move(region)),
         slots_(&region_),
@@ -52,6 +56,7 @@ class ShmServerImpl final : public ShmServer {
         path_lock_(std::move(listener.lock)),
         epoll_(std::move(epoll)),
         stop_(std::move(stop)),
+        spare_(std::move(spare)),
         buffer_(kShmFrameBytesMax) {
     struct stat file;
     if (stat(options_.socket_path.c_str(), &file) == 0) socket_inode_ = file.st_ino;
@@ -75,6 +80,9 @@ class ShmServerImpl final : public ShmServer {
   absl::Status Loop();
   void Dispatch(const epoll_event& event);
   void Accept();
+  bool AcceptWithTheSpare();
+  void Refuse(UniqueFd socket, const absl::Status& why);
+  absl::Status DescriptorsExhausted() const;
   void Welcome(UniqueFd socket);
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
   void CloseLateGreeters();
@@ -93,6 +101,7 @@ class ShmServerImpl final : public ShmServer {
   UniqueFd listener_;
   const UniqueFd path_lock_;  // held until the socket's file is removed
   UniqueFd epoll_, stop_;
+  UniqueFd spare_;  // given up for a moment to tell a client that there are no descriptors left
   ino_t socket_inode_ = 0;
   std::vector<std::byte> buffer_;
   ControlHandler* handler_ = nullptr;
@@ -160,6 +169,7 @@ void ShmServerImpl::Accept() {
       Welcome(std::move(socket));
       continue;
     }
+    if (errno == EMFILE && AcceptWithTheSpare()) continue;
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // Level-triggered: without a pause this would spin until somebody leaves.
       PANDO_LOG(WARNING) << "cannot accept clients now: " << absl::ErrnoToStatus(errno, "accept");
@@ -170,12 +180,41 @@ void ShmServerImpl::Accept() {
   }
 }
 
+// Who cannot be let in is told why, instead of waiting for an answer. False: not even that.
+bool ShmServerImpl::AcceptWithTheSpare() {
+  spare_.Reset();
+  UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  const bool accepted = static_cast<bool>(socket);
+  if (accepted) Refuse(std::move(socket), DescriptorsExhausted());
+  spare_ = OpenSpare();
+  return accepted;
+}
+
+absl::Status ShmServerImpl::DescriptorsExhausted() const {
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("server ", options_.server_id, " has ", connections_.size(),
+                   " clients and no file descriptor for another: RLIMIT_NOFILE is ",
+                   static_cast<uint64_t>(files.rlim_cur),
+                   "; start it with a higher hard limit (ulimit -Hn, LimitNOFILE= of its unit)"));
+}
+
+void ShmServerImpl::Refuse(UniqueFd socket, const absl::Status& why) {
+  PANDO_LOG(WARNING) << "client refused: " << why;
+  SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeStatus(why)));
+}
+
 void ShmServerImpl::Welcome(UniqueFd socket) {
   absl::StatusOr<PeerProcess> process = IdentifyPeer(socket.get());
   absl::Status status = process.status();
+  if (absl::IsResourceExhausted(status) && !OpenSpare() && errno == EMFILE) {
+    status = DescriptorsExhausted();
+  }
   if (status.ok() && connections_.size() >= options_.connections_max) {
-    status = absl::ResourceExhaustedError(absl::StrCat(
-        "server ", options_.server_id, " has ", connections_.size(), " clients (connections_max)"));
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("server ", options_.server_id, " has ", connections_.size(),
+                     " clients, as many as it takes: start it with a higher --connections_max"));
   }
   if (status.ok()) {
     const PeerId peer = ++last_peer_;
@@ -194,8 +233,7 @@ void ShmServerImpl::Welcome(UniqueFd socket) {
     PANDO_LOG(WARNING) << "client refused: " << status;
     return;
   }
-  PANDO_LOG(WARNING) << "client refused: " << status;
-  SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeStatus(status)));
+  Refuse(std::move(socket), status);
 }
 
 void ShmServerImpl::OnSocket(ShmConnection* connection, uint32_t events) {
@@ -305,9 +343,11 @@ absl::StatusOr<std::unique_ptr<ShmServer>> ShmServer::Create(const ShmServerOpti
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll || !stop) return absl::ErrnoToStatus(errno, "epoll_create1 or eventfd");
+  UniqueFd spare = OpenSpare();
+  if (!spare) return absl::ErrnoToStatus(errno, "/dev/null");
   PANDO_ASSIGN_OR_RETURN(UnixListener listener, ListenAt(options.socket_path));
   return std::make_unique<ShmServerImpl>(options, std::move(region), std::move(listener),
-                                         std::move(epoll), std::move(stop));
+                                         std::move(epoll), std::move(stop), std::move(spare));
 }
 
 }  // namespace pando

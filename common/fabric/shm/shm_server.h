@@ -14,6 +14,8 @@
 //   3. Nothing a client sends makes the server read out of bounds, block, or allocate without a
 //   bound.
 //   4. Memory the clients map cannot shrink (sealed).
+//   5. Who is not let in is told which limit is reached (clients, endpoints, file descriptors) and
+//   what to do; who is connected notices nothing. A client takes two descriptors.
 #pragma once
 
 #include <cstdint>

@@ -14,6 +14,7 @@
 #include "common/fabric/body.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_test_cluster.h"
+#include "common/fabric/shm/shm_test_helper.h"
 #include "common/fabric/shm/unix_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -72,21 +73,25 @@ class ShmServerTest : public testing::Test {
     ASSERT_TRUE(fabric.ok()) << fabric.status();
     auto endpoint = (*fabric)->Connect(1, 1);
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+    EXPECT_EQ(Work(endpoint->get()), "echo:well?");
+  }
+  // A verb and a call; the reply.
+  static std::string Work(Endpoint* endpoint) {
     Chain chain(1);
     chain.FetchAdd(MemorySpace::kMain, 0, 1);
-    (*endpoint)->Post(&chain);
+    endpoint->Post(&chain);
     EXPECT_TRUE(chain.ok()) << chain.status();
     PendingCall call;
     call.server = 1;
     call.request = "well?";
     call.deadline_ns = RealClock().NowNs() + 10 * kSecondNs;
-    (*endpoint)->Call(&call);
+    endpoint->Call(&call);
     while (!call.done) {
-      (*endpoint)->Wait(call.deadline_ns);
-      (*endpoint)->Poll();
+      endpoint->Wait(call.deadline_ns);
+      endpoint->Poll();
     }
     EXPECT_TRUE(call.status.ok()) << call.status;
-    EXPECT_EQ(call.reply, "echo:well?");
+    return call.reply;
   }
 
   TemporaryDirectory directory_;
@@ -277,12 +282,62 @@ TEST_F(ShmServerTest, ConnectionsAreBounded) {
   for (uint32_t i = 0; i < options_.connections_max; ++i) sockets.push_back(DialAndGreet());
   const UniqueFd one_more = Dial();
   SendMessage(one_more.get(), EncodeShmFrame(ShmFrameType::kHello, 0, {}));
-  EXPECT_EQ(HearRefusal(one_more).code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status refusal = HearRefusal(one_more);
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refusal.message()),
+              AllOf(HasSubstr("8 clients"), HasSubstr("--connections_max")));
   sockets.clear();
   // Room again, as soon as the server has noticed.
   for (int i = 0; i < 1000 && handler_.gone().size() < options_.connections_max; ++i)
     usleep(10'000);
   ExpectServerIsWell();
+}
+
+// The server is another process, with 40 descriptors; each client takes two of them.
+TEST_F(ShmServerTest, WithoutDescriptorsNewcomersAreToldWhichLimitAndOthersWorkOn) {
+  const HelperProcess server({"serve", options_.socket_path, "40"});
+  ASSERT_TRUE(server.ready());
+  auto lawful = ConnectShm({{1, options_.socket_path}});
+  ASSERT_TRUE(lawful.ok()) << lawful.status();
+  auto endpoint = *(*lawful)->Connect(1, 1);
+  const auto expect_lawful_is_well = [&] {
+    const int64_t start_ns = RealClock().NowNs();
+    EXPECT_EQ(Work(endpoint.get()), "well?");
+    EXPECT_LT(RealClock().NowNs() - start_ns, kSecondNs);
+  };
+  const std::string hello = EncodeShmFrame(ShmFrameType::kHello, 0, {});
+  std::vector<UniqueFd> clients;
+  int refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    UniqueFd socket = Dial();
+    SendMessage(socket.get(), hello);
+    const int64_t start_ns = RealClock().NowNs();
+    const std::optional<std::string> answer = Hear(socket);
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_LT(RealClock().NowNs() - start_ns, kSecondNs) << "nobody is left waiting";
+    const auto frame = ParseShmFrame(*answer);
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    if (frame->type == ShmFrameType::kHelloReply) {
+      clients.push_back(std::move(socket));
+    } else {
+      const absl::Status why = ParseStatus(frame->body);
+      EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_THAT(std::string(why.message()),
+                  AllOf(HasSubstr("RLIMIT_NOFILE is 40"), HasSubstr("LimitNOFILE")));
+      ++refused;
+    }
+    expect_lawful_is_well();
+  }
+  EXPECT_GE(clients.size(), 10u);
+  EXPECT_GE(refused, 40);
+  // One leaves, one comes.
+  clients.pop_back();
+  bool let_in = false;
+  for (int i = 0; i < 1000 && !let_in; ++i, usleep(10'000)) {
+    let_in = ConnectShm({{1, options_.socket_path}}).ok();
+  }
+  EXPECT_TRUE(let_in);
+  expect_lawful_is_well();
 }
 
 TEST_F(ShmServerTest, ClientsThatReadNoRepliesHoldUpNobody) {
@@ -319,7 +374,8 @@ TEST_F(ShmServerTest, EndpointsAreBoundedAndGivenBack) {
     }
     const auto one_more = (*fabric)->Connect(1, 1);
     EXPECT_EQ(one_more.status().code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(one_more.status().message()), HasSubstr("server 1"));
+    EXPECT_THAT(std::string(one_more.status().message()),
+                AllOf(HasSubstr("server 1"), HasSubstr("all 4"), HasSubstr("--endpoints_max")));
   }
 }
 

@@ -1,8 +1,9 @@
 // The other processes of the shm tests. Usage:
-//   shm_test_helper serve SOCKET            a memory server, until SIGTERM
-//   shm_test_helper trace SOCKET SCENARIO   posts one chain between two SIGSTOPs, traced by its
-//   parent shm_test_helper hammer SOCKET THREADS   WRITEs without end, each thread in memory of its
-//   own shm_test_helper hold SOCKET             connects with an endpoint, then sleeps
+//   shm_test_helper serve SOCKET [FILES]    a memory server, until SIGTERM; with so many
+//   descriptors shm_test_helper trace SOCKET SCENARIO   posts one chain between two SIGSTOPs,
+//   traced by its parent shm_test_helper hammer SOCKET THREADS   WRITEs without end, each thread in
+//   memory of its own shm_test_helper hold SOCKET             connects with an endpoint, then
+//   sleeps
 // Prints one line once it is ready.
 #include "common/fabric/shm/shm_test_helper.h"
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -37,7 +39,11 @@ void Ready() {
 
 ShmServer* server_to_stop = nullptr;
 
-int Serve(const std::string& path) {
+int Serve(const std::string& path, int files) {
+  if (files > 0) {
+    const rlimit limit = {static_cast<rlim_t>(files), static_cast<rlim_t>(files)};
+    PANDO_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
   ShmServerOptions options;
   options.socket_path = path;
   auto server = ShmServer::Create(options);
@@ -109,7 +115,7 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::string mode = argv[1], path = argv[2];
   const int number = argc > 3 ? atoi(argv[3]) : 0;
-  if (mode == "serve") return pando::Serve(path);
+  if (mode == "serve") return pando::Serve(path, number);
   if (mode == "trace") return pando::Trace(path, number);
   if (mode == "hammer") return pando::Hammer(path, number);
   if (mode == "hold") return pando::Hold(path);
