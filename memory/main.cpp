@@ -14,11 +14,14 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "common/program/file_limit.h"
+#include "common/program/host_memory.h"
 #include "common/program/rdma_flags.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/metered_handler.h"
 #include "memory/server_fabric.h"
+#include "memory/start_up.h"
 
 DEFINE_string(registry, "",
               "where servers and clients find each other: a directory, or "
@@ -37,6 +40,14 @@ DEFINE_int32(
     "an RDMA path's MTU");
 DEFINE_int32(numa_node, -1, "NUMA node that the memory is bound to; -1: none in particular");
 DEFINE_bool(huge_pages, false, "take huge pages where there are some, else normal pages");
+DEFINE_bool(memory_overcommit, false,
+            "take --memory also where this machine, NUMA node or control group has less available: "
+            "the kernel ends processes when it has none left");
+DEFINE_int32(connections_max, 1024, "client processes at once; each takes two file descriptors");
+DEFINE_int32(endpoints_max, 0,
+             "endpoints of all clients, one a session; 0: 1024 on shm, 4096 on verbs");
+DEFINE_int32(registry_wait, 2,
+             "how many seconds to wait for a registry that does not answer when this starts");
 DEFINE_string(catalog, "auto",
               "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
 DEFINE_string(fabric, "shm", "transport: shm (one host, no RDMA) or verbs (RDMA)");
@@ -73,8 +84,12 @@ constexpr uint64_t kHugePageBytes = 2 * kMiB;
 constexpr uint32_t kFenceWordsPerStep = 16 << 10;
 
 memory::ServerFabric* server_to_stop = nullptr;
+volatile std::sig_atomic_t stop_asked_for = 0;
 
-void StopOnSignal(int) { server_to_stop->Stop(); }
+void StopOnSignal(int) {
+  stop_asked_for = 1;
+  server_to_stop->Stop();
+}
 
 // While it lives, SIGTERM and SIGINT stop the server; afterwards it is on its way out and they are
 // ignored.
@@ -148,6 +163,8 @@ memory::ServerFabricOptions FabricOptions(std::string socket_path) {
   options.server_id = static_cast<ServerId>(FLAGS_server_id);
   options.huge_pages = FLAGS_huge_pages;
   options.numa_node = FLAGS_numa_node;
+  options.connections_max = static_cast<uint32_t>(FLAGS_connections_max);
+  options.endpoints_max = static_cast<uint32_t>(FLAGS_endpoints_max);
   options.packet_bytes = static_cast<uint32_t>(FLAGS_packet_bytes);
   options.lock_bytes = (uint64_t{static_cast<uint32_t>(FLAGS_locks)} * 8 + 63) / 64 * 64;
   const uint64_t granule = FLAGS_huge_pages ? kHugePageBytes : 4096;
@@ -173,17 +190,35 @@ memory::MemoryServerOptions HandlerOptions(bool is_catalog) {
   return options;
 }
 
+void MakeRoomForClients() {
+  const uint64_t files = RaiseFileLimit();
+  const auto wanted = static_cast<uint64_t>(FLAGS_connections_max);
+  const uint64_t possible = memory::ConnectionsWithin(files, wanted);
+  if (possible == wanted) return;
+  PANDO_LOG(WARNING) << "memory server " << FLAGS_server_id << ": " << files
+                     << " open files are enough for " << possible
+                     << " clients, not for --connections_max=" << wanted
+                     << ": raise the hard limit (ulimit -Hn, LimitNOFILE= of the unit)";
+}
+
 absl::Status Run(const std::string& registry_name) {
   const bool is_catalog = IsCatalog();
   memory::MemoryServerOptions handler_options = HandlerOptions(is_catalog);
   const auto id = static_cast<ServerId>(FLAGS_server_id);
-  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> registry, OpenRegistry(registry_name));
+  memory::RegistryPatience patience(FLAGS_server_id, int64_t{FLAGS_registry_wait} * 1000);
+  absl::StatusOr<std::unique_ptr<Registry>> opened;
+  PANDO_RETURN_IF_ERROR(patience.Try(
+      [&] { return (opened = OpenRegistry(registry_name)).status(); }, &stop_asked_for));
+  const std::unique_ptr<Registry> registry = *std::move(opened);
   std::string socket_path;
   if (FLAGS_fabric == "shm") {
     PANDO_ASSIGN_OR_RETURN(socket_path, registry->SocketPath(id));
   }
+  memory::ServerFabricOptions fabric_options = FabricOptions(socket_path);
+  PANDO_RETURN_IF_ERROR(memory::FitIntoHost(ReadHostMemory(FLAGS_numa_node),
+                                            FLAGS_memory_overcommit, &fabric_options));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::ServerFabric> server,
-                         memory::ServerFabric::Create(FabricOptions(socket_path)));
+                         memory::ServerFabric::Create(fabric_options));
   handler_options.packet_bytes = server->packet_bytes();
   handler_options.needs_crc = server->needs_crc();
   handler_options.fence = server->fence();
@@ -202,8 +237,9 @@ absl::Status Run(const std::string& registry_name) {
   }
   const ServerLocation location = {
       .id = id, .address = server->address(), .fabric = FLAGS_fabric, .host = ""};
-  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Announcement> announcement,
-                         registry->Announce(location));
+  absl::StatusOr<std::unique_ptr<Announcement>> announcement;
+  PANDO_RETURN_IF_ERROR(patience.Try(
+      [&] { return (announcement = registry->Announce(location)).status(); }, &stop_asked_for));
   const Superblock& superblock = handler->superblock();
   PANDO_LOG(INFO) << "memory server " << id << " at " << location.address << server->description()
                   << ": " << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count
@@ -232,9 +268,13 @@ int main(int argc, char** argv) {
   CheckRange("locks", FLAGS_locks, 512, 1 << 30);
   if (FLAGS_packet_bytes != 0) CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
   CheckRange("lease_ms", FLAGS_lease_ms, 0, 24 * 3600 * 1000);
+  CheckRange("connections_max", FLAGS_connections_max, 1, 65535);
+  CheckRange("endpoints_max", FLAGS_endpoints_max, 0, 65536);
+  CheckRange("registry_wait", FLAGS_registry_wait, 0, 24 * 3600);
   CheckNumaNode();
+  MakeRoomForClients();
   const absl::Status status = Run(registry);
-  if (status.ok()) return 0;
+  if (status.ok() || (absl::IsCancelled(status) && stop_asked_for != 0)) return 0;
   if (absl::IsInvalidArgument(status)) ExitWithUsageError(kProgram, std::string(status.message()));
   PANDO_LOG(ERROR) << "memory server " << FLAGS_server_id << ": " << status;
   return 1;

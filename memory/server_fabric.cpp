@@ -25,6 +25,8 @@ class ShmServerFabric final : public ServerFabric {
     shm.packet_bytes = options.packet_bytes != 0 ? options.packet_bytes : kPacketBytesDefault;
     shm.numa_node = options.numa_node;
     shm.huge_pages = options.huge_pages;
+    shm.connections_max = options.connections_max;
+    if (options.endpoints_max != 0) shm.endpoints_max = options.endpoints_max;
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ShmServer> server, ShmServer::Create(shm));
     return std::make_unique<ShmServerFabric>(std::move(server));
   }
@@ -58,6 +60,8 @@ class VerbsServerFabric final : public ServerFabric {
     verbs.packet_bytes = options.packet_bytes;
     verbs.numa_node = options.numa_node;
     verbs.huge_pages = options.huge_pages;
+    verbs.connections_max = options.connections_max;
+    if (options.endpoints_max != 0) verbs.endpoints_max = options.endpoints_max;
     PANDO_ASSIGN_OR_RETURN(verbs.secret, LoadClusterSecret(options.secret_file));
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<VerbsServer> server, VerbsServer::Create(verbs));
     return std::make_unique<VerbsServerFabric>(std::move(server));

@@ -23,6 +23,8 @@ struct ServerFabricOptions {
   uint32_t packet_bytes = 0;  // rule F6; 0: 4096 on shm, at most the path's MTU on verbs
   int numa_node = -1;
   bool huge_pages = false;
+  uint32_t connections_max = 1024;  // client processes at once
+  uint32_t endpoints_max = 0;       // of all clients, one a session; 0: 1024 on shm, 4096 on verbs
   // shm.
   std::string socket_path;
   // verbs (common/fabric/verbs): "" and 0 and -1 are found.

@@ -20,6 +20,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "common/program/file_limit.h"
 #include "common/program/rdma_flags.h"
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
@@ -253,6 +254,7 @@ int Coordinate(Plan plan) {
 int main(int argc, char** argv) {
   using namespace pando::bench;
   pando::ParseCommandLine(argc, argv, kProgram);
+  pando::RaiseFileLimit();  // some hundred compute servers are as many processes with their pipes
   if (!FLAGS_plan_file.empty())
     return RunComputeServerProcess(FLAGS_plan_file, FLAGS_compute_server);
   absl::StatusOr<Plan> plan = PlanFromFlags();

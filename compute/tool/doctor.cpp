@@ -11,12 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/program/file_limit.h"
+#include "common/program/host_memory.h"
 #include "common/registry/private_directory.h"
 #include "common/registry/registry.h"
 #include "compute/tool/commands.h"
@@ -31,28 +32,14 @@ namespace pando::tool {
 namespace {
 
 constexpr uint64_t kMemoryAdvised = uint64_t{1} << 30;
-constexpr rlim_t kFilesAdvised = 1024;
+constexpr uint64_t kFilesAdvised = 1024;
+constexpr uint64_t kServerFilesAdvised = 2 * 1024 + 64;  // two a client, of the usual 1,024
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-// "MemAvailable" -> bytes.
-std::map<std::string, uint64_t> ReadMemoryInfo() {
-  std::map<std::string, uint64_t> info;
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name, unit;
-    uint64_t value = 0;
-    words >> name >> value >> unit;
-    if (!name.empty()) name.pop_back();
-    info[name] = unit == "kB" ? value * 1024 : value;
-  }
-  return info;
 }
 
 void CheckSystem(DoctorReport* report) {
@@ -68,21 +55,42 @@ void CheckSystem(DoctorReport* report) {
   }
 }
 
-void CheckMemory(DoctorReport* report) {
-  std::map<std::string, uint64_t> info = ReadMemoryInfo();
-  const uint64_t available = info["MemAvailable"];
-  const std::string memory =
-      absl::StrCat("memory: ", SizeText(info["MemTotal"]), ", ", SizeText(available), " available");
-  if (available >= kMemoryAdvised) {
-    report->Ok(memory);
-  } else {
-    report->Note(memory +
-                 "; start memory servers with less than the default of 1 GiB, e.g. --memory=256M");
+// Free and reserved huge pages, and their size.
+struct HugePages {
+  uint64_t total = 0, free = 0, page_bytes = 0;
+};
+HugePages ReadHugePages() {
+  HugePages pages;
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    uint64_t value = 0;
+    words >> name >> value;
+    if (name == "HugePages_Total:") pages.total = value;
+    if (name == "HugePages_Free:") pages.free = value;
+    if (name == "Hugepagesize:") pages.page_bytes = value * 1024;
   }
-  if (info["HugePages_Total"] > 0) {
-    report->Ok(absl::StrCat("huge pages: ", info["HugePages_Free"], " of ", info["HugePages_Total"],
-                            " free, ", SizeText(info["Hugepagesize"]),
-                            " each (pando-memory --huge_pages)"));
+  return pages;
+}
+
+void CheckMemory(DoctorReport* report) {
+  for (const MemoryBound& bound : ReadHostMemory(-1).bounds) {
+    const std::string memory =
+        absl::StrCat("memory of ", bound.name, ": ", SizeText(bound.total_bytes), ", ",
+                     SizeText(bound.available_bytes), " available");
+    if (bound.available_bytes >= kMemoryAdvised) {
+      report->Ok(memory);
+    } else {
+      report->Note(memory +
+                   "; a memory server offers no more than that: its default of 1 GiB is refused, "
+                   "start it with less, e.g. --memory=256M");
+    }
+  }
+  const HugePages huge = ReadHugePages();
+  if (huge.total > 0) {
+    report->Ok(absl::StrCat("huge pages: ", huge.free, " of ", huge.total, " free, ",
+                            SizeText(huge.page_bytes), " each (pando-memory --huge_pages)"));
   } else {
     report->Note(
         "no huge pages are reserved: servers use normal pages; for 1 GiB of them: "
@@ -92,17 +100,26 @@ void CheckMemory(DoctorReport* report) {
   if (!nodes.empty()) report->Ok("NUMA nodes: " + nodes);
 }
 
+std::string FilesText(uint64_t files) {
+  return files == RLIM_INFINITY ? "unlimited" : absl::StrCat(files);
+}
+
 void CheckLimits(DoctorReport* report) {
-  rlimit files = {};
-  getrlimit(RLIMIT_NOFILE, &files);
-  if (files.rlim_cur >= kFilesAdvised) {
-    report->Ok(files.rlim_cur == RLIM_INFINITY
-                   ? "open files: unlimited"
-                   : absl::StrCat("open files: up to ", static_cast<uint64_t>(files.rlim_cur)));
+  const FileLimit files = GetFileLimit();
+  const std::string text = absl::StrCat("open files: ", FilesText(files.now));
+  if (files.most < kFilesAdvised) {
+    report->Fix(absl::StrCat("only ", files.most, " open files are allowed"),
+                "as root, in /etc/security/limits.d/pando.conf: * hard nofile 524288 (and log in "
+                "again); LimitNOFILE=524288 in a unit");
+  } else if (files.most < kServerFilesAdvised) {
+    report->Note(absl::StrCat(text, ", a memory server raises that to ", files.most,
+                              ", which is less than two for each of --connections_max=1024"),
+                 "as root, in /etc/security/limits.d/pando.conf: * hard nofile 524288 (and log in "
+                 "again); LimitNOFILE=524288 in a unit");
+  } else if (files.now < files.most) {
+    report->Ok(absl::StrCat(text, ", a memory server raises that to ", FilesText(files.most)));
   } else {
-    report->Fix(
-        absl::StrCat("only ", static_cast<uint64_t>(files.rlim_cur), " open files are allowed"),
-        "ulimit -n 1024");
+    report->Ok(text);
   }
 }
 

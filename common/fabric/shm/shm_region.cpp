@@ -15,6 +15,10 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 namespace pando {
 namespace {
 
@@ -89,25 +93,34 @@ absl::StatusOr<ShmRegion> ShmRegion::CreateWithPages(const ShmGeometry& geometry
   return ShmRegion(std::move(fd), geometry, base);
 }
 
+absl::StatusOr<ShmRegion> ShmRegion::CreateOnNode(const ShmGeometry& geometry, bool huge_pages,
+                                                  int numa_node) {
+  PANDO_ASSIGN_OR_RETURN(ShmRegion region, CreateWithPages(geometry, huge_pages));
+  const uint64_t bytes = geometry.total_bytes();
+  if (numa_node < 0) return region;
+  PANDO_RETURN_IF_ERROR(BindToNode(region.base_, bytes, numa_node));
+  // Huge pages are reserved on the machine, not on a node of it: those that the node lacks would
+  // be a SIGBUS when they are touched. (EINVAL: Linux before 5.14 cannot be asked.)
+  if (huge_pages && madvise(region.base_, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("too few of them on NUMA node ", numa_node));
+  }
+  return region;
+}
+
 absl::StatusOr<ShmRegion> ShmRegion::Create(const ShmGeometry& geometry, bool huge_pages,
                                             int numa_node) {
-  absl::StatusOr<ShmRegion> region = CreateWithPages(geometry, huge_pages);
+  absl::StatusOr<ShmRegion> region = CreateOnNode(geometry, huge_pages, numa_node);
   if (huge_pages && !region.ok()) {
     PANDO_LOG(WARNING) << "no huge pages for " << geometry.total_bytes()
                        << " bytes, using normal pages: " << region.status()
                        << " (vm.nr_hugepages reserves some)";
-    region = CreateWithPages(geometry, false);
+    region = CreateOnNode(geometry, false, numa_node);
     // Where the kernel gives shared memory transparent huge pages on advice, take them.
     if (region.ok()) madvise(region->base_, geometry.total_bytes(), MADV_HUGEPAGE);
   }
-  if (!region.ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat("no shared memory of ", geometry.total_bytes(),
-                                                     " bytes: ", region.status().message()));
-  }
-  if (numa_node >= 0) {
-    PANDO_RETURN_IF_ERROR(BindToNode(region->base_, geometry.total_bytes(), numa_node));
-  }
-  return region;
+  if (region.ok() || absl::IsInvalidArgument(region.status())) return region;
+  return absl::ResourceExhaustedError(absl::StrCat("no shared memory of ", geometry.total_bytes(),
+                                                   " bytes: ", region.status().message()));
 }
 
 absl::StatusOr<ShmRegion> ShmRegion::Map(UniqueFd fd, const ShmGeometry& geometry) {

@@ -16,7 +16,8 @@ namespace pando {
 class ShmRegion {
  public:
   // A new, zero, sparse region. `huge_pages`: tried first, one log line where there are not enough.
-  // `numa_node` -1: not bound. ResourceExhausted, InvalidArgument (no such node).
+  // `numa_node` -1: not bound; with huge pages all of them are taken at once, as only then it is
+  // certain that this node has them. ResourceExhausted, InvalidArgument (no such node).
   static absl::StatusOr<ShmRegion> Create(const ShmGeometry& geometry, bool huge_pages,
                                           int numa_node);
   // Maps a region that came from a server. DataLoss: too small, or somebody could shrink it under
@@ -43,6 +44,8 @@ class ShmRegion {
   ShmRegion(UniqueFd fd, const ShmGeometry& geometry, std::byte* base)
       : fd_(std::move(fd)), geometry_(geometry), base_(base) {}
   static absl::StatusOr<ShmRegion> CreateWithPages(const ShmGeometry& geometry, bool huge_pages);
+  static absl::StatusOr<ShmRegion> CreateOnNode(const ShmGeometry& geometry, bool huge_pages,
+                                                int numa_node);
 
   UniqueFd fd_;
   ShmGeometry geometry_;
