@@ -1,7 +1,5 @@
 #include "memory/client_table.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
@@ -33,13 +31,26 @@ absl::StatusOr<uint16_t> ClientTable::FreeComputeServer() {
   return static_cast<uint16_t>(last_id_);
 }
 
-absl::Status ClientTable::CheckMayJoin(PeerId peer) const {
-  if (!fenced_.contains(peer)) return absl::OkStatus();
-  return absl::FailedPreconditionError("this connection was cut off: connect again");
+ClientTable::Entry* ClientTable::FindLife(const ClientId& client) {
+  const auto entry = entries_.find(client.compute_server);
+  if (entry == entries_.end() || entry->second.incarnation != client.incarnation) return nullptr;
+  return &entry->second;
+}
+
+absl::Status ClientTable::CheckMayJoin(PeerId peer, const ClientId* client) const {
+  if (fenced_.contains(peer)) {
+    return absl::FailedPreconditionError("this connection was cut off: connect again");
+  }
+  const auto identity = identities_.find(peer);
+  if (identity == identities_.end()) return absl::OkStatus();
+  if (client != nullptr && identity->second == *client) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("this connection is that of ",
+                                                    identity->second.ToString(),
+                                                    ", and has no other identity: connect again"));
 }
 
 absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
-  PANDO_RETURN_IF_ERROR(CheckMayJoin(peer));
+  PANDO_RETURN_IF_ERROR(CheckMayJoin(peer, nullptr));
   PANDO_ASSIGN_OR_RETURN(const uint16_t id, FreeComputeServer());
   PANDO_ASSIGN_OR_RETURN(const uint32_t incarnation, ids->Peek());
   ids->Take();
@@ -48,15 +59,15 @@ absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
   entry.incarnation = incarnation;
   entry.peer = peer;
   Become(&entry, ClientState::kJoined);
-  return ClientId{id, incarnation};
+  return identities_[peer] = ClientId{id, incarnation};
 }
 
 absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
-  PANDO_RETURN_IF_ERROR(CheckMayJoin(peer));
   if (client.compute_server == 0 || client.incarnation == 0) {
     return absl::InvalidArgumentError(
         "an identity has an id and an incarnation above 0: join first");
   }
+  PANDO_RETURN_IF_ERROR(CheckMayJoin(peer, &client));
   Entry& entry = entries_[client.compute_server];
   if (entry.incarnation == client.incarnation) return Check(peer, client);
   if (entry.incarnation > client.incarnation) {
@@ -64,11 +75,12 @@ absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
                                                       entry.incarnation, " has replaced it"));
   }
   if (entry.state == ClientState::kJoined) {
-    lingering_.emplace_back(entry.peer, ClientId{client.compute_server, entry.incarnation});
+    lingering_.insert({client.compute_server, entry.incarnation});
   }
   entry.incarnation = client.incarnation;
   entry.peer = peer;
   Become(&entry, ClientState::kJoined);
+  identities_[peer] = client;
   return absl::OkStatus();
 }
 
@@ -98,37 +110,37 @@ void ClientTable::Leave(const ClientId& client) {
 }
 
 void ClientTable::Fence(PeerId peer) {
-  for (auto& [id, entry] : entries_) {
-    if (entry.peer != peer || entry.state != ClientState::kJoined) continue;
-    lingering_.emplace_back(peer, ClientId{id, entry.incarnation});
-    Become(&entry, ClientState::kDead);
-  }
   fenced_.insert(peer);
+  if (!AnyJoined(peer)) return;
+  const ClientId& client = identities_.at(peer);
+  lingering_.insert(client);
+  Become(FindLife(client), ClientState::kDead);
 }
 
 bool ClientTable::AnyJoined(PeerId peer) const {
-  return std::any_of(entries_.begin(), entries_.end(), [peer](const auto& entry) {
-    return entry.second.peer == peer && entry.second.state == ClientState::kJoined;
-  });
+  const auto identity = identities_.find(peer);
+  if (identity == identities_.end()) return false;
+  const Entry* const entry = FindLife(identity->second);
+  return entry != nullptr && entry->state == ClientState::kJoined;
 }
 
-bool ClientTable::IsLingering(const ClientId& client) const {
-  return std::any_of(lingering_.begin(), lingering_.end(),
-                     [&](const auto& lingering) { return lingering.second == client; });
-}
+bool ClientTable::IsLingering(const ClientId& client) const { return lingering_.contains(client); }
 
-std::vector<ClientId> ClientTable::PeerGone(PeerId peer) {
-  std::vector<ClientId> gone;
-  for (auto& [id, entry] : entries_) {
-    if (entry.peer != peer || entry.state != ClientState::kJoined) continue;
-    gone.push_back({id, entry.incarnation});
-    Become(&entry, ClientState::kDead);
+std::optional<ClientId> ClientTable::PeerGone(PeerId peer) {
+  std::optional<ClientId> gone;
+  const auto identity = identities_.find(peer);
+  if (identity != identities_.end()) {
+    const ClientId& client = identity->second;
+    if (AnyJoined(peer)) {
+      gone = client;
+      Become(FindLife(client), ClientState::kDead);
+    } else if (lingering_.erase(client) > 0) {
+      gone = client;
+    }
+    // Who was cut off is reported again when his connection ends; until then it joins nothing.
+    if (!gone.has_value() || !fenced_.contains(peer)) identities_.erase(identity);
   }
-  std::erase_if(lingering_, [&](const auto& lingering) {
-    if (lingering.first == peer) gone.push_back(lingering.second);
-    return lingering.first == peer;
-  });
-  if (gone.empty()) fenced_.erase(peer);  // cut off before, now the connection has ended, too
+  if (!gone.has_value()) fenced_.erase(peer);  // cut off before, now the connection has ended, too
   return gone;
 }
 

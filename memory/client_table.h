@@ -5,13 +5,14 @@
 //   2. At most one life of a compute-server id is joined; leaving in order and death are different
 //   ends.
 //   3. A life that ended never comes back.
+//   4. A connection has one identity, once: what it can fill, and what its end costs, is one entry.
 #pragma once
 
 #include <cstdint>
-#include <utility>
-#include <vector>
+#include <optional>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,12 +29,14 @@ class ClientTable {
  public:
   static constexpr uint32_t kComputeServerMax = 65535;
 
-  // Catalog's server: a new identity. ResourceExhausted: 65,535 compute servers are joined.
+  // Catalog's server: a new identity. ResourceExhausted: 65,535 compute servers are joined;
+  // FailedPrecondition: this connection has, or had, an identity.
   absl::StatusOr<ClientId> Join(PeerId peer, IdSource* ids);
   // Other servers: introduces an identity. An earlier life under the same id that is still joined
   // here has ended elsewhere; it is over, and dead as soon as its connection is gone: until then
   // something of it may be in flight. InvalidArgument: no identity; FailedPrecondition: that life
-  // has ended; PermissionDenied: it belongs to another connection.
+  // has ended, or this connection has another identity; PermissionDenied: it belongs to another
+  // connection.
   absl::Status Attach(PeerId peer, const ClientId& client);
 
   // What is joined over this connection is dead from now on, although the connection still exists:
@@ -47,9 +50,9 @@ class ClientTable {
   bool AnyJoined(PeerId peer) const;
   // Of a joined client.
   void Leave(const ClientId& client);
-  // All clients that were joined over this connection, with the superseded and fenced; they are
-  // dead now.
-  std::vector<ClientId> PeerGone(PeerId peer);
+  // The client of this connection, if it had not left: it is dead now. Superseded or fenced ones
+  // are reported here, too.
+  std::optional<ClientId> PeerGone(PeerId peer);
 
   // Of a life that is not the latest of its id only this is known: it is over. Who is over is dead
   // unless its connection still exists.
@@ -67,13 +70,20 @@ class ClientTable {
   absl::StatusOr<uint16_t> FreeComputeServer();
   void Become(Entry* entry, ClientState state);
 
-  absl::Status CheckMayJoin(PeerId peer) const;
+  // Whether the connection may get this identity; nullptr: a new one.
+  absl::Status CheckMayJoin(PeerId peer, const ClientId* client) const;
   // Its life is over, its connection still exists.
   bool IsLingering(const ClientId& client) const;
+  // The entry of this life; nullptr: another life has it.
+  Entry* FindLife(const ClientId& client);
+  const Entry* FindLife(const ClientId& client) const {
+    return const_cast<ClientTable*>(this)->FindLife(client);
+  }
 
   absl::btree_map<uint16_t, Entry> entries_;  // the latest life of each id
   uint32_t last_id_ = 0;
-  std::vector<std::pair<PeerId, ClientId>> lingering_;  // superseded or fenced
+  absl::flat_hash_map<PeerId, ClientId> identities_;  // of every connection that has, or had, one
+  absl::flat_hash_set<ClientId> lingering_;           // superseded or fenced
   absl::flat_hash_set<PeerId> fenced_;
   size_t joined_ = 0, dead_ = 0;
 };

@@ -10,13 +10,15 @@ TEST(ClientTableTest, IncarnationsAscendForEverAndIdsGoRound) {
   IdSource ids(100);
   uint32_t last = 99;
   for (int i = 0; i < 70'000; ++i) {
-    const auto client = clients.Join(1, &ids);
+    const PeerId peer = 1 + i;
+    const auto client = clients.Join(peer, &ids);
     ASSERT_TRUE(client.ok()) << client.status();
     ASSERT_EQ(client->incarnation, ++last);
     ASSERT_GT(client->compute_server, 0);
-    ASSERT_TRUE(clients.Check(1, *client).ok());
+    ASSERT_TRUE(clients.Check(peer, *client).ok());
     clients.Leave(*client);
-    ASSERT_FALSE(clients.Check(1, *client).ok());
+    ASSERT_FALSE(clients.Check(peer, *client).ok());
+    ASSERT_FALSE(clients.PeerGone(peer).has_value()) << "it had left";
   }
   EXPECT_EQ(clients.joined(), 0u);
 }
@@ -27,15 +29,18 @@ TEST(ClientTableTest, AJoinedIdIsNotGivenOutAgainAndTheTableHasAnEnd) {
   const auto first = clients.Join(1, &ids);
   ASSERT_TRUE(first.ok());
   for (uint32_t i = 1; i < ClientTable::kComputeServerMax; ++i) {
-    const auto next = clients.Join(2, &ids);
+    const auto next = clients.Join(1 + i, &ids);
     ASSERT_TRUE(next.ok());
     ASSERT_NE(next->compute_server, first->compute_server);
   }
-  EXPECT_EQ(clients.Join(3, &ids).status().code(), absl::StatusCode::kResourceExhausted);
+  constexpr PeerId kLate = 100'000;
+  EXPECT_EQ(clients.Join(kLate, &ids).status().code(), absl::StatusCode::kResourceExhausted);
   // The dead make room when nothing else does.
-  EXPECT_EQ(clients.PeerGone(2).size(), ClientTable::kComputeServerMax - 1);
+  for (uint32_t i = 1; i < ClientTable::kComputeServerMax; ++i) {
+    ASSERT_TRUE(clients.PeerGone(1 + i).has_value());
+  }
   EXPECT_EQ(clients.joined(), 1u);
-  const auto reborn = clients.Join(3, &ids);
+  const auto reborn = clients.Join(kLate, &ids);
   ASSERT_TRUE(reborn.ok());
   EXPECT_NE(reborn->compute_server, first->compute_server);
   EXPECT_TRUE(clients.Check(1, *first).ok());
@@ -50,8 +55,8 @@ TEST(ClientTableTest, OnlyTheConnectionOfAClientMaySpeakForIt) {
   EXPECT_EQ(clients.Check(1, {client->compute_server, 77}).code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(clients.Check(1, {9, 1}).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(clients.PeerGone(1).size(), 1u);
-  EXPECT_TRUE(clients.PeerGone(1).empty());
+  EXPECT_EQ(clients.PeerGone(1), *client);
+  EXPECT_FALSE(clients.PeerGone(1).has_value());
   EXPECT_EQ(clients.Check(1, *client).code(), absl::StatusCode::kFailedPrecondition);
 }
 
@@ -68,8 +73,8 @@ TEST(ClientTableTest, AnIntroducedLifeReplacesAnEarlierOneAndNeverALaterOne) {
   EXPECT_EQ(clients.joined(), 1u);
   EXPECT_EQ(clients.Attach(1, {0, 5}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(clients.Attach(1, {5, 0}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(clients.PeerGone(1), std::vector<ClientId>({{4, 10}})) << "dead with its connection";
-  EXPECT_TRUE(clients.PeerGone(1).empty());
+  EXPECT_EQ(clients.PeerGone(1), (ClientId{4, 10})) << "dead with its connection";
+  EXPECT_FALSE(clients.PeerGone(1).has_value());
   EXPECT_EQ(clients.StateOf({4, 10}), ClientLiveness::kDead);
   EXPECT_EQ(clients.StateOf({4, 20}), ClientLiveness::kJoined);
   EXPECT_EQ(clients.StateOf({4, 30}), ClientLiveness::kUnknown);
@@ -77,6 +82,42 @@ TEST(ClientTableTest, AnIntroducedLifeReplacesAnEarlierOneAndNeverALaterOne) {
   clients.Leave({4, 20});
   EXPECT_EQ(clients.StateOf({4, 20}), ClientLiveness::kLeft);
   EXPECT_FALSE(clients.Attach(2, {4, 20}).ok()) << "a life that ended does not come back";
+}
+
+TEST(ClientTableTest, AConnectionHasOneIdentityForItsLife) {
+  ClientTable clients;
+  IdSource ids(1);
+  const auto joined = clients.Join(1, &ids);
+  ASSERT_TRUE(joined.ok());
+  EXPECT_EQ(clients.Join(1, &ids).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(clients.Attach(1, {9, 50}).code(), absl::StatusCode::kFailedPrecondition);
+  clients.Leave(*joined);
+  EXPECT_EQ(clients.Join(1, &ids).status().code(), absl::StatusCode::kFailedPrecondition);
+  // Nor may an introduced one have two, be it of the same id.
+  ASSERT_TRUE(clients.Attach(2, {7, 100}).ok());
+  for (uint32_t id = 1; id <= ClientTable::kComputeServerMax; ++id) {
+    ASSERT_FALSE(clients.Attach(2, {static_cast<uint16_t>(id), 101}).ok()) << id;
+  }
+  EXPECT_EQ(clients.joined(), 1u);
+  EXPECT_EQ(clients.PeerGone(2), (ClientId{7, 100}));
+  EXPECT_EQ(clients.joined(), 0u);
+  // Another connection has an identity of its own.
+  EXPECT_TRUE(clients.Join(3, &ids).ok());
+}
+
+TEST(ClientTableTest, TheFencedIsReportedOnceAndItsConnectionJoinsNothing) {
+  ClientTable clients;
+  IdSource ids(1);
+  const auto client = clients.Join(1, &ids);
+  clients.Fence(1);
+  EXPECT_EQ(clients.StateOf(*client), ClientLiveness::kJoined) << "something may be in flight";
+  EXPECT_EQ(clients.PeerGone(1), *client);
+  EXPECT_EQ(clients.StateOf(*client), ClientLiveness::kDead);
+  EXPECT_TRUE(clients.IsFenced(1));
+  EXPECT_FALSE(clients.Join(1, &ids).ok());
+  EXPECT_FALSE(clients.Attach(1, *client).ok());
+  EXPECT_FALSE(clients.PeerGone(1).has_value()) << "now the connection has ended";
+  EXPECT_FALSE(clients.IsFenced(1));
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "common/auth/cluster_secret.h"
+#include "common/auth/identity_key.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
@@ -56,8 +58,8 @@ DEFINE_string(listen, "",
               "free port");
 DEFINE_string(
     secret_file, "",
-    "verbs: file with the cluster's secret, 16 to 4096 bytes, its owner's only; who does not "
-    "know it is refused; default: none");
+    "file with the cluster's secret, 16 to 4096 bytes, its owner's only; over verbs, who does not "
+    "know it is refused (without one anybody who reaches this server may use it); default: none");
 DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
 DEFINE_int32(lease_ms, 10'000,
              "verbs: who is silent for so long is cut off and taken for dead; 0: nobody is");
@@ -80,7 +82,7 @@ const ProgramInfo kProgram = {.name = "pando-memory",
                               .shared_source = kRdmaFlagsSource};
 
 constexpr uint64_t kHugePageBytes = 2 * kMiB;
-// Where lock words are looked at through a NIC, 512 at a time; calls are answered in between.
+// Some 20 us in host memory; through a NIC 32 READs of 512 words.
 constexpr uint32_t kFenceWordsPerStep = 16 << 10;
 
 memory::ServerFabric* server_to_stop = nullptr;
@@ -201,6 +203,19 @@ void MakeRoomForClients() {
                      << ": raise the hard limit (ulimit -Hn, LimitNOFILE= of the unit)";
 }
 
+// Of the cluster's secret, else of a file that its servers share; nullptr where they share neither.
+absl::StatusOr<std::shared_ptr<const IdentityKey>> FindKey(const Registry& registry) {
+  PANDO_ASSIGN_OR_RETURN(const auto secret, LoadClusterSecret(FLAGS_secret_file));
+  PANDO_ASSIGN_OR_RETURN(const std::string path, registry.IdentityKeyPath(FLAGS_fabric));
+  if (FLAGS_fabric == "verbs" && secret == nullptr) {
+    PANDO_LOG(WARNING) << "this cluster has no secret: whoever reaches the TCP port of a memory "
+                          "server can read and write all of its memory. Give servers and clients "
+                          "one file with --secret_file (umask 077; openssl rand -hex 32 >FILE), or "
+                          "keep strangers out of this network";
+  }
+  return FindIdentityKey(secret.get(), path);
+}
+
 absl::Status Run(const std::string& registry_name) {
   const bool is_catalog = IsCatalog();
   memory::MemoryServerOptions handler_options = HandlerOptions(is_catalog);
@@ -217,14 +232,18 @@ absl::Status Run(const std::string& registry_name) {
   memory::ServerFabricOptions fabric_options = FabricOptions(socket_path);
   PANDO_RETURN_IF_ERROR(memory::FitIntoHost(ReadHostMemory(FLAGS_numa_node),
                                             FLAGS_memory_overcommit, &fabric_options));
+  PANDO_ASSIGN_OR_RETURN(handler_options.identity_key, FindKey(*registry));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::ServerFabric> server,
                          memory::ServerFabric::Create(fabric_options));
   handler_options.packet_bytes = server->packet_bytes();
   handler_options.needs_crc = server->needs_crc();
   handler_options.fence = server->fence();
+  // Bounded, as whoever calls meanwhile is answered between two steps.
+  handler_options.fence_words_per_step = kFenceWordsPerStep;
   if (server->fence() != nullptr) {
     handler_options.lease_ns = FLAGS_lease_ms * kMillisecondNs;
-    handler_options.fence_words_per_step = kFenceWordsPerStep;
+  } else {
+    handler_options.fence_step_ns = 0;  // words in host memory: no reason to wait
   }
   const StopSignals stop_signals(server.get());
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::MemoryServer> handler,

@@ -145,9 +145,9 @@ absl::Status MemoryServer::CheckAllowed(const Operation& operation, PeerId peer,
 
 void MemoryServer::OnPeerGone(PeerId peer) {
   leases_.Forget(peer);
-  for (const ClientId& client : clients_.PeerGone(peer)) {
+  if (const std::optional<ClientId> dead = clients_.PeerGone(peer); dead.has_value()) {
     ++counts_.deaths;
-    fencing_.Add(client);
+    fencing_.Add(*dead);
   }
   // Who was cut off is reported twice: the connection still exists the first time.
   if (!clients_.IsFenced(peer)) ++counts_.peers_gone;
@@ -233,8 +233,11 @@ absl::StatusOr<std::string> MemoryServer::OnJoin(const Request& request) {
   trees_.NoteIncarnation(client.incarnation);
   leases_.Renew(request.peer, options_.clock->NowNs());
   ++counts_.joins;
-  return EncodeJoinReply(
-      {.compute_server = client.compute_server, .incarnation = client.incarnation});
+  JoinReply reply = {.compute_server = client.compute_server, .incarnation = client.incarnation};
+  if (options_.identity_key != nullptr) {
+    reply.proof = options_.identity_key->Sign(reply.compute_server, reply.incarnation);
+  }
+  return EncodeJoinReply(reply);
 }
 
 absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
@@ -248,6 +251,12 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
   if (options_.is_catalog) {
     PANDO_RETURN_IF_ERROR(clients_.Check(request.peer, client));
     return std::string();
+  }
+  if (options_.identity_key != nullptr &&
+      !options_.identity_key->Verify(client.compute_server, client.incarnation, identity.proof)) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        client.ToString(), " shows no proof that this cluster's catalog has issued it: all memory ",
+        "servers of a cluster need one registry and the same --secret_file (or none)"));
   }
   PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client));
   trees_.NoteIncarnation(client.incarnation);

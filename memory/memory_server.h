@@ -9,7 +9,7 @@
 //   2. A repeat of (sender, incarnation, sequence, opcode) on one connection gets the same reply
 //   (rule R4).
 //   3. A request of a joined compute server is accepted from the connection it joined over and from
-//   no other.
+//   no other; a connection has one identity, and with an identity key one that the catalog issued.
 //   4. Memory of a dropped tree is used again only when no client is attached to the tree any more,
 //   after it has
 //      rested and been zeroed (rule R3).
@@ -23,6 +23,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "common/auth/identity_key.h"
 #include "common/base/clock.h"
 #include "common/base/time_constants.h"
 #include "common/fabric/server.h"
@@ -67,6 +68,9 @@ struct MemoryServerOptions {
   // C1, C2). 0 and nullptr: only a connection that ends is a death.
   int64_t lease_ns = 0;
   PeerFence* fence = nullptr;
+  // With which the catalog's server signs identities, and the others know them (rule C0). nullptr:
+  // the servers share none, and whoever reaches them is taken at his word.
+  std::shared_ptr<const IdentityKey> identity_key;
   const Clock* clock = nullptr;  // nullptr: RealClock()
 };
 

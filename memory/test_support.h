@@ -82,13 +82,16 @@ class TestClient {
     const auto body = Call(ControlOpcode::kJoin, EncodeJoinRequest({.process_id = 1}));
     if (!body.ok()) return body.status();
     const auto reply = ParseJoinReply(*body);
-    if (reply.ok()) id = {reply->compute_server, reply->incarnation};
-    return reply.status();
+    if (!reply.ok()) return reply.status();
+    id = {reply->compute_server, reply->incarnation};
+    proof = reply->proof;
+    return absl::OkStatus();
   }
-  absl::Status AttachAs(const ClientId& identity) {
+  // `shown`: what the catalog gave it as a proof.
+  absl::Status AttachAs(const ClientId& identity, const Mac& shown = {}) {
     const absl::Status status =
         Call(ControlOpcode::kAttach,
-             EncodeJoinReply({identity.compute_server, identity.incarnation}))
+             EncodeJoinReply({identity.compute_server, identity.incarnation, shown}))
             .status();
     if (status.ok()) id = identity;
     return status;
@@ -135,6 +138,7 @@ class TestClient {
   }
 
   ClientId id;
+  Mac proof = {};
   uint32_t sequence = 0;
 
  private:

@@ -13,6 +13,7 @@
 #include "compute/client/connect.h"
 #include "compute/lock/hocl.h"
 #include "memory/memory_server.h"
+#include "memory/sim_identity.h"
 #include "pando/client.h"
 
 namespace pando {
@@ -34,6 +35,7 @@ class SimCluster {
       auto server = memory::MemoryServer::Create(memory, {.server_id = id,
                                                           .is_catalog = i == 1,
                                                           .chunk_bytes = options.chunk_bytes,
+                                                          .identity_key = memory::SimIdentityKey(),
                                                           .clock = &world_.clock()});
       PANDO_CHECK_OK(server.status());
       servers_.push_back(*std::move(server));

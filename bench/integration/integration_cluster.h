@@ -117,6 +117,10 @@ class IntegrationCluster {
       PANDO_CHECK_OK(server.status());
       server_ = *std::move(server);
       const bool leases = server_->fence() != nullptr;
+      auto key_path = registry->IdentityKeyPath(options.fabric);
+      PANDO_CHECK_OK(key_path.status());
+      auto key = FindIdentityKey(nullptr, *key_path);
+      PANDO_CHECK_OK(key.status());
       auto handler = memory::MemoryServer::Create(
           server_->memory(), {.server_id = id,
                               .is_catalog = number == 1,
@@ -125,7 +129,8 @@ class IntegrationCluster {
                               .needs_crc = options.needs_crc || server_->needs_crc(),
                               .first_id = first_id,
                               .lease_ns = leases ? kLeaseNs : 0,
-                              .fence = server_->fence()});
+                              .fence = server_->fence(),
+                              .identity_key = *key});
       PANDO_CHECK_OK(handler.status());
       handler_ = *std::move(handler);
       thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(handler_.get())); });

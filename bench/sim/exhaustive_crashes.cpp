@@ -19,6 +19,7 @@
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "memory/memory_server.h"
+#include "memory/sim_identity.h"
 
 namespace pando {
 namespace {
@@ -113,6 +114,7 @@ World::World(const ExhaustiveOptions& options) : options_(options), world_(SimOp
     server.clock = &world_.clock();
     // Slowly, so that others meet the locks of the dead.
     server.fence_words_per_step = 128;
+    server.identity_key = memory::SimIdentityKey();
     auto memory_server = memory::MemoryServer::Create(memory, server);
     PANDO_CHECK_OK(memory_server.status());
     servers_.push_back(*std::move(memory_server));

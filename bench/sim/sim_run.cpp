@@ -19,6 +19,7 @@
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "memory/memory_server.h"
+#include "memory/sim_identity.h"
 
 namespace pando {
 namespace {
@@ -144,6 +145,7 @@ absl::Status SimRun::SetUp() {
     server.fence_words_per_step = options_.fence_words_per_step;
     server.lease_ns = options_.lease_ns;
     server.fence = world_.Fence(id);
+    server.identity_key = memory::SimIdentityKey();
     PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));
     world_.SetHandler(id, memory_server.get());
     memory_servers_.push_back(std::move(memory_server));

@@ -11,16 +11,17 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "common/auth/hmac.h"
 
 namespace pando {
 
 inline constexpr uint32_t kAuthMagic = 0x54554150;  // "PAUT"
 inline constexpr uint16_t kAuthVersion = 1;
 inline constexpr size_t kAuthNonceBytes = 32;
-inline constexpr size_t kAuthMacBytes = 32;  // HMAC-SHA256
+inline constexpr size_t kAuthMacBytes = kMacBytes;
 
 using AuthNonce = std::array<uint8_t, kAuthNonceBytes>;
-using AuthMac = std::array<uint8_t, kAuthMacBytes>;
+using AuthMac = Mac;
 
 enum class AuthType : uint16_t {
   kClientHello = 1,  // nonce, or the type below without one: the client has no secret

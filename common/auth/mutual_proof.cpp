@@ -1,15 +1,11 @@
 #include "common/auth/mutual_proof.h"
 
-#include <openssl/core_names.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
 #include <openssl/rand.h>
 
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/auth/hmac.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 
@@ -30,42 +26,10 @@ std::string_view View(const AuthNonce& nonce) {
   return {reinterpret_cast<const char*>(nonce.data()), nonce.size()};
 }
 
-// Over the parts, each behind its length: no two lists of parts give the same bytes.
-AuthMac Mac(const ClusterSecret& secret, std::string_view label, const Handshakes& handshakes,
-            const AuthNonce& client_nonce, const AuthNonce& server_nonce) {
-  const std::unique_ptr<EVP_MAC, decltype(&EVP_MAC_free)> algorithm(
-      EVP_MAC_fetch(nullptr, OSSL_MAC_NAME_HMAC, nullptr), EVP_MAC_free);
-  PANDO_CHECK(algorithm != nullptr) << "libcrypto has no HMAC";
-  const std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)> context(
-      EVP_MAC_CTX_new(algorithm.get()), EVP_MAC_CTX_free);
-  PANDO_CHECK(context != nullptr);
-  char digest[] = "SHA256";
-  const OSSL_PARAM parameters[] = {
-      OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-      OSSL_PARAM_construct_end()};
-  const auto bytes_of = [](std::string_view text) {
-    return reinterpret_cast<const unsigned char*>(text.data());
-  };
-  PANDO_CHECK(EVP_MAC_init(context.get(), bytes_of(secret.bytes()), secret.bytes().size(),
-                           parameters) == 1);
-  for (const std::string_view part :
-       {label, std::string_view(handshakes.client), std::string_view(handshakes.server),
-        View(client_nonce), View(server_nonce)}) {
-    const uint64_t size = part.size();
-    unsigned char length[sizeof(size)];
-    for (size_t i = 0; i < sizeof(size); ++i) length[i] = static_cast<uint8_t>(size >> (8 * i));
-    PANDO_CHECK(EVP_MAC_update(context.get(), length, sizeof(length)) == 1);
-    PANDO_CHECK(EVP_MAC_update(context.get(), bytes_of(part), part.size()) == 1);
-  }
-  AuthMac mac;
-  size_t written = 0;
-  PANDO_CHECK(EVP_MAC_final(context.get(), mac.data(), &written, mac.size()) == 1);
-  PANDO_CHECK_EQ(written, mac.size());
-  return mac;
-}
-
-bool Equal(const AuthMac& a, const AuthMac& b) {
-  return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+AuthMac Prove(const ClusterSecret& secret, std::string_view label, const Handshakes& handshakes,
+              const AuthNonce& client_nonce, const AuthNonce& server_nonce) {
+  return HmacSha256(secret.bytes(), {label, handshakes.client, handshakes.server,
+                                     View(client_nonce), View(server_nonce)});
 }
 
 std::string Refuse(AuthRefusal refusal) {
@@ -137,13 +101,13 @@ absl::Status ServerProof::Step(const AuthMessage& message, std::string* reply) {
     *reply = EncodeAuthMessage(
         {.type = AuthType::kServerProof,
          .nonce = server_nonce_,
-         .mac = Mac(*secret_, kServerLabel, handshakes_, client_nonce_, server_nonce_)});
+         .mac = Prove(*secret_, kServerLabel, handshakes_, client_nonce_, server_nonce_)});
     state_ = State::kProof;
     return absl::OkStatus();
   }
   if (state_ == State::kProof && message.type == AuthType::kClientProof) {
-    if (!Equal(message.mac,
-               Mac(*secret_, kClientLabel, handshakes_, client_nonce_, server_nonce_))) {
+    if (!MacsEqual(message.mac,
+                   Prove(*secret_, kClientLabel, handshakes_, client_nonce_, server_nonce_))) {
       *reply = Refuse(AuthRefusal::kWrongProof);
       return WrongProof("client");
     }
@@ -182,13 +146,14 @@ absl::Status ClientProof::Step(const AuthMessage& message, std::string* reply) {
     return absl::OkStatus();
   }
   if (state_ == State::kServer && message.type == AuthType::kServerProof && secret_ != nullptr) {
-    if (!Equal(message.mac, Mac(*secret_, kServerLabel, handshakes_, nonce_, message.nonce))) {
+    if (!MacsEqual(message.mac,
+                   Prove(*secret_, kServerLabel, handshakes_, nonce_, message.nonce))) {
       *reply = Refuse(AuthRefusal::kWrongProof);
       return WrongProof("memory server");
     }
-    *reply =
-        EncodeAuthMessage({.type = AuthType::kClientProof,
-                           .mac = Mac(*secret_, kClientLabel, handshakes_, nonce_, message.nonce)});
+    *reply = EncodeAuthMessage(
+        {.type = AuthType::kClientProof,
+         .mac = Prove(*secret_, kClientLabel, handshakes_, nonce_, message.nonce)});
     state_ = State::kVerdict;
     return absl::OkStatus();
   }

@@ -207,6 +207,10 @@ TEST_P(RegistryConformance, SocketsAreInAPrivatePlace) {
   struct stat info;
   ASSERT_EQ(stat(path->substr(0, path->rfind('/')).c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
+  // Servers of one host share an identity key there.
+  EXPECT_EQ(registry->IdentityKeyPath("shm")->substr(0, path->rfind('/') + 1),
+            path->substr(0, path->rfind('/') + 1));
+  EXPECT_EQ(*Open()->IdentityKeyPath("shm"), *registry->IdentityKeyPath("shm"));
 }
 
 }  // namespace pando

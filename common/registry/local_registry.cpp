@@ -132,6 +132,10 @@ absl::StatusOr<std::string> LocalRegistry::SocketPath(ServerId server) const {
   return path;
 }
 
+absl::StatusOr<std::string> LocalRegistry::IdentityKeyPath(std::string_view) const {
+  return directory_ + "/identity.key";
+}
+
 absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
     const ServerLocation& location) {
   PANDO_RETURN_IF_ERROR(CheckEntryText(location));

@@ -4,6 +4,7 @@
 //   server-3.lock   locked for as long as the announcing process lives; never removed, so that
 //                   nobody locks a dead file
 //   server-3.sock   where SocketPath() puts the server's socket
+//   identity.key    what its memory servers sign identities with; made by the first
 //
 // Thread-safe: no state but the directory's name.
 #pragma once
@@ -25,6 +26,7 @@ class LocalRegistry final : public Registry {
   absl::StatusOr<std::unique_ptr<Announcement>> Announce(const ServerLocation& location) override;
   absl::StatusOr<std::vector<ServerLocation>> List() override;
   absl::StatusOr<std::string> SocketPath(ServerId server) const override;
+  absl::StatusOr<std::string> IdentityKeyPath(std::string_view fabric) const override;
   const std::string& name() const override { return directory_; }
 
  protected:

@@ -238,13 +238,31 @@ absl::StatusOr<std::vector<ServerLocation>> MemcachedRegistry::List() {
   return locations;
 }
 
-absl::StatusOr<std::string> MemcachedRegistry::SocketPath(ServerId server) const {
+namespace {
+
+// Of this user, on this host.
+absl::StatusOr<std::string> SocketDirectory() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string directory = runtime != nullptr && *runtime != 0
-                                    ? absl::StrCat(runtime, "/pando-sockets")
-                                    : absl::StrCat("/tmp/pando-", geteuid());
+  std::string directory = runtime != nullptr && *runtime != 0
+                              ? absl::StrCat(runtime, "/pando-sockets")
+                              : absl::StrCat("/tmp/pando-", geteuid());
   PANDO_RETURN_IF_ERROR(
       PrivateDirectory::Open(directory, "directory for sockets", /*make=*/true).status());
+  return directory;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MemcachedRegistry::IdentityKeyPath(std::string_view fabric) const {
+  if (fabric != "shm") return std::string();
+  PANDO_ASSIGN_OR_RETURN(const std::string directory, SocketDirectory());
+  // However servers of one cluster write the memcached's address: it is one key.
+  const uint32_t checksum = Crc32c(options_.cluster.data(), options_.cluster.size());
+  return absl::StrCat(directory, "/identity-", absl::Hex(checksum, absl::kZeroPad8), ".key");
+}
+
+absl::StatusOr<std::string> MemcachedRegistry::SocketPath(ServerId server) const {
+  PANDO_ASSIGN_OR_RETURN(const std::string directory, SocketDirectory());
   // Two clusters of one name, of two memcacheds, must not meet; the checksum tells them apart.
   const uint32_t checksum = Crc32c(name_.data(), name_.size());
   std::string path = absl::StrCat(directory, "/server-", server, "-",

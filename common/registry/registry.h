@@ -67,6 +67,11 @@ class Registry {
   // longer than a Unix socket's may be. Others: its directory cannot be made, or belongs to others.
   virtual absl::StatusOr<std::string> SocketPath(ServerId server) const = 0;
 
+  // The file of a key that the memory servers of this registry share and clients do not ask for
+  // (common/auth/identity_key.h), in a directory of this user's own. "": servers of this fabric may
+  // be on several hosts, and share no file. Statuses as SocketPath().
+  virtual absl::StatusOr<std::string> IdentityKeyPath(std::string_view fabric) const = 0;
+
   // For messages: "/run/pando", "memcached://host:11211/words".
   virtual const std::string& name() const = 0;
 

@@ -6,6 +6,7 @@
 // Encoders and parsers are pure.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,7 +23,7 @@
 
 namespace pando {
 
-inline constexpr uint16_t kControlVersion = 3;
+inline constexpr uint16_t kControlVersion = 4;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;
@@ -30,7 +31,7 @@ inline constexpr size_t kTreeNameBytesMax = 120;
 enum class ControlOpcode : uint16_t {
   kServerInfo = 1,  // -> ServerInfo
   kJoin = 2,        // catalog server only: issues (compute server id, incarnation)
-  kAttach = 3,      // other servers: introduces that identity
+  kAttach = 3,      // other servers: introduces that identity, with the catalog's signature
   kLeave = 4,       // in order; everything the client held is given back
   kPing = 5,
   kCreateTree = 10,  // catalog server only: create-if-absent -> CatalogEntry, created or existing
@@ -89,6 +90,9 @@ struct JoinRequest {
 struct JoinReply {
   uint16_t compute_server = 0;  // 1..65535
   uint32_t incarnation = 0;     // > 0, increasing for ever
+  // By the catalog's server: that it has issued this identity (rule C0,
+  // common/auth/identity_key.h). Zero where the memory servers share no key, and in kClientState.
+  std::array<uint8_t, 32> proof = {};
 };
 // What a memory server knows of one life of a compute server.
 enum class ClientLiveness : uint8_t {

@@ -129,13 +129,14 @@ absl::StatusOr<JoinRequest> ParseJoinRequest(std::string_view body) {
 }
 
 std::string EncodeJoinReply(const JoinReply& reply) {
-  return ByteWriter().Put(reply.compute_server).Put(reply.incarnation).Take();
+  return ByteWriter().Put(reply.compute_server).Put(reply.incarnation).Put(reply.proof).Take();
 }
 absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body) {
   ByteReader reader(body);
   JoinReply reply;
   reader.Take(&reply.compute_server);
   reader.Take(&reply.incarnation);
+  reader.Take(&reply.proof);
   if (reader.Done() && (reply.compute_server == 0 || reply.incarnation == 0)) {
     return Malformed("identity: compute server and incarnation start at 1");
   }

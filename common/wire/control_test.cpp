@@ -152,6 +152,7 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ(ParseJoinRequest(EncodeJoinRequest({77}))->process_id, 77u);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({9, 8}))->compute_server, 9);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({9, 8}))->incarnation, 8u);
+  EXPECT_EQ(ParseJoinReply(EncodeJoinReply({9, 8, {1, 2, 3}}))->proof[2], 3);
 
   for (const ClientLiveness state : {ClientLiveness::kUnknown, ClientLiveness::kJoined,
                                      ClientLiveness::kLeft, ClientLiveness::kDead}) {
