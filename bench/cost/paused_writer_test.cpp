@@ -2,6 +2,7 @@
 // what it writes waits, at most to the deadline; nobody takes it for damage (rules C1, C4, L3).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -133,6 +134,21 @@ TEST_F(PausedWriterTest, ItsOwnNodeIsWaitedFor) {
     ExpectWaitsToItsDeadline();
   }
   EXPECT_TRUE(Get(50).ok());
+}
+
+// An operation that is called from outside returns when its session's repairs have ended, too.
+TEST_F(PausedWriterTest, ARepairEndsWithTheOperationThatWaitsForIt) {
+  constexpr int64_t kTimeoutMs = 1;
+  EXPECT_TRUE(Put(50).ok());  // the way is cached
+  const StoppedWriter writer(this, parent_);
+  int64_t longest_ns = 0;
+  for (int n = 0; LongKey(n) < Decoded(parent_).entries[0].key; ++n) {
+    const int64_t start_ns = cluster_.world().clock().NowNs();
+    EXPECT_TRUE(others_session_->Erase(*others_tree_, LongKey(n), {.timeout_ms = kTimeoutMs}).ok());
+    longest_ns = std::max(longest_ns, cluster_.world().clock().NowNs() - start_ns);
+  }
+  EXPECT_GE(longest_ns, kTimeoutMs * kMillisecondNs) << "no merge was due";
+  EXPECT_LE(longest_ns, (kTimeoutMs + 1) * kMillisecondNs);
 }
 
 TEST_F(PausedWriterTest, WhatNobodyWritesIsDamaged) {

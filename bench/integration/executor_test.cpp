@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
+#include "common/wire/lock_word.h"
 
 namespace pando {
 namespace {
@@ -192,6 +195,108 @@ TEST_F(ExecutorTest, AFullQueueRefuses) {
   EXPECT_EQ(done, accepted) << "called once where accepted, and never where not";
   EXPECT_GT(accepted, 0);
   EXPECT_GT(refused, 0);
+}
+
+// The lock of the only leaf is held by somebody who does not go on. More operations than there are
+// coroutines wait for it, and others in the queue behind them.
+class StoppedHolderTest : public ExecutorTest {
+ protected:
+  void SetUp() override {
+    ExecutorTest::SetUp();
+    ASSERT_OK(session_->Put(*tree_, NumberedKey(0), "before"));
+    SetLockWords(LockWord{777, 5}.Encode());
+  }
+  void SetLockWords(uint64_t value) {
+    for (int server = 1; server <= 2; ++server) {
+      auto* const words = reinterpret_cast<uint64_t*>(cluster_.memory(server).locks.data());
+      for (uint32_t i = kRootLockWords; i < cluster_.lock_words(); ++i) {
+        std::atomic_ref<uint64_t>(words[i]).store(value);
+      }
+    }
+  }
+  // Puts that wait for the lock until it is free, two for each coroutine.
+  void Occupy(Executor& executor) {
+    for (int i = 0; i < 2 * ClientOptions{}.coroutines_per_session; ++i) {
+      const absl::Status submitted = executor.Submit(
+          *tree_, {.kind = Kind::kPut, .key = NumberedKey(0), .value = "x", .timeout_ms = 60'000},
+          [](OperationResult result) { ASSERT_OK(result.status); });
+      ASSERT_OK(submitted);
+    }
+  }
+};
+
+TEST_F(StoppedHolderTest, WhatIsQueuedEndsAtItsDeadline) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTimeout(100);
+  // Of a busy machine: far from the time-outs of those that are in the way.
+  constexpr std::chrono::seconds kLateness(5);
+  const auto executor = NewExecutor({.workers = 1});
+  Occupy(*executor);
+  for (const auto kind : {Kind::kPut, Kind::kErase, Kind::kGet, Kind::kScan}) {
+    const auto start = Clock::now();
+    const absl::Status status = executor
+                                    ->Execute(*tree_, {.kind = kind,
+                                                       .key = NumberedKey(0),
+                                                       .value = "late",
+                                                       .limit = 1,
+                                                       .timeout_ms = kTimeout.count()})
+                                    .status;
+    const auto took = Clock::now() - start;
+    EXPECT_CODE(status, DeadlineExceeded);
+    EXPECT_NE(status.message().find("no effect"), std::string::npos) << status;
+    EXPECT_GE(took, kTimeout);
+    EXPECT_LT(took, kTimeout + kLateness);
+  }
+  SetLockWords(LockWord::kFree);
+  const OperationResult got = executor->Execute(*tree_, {.key = NumberedKey(0)});
+  ASSERT_OK(got.status);
+  EXPECT_EQ(got.value, "x");
+}
+
+TEST_F(StoppedHolderTest, EveryoneInTheQueueHasADeadlineOfItsOwn) {
+  constexpr int kCount = 500;
+  const auto executor = NewExecutor({.workers = 1});
+  Occupy(*executor);
+  std::mutex mutex;
+  std::vector<int64_t> order;
+  for (int i = 0; i < kCount; ++i) {
+    // Later ones have the earlier deadlines.
+    const int64_t timeout_ms = 1 + 2 * (kCount - i);
+    ASSERT_OK(executor->Submit(*tree_, {.kind = Kind::kPut, .key = "k", .timeout_ms = timeout_ms},
+                               [&, timeout_ms](OperationResult result) {
+                                 EXPECT_CODE(result.status, DeadlineExceeded);
+                                 std::lock_guard lock(mutex);
+                                 order.push_back(timeout_ms);
+                               }));
+  }
+  const auto ended = [&] {
+    std::lock_guard lock(mutex);
+    return order.size();
+  };
+  while (ended() < kCount) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Submitting took a moment, too.
+  EXPECT_LT(std::find(order.begin(), order.end(), 3) - order.begin(), kCount / 2);
+  SetLockWords(LockWord::kFree);
+}
+
+// What has waited long in the queue has little time left.
+TEST_F(StoppedHolderTest, TheDeadlineCountsFromSubmission) {
+  constexpr int64_t kTimeoutMs = 400;
+  const auto executor = NewExecutor({.workers = 1});
+  std::atomic<int> late{0};
+  const auto start = std::chrono::steady_clock::now();
+  // Two rounds of coroutines: the second begins when the first gives up.
+  for (int i = 0; i < 4 * ClientOptions{}.coroutines_per_session; ++i) {
+    ASSERT_OK(executor->Submit(
+        *tree_, {.kind = Kind::kPut, .key = NumberedKey(0), .timeout_ms = kTimeoutMs},
+        [&](OperationResult result) { late += absl::IsDeadlineExceeded(result.status); }));
+  }
+  while (late < 4 * ClientOptions{}.coroutines_per_session) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took, std::chrono::milliseconds(2 * kTimeoutMs)) << "one round after the other";
+  SetLockWords(LockWord::kFree);
 }
 
 TEST_F(ExecutorTest, BadOptions) {

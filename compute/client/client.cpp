@@ -119,14 +119,15 @@ std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
                                                            const std::vector<std::string>& keys,
                                                            const OperationOptions& options) {
   std::vector<absl::StatusOr<std::string>> results(keys.size());
-  impl_->ForEach(keys.size(), [&](size_t i) { results[i] = Get(tree, keys[i], options); });
+  impl_->ForEach(keys.size(), options.timeout_ms,
+                 [&](size_t i) { results[i] = Get(tree, keys[i], options); });
   return results;
 }
 
 std::vector<absl::Status> Session::MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
                                             const OperationOptions& options) {
   std::vector<absl::Status> results(entries.size());
-  impl_->ForEach(entries.size(), [&](size_t i) {
+  impl_->ForEach(entries.size(), options.timeout_ms, [&](size_t i) {
     results[i] = Put(tree, entries[i].key, entries[i].value, options);
   });
   return results;

@@ -384,16 +384,16 @@ std::vector<ServerStatus> ClientImpl::Servers() {
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext() {
+absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(int more_coroutines) {
   PANDO_ASSIGN_OR_RETURN(
       std::unique_ptr<Endpoint> endpoint,
       fabric_->Connect(control_channel_.compute_server(), control_channel_.incarnation()));
   std::lock_guard lock(sessions_mutex_);
   const uint64_t number = next_session_++;
   const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
-  auto session =
-      std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
-                                       options_.coroutines_per_session, DeriveSeed(seed, number));
+  auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
+                                                  options_.coroutines_per_session + more_coroutines,
+                                                  DeriveSeed(seed, number));
   // Now, since a release that finds no memory for it would leave the lock behind.
   PANDO_RETURN_IF_ERROR(session->ZeroWord().status());
   if (heartbeat_ != nullptr) session->set_fenced_flag(&heartbeat_->fenced());

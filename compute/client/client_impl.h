@@ -48,8 +48,9 @@ class ClientImpl {
   std::vector<ServerStatus> Servers();
   void CloseTree(const TreeContext& tree);
 
-  // A session's parts; RemoveSession() keeps its counters.
-  absl::StatusOr<std::unique_ptr<SessionContext>> NewSessionContext();
+  // A session's parts, with more coroutines than the options say; RemoveSession() keeps its
+  // counters.
+  absl::StatusOr<std::unique_ptr<SessionContext>> NewSessionContext(int more_coroutines = 0);
   void RemoveSession(const SessionContext* session);
 
   ClientStats Stats() const;

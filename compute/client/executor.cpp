@@ -1,91 +1,216 @@
 #include "pando/executor.h"
 
 #include <atomic>
+#include <list>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
 namespace {
 
-OperationResult Perform(Session& session, const Tree& tree, const Operation& operation) {
+// An operation that was submitted.
+struct Job {
+  const Tree* tree;
+  Operation operation;
+  std::function<void(OperationResult)> done;
+  int64_t deadline_ns;
+  std::multimap<int64_t, std::list<Job>::iterator>::iterator expiry;  // while it waits
+};
+
+OperationResult Perform(SessionImpl& session, const Job& job) {
+  const Operation& operation = job.operation;
+  const auto write = [&](WriteKind kind) {
+    return session.Write(*job.tree, {kind, operation.key, operation.value}, {}, job.deadline_ns);
+  };
   OperationResult result;
-  const OperationOptions options{.timeout_ms = operation.timeout_ms};
   switch (operation.kind) {
     case Operation::Kind::kGet:
-      result.status = session.GetTo(tree, operation.key, &result.value, options);
+      result.status = session.Get(*job.tree, operation.key, &result.value, {}, job.deadline_ns);
       break;
     case Operation::Kind::kPut:
-      result.status = session.Put(tree, operation.key, operation.value, options);
+      result.status = write(WriteKind::kPut);
       break;
     case Operation::Kind::kInsert:
-      result.status = session.Insert(tree, operation.key, operation.value, options);
+      result.status = write(WriteKind::kInsert);
       break;
     case Operation::Kind::kUpdate:
-      result.status = session.Update(tree, operation.key, operation.value, options);
+      result.status = write(WriteKind::kUpdate);
       break;
     case Operation::Kind::kErase:
-      result.status = session.Erase(tree, operation.key, options);
+      result.status = write(WriteKind::kErase);
       break;
     case Operation::Kind::kScan:
-      result.status = session.Scan(tree, operation.key, operation.limit, &result.rows, options);
+      result.status = session.Scan(*job.tree, operation.key, operation.limit, &result.rows, {},
+                                   job.deadline_ns);
       break;
   }
   return result;
 }
 
-// Worker threads, each driving one session; Submit() posts to the least recently used one in turn.
-class ThreadedExecutor : public Executor {
+// A thread with a session, and what waits for it.
+//
+// Thread safety: Submit() and Stop() from any thread. Invariants:
+//   1. A job waits in the queue until a coroutine is there that executes it at once, so whatever
+//   holds up those before it, the keeper ends it at its deadline.
+//   2. There are as many runners as the client's options allow coroutines, and one more for the
+//   keeper. Each runner takes one job: repairs, which are tasks like them, get their turn between.
+class Worker {
  public:
-  explicit ThreadedExecutor(const Options& options) : queue_max_(options.queue_max) {}
-
-  ~ThreadedExecutor() override {
+  Worker(std::unique_ptr<Session> session, int runners_max, std::atomic<size_t>* accepted)
+      : session_(std::move(session)),
+        runners_max_(runners_max),
+        accepted_(*accepted),
+        keeper_(&scheduler()) {
+    scheduler().Spawn([this] { Keep(); });
+    thread_ = std::thread(
+        [this] { scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); }); });
+  }
+  ~Worker() {
     stopping_ = true;
-    for (Worker& worker : workers_) worker.session->impl().scheduler().Post([] {});
-    for (Worker& worker : workers_) worker.thread.join();
+    keeper_.Unpark();
+    thread_.join();
   }
 
+  int64_t NowNs() const { return session_->impl().context().NowNs(); }
+
+  void Submit(Job job) {
+    bool new_runner, earlier;
+    {
+      std::lock_guard lock(mutex_);
+      earlier = job.deadline_ns < keeper_until_ns_;
+      if (earlier) keeper_until_ns_ = job.deadline_ns;  // one wake-up is enough
+      const auto at = jobs_.insert(jobs_.end(), std::move(job));
+      at->expiry = expiries_.emplace(at->deadline_ns, at);
+      new_runner = runners_ < runners_max_;
+      runners_ += new_runner;
+    }
+    if (new_runner) {
+      const bool posted = scheduler().Post([this] { RunOne(); });
+      PANDO_CHECK(posted) << "an operation was submitted to an executor that is being destroyed";
+    }
+    if (earlier) keeper_.Unpark();
+  }
+
+ private:
+  Scheduler& scheduler() { return session_->impl().scheduler(); }
+
+  void End(Job& job, OperationResult result) {
+    accepted_.fetch_sub(1, std::memory_order_relaxed);
+    job.done(std::move(result));
+  }
+
+  // Takes the job out of the queue.
+  void TakeLocked(std::list<Job>::iterator job, std::list<Job>* to) {
+    expiries_.erase(job->expiry);
+    to->splice(to->end(), jobs_, job);
+  }
+
+  // A runner: executes the next job, and leaves those behind it to another runner.
+  void RunOne() {
+    std::list<Job> taken;
+    {
+      std::lock_guard lock(mutex_);
+      if (!jobs_.empty()) TakeLocked(jobs_.begin(), &taken);
+    }
+    if (!taken.empty()) {
+      Job& job = taken.front();
+      const bool late = NowNs() >= job.deadline_ns;
+      End(job, late ? Expired() : Perform(session_->impl(), job));
+    }
+    {
+      std::lock_guard lock(mutex_);
+      if (jobs_.empty()) {
+        --runners_;
+        if (stopping_) keeper_.Unpark();
+        return;
+      }
+    }
+    scheduler().Spawn([this] { RunOne(); });
+  }
+
+  static OperationResult Expired() {
+    return {.status = absl::DeadlineExceededError(
+                "deadline passed while the operation waited in the executor's queue: it had no "
+                "effect")};
+  }
+
+  // The keeper: ends what has waited until its deadline.
+  void Keep() {
+    while (true) {
+      std::list<Job> expired;
+      int64_t until_ns;
+      bool over;
+      {
+        std::lock_guard lock(mutex_);
+        const int64_t now_ns = NowNs();
+        while (!expiries_.empty() && expiries_.begin()->first <= now_ns) {
+          TakeLocked(expiries_.begin()->second, &expired);
+        }
+        until_ns = expiries_.empty() ? kNeverNs : expiries_.begin()->first;
+        keeper_until_ns_ = until_ns;
+        over = stopping_ && jobs_.empty();
+      }
+      for (Job& job : expired) End(job, Expired());
+      if (over) return;
+      keeper_.ParkUntil(until_ns);
+    }
+  }
+
+  const std::unique_ptr<Session> session_;
+  const int runners_max_;
+  std::atomic<size_t>& accepted_;  // of the executor
+  Parking keeper_;
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::list<Job> jobs_;  // in the order they came
+  std::multimap<int64_t, std::list<Job>::iterator> expiries_;
+  int runners_ = 0;                     // tasks that run or have been posted
+  int64_t keeper_until_ns_ = kNeverNs;  // when the keeper looks next
+  std::thread thread_;
+};
+
+// Submit() goes to the workers in turn.
+class ThreadedExecutor : public Executor {
+ public:
+  ThreadedExecutor(Client* client, const Options& options)
+      : client_(*client), queue_max_(options.queue_max) {}
+
   void AddWorker(std::unique_ptr<Session> session) {
-    Session* const s = session.get();
-    workers_.push_back({std::move(session), std::thread([this, s] {
-                          Scheduler& scheduler = s->impl().scheduler();
-                          scheduler.RunUntil([&] { return stopping_ && scheduler.idle(); });
-                        })});
+    workers_.push_back(std::make_unique<Worker>(
+        std::move(session), client_.impl().options().coroutines_per_session, &accepted_));
   }
 
   absl::Status Submit(const Tree& tree, Operation operation,
                       std::function<void(OperationResult)> done) override {
-    if (queued_.fetch_add(1, std::memory_order_relaxed) >= queue_max_) {
-      queued_.fetch_sub(1, std::memory_order_relaxed);
+    if (accepted_.fetch_add(1, std::memory_order_relaxed) >= queue_max_) {
+      accepted_.fetch_sub(1, std::memory_order_relaxed);
       return absl::ResourceExhaustedError(
           absl::StrCat(queue_max_, " operations are waiting in the executor"));
     }
     const size_t turn = next_.fetch_add(1, std::memory_order_relaxed) % workers_.size();
-    Session* const session = workers_[turn].session.get();
-    const bool posted = session->impl().scheduler().Post(
-        [this, session, &tree, operation = std::move(operation), done = std::move(done)] {
-          OperationResult result = Perform(*session, tree, operation);
-          queued_.fetch_sub(1, std::memory_order_relaxed);
-          done(std::move(result));
-        });
-    PANDO_CHECK(posted) << "an operation was submitted to an executor that is being destroyed";
+    Worker& worker = *workers_[turn];
+    const int64_t timeout_ms = operation.timeout_ms > 0
+                                   ? operation.timeout_ms
+                                   : client_.impl().options().operation_timeout_ms;
+    const int64_t deadline_ns = worker.NowNs() + timeout_ms * kMillisecondNs;
+    worker.Submit({&tree, std::move(operation), std::move(done), deadline_ns, {}});
     return absl::OkStatus();
   }
 
  private:
-  struct Worker {
-    std::unique_ptr<Session> session;
-    std::thread thread;
-  };
+  Client& client_;
   const size_t queue_max_;
-  std::atomic<size_t> queued_{0};
+  std::atomic<size_t> accepted_{0};
   std::atomic<size_t> next_{0};
-  std::atomic<bool> stopping_{false};
-  std::vector<Worker> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace
@@ -96,10 +221,13 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Client* client, const
   }
   std::vector<std::unique_ptr<Session>> sessions;
   for (int i = 0; i < options.workers; ++i) {
-    PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, client->NewSession());
-    sessions.push_back(std::move(session));
+    // One coroutine more, for the keeper.
+    PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SessionContext> context,
+                           client->impl().NewSessionContext(/*more_coroutines=*/1));
+    sessions.push_back(std::make_unique<Session>(
+        std::make_unique<SessionImpl>(&client->impl(), std::move(context))));
   }
-  auto executor = std::make_unique<ThreadedExecutor>(options);
+  auto executor = std::make_unique<ThreadedExecutor>(client, options);
   for (auto& session : sessions) executor->AddWorker(std::move(session));
   return executor;
 }

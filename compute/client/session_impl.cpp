@@ -52,10 +52,16 @@ absl::Status SessionImpl::RunOutside(absl::FunctionRef<void()> run) {
   return absl::OkStatus();
 }
 
+inline int64_t SessionImpl::TimeoutNs(int64_t timeout_ms) const {
+  if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
+  return timeout_ms * kMillisecondNs;
+}
+
 // Inline with its job: few frames between a suspension and the caller (common/sched/README.md).
 template <typename Job>
 [[gnu::always_inline]] inline absl::Status SessionImpl::Execute(const Tree& tree,
                                                                 int64_t timeout_ms,
+                                                                int64_t deadline_ns,
                                                                 OperationCost* cost,
                                                                 const Job& job) {
   if (&tree.impl().client() != &client_) {
@@ -63,11 +69,10 @@ template <typename Job>
   }
   if (context_->fenced()) [[unlikely]]
     return FencedError();
-  if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
   absl::Status status;
   const auto run = [&]() __attribute__((always_inline)) {
     OperationContext context(context_.get(),
-                             OperationContext::Timeout{timeout_ms * kMillisecondNs});
+                             OperationContext::Timeout{TimeoutNs(timeout_ms), deadline_ns});
     status = job(context);
     if (cost != nullptr) {
       cost->round_trips += context.cost.round_trips;
@@ -88,14 +93,25 @@ template <typename Job>
   return status;
 }
 
+// While an operation that was called from outside runs.
+class SessionImpl::CallersTimeout {
+ public:
+  CallersTimeout(SessionImpl* session, int64_t timeout_ms) : session_(*session) {
+    session_.callers_timeout_ns_ = session_.TimeoutNs(timeout_ms);
+  }
+  ~CallersTimeout() { session_.callers_timeout_ns_ = INT64_MAX; }
+  CallersTimeout(const CallersTimeout&) = delete;
+  CallersTimeout& operator=(const CallersTimeout&) = delete;
+
+ private:
+  SessionImpl& session_;
+};
+
 int64_t SessionImpl::RepairTimeoutNs() const {
-  return std::min(kRepairTimeoutChains * context_->chain_ns(),
-                  client_.options().operation_timeout_ms * kMillisecondNs);
+  return std::min(kRepairTimeoutChains * context_->chain_ns(), SweepTimeoutNs());
 }
 
-int64_t SessionImpl::SweepTimeoutNs() const {
-  return client_.options().operation_timeout_ms * kMillisecondNs;
-}
+int64_t SessionImpl::SweepTimeoutNs() const { return std::min(TimeoutNs(0), callers_timeout_ns_); }
 
 void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
   if (repairs_.size() >= kRepairsMax) return;
@@ -104,7 +120,8 @@ void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
 }
 
 void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
-  OperationContext context(context_.get(), context_->NowNs() + RepairTimeoutNs());
+  const int64_t start_ns = context_->NowNs();
+  OperationContext context(context_.get(), start_ns + RepairTimeoutNs());
   // Best effort: whoever misses it next tries again.
   if (repair.missing.has_value()) {
     context.BackOff(kRepairDelayChains);
@@ -113,7 +130,7 @@ void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
   }
   if (repair.underfull.has_value()) (void)MergeUnderfull(context, tree, 0, *repair.underfull);
   if (repair.sweep) {
-    OperationContext sweep(context_.get(), context_->NowNs() + SweepTimeoutNs());
+    OperationContext sweep(context_.get(), start_ns + SweepTimeoutNs());
     SweepResult result;
     (void)SweepTree(sweep, tree, &result);
   }
@@ -142,44 +159,51 @@ void SessionImpl::Run() {
 }
 
 absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::string* value,
-                              const OperationOptions& options) {
+                              const OperationOptions& options, int64_t deadline_ns) {
   TreeContext& context = tree.impl().context();
   if (absl::Status status = CheckKey(context, key); !status.ok()) return status;
-  return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
-    return GetKey(operation, context, key, value);
-  });
+  return Execute(
+      tree, options.timeout_ms, deadline_ns, options.cost,
+      [&](OperationContext& operation) { return GetKey(operation, context, key, value); });
 }
 
 absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operation,
-                                const OperationOptions& options) {
+                                const OperationOptions& options, int64_t deadline_ns) {
   TreeContext& context = tree.impl().context();
   if (absl::Status status = CheckKey(context, operation.key); !status.ok()) return status;
   if (absl::Status status = CheckValue(context, operation.value); !status.ok()) return status;
-  if (Scheduler::Current() == nullptr) SpawnRepairs();
-  return Execute(tree, options.timeout_ms, options.cost,
+  std::optional<CallersTimeout> timeout;
+  if (!repairs_.empty() && Scheduler::Current() == nullptr) [[unlikely]] {
+    timeout.emplace(this, options.timeout_ms);
+    SpawnRepairs();
+  }
+  return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
                  [&](OperationContext& op) { return WriteKey(op, context, operation); });
 }
 
 absl::Status SessionImpl::Scan(const Tree& tree, std::string_view from, size_t limit,
-                               std::vector<KeyValue>* rows, const OperationOptions& options) {
+                               std::vector<KeyValue>* rows, const OperationOptions& options,
+                               int64_t deadline_ns) {
   rows->clear();
   if (from.size() > tree.impl().context().layout.key_bytes_max()) {
     return CheckKey(tree.impl().context(), from);
   }
-  return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
-    return ScanKeys(operation, tree.impl().context(), from, limit, rows);
-  });
+  return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
+                 [&](OperationContext& operation) {
+                   return ScanKeys(operation, tree.impl().context(), from, limit, rows);
+                 });
 }
 
 absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
                                 const OperationOptions& options) {
-  return Execute(tree, options.timeout_ms, options.cost, [&](OperationContext& operation) {
-    return SweepTree(operation, tree.impl().context(), result);
-  });
+  return Execute(tree, options.timeout_ms, kFromNow, options.cost,
+                 [&](OperationContext& operation) {
+                   return SweepTree(operation, tree.impl().context(), result);
+                 });
 }
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
-  return Execute(tree, kWholeTreeTimeoutMs, nullptr, [&](OperationContext& operation) {
+  return Execute(tree, kWholeTreeTimeoutMs, kFromNow, nullptr, [&](OperationContext& operation) {
     return BulkLoadTree(operation, tree.impl().context(), next);
   });
 }
@@ -187,14 +211,16 @@ absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(Ke
 absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOptions& options) {
   absl::StatusOr<CheckReport> report = absl::UnknownError("");
   const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
-  PANDO_RETURN_IF_ERROR(Execute(tree, timeout_ms, nullptr, [&](OperationContext& operation) {
-    report = CheckOpenTree(operation, tree.impl().context(), client_.check_servers(), options);
-    return report.status();
-  }));
+  PANDO_RETURN_IF_ERROR(
+      Execute(tree, timeout_ms, kFromNow, nullptr, [&](OperationContext& operation) {
+        report = CheckOpenTree(operation, tree.impl().context(), client_.check_servers(), options);
+        return report.status();
+      }));
   return report;
 }
 
-void SessionImpl::ForEach(size_t count, const std::function<void(size_t)>& work) {
+void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
+                          const std::function<void(size_t)>& work) {
   // Helpers share the counter with the caller. The caller works too, so it finishes even if no
   // helper ever gets a coroutine; it waits only for helpers that have taken an item.
   struct Shared {
@@ -228,6 +254,7 @@ void SessionImpl::ForEach(size_t count, const std::function<void(size_t)>& work)
   if (Scheduler::Current() != nullptr) {
     run();
   } else {
+    const CallersTimeout timeout(this, timeout_ms);
     scheduler().Spawn([&run] { run(); });
     Run();
   }

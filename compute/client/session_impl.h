@@ -32,19 +32,22 @@ class SessionImpl {
       : client_(*client), context_(std::move(context)) {}
   ~SessionImpl();
 
+  // No `deadline_ns` of the session's clock: it comes of `options`, from now on.
+  static constexpr int64_t kFromNow = OperationContext::kUnset;
   absl::Status Get(const Tree& tree, std::string_view key, std::string* value,
-                   const OperationOptions& options);
+                   const OperationOptions& options, int64_t deadline_ns = kFromNow);
   absl::Status Write(const Tree& tree, const WriteOperation& operation,
-                     const OperationOptions& options);
+                     const OperationOptions& options, int64_t deadline_ns = kFromNow);
   absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
-                    std::vector<KeyValue>* rows, const OperationOptions& options);
+                    std::vector<KeyValue>* rows, const OperationOptions& options,
+                    int64_t deadline_ns = kFromNow);
   absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options);
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options);
 
   // Calls `work(i)` for each i < count from as many coroutines as there are; returns when all have
-  // returned.
-  void ForEach(size_t count, const std::function<void(size_t)>& work);
+  // returned. `timeout_ms`: of each, 0: the default.
+  void ForEach(size_t count, int64_t timeout_ms, const std::function<void(size_t)>& work);
 
   void Spawn(std::function<void()> task) { context_->scheduler().Spawn(std::move(task)); }
   void Run();
@@ -58,22 +61,27 @@ class SessionImpl {
     std::optional<std::string> underfull;
     bool sweep = false;
   };
+  class CallersTimeout;
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
 
   // Runs `job`, an absl::Status(OperationContext&), in a coroutine of this session, now.
   template <typename Job>
-  absl::Status Execute(const Tree& tree, int64_t timeout_ms, OperationCost* cost, const Job& job);
+  absl::Status Execute(const Tree& tree, int64_t timeout_ms, int64_t deadline_ns,
+                       OperationCost* cost, const Job& job);
   // From outside the session's coroutines.
   absl::Status RunOutside(absl::FunctionRef<void()> run);
   void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
   void RunRepair(TreeContext& tree, Repair& repair);
+  int64_t TimeoutNs(int64_t timeout_ms) const;
   int64_t RepairTimeoutNs() const;
   int64_t SweepTimeoutNs() const;
 
   ClientImpl& client_;
   std::unique_ptr<SessionContext> context_;
   std::deque<Repair> repairs_;
+  // Of the operation called from outside that waits for repairs, too: they may take no longer.
+  int64_t callers_timeout_ns_ = INT64_MAX;
   // Each once; let go outside coroutines.
   std::vector<std::shared_ptr<TreeImpl>> repaired_trees_;
 };

@@ -18,10 +18,10 @@ namespace pando {
 struct Operation {
   enum class Kind : uint8_t { kGet, kPut, kInsert, kUpdate, kErase, kScan };
   Kind kind = Kind::kGet;
-  std::string key;    // kScan: from
-  std::string value;  // writes
-  size_t limit = 0;   // kScan
-  int64_t timeout_ms = 0;
+  std::string key;         // kScan: from
+  std::string value;       // writes
+  size_t limit = 0;        // kScan
+  int64_t timeout_ms = 0;  // from Submit() on; 0: ClientOptions::operation_timeout_ms
 };
 
 struct OperationResult {
@@ -41,7 +41,8 @@ class Executor {
   virtual ~Executor() = default;
 
   // `done` is called once, on a worker thread; it must not block. The status says whether it was
-  // accepted: on an error `done` is not called.
+  // accepted: on an error `done` is not called. The operation's deadline counts from here: what
+  // still waits for its turn by then ends with DeadlineExceeded, whatever holds up those before it.
   virtual absl::Status Submit(const Tree& tree, Operation operation,
                               std::function<void(OperationResult)> done) = 0;
   // Blocking form, from any thread but a worker's.
