@@ -110,6 +110,21 @@ TEST_F(CheckTest, ATornNode) {
   ExpectProblem("is inconsistent");
 }
 
+TEST_F(CheckTest, ANodeWhoseWriterWasStopped) {
+  const Reference leaf = SomeLeaf();
+  const LockTarget lock = *context().NodeLock(leaf);
+  const auto touch = [&](uint64_t word) {
+    At(leaf.address)[5 * kLineBytes] ^= std::byte{1};
+    *LockWordAt(lock.server, lock.word) = word;
+  };
+  touch(LockWord{777, 5}.Encode());
+  const absl::Status checked = session_->Check(*tree_, {.recheck_ms = 100}).status();
+  EXPECT_CODE(checked, DeadlineExceeded);
+  EXPECT_THAT(std::string(checked.message()), HasSubstr("is held by compute server 777"));
+  touch(LockWord::kFree);
+  EXPECT_THAT(Check(false).problems, IsEmpty());
+}
+
 TEST_F(CheckTest, ARightReferenceThatLeadsElsewhere) {
   const Reference leaf = SomeLeaf(), root = Record().root;
   ChangeHeader(leaf, [&](NodeHeader* h) { h->right = root; });

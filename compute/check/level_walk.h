@@ -38,6 +38,9 @@ class CheckWalk {
       result_.problems.push_back(absl::StrCat(parts...));
     }
   }
+  void Doubt(const Reference& node) {
+    if (result_.doubtful.size() < 3 * options_.problems_max) result_.doubtful.push_back(node);
+  }
   bool LookAgain(int tries);
 
   // The leftmost place of the level; false: there is none (any more), or no way to it.

@@ -20,6 +20,7 @@ namespace {
 
 constexpr int64_t kFirstPauseNs = 50 * kMicrosecondNs;
 constexpr int64_t kLastPauseNs = 50 * kMillisecondNs;
+constexpr int64_t kLockPauseNs = 5 * kMillisecondNs;
 constexpr int kDoublingsMax = 10;
 constexpr int kPassesMax = 4;  // over a live tree whose nodes do not seem to add up
 constexpr uint32_t kLockReadBytes = 32 << 10;
@@ -45,6 +46,8 @@ class SessionCheck {
   absl::Status CheckAccounting(TreeCheckResult* walked);
   absl::Status CheckLocks(const std::vector<Reference>& nodes);
   absl::Status ReadLocks(ServerId server, std::vector<uint64_t>* words);
+  // DeadlineExceeded: one of the nodes is locked, and the lock's holder, who lives, does not go on.
+  absl::Status LookForStoppedWriter(const std::vector<Reference>& nodes);
   // Words of `indices` that are no lock words, or held, go to `held`.
   absl::Status CheckServerLocks(ServerId server, WordSet indices);
 
@@ -137,6 +140,32 @@ absl::Status SessionCheck::CheckLocks(const std::vector<Reference>& nodes) {
   return absl::OkStatus();
 }
 
+absl::Status SessionCheck::LookForStoppedWriter(const std::vector<Reference>& nodes) {
+  constexpr int kLooks = 10;
+  for (const Reference& node : nodes) {
+    const absl::StatusOr<LockTarget> lock = tree_.NodeLock(node);
+    if (!lock.ok()) continue;
+    uint64_t word = LockWord::kFree, first = LockWord::kFree;
+    for (int look = 0; look < kLooks; ++look) {
+      PANDO_RETURN_IF_ERROR(Read(lock->server, MemorySpace::kLocks, uint64_t{lock->word} * 8,
+                                 std::as_writable_bytes(std::span(&word, 1))));
+      if (look == 0) first = word;
+      if (word == LockWord::kFree || word != first || !LockWord::IsValid(word)) break;
+      context_.session.scheduler().SleepUntil(context_.session.NowNs() + kLockPauseNs);
+    }
+    if (word == LockWord::kFree || word != first || !LockWord::IsValid(word)) continue;
+    PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                           context_.session.buffers().Lease(tree_.layout.node_bytes()));
+    PANDO_ASSIGN_OR_RETURN(const bool abandoned,
+                           tree_.environment.hocl.IsAbandoned(context_, *lock, image.buffer()));
+    if (abandoned) continue;
+    return absl::DeadlineExceededError(absl::StrCat(
+        DescribeNode(node), " looks wrong, but ", DescribeLock(lock->server, lock->word, word),
+        ", which does not go on: if it is stopped, check again when it goes on"));
+  }
+  return absl::OkStatus();
+}
+
 TreeCheckResult SessionCheck::Walk() {
   TreeCheckOptions options = {
       .crc = tree_.environment.crc, .nodes_max = UINT64_MAX, .problems_max = options_.problems_max};
@@ -201,6 +230,7 @@ absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
 absl::StatusOr<CheckReport> SessionCheck::Run() {
   TreeCheckResult walked = Walk();
   PANDO_RETURN_IF_ERROR(walked.unreadable);
+  if (!options_.quiet_tree) PANDO_RETURN_IF_ERROR(LookForStoppedWriter(walked.doubtful));
   report_.problems = std::move(walked.problems);
   report_.looked_again = walked.looked_again;
   // Behind damage there are nodes that were not reached: they would all be called lost.

@@ -43,7 +43,8 @@ struct TreeCheckResult {
   std::vector<Reference> nodes;         // all that were met
   size_t missing_separators = 0;
   uint64_t keys = 0;
-  uint64_t looked_again = 0;  // places that looked wrong at first
+  uint64_t looked_again = 0;        // places that looked wrong at first
+  std::vector<Reference> doubtful;  // nodes that the problems are about
   // All entries, ascending (`keep_entries`).
   std::vector<std::pair<std::string, std::string>> entries;
   // Why the walk could not be finished, if memory could not be read.

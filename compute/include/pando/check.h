@@ -9,10 +9,10 @@
 // to it.
 //
 // While others write, what looks wrong at first is looked at again, with the way to it READ afresh,
-// for up to `recheck_ms`, and is a problem only if it stays so. So what is reported was wrong all
-// that time (a process that was stopped in the middle of a write looks like that, too). The numbers
-// of nodes and keys are then about right: what is split or merged while it is walked may be counted
-// once, twice or not at all.
+// for up to `recheck_ms`, and is a problem only if it stays so and no living client, which may be
+// stopped in the middle of a write, holds on to its lock (then: DeadlineExceeded). The numbers of
+// nodes and keys are about right: what is split or merged while it is walked may be counted once,
+// twice or not at all.
 //
 // Only of a quiet tree (`quiet_tree`) it can be said that the numbers are exact, and that no lock
 // is left held: a held lock is a problem there, and anything wrong is one at the first look.
