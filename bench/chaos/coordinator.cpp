@@ -162,7 +162,13 @@ absl::Status Coordinator::FinishLives() {
 
 absl::Status Coordinator::PlayEvent(const Event& event) {
   PANDO_RETURN_IF_ERROR(SleepUntil(start_ns_ + event.at_ns));
-  return event.kind == Event::Kind::kKill ? PlayKill(event) : PlayStop(event);
+  if (event.kind == Event::Kind::kKill) return PlayKill(event);
+  if (event.kind == Event::Kind::kMemoryStop) {
+    return PlayStop(event, &memory_servers_[static_cast<size_t>(event.server)]);
+  }
+  Server& server = servers_[static_cast<size_t>(event.server)];
+  PANDO_RETURN_IF_ERROR(Hurry(&server));
+  return PlayStop(event, &*server.process);
 }
 
 absl::Status Coordinator::Hurry(Server* server) {
@@ -190,15 +196,14 @@ absl::Status Coordinator::PlayKill(const Event& event) {
   return server.channel->Send({{"start_ns", now_ns}, {"end_ns", end_ns_}});
 }
 
-absl::Status Coordinator::PlayStop(const Event& event) {
-  Server& server = servers_[static_cast<size_t>(event.server)];
-  PANDO_RETURN_IF_ERROR(Hurry(&server));
-  Stop stop = {.server = event.server, .at_ns = RealClock().NowNs()};
-  server.process->Signal(SIGSTOP);
-  Say(absl::StrFormat("stopped compute server %d for %.1f s", event.server,
-                      static_cast<double>(event.end_ns - event.at_ns) / kSecondNs));
+absl::Status Coordinator::PlayStop(const Event& event, Process* process) {
+  const bool memory = event.kind == Event::Kind::kMemoryStop;
+  Stop stop = {.server = event.server, .memory = memory, .at_ns = RealClock().NowNs()};
+  process->Signal(SIGSTOP);
+  Say(absl::StrFormat("stopped %s server %d for %.1f s", memory ? "memory" : "compute",
+                      event.server, static_cast<double>(event.end_ns - event.at_ns) / kSecondNs));
   const absl::Status slept = SleepUntil(start_ns_ + event.end_ns);
-  server.process->Signal(SIGCONT);
+  process->Signal(SIGCONT);
   stop.end_ns = RealClock().NowNs();
   outcome_.stops.push_back(stop);
   return slept;

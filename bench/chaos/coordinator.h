@@ -52,7 +52,7 @@ class Coordinator {
   absl::Status AwaitReady(int server);
   absl::Status PlayEvent(const Event& event);
   absl::Status PlayKill(const Event& event);
-  absl::Status PlayStop(const Event& event);
+  absl::Status PlayStop(const Event& event, bench::Process* process);
   // Lets the server write at full speed for a moment.
   absl::Status Hurry(Server* server);
   absl::Status FinishLives();

@@ -28,6 +28,7 @@ DEFINE_uint64(seed, 1,
 DEFINE_double(duration, 30, "seconds of load");
 DEFINE_int32(kills, 5, "kill -9 of a compute server, which is started again");
 DEFINE_int32(stops, 2, "SIGSTOP of a compute server for up to 3 seconds, then SIGCONT");
+DEFINE_int32(memory_stops, 0, "SIGSTOP of a memory server, as long as those of compute servers");
 DEFINE_double(stop_seconds, 0, "length of each stop; 0: drawn, up to 3 seconds");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
@@ -38,6 +39,8 @@ DEFINE_uint64(records, 10'000, "records loaded before the run");
 DEFINE_double(rate, 3'000, "operations a second of all compute servers together");
 DEFINE_int64(timeout_ms, 3'000, "deadline of an operation");
 DEFINE_int64(gap_max_ms, 1'000, "how long a kill may hold up the other compute servers");
+DEFINE_int64(after_stop_max_ms, 500,
+             "how long an operation may take that a server calls after it was stopped");
 DEFINE_string(
     history, "",
     "file for the history; FILE.initial and FILE.final hold the state; default: not kept");
@@ -73,6 +76,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.duration_s = FLAGS_duration;
   plan.kills = FLAGS_kills;
   plan.stops = FLAGS_stops;
+  plan.memory_stops = FLAGS_memory_stops;
   plan.stop_s = FLAGS_stop_seconds;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
@@ -87,6 +91,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.rate = FLAGS_rate;
   plan.timeout_ms = FLAGS_timeout_ms;
   plan.gap_max_ms = FLAGS_gap_max_ms;
+  plan.after_stop_max_ms = FLAGS_after_stop_max_ms;
   PANDO_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;
 }

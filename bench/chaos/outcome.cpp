@@ -56,6 +56,22 @@ void Measure(const Outcome& outcome, const std::vector<std::vector<int64_t>>& an
   }
 }
 
+void Measure(const Outcome& outcome, Stop* stop) {
+  int64_t until_ns = stop->end_ns + kAftermathNs;
+  const auto end_before = [&](int64_t at_ns) {
+    if (at_ns >= stop->end_ns) until_ns = std::min(until_ns, at_ns);
+  };
+  for (const Stop& other : outcome.stops) end_before(other.at_ns);
+  for (const Kill& kill : outcome.kills) end_before(kill.at_ns);
+  for (const Finished& operation : outcome.operations) {
+    const Life& life = outcome.lives[static_cast<size_t>(operation.life)];
+    if (!stop->memory && life.server != stop->server) continue;
+    if (operation.call_ns < stop->end_ns || operation.call_ns >= until_ns) continue;
+    stop->longest_after_ns = std::max(stop->longest_after_ns,
+                                      std::min(operation.return_ns, until_ns) - operation.call_ns);
+  }
+}
+
 }  // namespace
 
 void Evaluate(const Plan& plan, Outcome* outcome) {
@@ -75,6 +91,14 @@ void Evaluate(const Plan& plan, Outcome* outcome) {
   for (const auto& [status, count] : outcome->unexplained) {
     outcome->failures.push_back(
         absl::StrCat(count, " operations ended with ", status, " although no process was stopped"));
+  }
+  for (size_t i = 0; i < outcome->stops.size(); ++i) {
+    Stop& stop = outcome->stops[i];
+    Measure(*outcome, &stop);
+    if (stop.longest_after_ns <= plan.after_stop_max_ms * kMillisecondNs) continue;
+    outcome->failures.push_back(
+        absl::StrCat("stop ", i + 1, ": an operation called after it had ended took ",
+                     stop.longest_after_ns / kMillisecondNs, " ms, over ", plan.after_stop_max_ms));
   }
   for (size_t i = 0; i < outcome->kills.size(); ++i) {
     Kill& kill = outcome->kills[i];

@@ -39,8 +39,12 @@ struct Kill {
 
 struct Stop {
   int server = 0;
+  bool memory = false;  // it is a memory server
   int64_t at_ns = 0;
   int64_t end_ns = 0;
+  // Filled in by Evaluate(): called after the server went on, and before anything else happened, by
+  // itself; by anybody if it is a memory server.
+  int64_t longest_after_ns = 0;
 };
 
 struct Outcome {
@@ -57,7 +61,8 @@ struct Outcome {
 };
 
 // Measures the kills, sorts the errors, and adds to `failures` what should not have been: a gap
-// over the plan's gap_max_ms, an error that nothing explains.
+// over the plan's gap_max_ms, an operation called after a stop that took over after_stop_max_ms, an
+// error that nothing explains.
 //
 // A stopped process keeps its locks, so operations that ran beside a stop may end at their deadline
 // (DeadlineExceeded, or Unknown where a write was under way). Nothing else is explained.

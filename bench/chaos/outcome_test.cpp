@@ -71,6 +71,33 @@ TEST_F(OutcomeTest, WhatAStopHoldsUpIsNotTheKillsDoing) {
   EXPECT_THAT(outcome_.failures, IsEmpty());
 }
 
+TEST_F(OutcomeTest, WhatAServerCallsAfterItsStopIsNotSlow) {
+  outcome_.stops = {{.server = 0, .at_ns = 5'000 * kMs, .end_ns = 7'000 * kMs}};
+  Add(6'000, 9'000);  // called before
+  Add(7'000, 7'499);
+  Evaluated();
+  EXPECT_EQ(outcome_.stops[0].longest_after_ns, 499 * kMs);
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+  Add(7'001, 7'600);
+  Evaluated();
+  EXPECT_THAT(outcome_.failures,
+              ElementsAre("stop 1: an operation called after it had ended took 599 ms, over 500"));
+}
+
+TEST_F(OutcomeTest, WhatComesAfterAStopIsOfThatServerAndUntilTheNextEvent) {
+  outcome_.kills.clear();
+  outcome_.stops = {{.server = 1, .at_ns = 1'000 * kMs, .end_ns = 2'000 * kMs},
+                    {.server = 1, .memory = true, .at_ns = 3'000 * kMs, .end_ns = 4'000 * kMs},
+                    {.server = 0, .at_ns = 5'000 * kMs, .end_ns = 6'000 * kMs}};
+  Add(2'100, 2'300);  // of server 0
+  Add(4'200, 5'900);  // the last 900 ms are the next stop's doing
+  Evaluate({}, &outcome_);
+  EXPECT_EQ(outcome_.stops[0].longest_after_ns, 0);
+  EXPECT_EQ(outcome_.stops[1].longest_after_ns, 800 * kMs);
+  EXPECT_EQ(outcome_.stops[2].longest_after_ns, kMs);
+  EXPECT_EQ(outcome_.failures.size(), 1u);
+}
+
 TEST_F(OutcomeTest, ErrorsBesideAStopAreExplained) {
   outcome_.stops = {{.server = 1, .at_ns = 1'000 * kMs, .end_ns = 2'000 * kMs}};
   Add(1'500, 4'500, absl::StatusCode::kDeadlineExceeded);

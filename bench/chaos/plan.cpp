@@ -43,13 +43,14 @@ absl::Status CheckPlan(const Plan& plan) {
   if (!(plan.duration_s > 0 && plan.duration_s <= 24 * 3600)) {
     return Bad("--duration is more than 0 and at most 86400 seconds");
   }
-  if (plan.kills < 0 || plan.stops < 0) return Bad("--kills and --stops are 0 or more");
-  if ((plan.kills + plan.stops) * kSecondsAnEvent > plan.duration_s) {
-    return Bad(absl::StrCat("--duration: ", plan.kills + plan.stops,
-                            " kills and stops need a second each"));
+  if (plan.kills < 0 || plan.stops < 0 || plan.memory_stops < 0) {
+    return Bad("--kills, --stops and --memory_stops are 0 or more");
+  }
+  if (plan.events() * kSecondsAnEvent > plan.duration_s) {
+    return Bad(absl::StrCat("--duration: ", plan.events(), " kills and stops need a second each"));
   }
   if (!(plan.stop_s >= 0) ||
-      plan.stop_s > kStopShareMax * plan.duration_s / std::max(1, plan.kills + plan.stops)) {
+      plan.stop_s > kStopShareMax * plan.duration_s / std::max(1, plan.events())) {
     return Bad(
         "--stop_seconds: every kill and stop has an equal share of --duration, and a stop at "
         "most 60 % of one");
@@ -62,8 +63,8 @@ absl::Status CheckPlan(const Plan& plan) {
   if (plan.coroutines < 1 || plan.coroutines > 48) return Bad("--coroutines is 1 to 48");
   if (plan.records < 1 || plan.records > 100'000'000) return Bad("--records is 1 to 100000000");
   if (!(plan.rate >= 1 && plan.rate <= 1e6)) return Bad("--rate is 1 to 1000000");
-  if (plan.timeout_ms < 1 || plan.gap_max_ms < 1) {
-    return Bad("--timeout_ms and --gap_max_ms are 1 or more");
+  if (plan.timeout_ms < 1 || plan.gap_max_ms < 1 || plan.after_stop_max_ms < 1) {
+    return Bad("--timeout_ms, --gap_max_ms and --after_stop_max_ms are 1 or more");
   }
   const double writes = plan.rate * plan.duration_s + static_cast<double>(plan.records);
   if (writes > static_cast<double>(bench::Values::Capacity(kValueBytes, plan.writers()))) {
@@ -82,6 +83,7 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"duration", plan.duration_s},
           {"kills", plan.kills},
           {"stops", plan.stops},
+          {"memory_stops", plan.memory_stops},
           {"stop_seconds", plan.stop_s},
           {"memory_servers", plan.memory_servers},
           {"memory", plan.region_bytes()},
@@ -92,6 +94,7 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"rate", plan.rate},
           {"timeout_ms", plan.timeout_ms},
           {"gap_max_ms", plan.gap_max_ms},
+          {"after_stop_max_ms", plan.after_stop_max_ms},
           {"folder", plan.folder}};
 }
 
@@ -107,6 +110,7 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.duration_s = json.value("duration", plan.duration_s);
   plan.kills = json.value("kills", plan.kills);
   plan.stops = json.value("stops", plan.stops);
+  plan.memory_stops = json.value("memory_stops", plan.memory_stops);
   plan.stop_s = json.value("stop_seconds", plan.stop_s);
   plan.memory_servers = json.value("memory_servers", plan.memory_servers);
   plan.memory_bytes = json.value("memory", plan.memory_bytes);
@@ -117,6 +121,7 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.rate = json.value("rate", plan.rate);
   plan.timeout_ms = json.value("timeout_ms", plan.timeout_ms);
   plan.gap_max_ms = json.value("gap_max_ms", plan.gap_max_ms);
+  plan.after_stop_max_ms = json.value("after_stop_max_ms", plan.after_stop_max_ms);
   plan.folder = json.value("folder", plan.folder);
   if (const absl::Status status = CheckPlan(plan); !status.ok()) return status;
   return plan;

@@ -18,6 +18,7 @@ struct Plan {
   double duration_s = 30;
   int kills = 5;
   int stops = 2;
+  int memory_stops = 0;
   double stop_s = 0;  // length of each stop; 0: seeded, up to 3 s
   int memory_servers = 2;
   uint64_t memory_bytes = 0;  // a server; 0: from the number of records
@@ -25,11 +26,13 @@ struct Plan {
   int threads = 2;     // a compute server, each with a session
   int coroutines = 4;  // a thread
   uint64_t records = 10'000;
-  double rate = 3'000;         // operations/s of all compute servers together
-  int64_t timeout_ms = 3'000;  // of an operation
-  int64_t gap_max_ms = 1'000;  // how long others may be held up by a kill
-  std::string folder;          // of this run: registry, logs
+  double rate = 3'000;              // operations/s of all compute servers together
+  int64_t timeout_ms = 3'000;       // of an operation
+  int64_t gap_max_ms = 1'000;       // how long others may be held up by a kill
+  int64_t after_stop_max_ms = 500;  // how long an operation may take that was called after a stop
+  std::string folder;               // of this run: registry, logs
 
+  int events() const { return kills + stops + memory_stops; }
   uint64_t region_bytes() const;
   // Each start of a compute server is a life of its own; every life has these many writers, whose
   // values differ. One more loads.

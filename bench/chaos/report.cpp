@@ -51,7 +51,9 @@ Json EventsJson(const Outcome& outcome, Json* stops) {
   for (const Stop& stop : outcome.stops) {
     stops->push_back({{"at_ms", Milliseconds(stop.at_ns - start_ns)},
                       {"server", stop.server},
-                      {"length_ms", Milliseconds(stop.end_ns - stop.at_ns)}});
+                      {"memory", stop.memory},
+                      {"length_ms", Milliseconds(stop.end_ns - stop.at_ns)},
+                      {"longest_after_ms", Milliseconds(stop.longest_after_ns)}});
   }
   return kills;
 }
@@ -129,6 +131,15 @@ std::string ReportText(const Report& report) {
                         Milliseconds(kill.at_ns - StartOf(outcome)) / 1'000, kill.server,
                         Milliseconds(kill.longest_gap_ns), Milliseconds(kill.longest_operation_ns),
                         FormatBytes(kill.used_bytes_before), FormatBytes(kill.used_bytes_after)));
+  }
+  for (const Stop& stop : outcome.stops) {
+    absl::StrAppend(
+        &text, absl::StrFormat("  stop at %.1f s of %s %d for %.1f s: longest operation called "
+                               "after it %.1f ms\n",
+                               Milliseconds(stop.at_ns - StartOf(outcome)) / 1'000,
+                               stop.memory ? "memory server" : "server", stop.server,
+                               Milliseconds(stop.end_ns - stop.at_ns) / 1'000,
+                               Milliseconds(stop.longest_after_ns)));
   }
   AppendList(outcome.failures, "failure", &text);
   absl::StrAppend(&text, "history of ", report.history.operations, " operations on ",

@@ -23,15 +23,19 @@ int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSec
 
 std::vector<Event> MakeSchedule(const Plan& plan) {
   Random random(DeriveSeed(plan.seed, kScheduleSeed));
-  std::vector<Event> events(static_cast<size_t>(plan.kills + plan.stops));
+  std::vector<Event> events(static_cast<size_t>(plan.events()));
   for (size_t i = 0; i < events.size(); ++i) {
-    events[i].kind = i < static_cast<size_t>(plan.kills) ? Event::Kind::kKill : Event::Kind::kStop;
+    events[i].kind = i < static_cast<size_t>(plan.kills)                ? Event::Kind::kKill
+                     : i < static_cast<size_t>(plan.kills + plan.stops) ? Event::Kind::kStop
+                                                                        : Event::Kind::kMemoryStop;
   }
   for (size_t i = events.size(); i > 1; --i) std::swap(events[i - 1], events[random.Uniform(i)]);
   const double share_s = plan.duration_s / static_cast<double>(std::max<size_t>(1, events.size()));
   for (size_t i = 0; i < events.size(); ++i) {
     Event& event = events[i];
-    event.server = static_cast<int>(random.Uniform(static_cast<uint64_t>(plan.compute_servers)));
+    const bool memory = event.kind == Event::Kind::kMemoryStop;
+    const int servers = memory ? plan.memory_servers : plan.compute_servers;
+    event.server = static_cast<int>(random.Uniform(static_cast<uint64_t>(servers)));
     const double begin_s =
         static_cast<double>(i) * share_s + random.NextDouble() * kLatestBegin * share_s;
     const double stop_max_s = std::min(kStopMaxSeconds, kStopShareMax * share_s);

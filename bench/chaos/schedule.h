@@ -9,9 +9,9 @@
 namespace pando::chaos {
 
 struct Event {
-  enum class Kind : uint8_t { kKill, kStop };
+  enum class Kind : uint8_t { kKill, kStop, kMemoryStop };
   Kind kind = Kind::kKill;
-  int server = 0;
+  int server = 0;      // a compute server; kMemoryStop: a memory server, the first is 0
   int64_t at_ns = 0;   // from the start of the run
   int64_t end_ns = 0;  // the server starts again, or goes on
 
