@@ -14,6 +14,7 @@
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/sim_run.h"
 #include "bench/sim/slow_read.h"
+#include "bench/sim/wrapped_slot.h"
 #include "common/base/rule.h"
 #include "common/program/command_line.h"
 
@@ -34,7 +35,9 @@ DEFINE_uint64(
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
 DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
-DEFINE_string(scenario, "", "\"recycled_leaf\", \"slow_read\": plays that instead of a workload");
+DEFINE_string(
+    scenario, "",
+    "\"recycled_leaf\", \"slow_read\", \"wrapped_slot\": plays that instead of a workload");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_int32(compute_servers, 2, "compute servers");
 DEFINE_int32(threads, 4, "sessions of a compute server");
@@ -215,6 +218,7 @@ SimRunOptions OptionsOf(uint64_t seed) {
 }
 
 SimRunResult RunScenario(uint64_t seed) {
+  if (FLAGS_scenario == "wrapped_slot") return RunWrappedSlot(seed);
   return FLAGS_scenario == "slow_read" ? RunSlowRead(seed) : RunRecycledLeaf(seed);
 }
 
@@ -312,7 +316,7 @@ int main(int argc, char** argv) {
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
   if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf" &&
-      FLAGS_scenario != "slow_read") {
+      FLAGS_scenario != "slow_read" && FLAGS_scenario != "wrapped_slot") {
     pando::BadFlag("--scenario=" + FLAGS_scenario + ": unknown");
   }
   pando::CheckRanges();

@@ -12,6 +12,7 @@ enum class Rule {
   kF1,       // front and rear entry versions are compared
   kF2,       // every write of a line changes its entry version; formatting succeeds the old image's
              // versions
+  kF2Slow,   // the lines of one slot are of one write even where a READ met 256 of them
   kF3,       // a reference's life is compared with the node's
   kV1,       // two in-fence slots of one key make an image torn
   kV5,       // what an image says that is older than an operation counts for it only with a proof

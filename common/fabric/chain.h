@@ -4,12 +4,14 @@
 // for kMaxVerbs verbs and never allocates. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "absl/status/status.h"
+#include "common/base/clock.h"
 #include "common/wire/remote_address.h"
 
 namespace pando {
@@ -91,7 +93,8 @@ class Chain {
     count_ = 0;
     done_ = false;
     status_ = absl::OkStatus();
-    posted_ns_ = completed_ns_ = 0;
+    posted_ns_ = started_ns_ = completed_ns_ = 0;
+    start_by_ns_ = start_within_ns_ = kNeverNs;
     on_done_ = nullptr;
     on_done_context_ = nullptr;
   }
@@ -119,7 +122,18 @@ class Chain {
   const absl::Status& status() const { return status_; }
   bool ok() const { return status_.ok(); }
   int64_t posted_ns() const { return posted_ns_; }
+  // When the NIC was told of it (the doorbell): no earlier than posted_ns(), later where the chain
+  // had to wait. Nothing of it happened before.
+  int64_t started_ns() const { return started_ns_; }
   int64_t completed_ns() const { return completed_ns_; }
+
+  // How long the chain may wait where it cannot be started at once (fabric.h): up to `by_ns`, and
+  // for `within_ns` from Post() on. Then it is done with DeadlineExceeded, and nothing of it has
+  // happened. Set before Post(); Reset() forgets it.
+  void LimitWait(int64_t by_ns, int64_t within_ns) {
+    start_by_ns_ = by_ns;
+    start_within_ns_ = within_ns;
+  }
 
   // --- For the scheduler: who is told. Called on the posting endpoint's own thread, from Post()
   // (of this chain when it finishes at once, or of a later one) or from Poll(). Set before Post().
@@ -133,7 +147,13 @@ class Chain {
   const ChainTally& KeepTally() { return tally_ = Tally(); }
   void MarkPosted(int64_t now_ns) {
     done_ = false;
-    posted_ns_ = now_ns;
+    posted_ns_ = started_ns_ = now_ns;
+  }
+  void MarkStarted(int64_t now_ns) { started_ns_ = now_ns; }
+  // LimitWait(), or `within_ns` after Post() where nobody set a limit.
+  int64_t StartByNs(int64_t within_ns) const {
+    if (start_within_ns_ != kNeverNs) return std::min(start_by_ns_, posted_ns_ + start_within_ns_);
+    return start_by_ns_ != kNeverNs ? start_by_ns_ : posted_ns_ + within_ns;
   }
   // Sets the outcome and calls on_done. The chain may be destroyed by that call.
   void Complete(absl::Status status, int64_t now_ns);
@@ -158,7 +178,9 @@ class Chain {
   bool done_ = false;
   absl::Status status_;
   int64_t posted_ns_ = 0;
+  int64_t started_ns_ = 0;
   int64_t completed_ns_ = 0;
+  int64_t start_by_ns_ = kNeverNs, start_within_ns_ = kNeverNs;
   OnDone on_done_ = nullptr;
   void* on_done_context_ = nullptr;
   ChainTally tally_;

@@ -21,6 +21,9 @@
 //      `packet_bytes` are InvalidArgument and touch nothing.
 //   6. No promise above depends on who is slow: a dead server is Unavailable within 2 s. So is, at
 //   once, one that this fabric is not connected to: addresses are remote data, and servers join.
+//   7. An endpoint may connect to a server when it is first used: the chains wait then, the thread
+//   does not. One that has waited for as long as it may (Chain::LimitWait()) is DeadlineExceeded
+//   and has done nothing.
 //
 // Thread safety: Fabric is thread-safe. An Endpoint belongs to one thread; only Wake() may be
 // called from others.
@@ -54,8 +57,11 @@ struct Capabilities {
   uint32_t packet_bytes =
       4096;  // path MTU: largest WRITE that is whole or absent when its sender dies
   uint32_t chain_verbs_max = Chain::kMaxVerbs;
-  int64_t min_write_interval_ns = 0;        // rule F2; 0: READs need not be timed
-  int64_t min_write_interval_split_ns = 0;  // of READs of several packets; 0: as the others
+  // Rule F2. Two writes of one line are at least so far apart; 0: READs need not be timed.
+  int64_t min_write_interval_ns = 0;
+  // A READ takes the bytes of one of its packets, of this many each, in one go, however long the
+  // whole of it takes. 0: it may stop anywhere.
+  uint32_t read_packet_bytes = 0;
   // Endpoints call their runner by themselves, in one thread: nobody may wait in a thread of his
   // own (sim).
   bool event_driven = false;
@@ -80,14 +86,15 @@ class Endpoint {
 
   // The scheduler's hint before a Post(): other coroutines have work meanwhile. A backend that
   // executes verbs itself may then fetch ahead and leave the chain to Poll(), instead of waiting
-  // for memory on the spot.
+  // for memory on the spot; one that tells a NIC may wait for their chains and tell it once.
   void set_overlap(bool others_are_ready) { overlap_ = others_are_ready; }
 
   // Hint: a chain that READs this of the server's main space follows. A backend that executes verbs
   // itself may fetch ahead.
   virtual void WillRead(ServerId /*server*/, uint64_t /*offset*/, uint32_t /*bytes*/) {}
 
-  // Posts a chain (one doorbell). It may be done when this returns. Never blocks.
+  // Posts a chain. It may be done when this returns; it may also wait for those that others post
+  // before the next Poll() or Wait() (set_overlap()), and share their doorbell. Never blocks.
   void Post(Chain* chain) {
     meter_.Count(chain->KeepTally());
     DoPost(chain);
@@ -144,8 +151,9 @@ class Fabric {
   virtual std::vector<ServerId> servers() const = 0;
   // Sizes of a server's two spaces, bytes. 0 for an unknown server.
   virtual uint64_t SpaceBytes(ServerId server, MemorySpace space) const = 0;
-  // A new set of queue pairs. `compute_server` and `incarnation` identify the owner to the servers
-  // (0, 0 before the client has joined: such an endpoint can make calls, and READ).
+  // A new set of queue pairs, each made when first used. `compute_server` and `incarnation`
+  // identify the owner to the servers (0, 0 before the client has joined: such an endpoint can make
+  // calls, and READ).
   virtual absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                             uint32_t incarnation) = 0;
   // One call over a connection of its own, which ends with the answer: for a server that is gone

@@ -168,8 +168,8 @@ TEST(LeafSplitTest, PrefersAShortSeparatorNearTheMiddle) {
   const NodeLayout layout = TestLayout(60, 8);
   std::vector<LeafEntry> entries;
   const std::string prefix(50, 'p');
-  for (int i = 0; i < 32; ++i) {  // the prefix changes at 17, two off the middle
-    entries.push_back({(i < 18 ? "a" : "b") + prefix + std::to_string(10 + i), ""});
+  for (int i = 0; i < 30; ++i) {  // the prefix changes two off the middle
+    entries.push_back({(i < 17 ? "a" : "b") + prefix + std::to_string(10 + i), ""});
   }
   TestImage image = TestLeaf(layout, TestHeader(), entries);
   EXPECT_EQ(LeafEditor(image.data(), layout, false).ChooseSeparator(""), "b");

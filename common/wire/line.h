@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/base/rule.h"
 #include "common/wire/crc32c.h"
 #include "common/wire/node_layout.h"
 
@@ -38,21 +39,29 @@ inline uint8_t FrontEv(const std::byte* line) { return LoadAs<uint8_t>(line + kF
 inline uint8_t RearEv(const std::byte* line) { return LoadAs<uint8_t>(line + kRearEvOffset); }
 inline uint16_t Nv(const std::byte* line) { return LoadAs<uint16_t>(line + kNvOffset); }
 
-// What the checksum field of `line` has to hold: its own four bytes count as zero.
-inline uint32_t LineCrc(const std::byte* line) {
+// What the checksum field of `line` has to hold: its own four bytes count as zero. `before`: what
+// the checksum goes on from (CrcBefore()).
+inline uint32_t LineCrc(const std::byte* line, uint32_t before = 0) {
   std::byte copy[kLineBytes];
   std::memcpy(copy, line, kLineBytes);
   StoreAs<uint32_t>(copy + kCrcOffset, 0);
-  return Crc32cRaw(copy, kLineBytes);
+  return Crc32cRaw(copy, kLineBytes, before);
 }
-inline bool LineCrcHolds(const std::byte* line) {
-  return LoadAs<uint32_t>(line + kCrcOffset) == LineCrc(line);
+// Rule F2: the checksum of a slot's second line goes on from its first line's, and so forth, so
+// that lines of two writes of a slot do not go together even where their EV came around. `index`:
+// the line's place among those of its slot that begin at `lines`.
+inline uint32_t CrcBefore(const std::byte* lines, uint32_t index) {
+  if (index == 0 || !RuleHolds(Rule::kF2Slow)) return 0;
+  return LoadAs<uint32_t>(lines + (index - 1) * kLineBytes + kCrcOffset);
 }
-inline void SealLine(std::byte* line, uint8_t ev, uint16_t nv, bool crc) {
+inline bool LineCrcHolds(const std::byte* line, uint32_t before = 0) {
+  return LoadAs<uint32_t>(line + kCrcOffset) == LineCrc(line, before);
+}
+inline void SealLine(std::byte* line, uint8_t ev, uint16_t nv, bool crc, uint32_t before = 0) {
   StoreAs(line + kFrontEvOffset, ev);
   StoreAs(line + kNvOffset, nv);
   StoreAs(line + kRearEvOffset, ev);
-  StoreAs<uint32_t>(line + kCrcOffset, crc ? LineCrc(line) : 0);
+  StoreAs<uint32_t>(line + kCrcOffset, crc ? LineCrc(line, before) : 0);
 }
 
 // Serial arithmetic: 0 is newer than 65535.

@@ -40,8 +40,9 @@ TEST(LineRunTest, WholeNodesInPackets) {
     }
   }
   EXPECT_EQ(NodeRuns(TestLayout(8, 8), 0, 4096), (LineRuns{{0, 16}}));
-  // 60/8, 68 lines: 4 header lines and 30 slots of 2 lines fill a packet.
-  EXPECT_EQ(NodeRuns(TestLayout(60, 8), 0, 4096), (LineRuns{{0, 64}, {64, 4}}));
+  // 60/8: 4 header lines and 30 slots of 2 lines fill a packet.
+  EXPECT_EQ(NodeRuns(TestLayout(60, 8), 0, 4096), (LineRuns{{0, 64}}));
+  EXPECT_EQ(NodeRuns(TestLayout(60, 8, 4352), 0, 4096), (LineRuns{{0, 64}, {64, 4}}));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace {
 
 using wire::LoadAs;
 
-// Front and rear EV of each line agree, all lines carry line 0's NV, and the checksums hold.
-bool EachLineConsistent(const std::byte* image, const NodeLayout& layout, bool crc) {
+// Front and rear EV of each line agree, and all lines carry line 0's NV.
+bool VersionsConsistent(const std::byte* image, const NodeLayout& layout) {
   const uint32_t lines = layout.lines();
   // One load for NV and rear EV: the last byte of the checksum, before them, does not count.
   constexpr uint32_t kTailOffset = wire::kNvOffset - 1;
@@ -24,11 +24,18 @@ bool EachLineConsistent(const std::byte* image, const NodeLayout& layout, bool c
     const std::byte* line = image + i * kLineBytes;
     difference |= (LoadAs<uint32_t>(line + kTailOffset) ^ uint32_t{wire::FrontEv(line)} << 24) ^ nv;
   }
-  difference &= counts;
-  if (difference != 0) return false;
-  if (!crc) return true;
-  for (uint32_t i = 0; i < lines; ++i) {
-    if (!wire::LineCrcHolds(image + i * kLineBytes)) return false;
+  return (difference & counts) == 0;
+}
+
+// The checksums hold, those of a slot's lines one after the other.
+bool ChecksumsHold(const std::byte* image, const NodeLayout& layout) {
+  uint32_t line = 0;
+  while (line < layout.lines()) {
+    const std::byte* const lines = image + line * kLineBytes;
+    const uint32_t together = layout.LinesTogether(line);
+    for (uint32_t i = 0; i < together; ++i, ++line) {
+      if (!wire::LineCrcHolds(lines + i * kLineBytes, wire::CrcBefore(lines, i))) return false;
+    }
   }
   return true;
 }
@@ -90,15 +97,19 @@ NodeVerdict CompareFences(const std::byte* image, const NodeLayout& layout, std:
 }  // namespace
 
 bool LinesConsistent(const std::byte* image, const NodeLayout& layout, bool crc) {
-  return EachLineConsistent(image, layout, crc) && GroupsConsistent(image, layout);
+  return VersionsConsistent(image, layout) && (!crc || ChecksumsHold(image, layout)) &&
+         GroupsConsistent(image, layout);
 }
 
 NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
                      const NodeExpectation& expectation, bool crc, LeafMatch* match) {
   if (match != nullptr) match->slot = -1;
-  if (!EachLineConsistent(image, layout, crc)) return NodeVerdict::kTorn;
-  // Before the groups: a node that serves another tree now has groups of another size.
+  if (!VersionsConsistent(image, layout)) return NodeVerdict::kTorn;
+  // Before the slots: a node that serves another tree now has slots of another size. Line 0 says
+  // so, and is whole by itself.
+  if (crc && !wire::LineCrcHolds(image)) return NodeVerdict::kTorn;
   if (!IsNodeMeant(image, expectation)) return NodeVerdict::kStale;
+  if (crc && !ChecksumsHold(image, layout)) return NodeVerdict::kTorn;
   if (!GroupsConsistent(image, layout)) return NodeVerdict::kTorn;
   const NodeVerdict verdict = CompareFences(image, layout, expectation.key);
   if (verdict != NodeVerdict::kAccepted || expectation.level != 0) return verdict;

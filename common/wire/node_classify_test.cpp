@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 
+#include "common/wire/leaf.h"
 #include "common/wire/line.h"
 #include "common/wire/node_format.h"
+#include "common/wire/node_repair.h"
 #include "common/wire/slot.h"
 #include "common/wire/test_images.h"
 
@@ -113,7 +115,7 @@ TEST(ClassifyTest, VerdictTable) {
 TEST(ClassifyTest, GroupOfSeveralLinesWithTwoEvsIsTorn) {
   const NodeLayout layout = TestLayout(60, 8);
   TestImage image = TestLeaf(layout, TestHeader(), {{"h", "value"}});
-  SealEntryLevel(image.data(), layout.FirstLineOfGroup(30) + 1, 1,
+  SealEntryLevel(image.data(), layout.FirstLineOfGroup(29) + 1, 1,
                  false);  // half of a slot's write
   EXPECT_FALSE(LinesConsistent(image.data(), layout, false));
   EXPECT_EQ(Classify(image.data(), layout, TestExpectation("h"), false), NodeVerdict::kTorn);
@@ -121,8 +123,35 @@ TEST(ClassifyTest, GroupOfSeveralLinesWithTwoEvsIsTorn) {
   NodeExpectation other = TestExpectation("h");
   other.life = 9;
   EXPECT_EQ(Classify(image.data(), layout, other, false), NodeVerdict::kStale);
-  SealEntryLevel(image.data(), layout.FirstLineOfGroup(30), 2, false);
+  SealEntryLevel(image.data(), layout.FirstLineOfGroup(29), 2, false);
   EXPECT_TRUE(LinesConsistent(image.data(), layout, false));
+}
+
+// Rule F2: a slow READ meets a slot before and after 256 writes of it, so that all EVs agree.
+TEST(ClassifyTest, ChecksumsTellLinesOfTwoWritesApartWhereVersionsComeAround) {
+  const NodeLayout layout = TestLayout(8, 100);
+  ASSERT_EQ(layout.lines_per_slot(), 2u);
+  for (const bool crc : {false, true}) {
+    TestImage image =
+        TestLeaf(layout, TestHeader(), {{"h", std::string(100, 'a')}, {"i", "b"}}, crc);
+    const TestImage before = image;
+    LeafMatch match;
+    ASSERT_EQ(Classify(image.data(), layout, TestExpectation("h"), crc, &match),
+              NodeVerdict::kAccepted);
+    for (int i = 0; i < 256; ++i) {
+      LeafEditor editor(image.data(), layout, crc);
+      ASSERT_TRUE(editor.Put("h", std::string(100, i % 2 != 0 ? 'c' : 'd')));
+      editor.SealDirty(4096);
+      ASSERT_EQ(Classify(image.data(), layout, TestExpectation("h"), crc), NodeVerdict::kAccepted);
+    }
+    const uint32_t second = layout.FirstLineOfGroup(layout.GroupOfSlot(match.slot)) + 1;
+    std::memcpy(image.data() + second * kLineBytes, before.data() + second * kLineBytes,
+                kLineBytes);
+    // Without them only the READ's time can tell.
+    EXPECT_EQ(Classify(image.data(), layout, TestExpectation("h"), crc),
+              crc ? NodeVerdict::kTorn : NodeVerdict::kAccepted);
+    EXPECT_EQ(LinesWhole(image.data(), layout, crc), !crc);
+  }
 }
 
 TEST(ClassifyTest, TwoSlotsOfTheKeyAreTornOnlyForThatKey) {

@@ -149,8 +149,9 @@ void SealNodeLevel(std::byte* image, const std::byte* old_image, const NodeLayou
     // Internal nodes share the leaf's groups.
     const uint32_t count = layout.LinesTogether(line);
     const uint8_t ev = successor ? wire::NextEv(old_image + line * kLineBytes, count) : 1;
+    std::byte* const lines = image + line * kLineBytes;
     for (uint32_t i = 0; i < count; ++i, ++line) {
-      wire::SealLine(image + line * kLineBytes, ev, nv, crc);
+      wire::SealLine(lines + i * kLineBytes, ev, nv, crc, wire::CrcBefore(lines, i));
     }
   }
 }
@@ -160,7 +161,7 @@ void SealEntryLevel(std::byte* image, uint32_t first_line, uint32_t line_count, 
   const uint8_t ev = RuleHolds(Rule::kF2) ? wire::NextEv(lines, line_count) : wire::FrontEv(lines);
   for (uint32_t i = 0; i < line_count; ++i) {
     std::byte* const line = lines + i * kLineBytes;
-    wire::SealLine(line, ev, wire::Nv(line), crc);
+    wire::SealLine(line, ev, wire::Nv(line), crc, wire::CrcBefore(lines, i));
   }
 }
 

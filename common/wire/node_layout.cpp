@@ -51,10 +51,19 @@ constexpr Geometry Derive(uint32_t key_bytes_max, uint32_t value_bytes_max) {
 }
 
 constexpr uint32_t SmallestNodeBytes(uint32_t key_bytes_max, const Geometry& g) {
-  uint32_t bytes = kNodeBytesMin;
-  while (g.SlotsIn(bytes) < kLeafSlotsMin || g.FanOutIn(bytes, key_bytes_max) < kFanOutLeast) {
-    bytes += kLineBytes;
+  const auto large_enough = [&](uint32_t bytes, uint32_t slots) {
+    return g.SlotsIn(bytes) >= slots && g.FanOutIn(bytes, key_bytes_max) >= kFanOutLeast;
+  };
+  // A few slots fewer, and a READ is one packet instead of two.
+  for (const uint32_t packet_bytes : {1024, 2048, 4096}) {
+    if (large_enough(packet_bytes, kLeafSlotsInPacket)) {
+      uint32_t bytes = kNodeBytesMin;
+      while (bytes < packet_bytes && !large_enough(bytes, kLeafSlotsMin)) bytes += kLineBytes;
+      return bytes;
+    }
   }
+  uint32_t bytes = kNodeBytesMin;
+  while (!large_enough(bytes, kLeafSlotsMin)) bytes += kLineBytes;
   return bytes;
 }
 
@@ -62,7 +71,7 @@ constexpr uint32_t SmallestNodeBytes(uint32_t key_bytes_max, const Geometry& g) 
 // limit.
 static_assert(SmallestNodeBytes(255, Derive(255, 255)) == 332 * kLineBytes);
 static_assert(SmallestNodeBytes(255, Derive(255, 255)) <= kNodeBytesMax);
-static_assert(SmallestNodeBytes(60, Derive(60, 8)) == 68 * kLineBytes);
+static_assert(SmallestNodeBytes(60, Derive(60, 8)) == 64 * kLineBytes);
 static_assert(SmallestNodeBytes(8, Derive(8, 8)) == kNodeBytesMin);
 static_assert(Derive(8, 8).SlotsIn(kNodeBytesMin) == 42 && Derive(8, 8).slot_bytes == 18);
 

@@ -31,6 +31,7 @@ inline constexpr uint32_t kLinePayloadOffset = 1;
 inline constexpr uint32_t kKeyBytesLimit = 255;
 inline constexpr uint32_t kValueBytesLimit = 255;
 inline constexpr uint32_t kLeafSlotsMin = 32;
+inline constexpr uint32_t kLeafSlotsInPacket = 28;  // where fewer than 32 make a node fit a packet
 inline constexpr uint32_t kNodeBytesMin = 1024;
 inline constexpr uint32_t kNodeBytesMax = 64 * 1024;
 inline constexpr uint32_t kHighInLine0 = 19;
@@ -40,8 +41,9 @@ class NodeLayout {
  public:
   NodeLayout() = default;  // invalid; node_bytes() == 0
   // node_bytes 0: the smallest multiple of 64, >= 1 KiB, with >= 32 leaf slots (and an internal
-  // fan-out >= 8). An explicit node_bytes may have as few as 4 slots (deep trees of few keys).
-  // InvalidArgument for sizes out of range or a node_bytes too small for the keys.
+  // fan-out >= 8); with as few as 28 slots where the node then fits an RDMA packet of 1, 2 or 4 KiB
+  // that it would exceed. An explicit node_bytes may have as few as 4 slots (deep trees of few
+  // keys). InvalidArgument for sizes out of range or a node_bytes too small for the keys.
   static absl::StatusOr<NodeLayout> Create(uint32_t key_bytes_max, uint32_t value_bytes_max,
                                            uint32_t node_bytes = 0);
 

@@ -65,8 +65,8 @@ TEST(NodeLayoutTest, Table8And8) {
 
 TEST(NodeLayoutTest, Table60And8) {
   const NodeLayout layout = Layout(60, 8);
-  EXPECT_EQ(layout.node_bytes(), 4352u);
-  EXPECT_EQ(layout.lines(), 68u);
+  EXPECT_EQ(layout.node_bytes(), 4096u);
+  EXPECT_EQ(layout.lines(), 64u);
   EXPECT_EQ(layout.low_lines(), 1u);   // 49 bytes
   EXPECT_EQ(layout.high_lines(), 1u);  // 41 bytes
   EXPECT_EQ(layout.header_lines(), 4u);
@@ -74,11 +74,11 @@ TEST(NodeLayoutTest, Table60And8) {
   EXPECT_EQ(layout.slot_bytes(), 71u);
   EXPECT_EQ(layout.slots_per_line(), 1u);
   EXPECT_EQ(layout.lines_per_slot(), 2u);
-  EXPECT_EQ(layout.slot_count(), 32u);
-  EXPECT_EQ(layout.group_count(), 32u);
-  EXPECT_EQ(layout.internal_payload_bytes(), 3584u);
+  EXPECT_EQ(layout.slot_count(), 30u);
+  EXPECT_EQ(layout.group_count(), 30u);
+  EXPECT_EQ(layout.internal_payload_bytes(), 3360u);
   EXPECT_EQ(layout.FirstLineOfGroup(0), 4u);
-  EXPECT_EQ(layout.FirstLineOfGroup(31), 66u);
+  EXPECT_EQ(layout.FirstLineOfGroup(29), 62u);
   EXPECT_EQ(wire::LowField(layout).rest_line, 2u);
   EXPECT_EQ(wire::HighField(layout).rest_line, 3u);
 }
@@ -106,7 +106,9 @@ TEST(NodeLayoutTest, EveryCombinationHolds) {
   for (uint32_t key = 1; key <= kKeyBytesLimit; ++key) {
     for (uint32_t value = 0; value <= kValueBytesLimit; ++value) {
       const NodeLayout layout = Layout(key, value);
-      ASSERT_GE(layout.slot_count(), kLeafSlotsMin);
+      const uint32_t bytes = layout.node_bytes();
+      const bool packet = bytes == 1024 || bytes == 2048 || bytes == 4096;
+      ASSERT_GE(layout.slot_count(), packet ? kLeafSlotsInPacket : kLeafSlotsMin);
       ASSERT_LE(layout.node_bytes(), kNodeBytesMax);
       ASSERT_EQ(layout.slot_count() % layout.slots_per_line(), 0u);
       ASSERT_LE(layout.FirstLineOfGroup(layout.group_count()), layout.lines());
@@ -129,10 +131,23 @@ TEST(NodeLayoutTest, EveryCombinationHolds) {
         auto smaller = NodeLayout::Create(key, value, layout.node_bytes() - kLineBytes);
         ASSERT_TRUE(!smaller.ok() || smaller->slot_count() < kLeafSlotsMin);
       }
+      // Nor does one that is a little larger than a packet have so many slots in a packet.
+      for (const uint32_t in_packet : {1024, 2048, 4096}) {
+        if (bytes <= in_packet) continue;
+        auto fitting = NodeLayout::Create(key, value, in_packet);
+        ASSERT_TRUE(!fitting.ok() || fitting->slot_count() < kLeafSlotsInPacket);
+      }
       // The same size said aloud is the same layout.
       ASSERT_EQ(Layout(key, value, layout.node_bytes()), layout);
     }
   }
+}
+
+// Trees from before nodes were made to fit packets: the catalog says how large theirs are.
+TEST(NodeLayoutTest, OlderSizesStayWhatTheyWere) {
+  const NodeLayout layout = Layout(60, 8, 4352);
+  EXPECT_EQ(layout.slot_count(), 32u);
+  EXPECT_EQ(layout.FirstLineOfGroup(31), 66u);
 }
 
 TEST(NodeLayoutTest, RefusesWhatDoesNotFit) {

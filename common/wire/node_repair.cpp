@@ -8,8 +8,8 @@ namespace {
 
 using wire::LoadAs;
 
-bool LineWhole(const std::byte* line, bool crc) {
-  return wire::FrontEv(line) == wire::RearEv(line) && (!crc || wire::LineCrcHolds(line));
+bool LineWhole(const std::byte* line, bool crc, uint32_t before = 0) {
+  return wire::FrontEv(line) == wire::RearEv(line) && (!crc || wire::LineCrcHolds(line, before));
 }
 
 // Line 0 names the node meant, whatever its state.
@@ -29,7 +29,10 @@ bool LinesWhole(const std::byte* image, const NodeLayout& layout, bool crc) {
     const uint32_t together = layout.LinesTogether(line);
     for (uint32_t i = 0; i < together; ++i, ++line) {
       const std::byte* const at = image + line * kLineBytes;
-      if (!LineWhole(at, crc) || wire::FrontEv(at) != wire::FrontEv(first)) return false;
+      if (!LineWhole(at, crc, wire::CrcBefore(first, i)) ||
+          wire::FrontEv(at) != wire::FrontEv(first)) {
+        return false;
+      }
     }
   }
   return true;

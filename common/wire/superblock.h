@@ -25,7 +25,9 @@ struct FeatureMasks {
   uint64_t read_compatible = 0;
   uint64_t incompatible = 0;
 };
-inline constexpr uint64_t kIncompatibleLineCrc = 1;  // rule F1: lines carry checksums
+// Rule F1: lines carry checksums, those of a slot's lines one after the other (rule F2). Bit 0 was
+// checksums of single lines; what knows only that is refused, and refused.
+inline constexpr uint64_t kIncompatibleLineCrc = 2;
 inline constexpr FeatureMasks kKnownFeatures = {0, 0, kIncompatibleLineCrc};
 
 struct Superblock {

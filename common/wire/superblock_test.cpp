@@ -46,7 +46,9 @@ TEST(SuperblockTest, OtherFormatsAreRefused) {
   constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 1; }), kRefused);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 3; }, /*seal=*/false), kRefused);
-  EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = 2; }), kRefused);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = 1; }), kRefused)
+      << "checksums of single lines (rule F2)";
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = 4; }), kRefused);
 }
 
 TEST(SuperblockTest, DamageIsDataLoss) {

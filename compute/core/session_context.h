@@ -141,6 +141,11 @@ struct OperationContext {
   void BackOff(int64_t chain_times);
 
  private:
+  // A chain that cannot be started at once waits up to the deadline.
+  void LimitWait(Chain* chain) const {
+    const bool unset = deadline_ns_ == kUnset;
+    chain->LimitWait(unset ? kNeverNs : deadline_ns_, unset ? timeout_ns_ : kNeverNs);
+  }
   // Adds the chain to what this operation and its session have cost.
   const ChainTally& Count(const Chain& chain);
 
@@ -163,15 +168,16 @@ inline absl::Status OperationContext::Await(Chain* chain) {
     return FencedError();
   // Chains of WRITEs alone need not know when they were posted (shm).
   if (deadline_ns_ == kUnset && chain->verb(0).kind == VerbKind::kWrite) (void)deadline_ns();
+  LimitWait(chain);
   session.scheduler().Await(chain);
   if (deadline_ns_ == kUnset) deadline_ns_ = chain->posted_ns() + timeout_ns_;
   const uint32_t round_trips = Count(*chain).round_trips;
   cost.round_trips += round_trips;
   // What a dead server takes to say so is no unit of back-off.
   if (chain->ok()) {
-    const int64_t posted_ns = chain->posted_ns(), completed_ns = chain->completed_ns();
-    const int64_t duration_ns = completed_ns - posted_ns;
-    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips, posted_ns,
+    const int64_t started_ns = chain->started_ns(), completed_ns = chain->completed_ns();
+    const int64_t duration_ns = completed_ns - started_ns;
+    session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips, started_ns,
                          completed_ns);
   }
   return chain->status();

@@ -97,7 +97,7 @@ absl::StatusOr<std::optional<NodeEdges>> ReadNodeEdges(OperationContext& context
     chain->Read(MemorySpace::kMain, node.address.offset(), lines.buffer());
     const absl::Status read = context.Await(chain.get());
     if (!read.ok() && !absl::IsAborted(read)) return read;
-    if (read.ok() && !ReadTookTooLong(tree, *chain) &&
+    if (read.ok() && !LinesTookTooLong(tree, *chain) &&
         ReadEdges(lines.data(), tree.layout, expectation, tree.environment.crc, &edges)) {
       return std::optional<NodeEdges>(std::move(edges));
     }
@@ -133,7 +133,7 @@ absl::StatusOr<RootRecord> ReadRoot(OperationContext& context, TreeContext& tree
     switch (!read.ok() ? RootVerdict::kTorn
                        : DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record)) {
       case RootVerdict::kAccepted:
-        if (ReadTookTooLong(tree, *chain)) break;
+        if (LinesTookTooLong(tree, *chain)) break;
         tree.root.Store(record);
         return record;
       case RootVerdict::kStale:

@@ -22,26 +22,20 @@ inline NodeExpectation Expect(const TreeContext& tree, const Reference& node, ui
   return {.tree_id = tree.id(), .level = level, .life = node.life, .key = key};
 }
 
-// Rule F2: a line's entry version comes around after so many writes; half of them is safe.
-inline constexpr int64_t kEntryVersions = 256;
-
-// True if a READ may have taken so long that an entry version came around (rule F2), or that the
-// node was freed, has rested and lives again (rule R3): any one of the chain's, however many there
-// are.
+inline bool TookLonger(const TreeContext& tree, const Chain& chain, int64_t limit_ns) {
+  const int64_t took_ns = chain.completed_ns() - chain.started_ns();
+  return (took_ns > tree.read_max_ns && RuleHolds(Rule::kR3)) ||
+         (took_ns > limit_ns && RuleHolds(Rule::kF2Slow));
+}
+// True if a READ of a node may have taken so long that a version came around (rule F2), or that
+// the node was freed, has rested and lives again (rule R3): any one of the chain's, however many
+// there are.
 inline bool ReadTookTooLong(const TreeContext& tree, const Chain& chain) {
-  const int64_t took_ns = chain.completed_ns() - chain.posted_ns();
-  if (took_ns > tree.read_max_ns && RuleHolds(Rule::kR3)) return true;
-  const Capabilities& capabilities = tree.environment.capabilities;
-  int64_t interval_ns = capabilities.min_write_interval_ns;
-  if (interval_ns == 0) return false;
-  if (capabilities.min_write_interval_split_ns != 0) {
-    for (const Verb& verb : chain.verbs()) {
-      if (verb.kind == VerbKind::kRead && verb.bytes > capabilities.packet_bytes) {
-        interval_ns = capabilities.min_write_interval_split_ns;
-      }
-    }
-  }
-  return took_ns > kEntryVersions / 2 * interval_ns;
+  return TookLonger(tree, chain, tree.read_limits.node_ns);
+}
+// The same for READs that want lines which are each good by themselves: the root record, a header.
+inline bool LinesTookTooLong(const TreeContext& tree, const Chain& chain) {
+  return TookLonger(tree, chain, tree.read_limits.line_ns);
 }
 
 // One READ; kTorn also where it was interrupted or too slow (rule F2).

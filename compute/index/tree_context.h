@@ -21,6 +21,7 @@
 #include "compute/cache/index_cache.h"
 #include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
+#include "compute/index/read_limits.h"
 #include "compute/lock/hocl.h"
 #include "pando/options.h"
 
@@ -70,6 +71,7 @@ class TreeContext {
         layout(layout),
         environment(*environment),
         read_max_ns(environment->times.read_max_ns),
+        read_limits(ReadLimits::Of(environment->capabilities, this->layout, environment->crc)),
         parents(environment->cache.DirectoryOf(this->entry.tree_id)) {}
   TreeContext(const TreeContext&) = delete;
   TreeContext& operator=(const TreeContext&) = delete;
@@ -78,6 +80,7 @@ class TreeContext {
   const NodeLayout layout;
   IndexEnvironment& environment;
   const int64_t read_max_ns;  // of the environment's times: each READ looks at it
+  const ReadLimits read_limits;
   RootHint root;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
 

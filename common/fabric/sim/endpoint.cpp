@@ -34,6 +34,7 @@ SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process)
       options.nic != nullptr ? static_cast<int64_t>(2 * (options.nic->link.propagation_ns +
                                                          options.nic->link.switch_ns))
                              : 2 * options.delay_ns;
+  capabilities_.read_packet_bytes = options.nic != nullptr ? options.packet_bytes : 0;
   capabilities_.event_driven = true;
   ++world_->open_fabrics;
 }

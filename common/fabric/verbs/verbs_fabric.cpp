@@ -13,14 +13,10 @@
 namespace pando {
 namespace {
 
-// Rule F2. A NIC copies the lines of a READ that fits one packet in one go; what may stretch it to
-// a harmful length is that packet's loss, and asking again takes longer than 128 times this
-// (queue_pair.cpp).
-constexpr int64_t kMinWriteIntervalNs = kMillisecondNs;
-// Of several packets one may be lost and asked for again within microseconds. One writer's next
-// WRITE of a slot comes at least a round trip after the one before.
-constexpr int64_t kMinWriteIntervalSplitNs = kMicrosecondNs;
-constexpr int64_t kMinWriteIntervalSplitSoftwareNs = 20 * kMicrosecondNs;
+// Rule F2: between two writes of one line lies a round trip, on NICs more than a microsecond, on
+// software devices several.
+constexpr int64_t kMinWriteIntervalNs = kMicrosecondNs;
+constexpr int64_t kMinWriteIntervalSoftwareNs = 5 * kMicrosecondNs;
 
 class VerbsFabric final : public Fabric {
  public:
@@ -31,19 +27,24 @@ class VerbsFabric final : public Fabric {
     capabilities_.write_unlock = true;
     capabilities_.packet_bytes = device.path().mtu_bytes;
     capabilities_.on_chip_bytes = UINT32_MAX;
+    uint32_t mtu_bytes = device.path().mtu_bytes;
     for (const auto& link : client_->links()) {
       const VerbsMemory& server = link->memory;
       capabilities_.lines_atomic = capabilities_.lines_atomic && server.lines_atomic != 0;
       capabilities_.write_unlock = capabilities_.write_unlock && server.write_unlock != 0;
       capabilities_.packet_bytes =
           std::min({capabilities_.packet_bytes, server.packet_bytes, server.mtu_bytes});
+      mtu_bytes = std::min(mtu_bytes, server.mtu_bytes);
       capabilities_.on_chip_bytes = std::min(capabilities_.on_chip_bytes, server.on_chip_bytes);
     }
     capabilities_.needs_crc = !capabilities_.lines_atomic;
     capabilities_.inline_bytes = client_->options().inline_bytes;
-    capabilities_.min_write_interval_ns = kMinWriteIntervalNs;
-    capabilities_.min_write_interval_split_ns =
-        device.is_software() ? kMinWriteIntervalSplitSoftwareNs : kMinWriteIntervalSplitNs;
+    capabilities_.min_write_interval_ns =
+        capabilities_.lines_atomic ? kMinWriteIntervalNs : kMinWriteIntervalSoftwareNs;
+    // A NIC fetches a packet of a READ within a microsecond or two, and what it sends again it
+    // fetches again; a kernel may be held up in the middle of a line. MTUs are powers of two, so
+    // that the smallest's packets end wherever a larger one's do.
+    capabilities_.read_packet_bytes = capabilities_.lines_atomic ? mtu_bytes : 0;
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }
