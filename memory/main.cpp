@@ -177,6 +177,9 @@ memory::ServerFabricOptions FabricOptions(std::string socket_path) {
   options.port = path.port;
   options.gid_index = path.gid_index;
   options.mtu_bytes = path.mtu_bytes;
+  options.traffic_class = path.traffic_class;
+  options.service_level = path.service_level;
+  options.pkey_index = path.pkey_index;
   options.device_memory = FLAGS_device_memory;
   return options;
 }

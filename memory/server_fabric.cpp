@@ -51,7 +51,9 @@ class VerbsServerFabric final : public ServerFabric {
  public:
   static absl::StatusOr<std::unique_ptr<ServerFabric>> Create(const ServerFabricOptions& options) {
     VerbsServerOptions verbs;
-    verbs.device = {options.device, options.port, options.gid_index, options.mtu_bytes};
+    verbs.device = {options.device,    options.port,          options.gid_index,
+                    options.mtu_bytes, options.traffic_class, options.service_level,
+                    options.pkey_index};
     verbs.listen = options.listen;
     verbs.server_id = options.server_id;
     verbs.main_bytes = options.main_bytes;

@@ -31,6 +31,7 @@ struct ServerFabricOptions {
   std::string listen, device, secret_file;
   int port = 0, gid_index = -1;
   uint32_t mtu_bytes = 0;
+  int traffic_class = 0, service_level = 0, pkey_index = 0;
   bool device_memory = true;
 };
 

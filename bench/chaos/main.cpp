@@ -71,7 +71,8 @@ absl::StatusOr<Plan> PlanFromFlags() {
   const RdmaPath path = RdmaPathFromFlags(kProgram);
   Plan plan;
   plan.fabric = FLAGS_fabric;
-  plan.rdma = {path.device, path.port, path.gid_index, path.mtu_bytes};
+  plan.rdma = {path.device,        path.port,          path.gid_index, path.mtu_bytes,
+               path.traffic_class, path.service_level, path.pkey_index};
   plan.seed = FLAGS_seed;
   plan.duration_s = FLAGS_duration;
   plan.kills = FLAGS_kills;

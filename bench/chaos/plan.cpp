@@ -79,6 +79,9 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"port", plan.rdma.port},
           {"gid_index", plan.rdma.gid_index},
           {"mtu", plan.rdma.mtu_bytes},
+          {"traffic_class", plan.rdma.traffic_class},
+          {"service_level", plan.rdma.service_level},
+          {"pkey_index", plan.rdma.pkey_index},
           {"seed", plan.seed},
           {"duration", plan.duration_s},
           {"kills", plan.kills},
@@ -106,6 +109,9 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.rdma.port = json.value("port", plan.rdma.port);
   plan.rdma.gid_index = json.value("gid_index", plan.rdma.gid_index);
   plan.rdma.mtu_bytes = json.value("mtu", plan.rdma.mtu_bytes);
+  plan.rdma.traffic_class = json.value("traffic_class", plan.rdma.traffic_class);
+  plan.rdma.service_level = json.value("service_level", plan.rdma.service_level);
+  plan.rdma.pkey_index = json.value("pkey_index", plan.rdma.pkey_index);
   plan.seed = json.value("seed", plan.seed);
   plan.duration_s = json.value("duration", plan.duration_s);
   plan.kills = json.value("kills", plan.kills);

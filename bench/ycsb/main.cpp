@@ -154,7 +154,8 @@ absl::StatusOr<Plan> PlanFromFlags() {
   const RdmaPath path = RdmaPathFromFlags(kProgram);
   Plan plan;
   plan.fabric = FLAGS_fabric;
-  plan.rdma = {path.device, path.port, path.gid_index, path.mtu_bytes};
+  plan.rdma = {path.device,        path.port,          path.gid_index, path.mtu_bytes,
+               path.traffic_class, path.service_level, path.pkey_index};
   plan.secret_file = FLAGS_secret_file;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {

@@ -24,7 +24,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, name, description, shares, distribu
 
 namespace pando {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaOptions, device, port, gid_index, mtu_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaOptions, device, port, gid_index, mtu_bytes, traffic_class,
+                                   service_level, pkey_index)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks, local_locks,
                                    wait_queue, handover, operation_combining, lock_and_read,
                                    handover_image, lock_back_off, two_level_versions)
@@ -155,6 +156,12 @@ std::vector<std::string> RdmaFlags(const RdmaOptions& rdma) {
   if (rdma.port != 0) flags.push_back(absl::StrCat("--port=", rdma.port));
   if (rdma.gid_index >= 0) flags.push_back(absl::StrCat("--gid_index=", rdma.gid_index));
   if (rdma.mtu_bytes != 0) flags.push_back(absl::StrCat("--mtu=", rdma.mtu_bytes));
+  const auto add = [&](const char* name, int value) {
+    if (value != 0) flags.push_back(absl::StrCat("--", name, "=", value));
+  };
+  add("traffic_class", rdma.traffic_class);
+  add("service_level", rdma.service_level);
+  add("pkey_index", rdma.pkey_index);
   return flags;
 }
 
@@ -201,6 +208,9 @@ nlohmann::json ConfigJson(const Plan& plan) {
     config["port"] = plan.rdma.port;
     config["gid_index"] = plan.rdma.gid_index;
     config["mtu"] = plan.rdma.mtu_bytes;
+    config["traffic_class"] = plan.rdma.traffic_class;
+    config["service_level"] = plan.rdma.service_level;
+    config["pkey_index"] = plan.rdma.pkey_index;
   }
   return config;
 }

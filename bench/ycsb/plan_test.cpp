@@ -37,13 +37,15 @@ TEST(PlanTest, TravelsWhole) {
   plan.techniques = Techniques::FgPlus();
   plan.rate = 12.5;
   plan.history = true;
-  plan.rdma = {"mlx5_0", 2, 3, 1024};
+  plan.rdma = {"mlx5_0", 2, 3, 1024, 106, 3, 1};
   const absl::StatusOr<Plan> back = PlanFromJson(nlohmann::json::parse(PlanToJson(plan).dump()));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(PlanToJson(*back), PlanToJson(plan));
   EXPECT_FALSE(back->techniques.handover);
-  EXPECT_EQ(RdmaFlags(back->rdma), (std::vector<std::string>{"--device=mlx5_0", "--port=2",
-                                                             "--gid_index=3", "--mtu=1024"}));
+  EXPECT_EQ(
+      RdmaFlags(back->rdma),
+      (std::vector<std::string>{"--device=mlx5_0", "--port=2", "--gid_index=3", "--mtu=1024",
+                                "--traffic_class=106", "--service_level=3", "--pkey_index=1"}));
   EXPECT_TRUE(RdmaFlags({}).empty());
   EXPECT_EQ(back->workload.share(OperationKind::kUpdate), 0.5);
   EXPECT_FALSE(PlanFromJson(nlohmann::json::object()).ok());

@@ -11,8 +11,25 @@ DEFINE_int32(gid_index, -1,
              "one");
 DEFINE_int32(mtu, 0,
              "MTU of the RDMA path, bytes: 256, 512, 1024, 2048 or 4096; 0: the active one");
+DEFINE_int32(traffic_class, 0,
+             "traffic class of RDMA packets, 0 to 255: on RoCE the DSCP times 4, by which switches "
+             "tell lossless traffic");
+DEFINE_int32(
+    service_level, 0,
+    "service level of RDMA packets, 0 to 15: virtual lanes of InfiniBand, priority of RoCE");
+DEFINE_int32(pkey_index, 0,
+             "InfiniBand: index of the partition key in the port's table, 0 to 65535");
 
 namespace pando {
+namespace {
+
+void CheckRange(const ProgramInfo& program, const char* name, int value, int last) {
+  if (value >= 0 && value <= last) return;
+  ExitWithUsageError(program, std::string("--") + name + " is 0 to " + std::to_string(last) +
+                                  ", not " + std::to_string(value));
+}
+
+}  // namespace
 
 const char kRdmaFlagsSource[] = __FILE__;
 
@@ -32,7 +49,16 @@ RdmaPath RdmaPathFromFlags(const ProgramInfo& program) {
         program, "--mtu is 256, 512, 1024, 2048 or 4096 bytes, or 0 for the active one, not " +
                      std::to_string(FLAGS_mtu));
   }
-  return {FLAGS_device, FLAGS_port, FLAGS_gid_index, mtu};
+  CheckRange(program, "traffic_class", FLAGS_traffic_class, 255);
+  CheckRange(program, "service_level", FLAGS_service_level, 15);
+  CheckRange(program, "pkey_index", FLAGS_pkey_index, 65'535);
+  return {.device = FLAGS_device,
+          .port = FLAGS_port,
+          .gid_index = FLAGS_gid_index,
+          .mtu_bytes = mtu,
+          .traffic_class = FLAGS_traffic_class,
+          .service_level = FLAGS_service_level,
+          .pkey_index = FLAGS_pkey_index};
 }
 
 }  // namespace pando

@@ -1,4 +1,5 @@
-// --device, --port, --gid_index and --mtu: which RDMA path a program uses. A library of its own
+// --device, --port, --gid_index, --mtu, --traffic_class, --service_level and --pkey_index: which
+// RDMA path a program uses, and how its packets are marked. A library of its own
 // (pando_rdma_flags): who does not link it does not have these flags.
 #pragma once
 
@@ -15,6 +16,7 @@ struct RdmaPath {
   int port = 0;
   int gid_index = -1;
   uint32_t mtu_bytes = 0;
+  int traffic_class = 0, service_level = 0, pkey_index = 0;
 };
 
 // For ProgramInfo::shared_source, so that --help lists these flags.

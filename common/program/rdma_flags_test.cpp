@@ -44,6 +44,17 @@ TEST(RdmaFlagsDeathTest, EachCanBeGiven) {
               (path.port == 255 && path.gid_index == 0 && path.mtu_bytes == 4096));
 }
 
+TEST(RdmaFlagsDeathTest, PacketsCanBeMarked) {
+  EXPECT_PATH(({}), (path.traffic_class == 0 && path.service_level == 0 && path.pkey_index == 0));
+  EXPECT_PATH(({"--traffic_class=106", "--service_level=3", "--pkey_index=1"}),
+              (path.traffic_class == 106 && path.service_level == 3 && path.pkey_index == 1));
+  EXPECT_EXIT(PathFrom({"--traffic_class=256"}), ExitedWithCode(2),
+              "--traffic_class is 0 to 255, not 256");
+  EXPECT_EXIT(PathFrom({"--service_level=16"}), ExitedWithCode(2),
+              "--service_level is 0 to 15, not 16");
+  EXPECT_EXIT(PathFrom({"--pkey_index=-1"}), ExitedWithCode(2), "--pkey_index is 0 to 65535");
+}
+
 TEST(RdmaFlagsDeathTest, WhatNoDeviceHasIsRefused) {
   for (const char* port : {"0", "-1", "256"}) {
     EXPECT_EXIT(PathFrom({std::string("--port=") + port}), ExitedWithCode(2),
@@ -66,7 +77,9 @@ TEST(RdmaFlagsDeathTest, HelpListsThem) {
         dup2(STDERR_FILENO, STDOUT_FILENO);
         PathFrom({"--help"});
       },
-      ExitedWithCode(0), "--device .*--gid_index .*--mtu .*--port ");
+      ExitedWithCode(0),
+      "--device .*--gid_index .*--mtu .*--pkey_index .*--port .*--service_level "
+      ".*--traffic_class ");
 }
 
 }  // namespace

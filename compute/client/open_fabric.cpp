@@ -29,7 +29,8 @@ absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocat
     PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<const ClusterSecret> secret,
                            LoadClusterSecret(options.secret_file));
     return ConnectVerbs(servers,
-                        {.device = {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes},
+                        {.device = {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes,
+                                    rdma.traffic_class, rdma.service_level, rdma.pkey_index},
                          .connect_timeout_ms = options.connect_timeout_ms,
                          .secret = secret});
   }

@@ -8,7 +8,8 @@
 namespace pando::tool {
 
 inline VerbsDeviceOptions DeviceOptions(const RdmaOptions& rdma) {
-  return {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes};
+  return {rdma.device,        rdma.port,          rdma.gid_index, rdma.mtu_bytes,
+          rdma.traffic_class, rdma.service_level, rdma.pkey_index};
 }
 
 // Prints what was seen. NotFound: no device; FailedPrecondition: Pando relies on what was seen not

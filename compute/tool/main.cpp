@@ -35,7 +35,7 @@ DEFINE_bool(json, false, "check: print the result as JSON");
 DEFINE_bool(litmus, false,
             "doctor: only test what an RDMA device's verbs do to one lock and one line at the same "
             "moment (--device, --port, --gid_index, --mtu)");
-DEFINE_int32(seconds, 2, "doctor --litmus: how long each of its four to six tests takes");
+DEFINE_int32(seconds, 2, "doctor --litmus: how long each of its five to eight tests takes");
 
 namespace pando {
 namespace {
@@ -124,7 +124,8 @@ Settings SettingsFromFlags(const Command& command) {
   settings.timeout_ms = FLAGS_timeout_ms;
   settings.fabric = FLAGS_fabric;
   const RdmaPath path = RdmaPathFromFlags(kProgram);
-  settings.rdma = {path.device, path.port, path.gid_index, path.mtu_bytes};
+  settings.rdma = {path.device,        path.port,          path.gid_index, path.mtu_bytes,
+                   path.traffic_class, path.service_level, path.pkey_index};
   settings.secret_file = FLAGS_secret_file;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;

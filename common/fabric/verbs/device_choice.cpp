@@ -71,6 +71,26 @@ absl::StatusOr<uint32_t> ChooseMtu(const PortFacts& port, uint32_t wanted_bytes)
   return wanted_bytes;
 }
 
+absl::Status ChooseMarks(const DeviceFacts& device, const VerbsDeviceOptions& options,
+                         DeviceChoice* choice) {
+  if (options.traffic_class < 0 || options.traffic_class > 255 || options.service_level < 0 ||
+      options.service_level > 15) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a traffic class is 0 to 255 and a service level 0 to 15, not ",
+                     options.traffic_class, " and ", options.service_level));
+  }
+  const auto partitions = static_cast<int64_t>(choice->port.partitions);
+  if (options.pkey_index < 0 || options.pkey_index >= partitions) {
+    return absl::NotFoundError(absl::StrCat(device.name, " port ", choice->port.number,
+                                            " has no partition key with index ", options.pkey_index,
+                                            "; it has ", partitions));
+  }
+  choice->traffic_class = static_cast<uint8_t>(options.traffic_class);
+  choice->service_level = static_cast<uint8_t>(options.service_level);
+  choice->pkey_index = static_cast<uint16_t>(options.pkey_index);
+  return absl::OkStatus();
+}
+
 const PortFacts* FindPort(const DeviceFacts& device, int wanted) {
   for (const PortFacts& port : device.ports) {
     if (wanted == 0 ? port.active : port.number == wanted) return &port;
@@ -160,6 +180,7 @@ absl::StatusOr<DeviceChoice> ChooseDevice(const std::vector<DeviceFacts>& device
   const DeviceFacts& device = devices[choice.device];
   PANDO_ASSIGN_OR_RETURN(choice.gid, ChooseGid(device, choice.port, options.gid_index));
   PANDO_ASSIGN_OR_RETURN(choice.mtu_bytes, ChooseMtu(choice.port, options.mtu_bytes));
+  PANDO_RETURN_IF_ERROR(ChooseMarks(device, options, &choice));
   return choice;
 }
 

@@ -16,6 +16,10 @@ struct VerbsDeviceOptions {
   int port = 0;            // counts from 1; 0: the first active one
   int gid_index = -1;      // -1: RoCEv2 with an IPv4 address where there is one
   uint32_t mtu_bytes = 0;  // 256 to 4096, a power of two; 0: what is active
+  // What switches sort packets by: RoCE's traffic class (DSCP times 4; 0 to 255), the service level
+  // (0 to 15).
+  int traffic_class = 0, service_level = 0;
+  int pkey_index = 0;  // InfiniBand: of the partition key in the port's table
 };
 
 enum class GidType : uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
@@ -36,6 +40,8 @@ struct PortFacts {
   bool active = false;
   bool ethernet = true;
   uint32_t mtu_bytes = 1024;  // the active one
+  bool needs_grh = false;     // InfiniBand: every packet has to have a global route
+  uint32_t partitions = 1;    // partition keys in the port's table
   std::string interface;      // the network interface behind it; "": InfiniBand, or unknown
   std::vector<GidFacts> gids;
 };
@@ -54,11 +60,16 @@ struct DeviceChoice {
   PortFacts port;
   GidFacts gid;
   uint32_t mtu_bytes = 1024;
+  uint8_t traffic_class = 0, service_level = 0;
+  uint16_t pkey_index = 0;
+
+  // Packets have a global route header: always on RoCE, on InfiniBand where the port asks for it.
+  bool uses_global_route() const { return port.ethernet || port.needs_grh; }
 };
 
-// NotFound: no device at all, or not the given one, port or GID (says what there is).
-// FailedPrecondition: what was given, or everything there is, is down or without atomics.
-// InvalidArgument: an MTU that is none.
+// NotFound: no device at all, or not the given one, port, GID or partition key (says what there
+// is). FailedPrecondition: what was given, or everything there is, is down or without atomics.
+// InvalidArgument: an MTU, traffic class or service level that is none.
 absl::StatusOr<DeviceChoice> ChooseDevice(const std::vector<DeviceFacts>& devices,
                                           const VerbsDeviceOptions& options);
 

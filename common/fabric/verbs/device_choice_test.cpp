@@ -121,6 +121,31 @@ TEST(DeviceChoice, InfiniBandTakesItsOwnGid) {
   const auto choice = ChooseDevice(devices, {});
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->gid.index, 0);
+  EXPECT_FALSE(choice->uses_global_route()) << "one subnet goes by local ids";
+  devices[0].ports[0].needs_grh = true;
+  EXPECT_TRUE(ChooseDevice(devices, {})->uses_global_route());
+}
+
+TEST(DeviceChoice, PacketsAreMarkedAsAsked) {
+  std::vector<DeviceFacts> devices = {Device("mlx5_0", true)};
+  const auto plain = ChooseDevice(devices, {});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_TRUE(plain->uses_global_route()) << "RoCE";
+  EXPECT_EQ(plain->traffic_class + plain->service_level + plain->pkey_index, 0);
+  devices[0].ports[0].partitions = 2;
+  const auto marked =
+      ChooseDevice(devices, {.traffic_class = 106, .service_level = 3, .pkey_index = 1});
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  EXPECT_EQ(marked->traffic_class, 106);
+  EXPECT_EQ(marked->service_level, 3);
+  EXPECT_EQ(marked->pkey_index, 1);
+  EXPECT_EQ(ChooseDevice(devices, {.traffic_class = 256}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ChooseDevice(devices, {.service_level = 16}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const auto partition = ChooseDevice(devices, {.pkey_index = 2});
+  EXPECT_EQ(partition.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(partition), HasSubstr("it has 2"));
 }
 
 }  // namespace

@@ -30,9 +30,11 @@ ibv_ah_attr AddressVector(const VerbsDevice& device, const QueuePairAddress& rem
   ibv_ah_attr vector = {};
   vector.port_num = static_cast<uint8_t>(path.port.number);
   vector.dlid = remote.local_id;
+  vector.sl = path.service_level;
   // RoCE always routes by GID; InfiniBand by local id, as one subnet is what this is made for.
-  vector.is_global = path.port.ethernet ? 1 : 0;
-  if (path.port.ethernet) {
+  vector.is_global = path.uses_global_route() ? 1 : 0;
+  if (vector.is_global != 0) {
+    vector.grh.traffic_class = path.traffic_class;
     std::memcpy(vector.grh.dgid.raw, remote.gid.data(), remote.gid.size());
     vector.grh.sgid_index = static_cast<uint8_t>(device.GidIndex());
     vector.grh.hop_limit = kHopLimit;
@@ -62,11 +64,12 @@ absl::StatusOr<QueuePair> QueuePair::Create(const VerbsDevice& device, ibv_cq* c
   attributes.cap.max_send_sge = limits.pieces;
   attributes.cap.max_recv_sge = 1;
   attributes.cap.max_inline_data = limits.inline_bytes;
+  ibv_pd* const domain = limits.domain != nullptr ? limits.domain : device.pd();
   QueuePair pair;
-  pair.pair_.reset(ibv_create_qp(device.pd(), &attributes));
+  pair.pair_.reset(ibv_create_qp(domain, &attributes));
   if (pair.pair_ == nullptr && limits.inline_bytes > 0) {
     attributes.cap.max_inline_data = 0;
-    pair.pair_.reset(ibv_create_qp(device.pd(), &attributes));
+    pair.pair_.reset(ibv_create_qp(domain, &attributes));
   }
   if (pair.pair_ == nullptr) {
     return absl::ResourceExhaustedError(
@@ -87,6 +90,7 @@ absl::StatusOr<QueuePair> QueuePair::Create(const VerbsDevice& device, ibv_cq* c
   ibv_qp_attr init = {};
   init.qp_state = IBV_QPS_INIT;
   init.port_num = static_cast<uint8_t>(path.port.number);
+  init.pkey_index = path.pkey_index;
   init.qp_access_flags = kRemoteAccess;
   const int error =
       ibv_modify_qp(pair.pair_.get(), &init,

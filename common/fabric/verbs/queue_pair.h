@@ -37,6 +37,7 @@ struct QueuePairLimits {
   uint32_t work_requests = 1;
   uint32_t pieces = 1;
   uint32_t inline_bytes = 0;
+  ibv_pd* domain = nullptr;  // of the device, or a thread's of it; nullptr: the device's
 };
 
 class QueuePair {

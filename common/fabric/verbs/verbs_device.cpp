@@ -85,6 +85,8 @@ DeviceFacts QueryFacts(ibv_device* device, ibv_context* context) {
     port.active = attributes_of_port.state == IBV_PORT_ACTIVE;
     port.ethernet = attributes_of_port.link_layer == IBV_LINK_LAYER_ETHERNET;
     port.mtu_bytes = MtuBytes(attributes_of_port.active_mtu);
+    port.needs_grh = (attributes_of_port.flags & IBV_QPF_GRH_REQUIRED) != 0;
+    port.partitions = attributes_of_port.pkey_tbl_len;
     port.gids = QueryGids(context, number, attributes_of_port.gid_tbl_len, &port.interface);
     facts.ports.push_back(std::move(port));
   }

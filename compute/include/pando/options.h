@@ -61,6 +61,10 @@ struct RdmaOptions {
   int port = 0;            // 0: the first active one
   int gid_index = -1;      // -1: RoCEv2 with an IPv4 address where there is one
   uint32_t mtu_bytes = 0;  // 0: the active one
+  // What switches sort packets by: the traffic class (RoCE: DSCP in its upper six bits; 0 to 255),
+  // and the service level (InfiniBand, and RoCE's priority; 0 to 15).
+  int traffic_class = 0, service_level = 0;
+  int pkey_index = 0;  // InfiniBand: index of the partition key in the port's table
 };
 
 struct ClientOptions {
