@@ -11,10 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "bench/sim/coverage.h"
 #include "bench/sim/exhaustive_crashes.h"
-#include "bench/sim/recycled_leaf.h"
+#include "bench/sim/scenario.h"
 #include "bench/sim/sim_run.h"
-#include "bench/sim/slow_read.h"
-#include "bench/sim/wrapped_slot.h"
 #include "common/base/rule.h"
 #include "common/program/command_line.h"
 
@@ -35,9 +33,8 @@ DEFINE_uint64(
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
 DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
-DEFINE_string(
-    scenario, "",
-    "\"recycled_leaf\", \"slow_read\", \"wrapped_slot\": plays that instead of a workload");
+DEFINE_string(scenario, "",
+              "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_int32(compute_servers, 2, "compute servers");
 DEFINE_int32(threads, 4, "sessions of a compute server");
@@ -217,11 +214,6 @@ SimRunOptions OptionsOf(uint64_t seed) {
   return options;
 }
 
-SimRunResult RunScenario(uint64_t seed) {
-  if (FLAGS_scenario == "wrapped_slot") return RunWrappedSlot(seed);
-  return FLAGS_scenario == "slow_read" ? RunSlowRead(seed) : RunRecycledLeaf(seed);
-}
-
 // The command that repeats a seed: the flags as given, but for the seeds.
 std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
   std::string command = "pando-sim";
@@ -285,7 +277,8 @@ int Run(const std::vector<std::string>& arguments) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const SimRunOptions options = OptionsOf(seed);
     const bool is_scenario = !FLAGS_scenario.empty();
-    const SimRunResult result = is_scenario ? RunScenario(seed) : RunSim(options);
+    const SimRunResult result =
+        is_scenario ? FindScenario(FLAGS_scenario)->run(seed) : RunSim(options);
     coverage.Add(result);
     if (FLAGS_trace_hash && count == 1) {
       std::printf("trace hash %016llx\n", static_cast<unsigned long long>(result.trace_hash));
@@ -315,9 +308,8 @@ int main(int argc, char** argv) {
   pando::ParseCommandLine(argc, argv, pando::kProgram);
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
-  if (!FLAGS_scenario.empty() && FLAGS_scenario != "recycled_leaf" &&
-      FLAGS_scenario != "slow_read" && FLAGS_scenario != "wrapped_slot") {
-    pando::BadFlag("--scenario=" + FLAGS_scenario + ": unknown");
+  if (!FLAGS_scenario.empty() && pando::FindScenario(FLAGS_scenario) == nullptr) {
+    pando::BadFlag("--scenario=" + FLAGS_scenario + ": there are " + pando::ScenarioNames());
   }
   pando::CheckRanges();
 #ifdef PANDO_BROKEN_VARIANTS

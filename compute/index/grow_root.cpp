@@ -40,10 +40,12 @@ absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const Ro
 }
 
 // Under the record's lock: true if the root has to grow for `missing` (rule R1: rereads and
-// revalidates as S3). `torn`: the root has to be looked after first.
+// revalidates as S3). `torn`: the root has to be looked after first. `over`: the root has shrunk
+// since, or the child is none any more.
 absl::StatusOr<bool> MustGrow(OperationContext& context, TreeContext& tree,
-                              const RootRecord& record, const MissingSeparator& missing,
-                              bool* torn) {
+                              const RootRecord& record, const MissingSeparator& missing, bool* torn,
+                              bool* over) {
+  *over = record.level + 1 < missing.parent_level;
   if (record.level + 1 != missing.parent_level) return false;
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
@@ -51,13 +53,16 @@ absl::StatusOr<bool> MustGrow(OperationContext& context, TreeContext& tree,
                          TryReadNode(context, tree, record.root, record.level, "", image.buffer()));
   *torn = verdict == NodeVerdict::kTorn;
   if (verdict != NodeVerdict::kAccepted) return false;
-  return ChildWantsSeparator(context, tree, missing);
+  PANDO_ASSIGN_OR_RETURN(const bool wanted, ChildWantsSeparator(context, tree, missing));
+  *over = !wanted;
+  return wanted;
 }
 
 }  // namespace
 
-absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
-                      const MissingSeparator& missing) {
+absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const MissingSeparator& missing,
+                      bool* over) {
+  *over = false;
   NodeAllocator& allocator = tree.environment.allocator;
   // Reserved before the lock is taken (rule L2).
   std::optional<SpareNode> spare;
@@ -81,7 +86,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
   }
   absl::StatusOr<bool> grow = false;
   bool torn = false;
-  if (status.ok()) grow = MustGrow(context, tree, record, missing, &torn);
+  if (status.ok()) grow = MustGrow(context, tree, record, missing, &torn, over);
   if (!grow.ok()) status = grow.status();
   if (!status.ok() || !*grow) {
     allocator.PutBack(tree.id(), *std::move(spare));

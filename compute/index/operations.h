@@ -34,9 +34,9 @@ absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
                              MissingSeparator missing);
 
 // grow_root.cpp (rule R1): puts a root over the present one, whose level is missing.parent_level
-// - 1. OK also when somebody else has.
-absl::Status GrowRoot(OperationContext& context, TreeContext& tree,
-                      const MissingSeparator& missing);
+// - 1. OK also when somebody else has, or when nothing is to be done any more (`over`).
+absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const MissingSeparator& missing,
+                      bool* over);
 
 // merge.cpp (rules M1 to M6): merges the level's node that covers `key` with a neighbour if it is
 // underfull and both fit, then looks at the levels above. Best effort: OK also where nothing could

@@ -186,7 +186,9 @@ absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
       const absl::Status status = TryInsert(context, tree, missing, descent, &attempt);
       if (!status.ok() && descent.above_root()) {
         if (context.expired()) return context.DeadlineError("growing the root");
-        PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing));
+        bool over = false;
+        PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing, &over));
+        if (over) return absl::OkStatus();  // whoever misses it still asks again
         attempt.retry =
             true;  // finds the separator in the root that was just made, or inserts it there
         continue;
