@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 
 namespace pando::memory {
@@ -53,7 +54,7 @@ absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
   PANDO_RETURN_IF_ERROR(CheckMayJoin(peer, nullptr));
   PANDO_ASSIGN_OR_RETURN(const uint16_t id, FreeComputeServer());
   PANDO_ASSIGN_OR_RETURN(const uint32_t incarnation, ids->Peek());
-  ids->Take();
+  if (RuleHolds(Rule::kC0)) ids->Take();
   Entry& entry = entries_[id];
   PANDO_CHECK(entry.state != ClientState::kJoined);
   entry.incarnation = incarnation;

@@ -1,5 +1,7 @@
 #include "memory/lease_table.h"
 
+#include "common/base/rule.h"
+
 namespace pando::memory {
 
 void LeaseTable::Renew(PeerId peer, int64_t now_ns) {
@@ -11,7 +13,7 @@ void LeaseTable::Renew(PeerId peer, int64_t now_ns) {
 std::vector<PeerId> LeaseTable::Step(int64_t now_ns) {
   std::vector<PeerId> expired;
   if (heard_ns_.empty()) return expired;
-  if (now_ns - last_step_ns_ > 2 * interval_ns()) {
+  if (now_ns - last_step_ns_ > 2 * interval_ns() && RuleHolds(Rule::kC1)) {
     for (auto& [peer, heard_ns] : heard_ns_) heard_ns = now_ns;
   }
   last_step_ns_ = now_ns;

@@ -1,17 +1,18 @@
 // Each rule of the protocol is there for a reason: switched off, a kept run fails; with the rule
 // the same run passes.
 //
-// broken_rules.json: rule -> flags of pando-sim, and what goes wrong. A run fails with exit status
-// 1, or by one of our own checks (SIGABRT); anything else (a crash, bad flags) is not how a broken
-// rule shows.
+// broken_rules.json: variant (common/base/rule.h) -> flags of pando-sim, and what goes wrong. A run
+// fails with exit status 1, or by one of our own checks (SIGABRT); anything else (a crash, bad
+// flags) is not how a broken rule shows.
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <map>
+#include <ostream>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "bench/sim/broken_rules_json.h"
 #include "common/base/rule.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -20,16 +21,29 @@ namespace pando {
 namespace {
 
 struct KeptRun {
+  std::string variant;
   std::string flags;
   std::string shows;  // part of what the failing run prints
 };
 
-std::map<std::string, KeptRun> KeptRuns() {
-  std::ifstream file(PANDO_BROKEN_RULES_JSON);
-  const nlohmann::json rules = nlohmann::json::parse(file);
-  std::map<std::string, KeptRun> runs;
-  for (const auto& [rule, run] : rules.items()) {
-    runs[rule] = {run.at("flags").get<std::string>(), run.at("shows").get<std::string>()};
+void PrintTo(const KeptRun& run, std::ostream* to) { *to << run.variant; }
+
+std::vector<KeptRun> KeptRuns() {
+  const nlohmann::json rules = nlohmann::json::parse(std::string_view(kBrokenRulesJson));
+  std::vector<KeptRun> runs;
+  for (const auto& [variant, run] : rules.items()) {
+    runs.push_back(
+        {variant, run.at("flags").get<std::string>(), run.at("shows").get<std::string>()});
+  }
+  return runs;
+}
+
+// Several rules have the same run: once is enough for what it does with all rules.
+std::vector<KeptRun> DifferentRuns() {
+  std::vector<KeptRun> runs;
+  std::set<std::string> seen;
+  for (const KeptRun& run : KeptRuns()) {
+    if (seen.insert(run.flags).second) runs.push_back(run);
   }
   return runs;
 }
@@ -43,36 +57,60 @@ int Execute(const std::string& command, std::string* output) {
   return pclose(pipe);
 }
 
-class BrokenRule : public testing::TestWithParam<const char*> {};
+class KeptRunTest : public testing::TestWithParam<KeptRun> {
+ protected:
+  static std::string Command() { return std::string(PANDO_SIM_BROKEN) + " " + GetParam().flags; }
+};
+std::string NameOf(const testing::TestParamInfo<KeptRun>& info) { return info.param.variant; }
 
-TEST_P(BrokenRule, FailsAndPassesWithTheRule) {
-  const std::string rule = GetParam();
-  ASSERT_NE(RuleByName(rule), Rule::kNone);
-  const auto runs = KeptRuns();
-  const auto run = runs.find(rule);
-  ASSERT_NE(run, runs.end()) << "no kept run";
-  const std::string command = std::string(PANDO_SIM_BROKEN) + " " + run->second.flags;
+class WithTheRules : public KeptRunTest {};
+TEST_P(WithTheRules, Passes) {
+  std::string output;
+  const int status = Execute(Command(), &output);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << Command() << "\n" << output;
+}
+INSTANTIATE_TEST_SUITE_P(Rules, WithTheRules, testing::ValuesIn(DifferentRuns()), NameOf);
 
-  std::string with_rule;
-  const int passes = Execute(command, &with_rule);
-  EXPECT_TRUE(WIFEXITED(passes) && WEXITSTATUS(passes) == 0) << command << "\n" << with_rule;
+class WithoutTheRule : public KeptRunTest {};
+TEST_P(WithoutTheRule, Fails) {
+  const std::string command = Command() + " --break=" + GetParam().variant;
+  std::string output;
+  const int status = Execute(command, &output);
+  const bool noticed = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+  const bool checked = (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) ||
+                       (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGABRT);
+  EXPECT_TRUE(noticed || checked) << command << " ends with status " << status << "\n" << output;
+  EXPECT_NE(output.find(GetParam().shows), std::string::npos) << output;
+}
+INSTANTIATE_TEST_SUITE_P(Rules, WithoutTheRule, testing::ValuesIn(KeptRuns()), NameOf);
 
-  std::string without;
-  const int fails = Execute(command + " --break=" + rule, &without);
-  const bool noticed = WIFEXITED(fails) && WEXITSTATUS(fails) == 1;
-  const bool checked = (WIFSIGNALED(fails) && WTERMSIG(fails) == SIGABRT) ||
-                       (WIFEXITED(fails) && WEXITSTATUS(fails) == 128 + SIGABRT);
-  EXPECT_TRUE(noticed || checked) << command << " --break=" << rule << " ends with status " << fails
-                                  << "\n"
-                                  << without;
-  EXPECT_NE(without.find(run->second.shows), std::string::npos) << without;
+TEST(BrokenRules, EachVariantHasARunOrATest) {
+  std::set<std::string> run_of;
+  for (const KeptRun& run : KeptRuns()) {
+    EXPECT_NE(RuleByName(run.variant), Rule::kNone) << run.variant << ": no such variant";
+    run_of.insert(run.variant);
+  }
+  for (const RuleVariant& variant : RuleVariants()) {
+    EXPECT_NE(run_of.contains(std::string(variant.name)), !variant.test.empty()) << variant.name;
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, BrokenRule,
-                         testing::Values("F1", "F2", "F3", "V1", "V5", "L2", "L4", "L5", "L5_quiet",
-                                         "S2", "S3", "U2", "R2", "M2", "M4", "M7", "R3", "R4", "C2",
-                                         "C3", "C4", "C5"),
-                         [](const auto& info) { return std::string(info.param); });
+// One line each, in columns: for people, and for whoever looks for a rule's run.
+TEST(BrokenRules, AreListed) {
+  std::string list;
+  ASSERT_EQ(Execute(std::string(PANDO_SIM) + " --list_rules", &list), 0) << list;
+  size_t at = 0;
+  for (const RuleVariant& variant : RuleVariants()) {
+    const size_t found = list.find("\t" + std::string(variant.name) + "\t", at);
+    ASSERT_NE(found, std::string::npos) << variant.name << "\n" << list;
+    at = found;
+  }
+  for (const KeptRun& run : KeptRuns()) {
+    EXPECT_NE(list.find("pando-sim-broken " + run.flags + " --break=" + run.variant + "\n"),
+              std::string::npos)
+        << run.variant;
+  }
+}
 
 }  // namespace
 }  // namespace pando

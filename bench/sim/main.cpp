@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "bench/sim/coverage.h"
 #include "bench/sim/exhaustive_crashes.h"
+#include "bench/sim/rule_list.h"
 #include "bench/sim/scenario.h"
 #include "bench/sim/sim_run.h"
 #include "common/base/rule.h"
@@ -73,6 +74,9 @@ DEFINE_int64(timeout_ms, 10'000,
 DEFINE_string(history, "", "writes the history to this file (JSON lines)");
 DEFINE_bool(trace_hash, true, "prints the hash of the event trace");
 DEFINE_bool(stats, false, "prints what happened");
+DEFINE_bool(list_rules, false,
+            "prints the protocol's rules: rule, variant, what the variant switches off, and the "
+            "command that shows what goes wrong then");
 #ifdef PANDO_BROKEN_VARIANTS
 DEFINE_string(break, "",
               "switches one rule of the protocol off, by its name: see common/base/rule.h");
@@ -306,6 +310,10 @@ int Run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   pando::ParseCommandLine(argc, argv, pando::kProgram);
+  if (FLAGS_list_rules) {
+    std::fputs(pando::ListRules().c_str(), stdout);
+    return pando::kExitOk;
+  }
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
   if (!FLAGS_scenario.empty() && pando::FindScenario(FLAGS_scenario) == nullptr) {

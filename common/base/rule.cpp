@@ -1,20 +1,73 @@
 #include "common/base/rule.h"
 
 #include <atomic>
-#include <utility>
 
 namespace pando {
 namespace {
 
-constexpr std::pair<std::string_view, Rule> kNames[] = {
-    {"F1", Rule::kF1}, {"F2", Rule::kF2},          {"F3", Rule::kF3},
-    {"V1", Rule::kV1}, {"V5", Rule::kV5},          {"L2", Rule::kL2},
-    {"L4", Rule::kL4}, {"L5", Rule::kL5},          {"L5_quiet", Rule::kL5Quiet},
-    {"S2", Rule::kS2}, {"S3", Rule::kS3},          {"U2", Rule::kU2},
-    {"R2", Rule::kR2}, {"M2", Rule::kM2},          {"M4", Rule::kM4},
-    {"M7", Rule::kM7}, {"R3", Rule::kR3},          {"R4", Rule::kR4},
-    {"C2", Rule::kC2}, {"C3", Rule::kC3},          {"C4", Rule::kC4},
-    {"C5", Rule::kC5}, {"F2_slow", Rule::kF2Slow},
+constexpr RuleVariant kVariants[] = {
+    {"F1", Rule::kF1, "front and rear entry versions are compared", ""},
+    {"F2", Rule::kF2,
+     "every write of a line changes its entry version; formatting succeeds the old image's", ""},
+    {"F2_slow", Rule::kF2Slow,
+     "the lines of one slot are of one write even where a READ met 256 of them", ""},
+    {"F3", Rule::kF3, "a reference's life is compared with the node's", ""},
+    {"F4", Rule::kF4, "repair takes a high fence that continues behind line 0 from the sibling",
+     ""},
+    {"F5", Rule::kF5, "a split clears the slots that it moves", ""},
+    {"F6", Rule::kF6, "a packet ends at a slot boundary", ""},
+    {"F7", Rule::kF7, "a WRITE on shm has an intent",
+     "shm_rules_test --gtest_filter=ShmRulesTest.F7"},
+    {"V1", Rule::kV1, "two in-fence slots of one key make an image torn", ""},
+    {"V2", Rule::kV2, "NotFound comes from a node that covers the key", ""},
+    {"V3", Rule::kV3, "a restart forgets what led astray, and rereads the root record", ""},
+    {"V4", Rule::kV4, "who meets a node that stays torn looks after it", ""},
+    {"V5", Rule::kV5,
+     "what an image says that is older than an operation counts only with a proof of the lock", ""},
+    {"L1", Rule::kL1, "a word that several held nodes share is released once", ""},
+    {"L2", Rule::kL2, "no further lock is waited for under a node lock", ""},
+    {"L3", Rule::kL3, "a failed CAS discards the image that was read with it", ""},
+    {"L4", Rule::kL4, "the release follows the write in its chain", ""},
+    {"L5", Rule::kL5, "acknowledgement and handover wait for the write-back's completion", ""},
+    {"L5_quiet", Rule::kL5Quiet,
+     "a lock whose chain failed is kept until nothing of the chain is in flight", ""},
+    {"L6", Rule::kL6, "after so many handovers the word is released", ""},
+    {"L7", Rule::kL7, "a write that depends on one to another server waits for it", ""},
+    {"U1", Rule::kU1, "a node that does not cover the key is released, and the key moved after",
+     ""},
+    {"U2", Rule::kU2, "a key present before and after an entry-level write keeps its slot", ""},
+    {"U3", Rule::kU3, "all changed lines are written before the acknowledgement", ""},
+    {"S1", Rule::kS1, "a new node is written before the commit that refers to it", ""},
+    {"S2", Rule::kS2, "a split's node-level write changes NV on every line", ""},
+    {"S3", Rule::kS3, "a separator goes only into the parent that covers it", ""},
+    {"M1", Rule::kM1, "what is merged is adjacent by sibling reference and fences", ""},
+    {"M2", Rule::kM2, "a node is marked as merging before anything else of its merge is written",
+     ""},
+    {"M3", Rule::kM3, "the parent forgets the right node before its death", ""},
+    {"M4", Rule::kM4, "a merge's line 0 is written after the other lines", ""},
+    {"M5", Rule::kM5, "the absorbed node is marked dead", ""},
+    {"M6", Rule::kM6, "the survivor's marker is cleared after the absorbed node's death", ""},
+    {"M7", Rule::kM7, "whoever holds a marked node finishes or undoes the merge before using it",
+     ""},
+    {"M7_dead", Rule::kM7Dead, "who finishes a merge marks the absorbed node dead", ""},
+    {"R1", Rule::kR1, "growth revalidates the child under the root record's lock", ""},
+    {"R1_sibling", Rule::kR1Sibling, "a root makes way for its only child if that has no sibling",
+     ""},
+    {"R2", Rule::kR2, "a scan consumes only images that contain its cursor", ""},
+    {"R3", Rule::kR3,
+     "freed memory rests before it is used again, and a READ that took half as long is discarded",
+     ""},
+    {"R4", Rule::kR4, "a repeated control call takes effect once", ""},
+    {"C0", Rule::kC0, "an incarnation is issued once",
+     "memory_rules_test --gtest_filter=MemoryRulesTest.C0"},
+    {"C1", Rule::kC1, "after a gap in the server's own timer all leases start again",
+     "memory_rules_test --gtest_filter=MemoryRulesTest.C1"},
+    {"C2", Rule::kC2, "a death is acted on after everything the dead had posted has landed", ""},
+    {"C3", Rule::kC3, "a lock word is taken from the dead only", ""},
+    {"C4", Rule::kC4, "a node that is torn under its lock is rewritten from line 0 on", ""},
+    {"C5", Rule::kC5, "a sweep frees only what cannot be reached", ""},
+    {"C5_everywhere", Rule::kC5Everywhere,
+     "a sweep frees a live node only once every server has its holder for dead", ""},
 };
 
 }  // namespace
@@ -28,9 +81,11 @@ void BreakRule(Rule rule) { broken_rule.store(rule, std::memory_order_relaxed); 
 Rule BrokenRule() { return broken_rule.load(std::memory_order_relaxed); }
 #endif
 
+std::span<const RuleVariant> RuleVariants() { return kVariants; }
+
 Rule RuleByName(std::string_view name) {
-  for (const auto& [known, rule] : kNames) {
-    if (known == name) return rule;
+  for (const RuleVariant& variant : kVariants) {
+    if (variant.name == name) return variant.rule;
   }
   return Rule::kNone;
 }

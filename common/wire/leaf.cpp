@@ -121,6 +121,16 @@ bool ReadLeafEntries(const std::byte* image, const NodeLayout& layout,
   return unique;
 }
 
+bool HasSlotOutOfFence(const std::byte* image, const NodeLayout& layout) {
+  const Fences fences(image, layout);
+  bool found = false;
+  ForEachUsed(image, layout, [&](uint32_t, SlotPlace, SlotMeta, std::string_view key) {
+    found = !fences.Cover(key);
+    return !found;
+  });
+  return found;
+}
+
 bool LeafEditor::InFence(std::string_view key) const { return Fences(image_, layout_).Cover(key); }
 
 int LeafEditor::Find(std::string_view key) const {

@@ -1,7 +1,8 @@
 // Leaves: unsorted slots with point lookup, and the editor that changes an image held under the
 // node's lock.
 //
-// A slot whose key is outside the fences is free space to everyone (rule F5).
+// A slot whose key is outside the fences is no entry, but free space. Splits and repairs leave none
+// (rule F5).
 #pragma once
 
 #include <array>
@@ -33,13 +34,16 @@ struct LeafEntry {
 [[nodiscard]] bool ReadLeafEntries(const std::byte* image, const NodeLayout& layout,
                                    std::vector<LeafEntry>* entries);
 
+// True if a used slot's key is outside the fences: an accepted image has none (rule F5).
+bool HasSlotOutOfFence(const std::byte* image, const NodeLayout& layout);
+
 // Edits an accepted leaf image in place, held under the node's lock.
 //
 // 1. A key present before and after keeps its slot (rule U2), also through an Erase and a later Put
 // of one batch as
 //    long as another free slot is left for the keys in between; the preferred slot line of a new
 //    key is hash(key).
-// 2. Free is empty or out of fence (rule F5).
+// 2. Free is empty, or out of fence where an image has such slots (rule F5).
 // 3. Only the groups of changed slots become dirty; versions change in SealDirty() alone.
 // 4. Find, Put, Erase and SealDirty allocate nothing (SealDirty beyond four runs excepted).
 //
@@ -81,11 +85,11 @@ class LeafEditor {
   // F5). Neither image is sealed. The caller sets high and right.
   void MoveTo(std::string_view separator, LeafEditor* sibling);
 
-  // Rule F5: before `high` is raised, and after a torn node's fences were settled (rule C4).
+  // After a torn node's fences were settled (rules F5, C4).
   void ClearOutOfFence();
   // Rule M4: adds the in-fence entries of `right`, an accepted image of the same layout, whose keys
-  // are above all keys here. There is room (CHECKed). The caller has cleared what is out of fence
-  // and sets high and right afterwards; nothing is sealed.
+  // are above all keys here. There is room (CHECKed). The caller sets high and right; nothing is
+  // sealed.
   void Absorb(const std::byte* right);
 
  private:

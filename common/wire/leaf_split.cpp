@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/wire/leaf.h"
 #include "common/wire/slot.h"
 
@@ -72,6 +73,7 @@ void LeafEditor::MoveTo(std::string_view separator, LeafEditor* sibling) {
     if (in_fence) {
       ReadSlotValue(image_, layout_, slot, &value);
       sibling->WriteSlot(slot, key, value);
+      if (!RuleHolds(Rule::kF5)) continue;
     }
     ClearSlot(slot);
   }

@@ -230,6 +230,9 @@ TEST(LeafEditorTest, OutOfFenceSlotsAreFreeAndInvisible) {  // rule F5
   TestImage image = TestLeaf(layout, TestHeader(0, "C", "P"), entries);
   LeafEditor editor(image.data(), layout, false);
   EXPECT_EQ(editor.used_slots(), 13u);  // C to O
+  EXPECT_TRUE(HasSlotOutOfFence(image.data(), layout));
+  EXPECT_FALSE(
+      HasSlotOutOfFence(TestLeaf(layout, TestHeader(0, "C", "P"), {{"C", ""}}).data(), layout));
   for (uint32_t i = 13; i < layout.slot_count(); ++i) {
     ASSERT_TRUE(editor.HasFreeSlot());
     ASSERT_TRUE(editor.Put("D" + std::to_string(i), "new"));

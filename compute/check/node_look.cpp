@@ -101,6 +101,11 @@ void NodeLooker::Decode(int level, NodeLook* look) const {
       look->problem = "has a key twice";
       return;
     }
+    if (HasSlotOutOfFence(image_.get(), layout_)) {  // rule F5
+      look->verdict = NodeLook::Verdict::kTorn;
+      look->problem = "has a slot whose key is outside its fences";
+      return;
+    }
     std::sort(look->entries.begin(), look->entries.end(),
               [](const LeafEntry& a, const LeafEntry& b) { return a.key < b.key; });
   }

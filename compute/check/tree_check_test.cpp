@@ -244,6 +244,12 @@ TEST_F(TreeCheckTest, KeyTwiceInALeaf) {
   ExpectProblem("twice");
 }
 
+// Rule F5: it would come back with a merge.
+TEST_F(TreeCheckTest, SlotOutsideTheFences) {
+  PutLeaf(2, "h", "p", 3, {{"k", "3"}, {"q", "gone"}});
+  ExpectProblem("has a slot whose key is outside its fences");
+}
+
 TEST_F(TreeCheckTest, MalformedInternalNode) {
   std::swap(root_.entries[0], root_.entries[1]);
   PutRoot();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "compute/index/hold.h"
@@ -151,8 +152,10 @@ bool Descent::MayMoveRight(int moves) const {
 void Descent::Restart() {
   context_.session.counters().stale_retries.Add();
   have_place_ = false;
+  ++restarts_;
+  if (!RuleHolds(Rule::kV3)) return;  // the variant goes the same way again
   if (!parent_.is_null()) ForgetParent();
-  if (++restarts_ > 1 || parent_.is_null()) reread_root_ = true;
+  if (restarts_ > 1 || parent_.is_null()) reread_root_ = true;
 }
 
 void Descent::ForgetParent() {

@@ -1,3 +1,4 @@
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/leaf.h"
 #include "compute/index/descend.h"
@@ -17,6 +18,7 @@ absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_vi
     LeafMatch match;
     PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
                            ReadNode(context, tree, descent.node(), 0, key, image.buffer(), &match));
+    if (verdict == NodeVerdict::kMovedRight && !RuleHolds(Rule::kV2)) return KeyNotFound();
     if (verdict == NodeVerdict::kAccepted) [[likely]] {
       FenceScratch scratch;
       if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));

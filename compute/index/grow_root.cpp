@@ -1,6 +1,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "compute/index/child_check.h"
@@ -53,6 +54,7 @@ absl::StatusOr<bool> MustGrow(OperationContext& context, TreeContext& tree,
                          TryReadNode(context, tree, record.root, record.level, "", image.buffer()));
   *torn = verdict == NodeVerdict::kTorn;
   if (verdict != NodeVerdict::kAccepted) return false;
+  if (!RuleHolds(Rule::kR1)) return true;
   PANDO_ASSIGN_OR_RETURN(const bool wanted, ChildWantsSeparator(context, tree, missing));
   *over = !wanted;
   return wanted;

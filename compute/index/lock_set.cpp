@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/index/write_back.h"
 
@@ -29,6 +30,7 @@ absl::StatusOr<bool> LockSet::TryAdd(const Reference& node, LocalBuffer image) {
   Hocl& hocl = tree_.environment.hocl;
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(node));
   last_was_shared_ = Holds(target);
+  shares_ = shares_ || last_was_shared_;
   if (last_was_shared_) {
     PANDO_RETURN_IF_ERROR(hocl.ReadTarget(context_, target, image));
     return true;
@@ -41,6 +43,12 @@ absl::StatusOr<bool> LockSet::TryAdd(const Reference& node, LocalBuffer image) {
 
 absl::Status LockSet::Release(HeldLock lock) {
   WriteBack nothing(context_, tree_, lock.target().server);
+  if (shares_ && !RuleHolds(Rule::kL1)) {  // the variant releases the word once a node
+    ChainLease twice(&context_.session.buffers());
+    twice->Reset(lock.target().server);
+    PANDO_CHECK_OK(tree_.environment.hocl.AppendRelease(context_, lock, twice.get()));
+    (void)context_.Await(twice.get());
+  }
   return nothing.Release(std::move(lock), nullptr);
 }
 

@@ -45,6 +45,7 @@ class LockSet {
   std::vector<LockTarget> borrowed_;
   std::vector<HeldLock> locks_;
   bool last_was_shared_ = false;  // the last TryAdd() took no word of its own
+  bool shares_ = false;           // some TryAdd() did not
 };
 
 }  // namespace pando

@@ -40,7 +40,7 @@ bool MayMerge(const TreeContext& tree, const Trio& trio) {
   const bool adjacent = RightOf(trio.left_image.data) == trio.right &&
                         HighFence(trio.left_image.data, layout, &high_scratch) ==
                             LowFence(trio.right_image.data, layout, &low_scratch);
-  if (!adjacent) return false;
+  if (!adjacent && RuleHolds(Rule::kM1)) return false;
   return ReserveOf(trio.left_image.data) == ReserveOf(trio.right_image.data) &&
          FitTogether(trio.left_image.data, trio.right_image.data, trio.level, layout);
 }
@@ -65,7 +65,6 @@ absl::Status BuildSurvivor(const TreeContext& tree, const Trio& trio) {
     return absl::OkStatus();
   }
   LeafEditor editor(left, layout, crc);
-  editor.ClearOutOfFence();
   SetRight(left, RightOf(right));
   SetHigh(left, layout, HighFence(right, layout, &scratch));
   SetMarker(left, NodeState::kLive, trio.right);
@@ -74,19 +73,24 @@ absl::Status BuildSurvivor(const TreeContext& tree, const Trio& trio) {
   return absl::OkStatus();
 }
 
+// M3: the parent without the right node.
+absl::Status WriteParent(OperationContext& context, TreeContext& tree, Trio* trio) {
+  InternalNode& parent = trio->parent_node;
+  parent.entries.erase(parent.entries.begin() + static_cast<ptrdiff_t>(trio->entry));
+  EncodeInternal(parent, tree.layout, trio->parent_image.data, tree.environment.crc,
+                 trio->parent_image.data);
+  WriteBack writes(context, tree, trio->parent.address.server());
+  PANDO_RETURN_IF_ERROR(writes.AddNodeHeaderFirst(trio->parent.address, trio->parent_image));
+  return writes.Flush();
+}
+
 // M2 to M6 but for the releases. An error: a WRITE may have been made.
 absl::Status WriteMerge(OperationContext& context, TreeContext& tree, Trio* trio) {
   if (RuleHolds(Rule::kM2)) {
     PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,
                                       NodeState::kMerging, trio->left));
   }
-  InternalNode& parent = trio->parent_node;
-  parent.entries.erase(parent.entries.begin() + static_cast<ptrdiff_t>(trio->entry));
-  EncodeInternal(parent, tree.layout, trio->parent_image.data, tree.environment.crc,
-                 trio->parent_image.data);
-  WriteBack parent_write(context, tree, trio->parent.address.server());
-  PANDO_RETURN_IF_ERROR(parent_write.AddNodeHeaderFirst(trio->parent.address, trio->parent_image));
-  PANDO_RETURN_IF_ERROR(parent_write.Flush());
+  if (RuleHolds(Rule::kM3)) PANDO_RETURN_IF_ERROR(WriteParent(context, tree, trio));
 
   PANDO_RETURN_IF_ERROR(BuildSurvivor(tree, *trio));
   WriteBack commit(context, tree, trio->left.address.server());
@@ -95,10 +99,17 @@ absl::Status WriteMerge(OperationContext& context, TreeContext& tree, Trio* trio
                             : commit.AddNodeHeaderFirst(trio->left.address, trio->left_image));
   PANDO_RETURN_IF_ERROR(commit.Flush());
 
-  PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,
-                                    NodeState::kDead, Reference{}));
-  return WriteMarker(context, tree, trio->left.address, trio->left_image, NodeState::kLive,
-                     Reference{});
+  const auto clear_absorbing = [&] {
+    return WriteMarker(context, tree, trio->left.address, trio->left_image, NodeState::kLive,
+                       Reference{});
+  };
+  if (!RuleHolds(Rule::kM6)) PANDO_RETURN_IF_ERROR(clear_absorbing());
+  if (RuleHolds(Rule::kM5)) {
+    PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,
+                                      NodeState::kDead, Reference{}));
+  }
+  if (!RuleHolds(Rule::kM3)) PANDO_RETURN_IF_ERROR(WriteParent(context, tree, trio));
+  return RuleHolds(Rule::kM6) ? clear_absorbing() : absl::OkStatus();
 }
 
 // One attempt at merging the child of a held parent that covers the key.

@@ -49,7 +49,7 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
   TornBackOff back_off;
   bool slow = false;
   while (true) {
-    if (back_off.suspicious()) {
+    if (back_off.suspicious() && RuleHolds(Rule::kV4)) {
       PANDO_RETURN_IF_ERROR(RecoverNode(context, tree, node, level, key, image));
     }
     if (back_off.suspicious() && slow) {

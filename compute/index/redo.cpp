@@ -115,7 +115,7 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
   PANDO_ASSIGN_OR_RETURN(const bool held, locks.TryAdd(right, right_image.buffer()));
   if (!held) return false;
   absl::Status status;
-  if (IsStillMerging(tree, right_image.data(), right, level)) {
+  if (IsStillMerging(tree, right_image.data(), right, level) && RuleHolds(Rule::kM7Dead)) {
     status = WriteMarker(context, tree, right.address, right_image.buffer(), NodeState::kDead,
                          Reference{});
   }

@@ -67,7 +67,7 @@ absl::StatusOr<NodeEdges> Repair::EdgesOf(const Reference& other, uint8_t level,
 }
 
 absl::Status Repair::SettleHigh(uint8_t level) {
-  if (HighIsInLine0(image_.data)) return absl::OkStatus();
+  if (HighIsInLine0(image_.data) || !RuleHolds(Rule::kF4)) return absl::OkStatus();
   const Reference right = RightOf(image_.data);
   if (right.is_null()) return Damaged("a high fence without a right sibling");
   PANDO_ASSIGN_OR_RETURN(const NodeEdges edges,

@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/root_record.h"
@@ -23,12 +24,12 @@ absl::StatusOr<std::optional<Reference>> OnlyChild(OperationContext& context, Tr
   if (verdict != NodeVerdict::kAccepted || IsMarked(image)) return std::optional<Reference>();
   InternalNode root;
   PANDO_RETURN_IF_ERROR(DecodeInternal(image, tree.layout, &root));
-  if (!root.entries.empty() || !root.header.right.is_null()) return std::optional<Reference>();
+  if (!root.entries.empty()) return std::optional<Reference>();
   PANDO_ASSIGN_OR_RETURN(
       const std::optional<NodeEdges> child,
       ReadNodeEdges(context, tree, root.header.leftmost, static_cast<uint8_t>(record.level - 1)));
-  const bool alone =
-      child.has_value() && child->state == NodeState::kLive && child->right.is_null();
+  const bool alone = child.has_value() && child->state == NodeState::kLive &&
+                     (child->right.is_null() || !RuleHolds(Rule::kR1Sibling));
   return alone ? std::optional<Reference>(root.header.leftmost) : std::nullopt;
 }
 

@@ -58,7 +58,7 @@ class Sweep {
 };
 
 absl::StatusOr<bool> Sweep::IsDeadEverywhere(const Orphan& orphan) {
-  if (orphan.incarnation == 0) return true;
+  if (orphan.incarnation == 0 || !RuleHolds(Rule::kC5Everywhere)) return true;
   const auto [known, is_new] = dead_.try_emplace({orphan.compute_server, orphan.incarnation}, true);
   if (!is_new) return known->second;
   for (const ServerId server : tree_.environment.servers) {

@@ -124,6 +124,7 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   absl::Status status;
   LineRuns runs;
   if (tree_.environment.techniques.two_level_versions) runs = editor.SealDirty(packet_bytes);
+  if (!RuleHolds(Rule::kU3) && runs.size() > 1) runs.pop_back();
   // One verb is for the release. More scattered lines than that are cheaper as the whole node.
   if (!runs.empty() && runs.size() < static_cast<size_t>(Chain::kMaxVerbs)) {
     status = writes.Add(runs, node, image_);
@@ -234,7 +235,10 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
         InspectHeld(context, tree, &*lock, Expect(tree, node, 0, operation.key), image.buffer()));
     if (inspected.released) [[unlikely]]
       continue;
-    const NodeVerdict verdict = inspected.verdict;
+    NodeVerdict verdict = inspected.verdict;
+    if (verdict == NodeVerdict::kMovedRight && !RuleHolds(Rule::kU1)) {
+      verdict = NodeVerdict::kAccepted;  // the variant writes into whatever it has locked
+    }
     if (verdict == NodeVerdict::kAccepted) [[likely]] {
       FenceScratch scratch;
       if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));

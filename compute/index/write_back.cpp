@@ -1,6 +1,8 @@
 #include "compute/index/write_back.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 
 namespace pando {
@@ -63,7 +65,14 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
   WriteBack writes(context, tree, node.server());
   absl::Status status;
   if (sibling.server() == node.server()) {
-    status = writes.AddNode(sibling, sibling_image);
+    if (RuleHolds(Rule::kS1)) status = writes.AddNode(sibling, sibling_image);
+  } else if (!RuleHolds(Rule::kL7)) {  // the variant does not wait for the other server
+    WriteBack elsewhere(context, tree, sibling.server());
+    PANDO_CHECK_OK(elsewhere.AddNode(sibling, sibling_image));
+    PANDO_CHECK_OK(writes.AddNodeHeaderFirst(node, image));
+    Chain* const chains[] = {elsewhere.chain_.get(), writes.chain_.get()};
+    status = context.AwaitAll(chains);
+    writes.chain_->Reset(node.server());
   } else {
     WriteBack elsewhere(context, tree, sibling.server());
     status = elsewhere.AddNode(sibling, sibling_image);
@@ -78,6 +87,9 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
     }
   }
   if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
+  if (!RuleHolds(Rule::kS1) && sibling.server() == node.server()) {
+    status = writes.AddNode(sibling, sibling_image);  // the variant commits first
+  }
   if (!status.ok()) {
     tree.environment.allocator.NoteUncertain(tree.id());
     hocl.LeaveToFencing(context, std::move(lock), status);

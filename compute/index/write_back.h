@@ -33,6 +33,9 @@ class WriteBack {
   bool posted() const { return posted_; }
 
  private:
+  friend absl::Status WriteSplit(OperationContext&, TreeContext&, HeldLock, RemoteAddress,
+                                 LocalBuffer, LocalBuffer);
+
   OperationContext& context_;
   const TreeContext& tree_;
   ChainLease chain_;

@@ -249,7 +249,7 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
     absl::Status status = context.Await(chain.get());
     if (chain->verb(0).swapped()) {  // also where the READ behind it failed
       lock.held_ = true;
-      if (status.ok() ? !with_read : absl::IsAborted(status)) {
+      if (status.ok() ? !with_read && RuleHolds(Rule::kL3) : absl::IsAborted(status)) {
         status = ReadTarget(context, target, image);
       }
       return status;
@@ -361,7 +361,8 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
   PANDO_CHECK(lock.held_);
   const Techniques& techniques = options_.techniques;
   bool hand_over = lock.local_ != nullptr && lock.may_hand_over_ && techniques.handover &&
-                   lock.handovers_ < options_.handover_max && lock.local_->HasWaiters();
+                   (lock.handovers_ < options_.handover_max || !RuleHolds(Rule::kL6)) &&
+                   lock.local_->HasWaiters();
   absl::Status status;
   // Who was stopped under the lock and has been fenced since does not know it, and a handover alone
   // posts nothing: what the image says may no longer be so.

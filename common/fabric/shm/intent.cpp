@@ -1,6 +1,7 @@
 #include "common/fabric/shm/intent.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/fabric/shm/word_copy.h"
 #include "common/fabric/verb_check.h"
 
@@ -43,6 +44,7 @@ void CopyBetweenShared(std::byte* to, const std::byte* from, size_t bytes) {
 }  // namespace
 
 void ExecuteWithIntent(std::byte* slot, const Verb& verb, std::byte* target) {
+  if (!RuleHolds(Rule::kF7)) return GatherToShared(target, verb);
   GatherToShared(slot + IntentSlot::kDataOffset, verb);
   StoreWord(slot + IntentSlot::kTargetOffset, verb.offset);
   StoreWord(slot + IntentSlot::kLengthOffset,
