@@ -28,7 +28,7 @@ constexpr uint32_t kValueBytes = 100;
 // Longer than all of the writes.
 constexpr int64_t kStallNs = 400 * kMillisecondNs;
 
-std::string KeyOf(int i) { return absl::StrCat("k", i); }
+std::string WrapKeyOf(int i) { return absl::StrCat("k", i); }
 // All over the same, so that a value of two writes is none that anybody stored.
 std::string ValueOf(int write) {
   std::string value;
@@ -79,7 +79,7 @@ absl::Status WrappedSlot::WriteAll(int write) {
     Operation put;
     put.kind = OperationKind::kPut;
     put.client = kKeys;
-    put.key = KeyOf(i);
+    put.key = WrapKeyOf(i);
     put.value = ValueOf(write);
     put.call_ns = world_.clock().NowNs();
     PANDO_RETURN_IF_ERROR(a_.session->Put(*a_.tree, put.key, put.value));
@@ -97,7 +97,7 @@ void WrappedSlot::StartReads() {
       Operation get;
       get.client = i;
       get.kind = OperationKind::kGet;
-      get.key = KeyOf(i);
+      get.key = WrapKeyOf(i);
       get.call_ns = world_.clock().NowNs();
       const absl::Status status = Perform(*b_.session, *b_.tree, &get);
       if (!Conclude(status, &get)) problems_.push_back(absl::StrCat("get: ", status.ToString()));
@@ -121,7 +121,7 @@ absl::Status WrappedSlot::Play() {
   PANDO_RETURN_IF_ERROR(Connect(&a_));
   PANDO_RETURN_IF_ERROR(WriteAll(0));
   PANDO_RETURN_IF_ERROR(Connect(&b_));
-  PANDO_RETURN_IF_ERROR(b_.session->Get(*b_.tree, KeyOf(0)).status());
+  PANDO_RETURN_IF_ERROR(b_.session->Get(*b_.tree, WrapKeyOf(0)).status());
   StartReads();
   const int64_t started_ns = world_.clock().NowNs();
   for (int write = 1; write <= kWrites; ++write) PANDO_RETURN_IF_ERROR(WriteAll(write));
