@@ -49,8 +49,12 @@ struct AlignedImage {
 
 }  // namespace
 
-Catalog::Catalog(Region* region, NodeLedger* nodes, IdSource* ids)
-    : region_(region), nodes_(nodes), ids_(ids), record_used_(kRootRecordsMax, false) {}
+Catalog::Catalog(Region* region, NodeLedger* nodes, IdSource* ids, uint64_t life)
+    : region_(region),
+      nodes_(nodes),
+      ids_(ids),
+      life_(life),
+      record_used_(kRootRecordsMax, false) {}
 
 absl::StatusOr<TreeShape> Catalog::CompleteShape(const TreeShape& requested) const {
   PANDO_ASSIGN_OR_RETURN(
@@ -140,6 +144,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   entry.root_record = RemoteAddress(region_->server_id(), region_->RootRecordOffset(index));
   entry.root_lock_index = index;
   entry.features = region_->superblock().features;
+  entry.servers = {{region_->server_id(), life_}};
   record_used_[index] = true;
   names_[tree_id] = request.name;
   trees_[request.name] = entry;
@@ -159,18 +164,55 @@ absl::StatusOr<CatalogEntry> Catalog::Open(std::string_view name) const {
 std::vector<CatalogEntry> Catalog::List() const {
   std::vector<CatalogEntry> entries;
   entries.reserve(trees_.size());
-  for (const auto& [name, entry] : trees_) entries.push_back(entry);
+  for (const auto& [name, entry] : trees_) {
+    entries.push_back(entry);
+    entries.back().servers.clear();
+  }
   return entries;
 }
 
-void Catalog::Drop(uint32_t tree_id) {
+absl::StatusOr<TreeServerList> Catalog::ServersOf(uint32_t tree_id) const {
+  const auto name = names_.find(tree_id);
+  if (name == names_.end()) {
+    return absl::NotFoundError(absl::StrCat("there is no tree with id ", tree_id));
+  }
+  return trees_.find(name->second)->second.servers;
+}
+
+absl::Status Catalog::Grow(const TreeGrowth& growth) {
+  const auto name = names_.find(growth.tree_id);
+  if (name == names_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no tree with id ", growth.tree_id, ": it was dropped"));
+  }
+  TreeServerList& servers = trees_.find(name->second)->second.servers;
+  const auto known = std::find_if(servers.begin(), servers.end(), [&](const TreeServer& on) {
+    return on.server == growth.on.server;
+  });
+  if (known == servers.end()) {
+    if (servers.size() >= kTreeServersMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("tree '", name->second, "' lies on ", servers.size(), " memory servers"));
+    }
+    servers.push_back(growth.on);
+    return absl::OkStatus();
+  }
+  if (known->life == growth.on.life) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "tree '", name->second, "' had nodes on another life of memory server ", growth.on.server,
+      ", and they are gone with it: drop the tree and create it again"));
+}
+
+TreeServerList Catalog::Drop(uint32_t tree_id) {
   const auto name = names_.find(tree_id);
   PANDO_CHECK(name != names_.end()) << "there is no tree with id " << tree_id;
   const auto tree = trees_.find(name->second);
   PANDO_CHECK(tree != trees_.end());
   dropped_records_[tree_id] = tree->second.root_lock_index;
+  TreeServerList servers = std::move(tree->second.servers);
   trees_.erase(tree);
   names_.erase(name);
+  return servers;
 }
 
 void Catalog::Release(uint32_t tree_id) {

@@ -3,7 +3,9 @@
 // Not thread-safe: one control thread. Invariants:
 //   1. A name belongs to at most one tree; a tree id to one tree for ever (id_source.h).
 //   2. Before an entry is visible its root leaf is formatted and its root record written.
-//   3. A root record's line and lock word are used again only after Release(): nobody can write
+//   3. What an entry says of a memory server stays: where the server lives again, the tree has lost
+//   what it had there (rule R7).
+//   4. A root record's line and lock word are used again only after Release(): nobody can write
 //   them any more.
 #pragma once
 
@@ -25,7 +27,8 @@ namespace pando::memory {
 
 class Catalog {
  public:
-  Catalog(Region* region, NodeLedger* nodes, IdSource* ids);
+  // `life`: of this memory server.
+  Catalog(Region* region, NodeLedger* nodes, IdSource* ids, uint64_t life);
 
   // Create if absent: `created` of the result says which. Sizes of 0 in the requested shape mean
   // "derive" (node) and "the server's" (packet). InvalidArgument: name or shape;
@@ -33,12 +36,17 @@ class Catalog {
   // or no memory left.
   absl::StatusOr<CatalogEntry> Create(const CreateTreeRequest& request);
   absl::StatusOr<CatalogEntry> Open(std::string_view name) const;  // NotFound
-  std::vector<CatalogEntry> List() const;                          // by name
+  std::vector<CatalogEntry> List() const;                          // by name, without their servers
+  // Rule R7: the tree may have nodes on this life of that server. Idempotent. NotFound: there is no
+  // such tree; DataLoss: it may have had nodes on another life of it; ResourceExhausted: bound.
+  absl::Status Grow(const TreeGrowth& growth);
+  absl::StatusOr<TreeServerList> ServersOf(uint32_t tree_id) const;  // NotFound
   bool Contains(uint32_t tree_id) const { return names_.contains(tree_id); }
 
   // Of a tree that Contains(): the name is free at once. The root record stays for clients that
   // still use the tree.
-  void Drop(uint32_t tree_id);
+  // Where it may have nodes.
+  TreeServerList Drop(uint32_t tree_id);
   // Nobody uses the dropped tree any more: its root record is marked dropped and its place is free
   // again.
   void Release(uint32_t tree_id);
@@ -57,6 +65,7 @@ class Catalog {
   Region* const region_;
   NodeLedger* const nodes_;
   IdSource* const ids_;
+  const uint64_t life_;
   absl::btree_map<std::string, CatalogEntry, std::less<>> trees_;
   absl::btree_map<uint32_t, std::string> names_;         // tree id -> name
   absl::btree_map<uint32_t, uint32_t> dropped_records_;  // tree id -> index of its root record

@@ -19,7 +19,7 @@ class CatalogTest : public testing::TestWithParam<bool> {
       *Region::Format(memory_.memory(), {.chunk_bytes = 64 << 10, .needs_crc = GetParam()});
   NodeLedger nodes_{&region_, &clock_, {}};
   IdSource ids_{1};
-  Catalog catalog_{&region_, &nodes_, &ids_};
+  Catalog catalog_{&region_, &nodes_, &ids_, 77};
 
   absl::StatusOr<CatalogEntry> Create(const std::string& name,
                                       const TreeShape& shape = Shape(8, 8)) {

@@ -29,6 +29,10 @@ class ClientTable {
  public:
   static constexpr uint32_t kComputeServerMax = 65535;
 
+  // Ids of compute servers are given out from behind this one on: who was introduced to an earlier
+  // life of the catalog can mostly keep his.
+  explicit ClientTable(uint32_t last_id = 0) : last_id_(last_id) {}
+
   // Catalog's server: a new identity. ResourceExhausted: 65,535 compute servers are joined;
   // FailedPrecondition: this connection has, or had, an identity.
   absl::StatusOr<ClientId> Join(PeerId peer, IdSource* ids);
@@ -81,7 +85,7 @@ class ClientTable {
   }
 
   absl::btree_map<uint16_t, Entry> entries_;  // the latest life of each id
-  uint32_t last_id_ = 0;
+  uint32_t last_id_;
   absl::flat_hash_map<PeerId, ClientId> identities_;  // of every connection that has, or had, one
   absl::flat_hash_set<ClientId> lingering_;           // superseded or fenced
   absl::flat_hash_set<PeerId> fenced_;

@@ -1,30 +1,55 @@
-// Numbers that are never given out twice: incarnations and tree ids come from one ascending
-// sequence, so that a memory server can tell a tree that is older than a client it knows
-// (tree_table.h). Not thread-safe.
+// Numbers that are never given out twice (rule C0): incarnations and tree ids come from one
+// ascending sequence. Not thread-safe.
+//
+// Invariants:
+//   1. What is given out is below a mark that was kept before, outside of this process: the next
+//   life begins there, whatever its clock says and however this one ends.
+//   2. Whoever joins says which ids the other memory servers have met: the sequence goes on above
+//   them, also where the mark was lost.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace pando::memory {
 
+// Keeps the least number that the next life may give out. Ok: it is kept for good.
+using KeepIdMark = std::function<absl::Status(uint32_t mark)>;
+
 class IdSource {
  public:
-  // `first` > 0. A restarted catalog must start above what its earlier life gave out.
-  explicit IdSource(uint32_t first) : next_(first == 0 ? 1 : first) {}
+  // Numbers that one mark covers: how many a restart skips at most, and how often a mark is kept.
+  static constexpr uint32_t kBlock = 4096;
+  // Floors that leave fewer numbers are none: nobody has met so many ids.
+  static constexpr uint32_t kFloorMax = UINT32_MAX - (1 << 24);
+
+  // `first` > 0: above what earlier lives gave out. Without `keep` nothing is kept.
+  explicit IdSource(uint32_t first, KeepIdMark keep = nullptr);
 
   // The number to use; it counts as given out only after Take(), so that failed attempts leave no
-  // holes.
-  absl::StatusOr<uint32_t> Peek() const {
-    if (next_ == UINT32_MAX)
-      return absl::ResourceExhaustedError("all ids of this catalog are used up");
-    return next_;
-  }
+  // holes. Unavailable: no mark can be kept. ResourceExhausted: all are used up.
+  absl::StatusOr<uint32_t> Peek();
   void Take() { ++next_; }
+  // What is given out from now on is above `floor`.
+  void RaiseAbove(uint32_t floor);
+  // Whether this life has given the number out, or may have.
+  bool MayHaveIssued(uint32_t id) const { return id >= first_ && id < next_; }
 
  private:
+  absl::Status KeepMark();
+
+  const uint32_t first_;
+  const KeepIdMark keep_;
   uint32_t next_;
+  uint32_t mark_;       // numbers below it may be given out
+  uint32_t try_again_;  // a mark that could not be kept is tried again from this number on
 };
+
+// Where no mark is kept, as the registry is new or was lost. `random` is any number: should
+// somebody remember ids of an earlier life whom nobody will hear, he meets none of this life's.
+uint32_t FirstIdWithoutMark(int64_t unix_seconds, uint64_t random);
 
 }  // namespace pando::memory

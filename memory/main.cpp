@@ -5,20 +5,24 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <ctime>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/auth/cluster_secret.h"
 #include "common/auth/identity_key.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/base/system_random.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
 #include "common/program/file_limit.h"
 #include "common/program/host_memory.h"
 #include "common/program/rdma_flags.h"
+#include "common/registry/id_mark.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/metered_handler.h"
@@ -149,12 +153,15 @@ void CheckRange(const char* name, int64_t value, int64_t low, int64_t high) {
                      absl::StrCat("--", name, " is ", low, " to ", high, ", not ", value));
 }
 
-// A restarted catalog begins above what its earlier lives gave out: one id a second is more than
-// clients and trees take in the long run.
-uint32_t FirstId() {
-  constexpr time_t kStartOf2024 = 1'704'067'200;
-  const time_t seconds = time(nullptr) - kStartOf2024;
-  return seconds > 0 ? static_cast<uint32_t>(seconds) : 1;
+// A restarted catalog goes on above what its earlier lives gave out (rule C0).
+absl::Status ContinueIds(const std::string& registry, std::unique_ptr<IdMark>* mark,
+                         memory::MemoryServerOptions* options) {
+  PANDO_ASSIGN_OR_RETURN(*mark, OpenIdMark(registry));
+  PANDO_ASSIGN_OR_RETURN(const std::optional<uint32_t> first, (*mark)->Load());
+  options->first_id =
+      first.has_value() ? *first : memory::FirstIdWithoutMark(time(nullptr), SystemRandom());
+  options->keep_id_mark = [kept = mark->get()](uint32_t id) { return kept->Store(id); };
+  return absl::OkStatus();
 }
 
 memory::ServerFabricOptions FabricOptions(std::string socket_path) {
@@ -191,7 +198,7 @@ memory::MemoryServerOptions HandlerOptions(bool is_catalog) {
   options.server_id = static_cast<ServerId>(FLAGS_server_id);
   options.is_catalog = is_catalog;
   options.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
-  options.first_id = FirstId();
+  options.life = std::max<uint64_t>(SystemRandom(), 1);
   return options;
 }
 
@@ -249,6 +256,17 @@ absl::Status Run(const std::string& registry_name) {
     handler_options.fence_step_ns = 0;  // words in host memory: no reason to wait
   }
   const StopSignals stop_signals(server.get());
+  const ServerLocation location = {
+      .id = id, .address = server->address(), .fabric = FLAGS_fabric, .host = ""};
+  absl::StatusOr<std::unique_ptr<Announcement>> announcement;
+  PANDO_RETURN_IF_ERROR(patience.Try(
+      [&] { return (announcement = registry->Announce(location)).status(); }, &stop_asked_for));
+  // Only now: an earlier life that was still there could go on giving ids out.
+  std::unique_ptr<IdMark> id_mark;
+  if (is_catalog) {
+    PANDO_RETURN_IF_ERROR(patience.Try(
+        [&] { return ContinueIds(registry_name, &id_mark, &handler_options); }, &stop_asked_for));
+  }
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<memory::MemoryServer> handler,
                          memory::MemoryServer::Create(server->memory(), handler_options));
   std::unique_ptr<memory::MeteredHandler> metered;
@@ -257,11 +275,6 @@ absl::Status Run(const std::string& registry_name) {
                            memory::MeteredHandler::Create(handler.get(), FLAGS_metrics_address));
     PANDO_LOG(INFO) << "memory server " << id << ": metrics on port " << metered->port();
   }
-  const ServerLocation location = {
-      .id = id, .address = server->address(), .fabric = FLAGS_fabric, .host = ""};
-  absl::StatusOr<std::unique_ptr<Announcement>> announcement;
-  PANDO_RETURN_IF_ERROR(patience.Try(
-      [&] { return (announcement = registry->Announce(location)).status(); }, &stop_asked_for));
   const Superblock& superblock = handler->superblock();
   PANDO_LOG(INFO) << "memory server " << id << " at " << location.address << server->description()
                   << ": " << FormatBytes(superblock.region_bytes) << ", " << superblock.chunk_count

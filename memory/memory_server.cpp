@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
     return absl::InvalidArgumentError(
         "a lease is 1 us to a day, on a fabric that can cut a client off");
   }
+  if (options.life == 0) return absl::InvalidArgumentError("a server's life is above 0");
   MemoryServerOptions complete = options;
   if (complete.clock == nullptr) complete.clock = &RealClock();
   return std::unique_ptr<MemoryServer>(new MemoryServer(region, complete));
@@ -48,9 +49,11 @@ absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
 MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
     : options_(options),
       region_(region),
-      ids_(options.first_id),
+      ids_(options.first_id, options.keep_id_mark),
       nodes_(&region_, options.clock, options.times),
-      catalog_(&region_, &nodes_, &ids_),
+      catalog_(&region_, &nodes_, &ids_, options.life),
+      clients_((options.first_id - 1) % ClientTable::kComputeServerMax),
+      trees_(options.life),
       leases_(options.lease_ns),
       fencing_(&region_, options.fence_words_per_step) {}
 
@@ -58,7 +61,7 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 19> kOperations = {{
+  static constexpr std::array<Operation, 21> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
@@ -69,6 +72,8 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
       {Op::kOpenTree, &Self::OnOpenTree, true, false, false},
       {Op::kListTrees, &Self::OnListTrees, true, false, false},
       {Op::kDropTree, &Self::OnDropTree, false, true, true},
+      {Op::kGrowTree, &Self::OnGrowTree, true, true, true},
+      {Op::kListTreeServers, &Self::OnListTreeServers, true, false, false},
       {Op::kAttachTree, &Self::OnAttachTree, false, true, true},
       {Op::kDetachTree, &Self::OnDetachTree, false, true, true},
       {Op::kAllocateNodes, &Self::OnAllocateNodes, false, true, true},
@@ -208,6 +213,8 @@ ServerInfo MemoryServer::Info() const {
   info.free_bytes = nodes_.free_bytes();
   info.used_bytes = nodes_.used_bytes();
   info.lease_us = static_cast<uint64_t>(options_.lease_ns / kMicrosecondNs);
+  info.life = options_.life;
+  info.highest_id = trees_.highest_id();
   return info;
 }
 
@@ -228,7 +235,8 @@ absl::StatusOr<std::string> MemoryServer::OnStats(const Request&) {
 }
 
 absl::StatusOr<std::string> MemoryServer::OnJoin(const Request& request) {
-  PANDO_RETURN_IF_ERROR(ParseJoinRequest(request.body).status());
+  PANDO_ASSIGN_OR_RETURN(const JoinRequest join, ParseJoinRequest(request.body));
+  ids_.RaiseAbove(join.id_floor);
   PANDO_ASSIGN_OR_RETURN(const ClientId client, clients_.Join(request.peer, &ids_));
   trees_.NoteIncarnation(client.incarnation);
   leases_.Renew(request.peer, options_.clock->NowNs());
@@ -247,8 +255,8 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.sender.ToString(), " cannot introduce ", client.ToString()));
   }
-  // The catalog's server knows every identity already.
-  if (options_.is_catalog) {
+  // The catalog's server knows every identity already, but for those of its earlier lives.
+  if (options_.is_catalog && ids_.MayHaveIssued(client.incarnation)) {
     PANDO_RETURN_IF_ERROR(clients_.Check(request.peer, client));
     return std::string();
   }
@@ -259,6 +267,7 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
         "servers of a cluster need one registry and the same --secret_file (or none)"));
   }
   PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client));
+  if (options_.is_catalog) ids_.RaiseAbove(client.incarnation);
   trees_.NoteIncarnation(client.incarnation);
   leases_.Renew(request.peer, options_.clock->NowNs());
   ++counts_.attaches;
@@ -302,20 +311,32 @@ absl::StatusOr<std::string> MemoryServer::OnDropTree(const Request& request) {
     return absl::NotFoundError(absl::StrCat("there is no tree with id ", tree_id));
   }
   PANDO_ASSIGN_OR_RETURN(const bool unused, trees_.Drop(tree_id));
-  if (options_.is_catalog) catalog_.Drop(tree_id);
+  const TreeServerList servers = options_.is_catalog ? catalog_.Drop(tree_id) : TreeServerList();
   ++counts_.trees_dropped;
   if (unused) FreeTree(tree_id);
+  return EncodeTreeServers(servers);
+}
+
+absl::StatusOr<std::string> MemoryServer::OnGrowTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const TreeGrowth growth, ParseTreeGrowth(request.body));
+  PANDO_RETURN_IF_ERROR(catalog_.Grow(growth));
   return std::string();
 }
 
-absl::StatusOr<std::string> MemoryServer::OnAttachTree(const Request& request) {
+absl::StatusOr<std::string> MemoryServer::OnListTreeServers(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ParseTreeId(request.body));
-  if (options_.is_catalog && !catalog_.Contains(tree_id)) {
-    return absl::NotFoundError(absl::StrCat("there is no tree with id ", tree_id));
+  PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, catalog_.ServersOf(tree_id));
+  return EncodeTreeServers(servers);
+}
+
+absl::StatusOr<std::string> MemoryServer::OnAttachTree(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const TreeAttach attach, ParseTreeAttach(request.body));
+  if (options_.is_catalog && !catalog_.Contains(attach.tree_id)) {
+    return absl::NotFoundError(absl::StrCat("there is no tree with id ", attach.tree_id));
   }
-  PANDO_RETURN_IF_ERROR(trees_.Attach(request.sender, tree_id));
+  PANDO_RETURN_IF_ERROR(trees_.Attach(request.sender, attach.tree_id, attach.life));
   // What it left behind when it was here before is not mixed up with what it gets now.
-  nodes_.FinishDeparture(request.sender, tree_id);
+  nodes_.FinishDeparture(request.sender, attach.tree_id);
   return std::string();
 }
 

@@ -57,8 +57,12 @@ struct MemoryServerOptions {
   // How long freed memory rests (rule R3), and the like. The clients' must be the same.
   TimeConstants times;
   // First incarnation and tree id. A catalog that starts again must begin above its earlier lives
-  // (rule C0).
+  // (rule C0): where the last mark was that `keep_id_mark` kept. nullptr: nothing is kept.
   uint32_t first_id = 1;
+  KeepIdMark keep_id_mark;
+  // Tells this life of the server from others under the same id (rule R7): drawn at random where
+  // there may be others. Above 0.
+  uint64_t life = 1;
   // After a death: lock words looked at in one step of OnTimer(), with fence_step_ns in between. 0:
   // all at once. Others see the time between publication and the last word (rule C2) only so; the
   // simulator uses it.
@@ -120,6 +124,8 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnOpenTree(const Request& request);
   absl::StatusOr<std::string> OnListTrees(const Request& request);
   absl::StatusOr<std::string> OnDropTree(const Request& request);
+  absl::StatusOr<std::string> OnGrowTree(const Request& request);
+  absl::StatusOr<std::string> OnListTreeServers(const Request& request);
   absl::StatusOr<std::string> OnAttachTree(const Request& request);
   absl::StatusOr<std::string> OnDetachTree(const Request& request);
   absl::StatusOr<std::string> OnAllocateNodes(const Request& request);

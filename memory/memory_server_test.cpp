@@ -189,19 +189,39 @@ TEST_F(MemoryServerTest, ServersWithoutTheCatalogRefuseItsOperationsAndLearnTree
   EXPECT_EQ(second->Info().used_bytes, 0u);
 }
 
-TEST_F(MemoryServerTest, ARestartedServerRefusesTreesOfItsEarlierLife) {
+TEST_F(MemoryServerTest, AServerRefusesTreesOfItsEarlierLivesAndNoOthers) {
   ASSERT_TRUE(anna_.Join().ok());
   const auto old_tree = anna_.CreateTree("old");
+  ASSERT_TRUE(old_tree.ok());
+  EXPECT_EQ(old_tree->servers, (TreeServerList{{1, 1}}));
+  const auto grow = [&](uint32_t tree_id, uint64_t life) {
+    return anna_.Call(ControlOpcode::kGrowTree, EncodeTreeGrowth({tree_id, {2, life}})).status();
+  };
   const PlainMemory memory;
-  const auto second =
-      Start(memory, {.server_id = 2, .is_catalog = false});  // knows nothing of "old"
+  const auto second = Start(memory, {.server_id = 2, .is_catalog = false, .life = 20});
   ASSERT_TRUE(bert_.Join().ok());
   TestClient bert2(second.get(), 9);
   ASSERT_TRUE(bert2.AttachAs(bert_.id).ok());
-  const absl::Status status = bert2.AttachTree(old_tree->tree_id);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("older"), absl::string_view::npos) << status;
-  EXPECT_TRUE(bert2.AttachTree(bert_.CreateTree("new")->tree_id).ok());
+  EXPECT_TRUE(bert2.AttachTree(old_tree->tree_id).ok()) << "older, but it has nothing here";
+  ASSERT_TRUE(grow(old_tree->tree_id, 20).ok());
+  EXPECT_TRUE(grow(old_tree->tree_id, 20).ok()) << "said again";
+  EXPECT_EQ(anna_.OpenTree("old")->servers, (TreeServerList{{1, 1}, {2, 20}}));
+  ASSERT_TRUE(bert2.AttachTree(old_tree->tree_id, 20).ok());
+
+  // It starts again, empty.
+  const PlainMemory other_memory;
+  const auto third = Start(other_memory, {.server_id = 2, .is_catalog = false, .life = 30});
+  TestClient bert3(third.get(), 9);
+  ASSERT_TRUE(bert3.AttachAs(bert_.id).ok());
+  const absl::Status refused = bert3.AttachTree(old_tree->tree_id, 20);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(refused.message().find("earlier life"), absl::string_view::npos) << refused;
+  EXPECT_EQ(grow(old_tree->tree_id, 30).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(bert3.AttachTree(bert_.CreateTree("new")->tree_id).ok());
+  const auto dropped = anna_.Call(ControlOpcode::kDropTree, EncodeTreeId(old_tree->tree_id));
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_EQ(*ParseTreeServers(*dropped), (TreeServerList{{1, 1}, {2, 20}}));
+  EXPECT_EQ(grow(old_tree->tree_id, 20).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(MemoryServerTest, AnEarlierLifeOfAClientLosesItsHoldingsWithItsConnection) {
@@ -229,6 +249,35 @@ TEST_F(MemoryServerTest, ARestartedCatalogStartsAboveItsEarlierLife) {
   ASSERT_TRUE(client.Join().ok());
   EXPECT_EQ(client.id.incarnation, 1000u);
   EXPECT_EQ(client.CreateTree("a")->tree_id, 1001u);
+}
+
+TEST_F(MemoryServerTest, JoinersTellTheCatalogWhatOthersHaveMet) {
+  const PlainMemory memory, second_memory;
+  const auto second = Start(second_memory, {.server_id = 2, .is_catalog = false});
+  TestClient met(second.get(), 1);
+  ASSERT_TRUE(met.AttachAs({5, 7'000}).ok());
+  ASSERT_TRUE(met.AttachTree(7'100).ok());
+  const auto info = ParseServerInfo(*met.Call(ControlOpcode::kServerInfo));
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->highest_id, 7'100u);
+  // A catalog whose mark was lost.
+  const auto again = Start(memory, {.first_id = 10});
+  TestClient client(again.get(), 1);
+  const auto joined = client.Call(ControlOpcode::kJoin, EncodeJoinRequest({1, info->highest_id}));
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(ParseJoinReply(*joined)->incarnation, 7'101u);
+}
+
+TEST_F(MemoryServerTest, ARestartedCatalogTakesIdentitiesOfItsEarlierLifeAndGivesThemToNobody) {
+  const PlainMemory memory;
+  const auto again = Start(memory, {.first_id = 1000});
+  TestClient old_life(again.get(), 1), client(again.get(), 2), forger(again.get(), 3);
+  ASSERT_TRUE(old_life.AttachAs({static_cast<uint16_t>(1000), 900}).ok());
+  ASSERT_TRUE(client.Join().ok());
+  EXPECT_EQ(client.id.incarnation, 1000u);
+  EXPECT_NE(client.id.compute_server, old_life.id.compute_server) << "ids go on, too";
+  EXPECT_FALSE(forger.AttachAs({77, 1000}).ok()) << "of this life: the catalog knows them all";
+  EXPECT_FALSE(forger.AttachAs(client.id).ok()) << "another connection's";
 }
 
 TEST_F(MemoryServerTest, RefusesOptionsThatCannotWork) {

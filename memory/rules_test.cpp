@@ -21,13 +21,13 @@ class BrokenRule {
 
 // Whether a client that has left is taken for a later one, once all ids have gone round.
 bool TheGoneComeBack() {
-  constexpr PeerId kPeer = 1;
+  PeerId peer = 0;  // a connection has one identity
   ClientTable clients;
   IdSource ids(1);
-  const ClientId first = *clients.Join(kPeer, &ids);
+  const ClientId first = *clients.Join(++peer, &ids);
   clients.Leave(first);
   while (true) {
-    const ClientId next = *clients.Join(kPeer, &ids);
+    const ClientId next = *clients.Join(++peer, &ids);
     if (next.compute_server == first.compute_server) break;
     clients.Leave(next);
   }

@@ -112,8 +112,8 @@ class TestClient {
     if (!body.ok()) return body.status();
     return ParseCatalogEntry(*body);
   }
-  absl::Status AttachTree(uint32_t tree_id) {
-    return Call(ControlOpcode::kAttachTree, EncodeTreeId(tree_id)).status();
+  absl::Status AttachTree(uint32_t tree_id, uint64_t life = 0) {
+    return Call(ControlOpcode::kAttachTree, EncodeTreeAttach({tree_id, life})).status();
   }
   absl::Status DetachTree(uint32_t tree_id, uint8_t settled = 1) {
     return Call(ControlOpcode::kDetachTree, EncodeTreeDetach({tree_id, settled})).status();

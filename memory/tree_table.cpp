@@ -1,5 +1,6 @@
 #include "memory/tree_table.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -30,30 +31,31 @@ void IdRanges::Insert(uint32_t id) {
 }
 
 void TreeTable::NoteIncarnation(uint32_t incarnation) {
-  if (first_incarnation_ == 0) first_incarnation_ = incarnation;
+  highest_id_ = std::max(highest_id_, incarnation);
   if (dropped_.range_count() < kDroppedRangesMax) dropped_.Insert(incarnation);
 }
 
-absl::Status TreeTable::Attach(const ClientId& client, uint32_t tree_id) {
+absl::Status TreeTable::Attach(const ClientId& client, uint32_t tree_id, uint64_t life) {
   if (tree_id == 0) return absl::InvalidArgumentError("tree id 0 stands for no tree");
   if (dropped_.Contains(tree_id)) {
     return absl::NotFoundError(absl::StrCat("tree ", tree_id, " was dropped"));
+  }
+  if (life != 0 && life != life_) {
+    return absl::DataLossError(
+        absl::StrCat("tree ", tree_id,
+                     " had nodes on an earlier life of this memory server, and they are gone with "
+                     "it: drop the tree and create it again"));
   }
   const auto use = uses_.find(tree_id);
   if (use != uses_.end()) {
     use->second.insert(client);
     return absl::OkStatus();
   }
-  if (tree_id < first_incarnation_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("tree ", tree_id,
-                     " is older than this life of the memory server: the share it had here is "
-                     "lost; drop the tree and create it again"));
-  }
   if (uses_.size() >= kTreesInUseMax) {
     return absl::ResourceExhaustedError(
         absl::StrCat(kTreesInUseMax, " trees are in use; close some"));
   }
+  highest_id_ = std::max(highest_id_, tree_id);
   uses_[tree_id].insert(client);
   return absl::OkStatus();
 }

@@ -4,10 +4,9 @@
 // one control thread. Invariants:
 //   1. A dropped tree gets no new client; it is remembered for ever (as ranges of ids: few trees
 //   live at a time).
-//   2. A tree older than this life of the server is refused: what it had here is lost, and fresh
-//   memory would look
-//      like its nodes. Ids and incarnations are one sequence, and clients connect before they join:
-//      a tree with an id below the first incarnation introduced here was created before.
+//   2. A tree that may have nodes on an earlier life of the server is refused: what it had here is
+//   lost, and fresh memory would look like its nodes. Which lives those are the catalog knows (rule
+//   R7), and clients say it; a tree that has nothing here is welcome, however old it is.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +37,16 @@ class TreeTable {
   static constexpr size_t kTreesInUseMax = 1024;
   static constexpr size_t kDroppedRangesMax = 64 * 1024;
 
-  // The incarnation of a client that was introduced here: the first one dates this life (invariant
-  // 2), and every one is an id that no tree has (invariant 1: the ranges between living trees
-  // close).
+  // `life`: this life of the server.
+  explicit TreeTable(uint64_t life) : life_(life) {}
+
+  // The incarnation of a client that was introduced here is an id that no tree has (invariant 1:
+  // the ranges between living trees close).
   void NoteIncarnation(uint32_t incarnation);
 
-  // Idempotent. NotFound: dropped; FailedPrecondition: older than this server's life;
-  // ResourceExhausted: bound.
-  absl::Status Attach(const ClientId& client, uint32_t tree_id);
+  // `life` is that on which the tree may have nodes, 0: none. Idempotent. NotFound: dropped;
+  // DataLoss: it had nodes on an earlier life; ResourceExhausted: bound.
+  absl::Status Attach(const ClientId& client, uint32_t tree_id, uint64_t life);
   // OK if the client uses the tree; if it does, and the tree may grow. FailedPrecondition: not
   // attached, or dropped.
   absl::Status CheckUses(const ClientId& client, uint32_t tree_id) const;
@@ -57,10 +58,13 @@ class TreeTable {
 
   std::vector<uint32_t> TreesOf(const ClientId& client) const;  // ascending
   size_t in_use() const { return uses_.size(); }
+  // Of all that was attached or introduced here; 0: nothing.
+  uint32_t highest_id() const { return highest_id_; }
 
  private:
   using Clients = absl::flat_hash_set<ClientId>;
-  uint32_t first_incarnation_ = 0;  // 0: nobody introduced yet
+  const uint64_t life_;
+  uint32_t highest_id_ = 0;
   absl::btree_map<uint32_t, Clients> uses_;
   IdRanges dropped_;  // and incarnations
 };

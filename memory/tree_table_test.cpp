@@ -10,6 +10,7 @@ namespace {
 
 constexpr ClientId kAnna = {1, 1};
 constexpr ClientId kBert = {2, 2};
+constexpr uint64_t kLife = 77;
 
 TEST(IdRangesTest, AgreesWithASetAndJoinsNeighbours) {
   Random random(1);
@@ -30,28 +31,28 @@ TEST(IdRangesTest, AgreesWithASetAndJoinsNeighbours) {
 }
 
 TEST(TreeTableTest, ADroppedTreeGoesWithItsLastClient) {
-  TreeTable trees;
-  ASSERT_TRUE(trees.Attach(kAnna, 7).ok());
-  ASSERT_TRUE(trees.Attach(kBert, 7).ok());
-  ASSERT_TRUE(trees.Attach(kBert, 7).ok()) << "again";
+  TreeTable trees(kLife);
+  ASSERT_TRUE(trees.Attach(kAnna, 7, kLife).ok());
+  ASSERT_TRUE(trees.Attach(kBert, 7, kLife).ok());
+  ASSERT_TRUE(trees.Attach(kBert, 7, kLife).ok()) << "again";
   EXPECT_TRUE(trees.CheckMayGrow(kAnna, 7).ok());
   const auto unused = trees.Drop(7);
   ASSERT_TRUE(unused.ok());
   EXPECT_FALSE(*unused);
   EXPECT_EQ(trees.CheckMayGrow(kAnna, 7).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(trees.Attach(ClientId{3, 3}, 7).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(trees.Attach(ClientId{3, 3}, 7, kLife).code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(trees.Detach(kAnna, 7));
   EXPECT_FALSE(trees.Detach(kAnna, 7)) << "not attached any more";
   EXPECT_TRUE(trees.Detach(kBert, 7));
   EXPECT_FALSE(trees.Detach(kBert, 7));
-  EXPECT_EQ(trees.Attach(kAnna, 7).code(), absl::StatusCode::kNotFound) << "never again";
+  EXPECT_EQ(trees.Attach(kAnna, 7, kLife).code(), absl::StatusCode::kNotFound) << "never again";
 }
 
 TEST(TreeTableTest, ATreeNobodyUsesIsDroppedAtOnceAndLivesOnWithoutClientsOtherwise) {
-  TreeTable trees;
-  ASSERT_TRUE(trees.Attach(kAnna, 7).ok());
+  TreeTable trees(kLife);
+  ASSERT_TRUE(trees.Attach(kAnna, 7, kLife).ok());
   EXPECT_FALSE(trees.Detach(kAnna, 7));
-  ASSERT_TRUE(trees.Attach(kBert, 7).ok());
+  ASSERT_TRUE(trees.Attach(kBert, 7, kLife).ok());
   EXPECT_FALSE(trees.Detach(kBert, 7));
   const auto unused = trees.Drop(7);
   ASSERT_TRUE(unused.ok());
@@ -59,19 +60,24 @@ TEST(TreeTableTest, ATreeNobodyUsesIsDroppedAtOnceAndLivesOnWithoutClientsOtherw
   EXPECT_FALSE(trees.Drop(0).ok());
 }
 
-TEST(TreeTableTest, RefusesTreesOlderThanThisLifeOfTheServer) {
-  TreeTable trees;
+TEST(TreeTableTest, RefusesTreesOfAnEarlierLifeAndNoOthers) {
+  TreeTable trees(kLife);
   trees.NoteIncarnation(50);
-  trees.NoteIncarnation(40);
-  EXPECT_EQ(trees.Attach(kAnna, 45).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(trees.Attach(kAnna, 51).ok());
+  EXPECT_EQ(trees.highest_id(), 50u);
+  EXPECT_TRUE(trees.Attach(kAnna, 45, 0).ok()) << "older, but it has nothing here";
+  EXPECT_EQ(trees.Attach(kAnna, 51, kLife + 1).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(trees.highest_id(), 50u);
+  EXPECT_TRUE(trees.Attach(kAnna, 51, kLife).ok());
+  EXPECT_EQ(trees.highest_id(), 51u);
+  EXPECT_EQ(trees.Attach(kBert, 45, kLife + 1).code(), absl::StatusCode::kDataLoss)
+      << "also where somebody was let in before";
 }
 
 TEST(TreeTableTest, IncarnationsCloseTheGapsBetweenDroppedTrees) {
-  TreeTable trees;
+  TreeTable trees(kLife);
   for (uint32_t id = 1; id < 100'000; id += 2) {
     trees.NoteIncarnation(id);
-    ASSERT_TRUE(trees.Attach(kAnna, id + 1).ok());
+    ASSERT_TRUE(trees.Attach(kAnna, id + 1, kLife).ok());
     ASSERT_FALSE(*trees.Drop(id + 1));
     ASSERT_TRUE(trees.Detach(kAnna, id + 1));
   }
@@ -79,10 +85,10 @@ TEST(TreeTableTest, IncarnationsCloseTheGapsBetweenDroppedTrees) {
 }
 
 TEST(TreeTableTest, IsBounded) {
-  TreeTable trees;
+  TreeTable trees(kLife);
   for (uint32_t id = 1; id <= TreeTable::kTreesInUseMax; ++id)
-    ASSERT_TRUE(trees.Attach(kAnna, id).ok());
-  EXPECT_EQ(trees.Attach(kAnna, 100'000).code(), absl::StatusCode::kResourceExhausted);
+    ASSERT_TRUE(trees.Attach(kAnna, id, kLife).ok());
+  EXPECT_EQ(trees.Attach(kAnna, 100'000, kLife).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(trees.TreesOf(kAnna).size(), TreeTable::kTreesInUseMax);
   EXPECT_TRUE(trees.TreesOf(kBert).empty());
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -16,7 +17,9 @@
 
 #include "common/base/check.h"
 #include "common/base/sanitizer.h"
+#include "common/base/system_random.h"
 #include "common/base/temporary_directory.h"
+#include "common/registry/id_mark.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
 #include "memory/server_fabric.h"
@@ -95,16 +98,26 @@ class IntegrationCluster {
   // Clients must be gone, or see Unavailable.
   void StopAll() { servers_.clear(); }
   void StartAll() {
-    for (int i = 1; i <= options_.memory_servers; ++i) {
-      servers_.push_back(std::make_unique<Server>(options_, i, next_first_id_, registry_.get()));
-    }
-    next_first_id_ += 1'000'000;
+    for (int i = 1; i <= options_.memory_servers; ++i) Start(i);
   }
+  // One server, also one more than there were: from 1 on. It begins empty.
+  void Start(int server) {
+    if (servers_.size() < static_cast<size_t>(server)) servers_.resize(static_cast<size_t>(server));
+    servers_[static_cast<size_t>(server - 1)] =
+        std::make_unique<Server>(options_, server, registry_name_, registry_.get());
+  }
+  void Stop(int server) { servers_[static_cast<size_t>(server - 1)].reset(); }
 
  private:
   class Server {
    public:
-    Server(const Options& options, int number, uint32_t first_id, Registry* registry) {
+    Server(const Options& options, int number, const std::string& registry_name,
+           Registry* registry) {
+      auto mark = OpenIdMark(registry_name);
+      PANDO_CHECK_OK(mark.status());
+      id_mark_ = *std::move(mark);
+      const auto first_id = id_mark_->Load();
+      PANDO_CHECK_OK(first_id.status());
       const auto id = static_cast<ServerId>(number);
       auto path = registry->SocketPath(id);
       PANDO_CHECK_OK(path.status());
@@ -127,7 +140,9 @@ class IntegrationCluster {
                               .chunk_bytes = options.chunk_bytes,
                               .packet_bytes = server_->packet_bytes(),
                               .needs_crc = options.needs_crc || server_->needs_crc(),
-                              .first_id = first_id,
+                              .first_id = first_id->value_or(1),
+                              .keep_id_mark = [this](uint32_t id) { return id_mark_->Store(id); },
+                              .life = std::max<uint64_t>(SystemRandom(), 1),
                               .lease_ns = leases ? kLeaseNs : 0,
                               .fence = server_->fence(),
                               .identity_key = *key});
@@ -149,6 +164,7 @@ class IntegrationCluster {
    private:
     // Long: on a machine with one processor a session may have to wait for its turn.
     static constexpr int64_t kLeaseNs = 20 * kSecondNs;
+    std::unique_ptr<IdMark> id_mark_;
     std::unique_ptr<memory::ServerFabric> server_;
     std::unique_ptr<memory::MemoryServer> handler_;
     std::thread thread_;
@@ -156,7 +172,6 @@ class IntegrationCluster {
   };
 
   const Options options_;
-  uint32_t next_first_id_ = 1;
   const TemporaryDirectory directory_;
   std::string registry_name_;
   std::unique_ptr<Registry> registry_;
@@ -205,5 +220,7 @@ class OneTreeTest : public testing::Test {
 // Of a Status or a StatusOr; the status is printed.
 #define ASSERT_OK(expression) \
   ASSERT_TRUE(pando::HasCode(pando::StatusOf(expression), absl::StatusCode::kOk))
+#define EXPECT_OK(expression) \
+  EXPECT_TRUE(pando::HasCode(pando::StatusOf(expression), absl::StatusCode::kOk))
 #define EXPECT_CODE(expression, name) \
   EXPECT_TRUE(pando::HasCode(pando::StatusOf(expression), absl::StatusCode::k##name))

@@ -145,6 +145,7 @@ absl::StatusOr<Json> ComputeServer::Load() {
     team->Start();
     PANDO_RETURN_IF_ERROR(Await(team.get()));
   }
+  PANDO_RETURN_IF_ERROR(client_->TreeStatus(*tree_));
   return Json{{"start_ns", start_ns}, {"end_ns", RealClock().NowNs()}};
 }
 
@@ -201,6 +202,9 @@ absl::Status ComputeServer::Start(int64_t at_ns, int repetition, const std::stri
   for (const PhaseStats& result : results_) sum.Merge(result);
   sum.fabric = Difference(before.fabric, after.fabric);
   sum.tree = Difference(before.tree, after.tree);
+  if (const absl::Status whole = client_->TreeStatus(*tree_); !whole.ok()) {
+    sum.tree_error = std::string(whole.message());
+  }
   std::ofstream out(file);
   out << StatsToRawJson(sum);
   out.close();

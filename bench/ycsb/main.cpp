@@ -246,7 +246,10 @@ int Coordinate(Plan plan) {
   written.Update(WriteJson(FLAGS_histograms, HistogramJson(plan, *result), -1));
   if (!written.ok()) return Fail(written);
   if (!result->final_state.ok()) return Fail(result->final_state);
-  return !result->runs.empty() && result->runs.back().gave_up ? kFailed : 0;
+  // A table over a tree that has lost a memory server is no success, however few operations met it.
+  const bool failed = !result->runs.empty() &&
+                      (result->runs.back().gave_up || !result->runs.back().tree_error.empty());
+  return failed ? kFailed : 0;
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ void PhaseStats::Merge(const PhaseStats& other) {
   backlog += other.backlog;
   if (first_error.empty()) first_error = other.first_error;
   gave_up |= other.gave_up;
+  if (tree_error.empty()) tree_error = other.tree_error;
   AddCounters(&fabric, other.fabric);
   AddCounters(&tree, other.tree);
   tree.cache_bytes += other.tree.cache_bytes;
@@ -185,6 +186,7 @@ Json StatsToRawJson(const PhaseStats& stats) {
           {"backlog", stats.backlog},
           {"first_error", stats.first_error},
           {"gave_up", stats.gave_up},
+          {"tree_error", stats.tree_error},
           {"fabric", CountersToJson(stats.fabric)},
           {"tree", CountersToJson(stats.tree)},
           {"cache_bytes", stats.tree.cache_bytes}};
@@ -213,6 +215,7 @@ absl::StatusOr<PhaseStats> StatsFromRawJson(const Json& json) {
     json.at("backlog").get_to(stats.backlog);
     json.at("first_error").get_to(stats.first_error);
     json.at("gave_up").get_to(stats.gave_up);
+    json.at("tree_error").get_to(stats.tree_error);
     CountersFromJson(json.at("fabric"), &stats.fabric);
     CountersFromJson(json.at("tree"), &stats.tree);
     json.at("cache_bytes").get_to(stats.tree.cache_bytes);

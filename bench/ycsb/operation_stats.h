@@ -40,7 +40,8 @@ struct PhaseStats {
       0;  // of all threads while they measured: what others on the machine do not disturb
   uint64_t backlog = 0;  // open loop: operations that were due and not even begun when time was up
   std::string first_error;
-  bool gave_up = false;  // too many errors in a row
+  bool gave_up = false;    // too many errors in a row
+  std::string tree_error;  // what the tree has lost at the end, with a memory server
   FabricStats fabric;
   TreeStats tree;
 

@@ -147,6 +147,7 @@ std::string ResultTable(const Plan& plan, const YcsbResult& result) {
     absl::StrAppend(&table, "errors    the first: ", run.first_error, "\n");
   }
   if (run.gave_up) absl::StrAppend(&table, "gave up after too many errors in a row\n");
+  if (!run.tree_error.empty()) absl::StrAppend(&table, "the tree is lost: ", run.tree_error, "\n");
   return table;
 }
 

@@ -43,6 +43,7 @@
 #include "common/base/clock.h"
 #include "common/fabric/chain.h"
 #include "common/fabric/meter.h"
+#include "common/registry/server_location.h"
 
 namespace pando {
 
@@ -126,6 +127,11 @@ class Endpoint {
   // ignore it.
   virtual void set_runner(std::function<void()> runner) = 0;
 
+  // From now on this endpoint's chains and calls go to the first `added` servers that were added
+  // to its fabric (Fabric::AddServer()), each in its latest life; never before. Own thread; chains
+  // may be in flight. Never blocks.
+  virtual void AdoptServers(uint32_t /*added*/) {}
+
   virtual const Clock& clock() const = 0;
   // Seed for back-off and placement; derived from the run's seed on sim.
   virtual uint64_t random_seed() = 0;
@@ -147,7 +153,7 @@ class Fabric {
   virtual ~Fabric() = default;
 
   virtual const Capabilities& capabilities() const = 0;
-  // Ids of the memory servers this fabric is connected to, ascending. Fixed for the fabric's life.
+  // Ids of the memory servers this fabric is connected to, ascending; also of those that are gone.
   virtual std::vector<ServerId> servers() const = 0;
   // Sizes of a server's two spaces, bytes. 0 for an unknown server.
   virtual uint64_t SpaceBytes(ServerId server, MemorySpace space) const = 0;
@@ -156,6 +162,18 @@ class Fabric {
   // calls, and READ).
   virtual absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                             uint32_t incarnation) = 0;
+  // Connects to one more server, or to another life of one that is gone. Endpoints that exist take
+  // it up by AdoptServers(), later ones have it. Returns how many servers have been added. Blocks
+  // while it connects; one thread at a time. Unavailable: nobody answers, or the one with this id
+  // is there still; FailedPrecondition: it can do less than capabilities() says; Unimplemented: the
+  // servers of this fabric are fixed.
+  virtual absl::StatusOr<uint32_t> AddServer(const ServerLocation& /*location*/) {
+    return absl::UnimplementedError("the servers of this fabric are fixed");
+  }
+  // Whether chains and calls to the server may get through: it is not known to be gone.
+  virtual bool IsConnected(ServerId /*server*/) const { return true; }
+  // Ends the connection, as if the server had died.
+  virtual void Disconnect(ServerId /*server*/) {}
   // One call over a connection of its own, which ends with the answer: for a server that is gone
   // for this fabric, but may be there for others. Blocks, for a second where nobody answers.
   // Unavailable: nobody does. Unimplemented: a server that is gone is gone for everybody.

@@ -18,6 +18,9 @@ class ServerIndex {
   // InvalidArgument: two are the same.
   static absl::StatusOr<ServerIndex> Create(const std::vector<ServerId>& servers);
 
+  // A server more, or another place.
+  void Set(ServerId server, int index);
+
   // The server's place in what Create() was given, or kNone.
   int Of(ServerId server) const {
     return server < index_by_id_.size() ? index_by_id_[server] : kNone;
@@ -27,8 +30,10 @@ class ServerIndex {
   std::vector<int> index_by_id_;
 };
 
-// Unavailable. Not the caller's mistake: the address came from remote memory, and servers come and
-// go. `what`: the verb or call.
+// Unavailable, and IsNotConnected(). Not the caller's mistake: the address came from remote memory,
+// and servers come and go. `what`: the verb or call.
 absl::Status UnknownServerError(ServerId server, absl::string_view what);
+// Nothing was posted, since the endpoint has no connection to the server, and never had.
+bool IsNotConnected(const absl::Status& status);
 
 }  // namespace pando

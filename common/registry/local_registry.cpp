@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
   return std::make_unique<LocalAnnouncement>(std::move(directory), entry, std::move(file));
 }
 
-absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::List() {
+absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::List(std::vector<absl::Status>* bad) {
   PANDO_ASSIGN_OR_RETURN(const PrivateDirectory directory,
                          PrivateDirectory::Open(directory_, kWhat, /*make=*/false));
   PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> names, directory.List());
@@ -173,11 +173,15 @@ absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::List() {
   std::vector<ServerLocation> locations;
   for (const ServerId id : ids) {
     if (!IsLocked(directory, LockName(id))) continue;
-    PANDO_ASSIGN_OR_RETURN(std::optional<ServerLocation> location,
-                           ReadEntry(directory, EntryName(id)));
-    if (!location.has_value()) continue;
-    location->id = id;
-    locations.push_back(*std::move(location));
+    absl::StatusOr<std::optional<ServerLocation>> entry = ReadEntry(directory, EntryName(id));
+    if (!entry.ok()) {
+      if (bad == nullptr) return entry.status();
+      bad->push_back(entry.status());
+      continue;
+    }
+    if (!entry->has_value()) continue;
+    (*entry)->id = id;
+    locations.push_back(**std::move(entry));
   }
   return locations;
 }

@@ -24,7 +24,7 @@ class LocalRegistry final : public Registry {
   static absl::StatusOr<std::unique_ptr<Registry>> Open(const std::string& directory);
 
   absl::StatusOr<std::unique_ptr<Announcement>> Announce(const ServerLocation& location) override;
-  absl::StatusOr<std::vector<ServerLocation>> List() override;
+  absl::StatusOr<std::vector<ServerLocation>> List(std::vector<absl::Status>* bad) override;
   absl::StatusOr<std::string> SocketPath(ServerId server) const override;
   absl::StatusOr<std::string> IdentityKeyPath(std::string_view fabric) const override;
   const std::string& name() const override { return directory_; }

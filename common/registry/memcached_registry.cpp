@@ -212,7 +212,8 @@ absl::StatusOr<std::unique_ptr<Announcement>> MemcachedRegistry::Announce(
   return announcement;
 }
 
-absl::StatusOr<std::vector<ServerLocation>> MemcachedRegistry::List() {
+absl::StatusOr<std::vector<ServerLocation>> MemcachedRegistry::List(
+    std::vector<absl::Status>* bad) {
   const std::string prefix = MemcachedKeyPrefix(options_.cluster);
   const std::string index_key = MemcachedIndexKey(prefix);
   PANDO_ASSIGN_OR_RETURN(const std::optional<MemcachedValue> index, client_.Get(index_key));
@@ -228,7 +229,12 @@ absl::StatusOr<std::vector<ServerLocation>> MemcachedRegistry::List() {
     if (entry.ok() && MemcachedServerKey(prefix, entry->location.id) != value.key) {
       entry = absl::DataLossError("the registry's entry is another server's");
     }
-    if (!entry.ok()) return ExplainBadValue(entry.status(), value.key);
+    if (!entry.ok()) {
+      const absl::Status why = ExplainBadValue(entry.status(), value.key);
+      if (bad == nullptr) return why;
+      bad->push_back(why);
+      continue;
+    }
     if (entry->host.SameProcesses(options_.this_host) && HasEnded(entry->process)) continue;
     if (!entry->host.SameHost(options_.this_host)) entry->location.host = entry->host.name;
     locations.push_back(std::move(entry->location));

@@ -55,7 +55,7 @@ class MemcachedRegistry final : public Registry {
   explicit MemcachedRegistry(MemcachedRegistryOptions options);
 
   absl::StatusOr<std::unique_ptr<Announcement>> Announce(const ServerLocation& location) override;
-  absl::StatusOr<std::vector<ServerLocation>> List() override;
+  absl::StatusOr<std::vector<ServerLocation>> List(std::vector<absl::Status>* bad) override;
   absl::StatusOr<std::string> SocketPath(ServerId server) const override;
   absl::StatusOr<std::string> IdentityKeyPath(std::string_view fabric) const override;
   const std::string& name() const override { return name_; }

@@ -56,8 +56,10 @@ class Registry {
       const ServerLocation& location) = 0;
 
   // The live servers, by ascending id. Unavailable: the registry does not answer. DataLoss,
-  // FailedPrecondition (another release): an entry is none.
-  virtual absl::StatusOr<std::vector<ServerLocation>> List() = 0;
+  // FailedPrecondition (another release): an entry is none; where `bad` is given these go there,
+  // and the other servers are listed all the same.
+  virtual absl::StatusOr<std::vector<ServerLocation>> List(
+      std::vector<absl::Status>* bad = nullptr) = 0;
 
   // As List(), as soon as at least `servers_min` are there; DeadlineExceeded (saying how many were
   // found) after `timeout_ms`.

@@ -27,6 +27,7 @@ inline constexpr uint16_t kControlVersion = 4;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;
+inline constexpr size_t kTreeServersMax = 4096;  // memory servers that one tree may lie on
 
 enum class ControlOpcode : uint16_t {
   kServerInfo = 1,  // -> ServerInfo
@@ -40,6 +41,8 @@ enum class ControlOpcode : uint16_t {
   kDropTree = 13,    // every server, the catalog server last
   kAttachTree = 14,  // this client may hold references into the tree from now on
   kDetachTree = 15,
+  kGrowTree = 16,  // catalog server only: from now on the tree may have nodes there (rule R7)
+  kListTreeServers = 17,  // catalog server only: where the tree may have nodes
   // Bodies of these in node_messages.h.
   kAllocateNodes = 20,
   kReturnNodes = 21,  // unwritten
@@ -82,10 +85,17 @@ struct ServerInfo {
   uint64_t used_bytes = 0;
   // A client that is not heard of for so long is fenced (rule C1): pings renew its lease. 0: never.
   uint64_t lease_us = 0;
+  // This life of the server: another one after each start (rule R7). Above 0.
+  uint64_t life = 0;
+  // The highest incarnation or tree id that this life has met; 0: none (rule C0).
+  uint32_t highest_id = 0;
   bool operator==(const ServerInfo&) const = delete;
 };
 struct JoinRequest {
   uint64_t process_id = 0;
+  // What the catalog gives out from now on is above this: the highest id that the servers which the
+  // joiner sees have met (rule C0).
+  uint32_t id_floor = 0;
 };
 struct JoinReply {
   uint16_t compute_server = 0;  // 1..65535
@@ -112,6 +122,22 @@ struct CreateTreeRequest {
   std::string name;
   TreeShape shape;
 };
+// A life of a memory server on which a tree may have nodes (rule R7).
+struct TreeServer {
+  ServerId server = 0;
+  uint64_t life = 0;
+  friend bool operator==(const TreeServer&, const TreeServer&) = default;
+};
+using TreeServerList = std::vector<TreeServer>;  // each server once
+struct TreeAttach {
+  uint32_t tree_id = 0;
+  // The life of this server that the tree may have nodes on; 0: the tree has nothing here.
+  uint64_t life = 0;
+};
+struct TreeGrowth {
+  uint32_t tree_id = 0;
+  TreeServer on;
+};
 struct CatalogEntry {
   std::string name;
   uint32_t tree_id = 0;  // never reused
@@ -120,7 +146,8 @@ struct CatalogEntry {
   uint32_t root_lock_index = 0;
   uint32_t version = 1;
   FeatureMasks features;
-  uint8_t created = 0;  // by this request
+  uint8_t created = 0;     // by this request
+  TreeServerList servers;  // not in lists of entries
 };
 using CounterList = std::vector<std::pair<std::string, uint64_t>>;
 
@@ -160,8 +187,15 @@ std::string EncodeCatalogList(const std::vector<CatalogEntry>& entries);
 absl::StatusOr<std::vector<CatalogEntry>> ParseCatalogList(std::string_view body);
 std::string EncodeTreeName(std::string_view name);  // kOpenTree
 absl::StatusOr<std::string> ParseTreeName(std::string_view body);
-std::string EncodeTreeId(uint32_t tree_id);  // kDropTree, kAttachTree
+std::string EncodeTreeId(uint32_t tree_id);  // kDropTree, kListTreeServers
 absl::StatusOr<uint32_t> ParseTreeId(std::string_view body);
+std::string EncodeTreeAttach(const TreeAttach& attach);
+absl::StatusOr<TreeAttach> ParseTreeAttach(std::string_view body);
+std::string EncodeTreeGrowth(const TreeGrowth& growth);
+absl::StatusOr<TreeGrowth> ParseTreeGrowth(std::string_view body);
+// Of kListTreeServers, and what kDropTree answers (empty but for the catalog's).
+std::string EncodeTreeServers(const TreeServerList& servers);
+absl::StatusOr<TreeServerList> ParseTreeServers(std::string_view body);
 std::string EncodeCounters(const CounterList& counters);
 absl::StatusOr<CounterList> ParseCounters(std::string_view body);
 

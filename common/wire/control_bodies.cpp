@@ -39,12 +39,28 @@ absl::Status CheckName(std::string_view name) {
       absl::StrCat("tree name of ", name.size(), " bytes, must be 1 to ", kTreeNameBytesMax));
 }
 
+void PutTreeServers(const TreeServerList& servers, ByteWriter* writer) {
+  writer->Put(static_cast<uint32_t>(servers.size()));
+  for (const TreeServer& on : servers) writer->Put(on.server).Put(on.life);
+}
+bool TakeTreeServers(ByteReader* reader, TreeServerList* servers) {
+  uint32_t count = 0;
+  if (!reader->Take(&count) || count > kTreeServersMax) return false;
+  for (uint32_t i = 0; i < count; ++i) {  // ends with the bytes, whatever `count` says
+    TreeServer& on = servers->emplace_back();
+    reader->Take(&on.server);
+    if (!reader->Take(&on.life) || on.life == 0) return false;
+  }
+  return true;
+}
+
 void PutEntry(const CatalogEntry& entry, ByteWriter* writer) {
   writer->PutString(entry.name).Put(entry.tree_id);
   PutShape(entry.shape, writer);
   writer->Put(entry.root_record.raw()).Put(entry.root_lock_index).Put(entry.version);
   writer->Put(entry.features.compatible).Put(entry.features.read_compatible);
   writer->Put(entry.features.incompatible).Put(entry.created);
+  PutTreeServers(entry.servers, writer);
 }
 bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
   uint64_t root_record = 0;
@@ -58,7 +74,8 @@ bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
   reader->Take(&entry->features.read_compatible);
   reader->Take(&entry->features.incompatible);
   entry->root_record = RemoteAddress::FromRaw(root_record);
-  return reader->Take(&entry->created) && !entry->name.empty();
+  return reader->Take(&entry->created) && TakeTreeServers(reader, &entry->servers) &&
+         !entry->name.empty();
 }
 
 // What a client relies on when it opens the tree.
@@ -101,6 +118,8 @@ std::string EncodeServerInfo(const ServerInfo& info) {
       .Put(info.free_bytes)
       .Put(info.used_bytes)
       .Put(info.lease_us)
+      .Put(info.life)
+      .Put(info.highest_id)
       .Take();
 }
 absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
@@ -111,7 +130,9 @@ absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
   reader.Take(&info.free_bytes);
   reader.Take(&info.used_bytes);
   reader.Take(&info.lease_us);
-  if (!reader.Done()) return Malformed("server info");
+  reader.Take(&info.life);
+  reader.Take(&info.highest_id);
+  if (!reader.Done() || info.life == 0) return Malformed("server info");
   if (info.lease_us > kLeaseUsMax) return Malformed("server info: a lease of more than a day");
   const absl::Status status = ValidateSuperblock(info.superblock);
   if (!status.ok()) return status;
@@ -119,12 +140,13 @@ absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
 }
 
 std::string EncodeJoinRequest(const JoinRequest& request) {
-  return ByteWriter().Put(request.process_id).Take();
+  return ByteWriter().Put(request.process_id).Put(request.id_floor).Take();
 }
 absl::StatusOr<JoinRequest> ParseJoinRequest(std::string_view body) {
   ByteReader reader(body);
   JoinRequest request;
   reader.Take(&request.process_id);
+  reader.Take(&request.id_floor);
   return DoneOr(reader, request, "join request");
 }
 
@@ -221,6 +243,42 @@ absl::StatusOr<uint32_t> ParseTreeId(std::string_view body) {
   uint32_t tree_id = 0;
   reader.Take(&tree_id);
   return DoneOr(reader, tree_id, "tree id");
+}
+
+std::string EncodeTreeAttach(const TreeAttach& attach) {
+  return ByteWriter().Put(attach.tree_id).Put(attach.life).Take();
+}
+absl::StatusOr<TreeAttach> ParseTreeAttach(std::string_view body) {
+  ByteReader reader(body);
+  TreeAttach attach;
+  reader.Take(&attach.tree_id);
+  reader.Take(&attach.life);
+  return DoneOr(reader, attach, "tree to attach to");
+}
+
+std::string EncodeTreeGrowth(const TreeGrowth& growth) {
+  return ByteWriter().Put(growth.tree_id).Put(growth.on.server).Put(growth.on.life).Take();
+}
+absl::StatusOr<TreeGrowth> ParseTreeGrowth(std::string_view body) {
+  ByteReader reader(body);
+  TreeGrowth growth;
+  reader.Take(&growth.tree_id);
+  reader.Take(&growth.on.server);
+  reader.Take(&growth.on.life);
+  if (reader.Done() && growth.on.life == 0) return Malformed("growth of a tree: no life");
+  return DoneOr(reader, growth, "growth of a tree");
+}
+
+std::string EncodeTreeServers(const TreeServerList& servers) {
+  ByteWriter writer;
+  PutTreeServers(servers, &writer);
+  return writer.Take();
+}
+absl::StatusOr<TreeServerList> ParseTreeServers(std::string_view body) {
+  ByteReader reader(body);
+  TreeServerList servers;
+  if (!TakeTreeServers(&reader, &servers)) return Malformed("list of a tree's servers");
+  return DoneOr(reader, std::move(servers), "list of a tree's servers");
 }
 
 std::string EncodeCounters(const CounterList& counters) {

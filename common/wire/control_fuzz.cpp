@@ -24,6 +24,9 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseCatalogList, EncodeCatalogList);
   CheckBody(body, ParseTreeName, EncodeTreeName);
   CheckBody(body, ParseTreeId, EncodeTreeId);
+  CheckBody(body, ParseTreeAttach, EncodeTreeAttach);
+  CheckBody(body, ParseTreeGrowth, EncodeTreeGrowth);
+  CheckBody(body, ParseTreeServers, EncodeTreeServers);
   CheckBody(body, ParseNodeRequest, EncodeNodeRequest);
   CheckBody(body, ParseNodeGrant, EncodeNodeGrant);
   CheckBody(body, ParseNodeReturn, EncodeNodeReturn);
@@ -77,7 +80,7 @@ std::vector<std::string> FuzzSeeds() {
       Seed('m', EncodeMessage(request, body)),
       Seed('m', EncodeReply(request, 1, body)),
       Seed('m', EncodeErrorReply(request, 1, absl::NotFoundError("no such tree"))),
-      Seed('b', EncodeServerInfo({superblock, 1, 2, 3})),
+      Seed('b', EncodeServerInfo({superblock, 1, 2, 3, 4, 5, 6})),
       Seed('b', EncodeJoinRequest({1})),
       Seed('b', EncodeJoinReply({1, 2})),
       Seed('b', EncodeClientState(ClientLiveness::kDead)),
@@ -86,6 +89,9 @@ std::vector<std::string> FuzzSeeds() {
       Seed('b', EncodeCatalogList({entry, entry})),
       Seed('b', EncodeTreeName("words")),
       Seed('b', EncodeTreeId(3)),
+      Seed('b', EncodeTreeAttach({3, 4})),
+      Seed('b', EncodeTreeGrowth({3, {4, 5}})),
+      Seed('b', EncodeTreeServers({{4, 5}, {6, 7}})),
       Seed('b', EncodeNodeRequest({3, 1024, 64})),
       Seed('b', EncodeNodeGrant({1 << 20, 2, {{1 << 20, 1024, 1}, {2 << 20, 4096, 0}}})),
       Seed('b', EncodeNodeGrant({.free_bytes = 9, .orphans = 2, .rested_in_ns = 8})),

@@ -131,7 +131,7 @@ CatalogEntry Entry(std::string name = "words") {
 }
 
 TEST(ControlBodyTest, EveryBodyHasItsLength) {
-  ExpectExactLength(EncodeServerInfo({ValidSuperblock(), 1, 2, 3}), ParseServerInfo);
+  ExpectExactLength(EncodeServerInfo({ValidSuperblock(), 1, 2, 3, 4, 5, 6}), ParseServerInfo);
   ExpectExactLength(EncodeJoinRequest({77}), ParseJoinRequest);
   ExpectExactLength(EncodeJoinReply({1, 2}), ParseJoinReply);
   ExpectExactLength(EncodeClientState(ClientLiveness::kLeft), ParseClientState);
@@ -140,11 +140,14 @@ TEST(ControlBodyTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeCatalogList({Entry(), Entry("other")}), ParseCatalogList);
   ExpectExactLength(EncodeTreeName("words"), ParseTreeName);
   ExpectExactLength(EncodeTreeId(4), ParseTreeId);
+  ExpectExactLength(EncodeTreeAttach({4, 5}), ParseTreeAttach);
+  ExpectExactLength(EncodeTreeGrowth({4, {5, 6}}), ParseTreeGrowth);
+  ExpectExactLength(EncodeTreeServers({{5, 6}, {7, 8}}), ParseTreeServers);
   ExpectExactLength(EncodeCounters({{"reads", 1}, {"", 2}}), ParseCounters);
 }
 
 TEST(ControlBodyTest, FieldsRoundTrip) {
-  const auto info = ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3}));
+  const auto info = ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(info->superblock.chunk_count, 63u);
   EXPECT_EQ(info->is_catalog, 1);
   EXPECT_EQ(info->free_bytes, 2u);
@@ -181,6 +184,11 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ((*list)[1].name, "b");
   EXPECT_EQ(*ParseTreeName(EncodeTreeName("words")), "words");
   EXPECT_EQ(*ParseTreeId(EncodeTreeId(4)), 4u);
+  EXPECT_EQ(ParseTreeAttach(EncodeTreeAttach({4, 5}))->tree_id, 4u);
+  EXPECT_EQ(ParseTreeAttach(EncodeTreeAttach({4, 5}))->life, 5u);
+  EXPECT_EQ(ParseTreeGrowth(EncodeTreeGrowth({4, {5, 6}}))->on, (TreeServer{5, 6}));
+  EXPECT_EQ(*ParseTreeServers(EncodeTreeServers({{5, 6}, {7, 8}})),
+            (TreeServerList{{5, 6}, {7, 8}}));
   EXPECT_EQ(*ParseCounters(EncodeCounters({{"reads", 1}, {"writes", 2}})),
             (CounterList{{"reads", 1}, {"writes", 2}}));
 }
@@ -194,7 +202,15 @@ TEST(ControlBodyTest, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(ParseClientState("\4").status().code(), kLoss);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({0, 2})).status().code(), kLoss);
   EXPECT_EQ(ParseJoinReply(EncodeJoinReply({1, 0})).status().code(), kLoss);
-  EXPECT_EQ(ParseServerInfo(EncodeServerInfo({Superblock{}, 0, 0, 0})).status().code(), kLoss);
+  EXPECT_EQ(ParseServerInfo(EncodeServerInfo({Superblock{}, 0, 0, 0, 0, 1})).status().code(),
+            kLoss);
+  EXPECT_EQ(ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3})).status().code(), kLoss)
+      << "a server without a life";
+  EXPECT_EQ(ParseTreeGrowth(EncodeTreeGrowth({4, {5, 0}})).status().code(), kLoss);
+  EXPECT_EQ(ParseTreeServers(EncodeTreeServers(TreeServerList(kTreeServersMax + 1, {5, 6})))
+                .status()
+                .code(),
+            kLoss);
   EXPECT_EQ(ParseCounters(std::string(4, '\xff')).status().code(), kLoss);  // 4 billion of nothing
   EXPECT_EQ(ParseCatalogList(std::string(4, '\xff')).status().code(), kLoss);
 }

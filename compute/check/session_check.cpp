@@ -61,7 +61,7 @@ class SessionCheck {
 
 absl::Status SessionCheck::Read(ServerId server, MemorySpace space, uint64_t offset,
                                 std::span<std::byte> into) {
-  if (tree_.environment.hocl.Words(server) == 0) {
+  if (tree_.environment.hocl.Words(server) == 0 && !context_.AwaitServer(server)) {
     return absl::NotFoundError(absl::StrCat("there is no memory server ", server));
   }
   const auto bytes = static_cast<uint32_t>(into.size());
@@ -131,7 +131,7 @@ absl::Status SessionCheck::CheckLocks(const std::vector<Reference>& nodes) {
   std::map<ServerId, WordSet> words;
   words[tree_.entry.root_record.server()].insert(tree_.entry.root_lock_index);
   for (const Reference& node : nodes) {
-    const absl::StatusOr<LockTarget> lock = tree_.NodeLock(node);
+    const absl::StatusOr<LockTarget> lock = tree_.NodeLock(context_, node);
     if (lock.ok()) words[lock->server].insert(lock->word);
   }
   for (auto& [server, indices] : words) {
@@ -228,6 +228,8 @@ absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
 }
 
 absl::StatusOr<CheckReport> SessionCheck::Run() {
+  // What went with a memory server is no damage of what is left, and nobody can check it.
+  PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_));
   TreeCheckResult walked = Walk();
   PANDO_RETURN_IF_ERROR(walked.unreadable);
   if (!options_.quiet_tree) PANDO_RETURN_IF_ERROR(LookForStoppedWriter(walked.doubtful));
@@ -239,6 +241,7 @@ absl::StatusOr<CheckReport> SessionCheck::Run() {
   report_.keys = walked.keys;
   report_.missing_separators = walked.missing_separators;
   PANDO_RETURN_IF_ERROR(CheckLocks(walked.nodes));
+  PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_));
   return std::move(report_);
 }
 

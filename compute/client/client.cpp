@@ -2,12 +2,8 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/registry/registry.h"
 #include "compute/client/client_impl.h"
-#include "compute/client/connect.h"
-#include "compute/client/open_fabric.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -26,30 +22,6 @@ uint32_t Tree::node_bytes() const { return impl_->context().layout.node_bytes();
 Client::Client(std::unique_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
-absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& options,
-                                                          std::shared_ptr<Fabric> fabric,
-                                                          const TimeConstants& times) {
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ClientImpl> impl,
-                         ClientImpl::Join(options, std::move(fabric), times));
-  return std::make_unique<Client>(std::move(impl));
-}
-
-absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
-  PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
-  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> registry, OpenRegistry(options.registry));
-  absl::StatusOr<std::vector<ServerLocation>> servers = registry->WaitFor(
-      static_cast<size_t>(std::max(1, options.memory_servers_min)), options.connect_timeout_ms);
-  if (absl::IsDeadlineExceeded(servers.status())) {
-    return absl::UnavailableError(
-        absl::StrCat("registry '", options.registry, "': ", std::string(servers.status().message()),
-                     "; is pando-memory running with --registry=", options.registry, "?"));
-  }
-  PANDO_RETURN_IF_ERROR(servers.status());
-  PANDO_RETURN_IF_ERROR(CheckReachable(*servers, options.fabric));
-  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<Fabric> fabric, OpenFabric(*servers, options));
-  return ConnectOverFabric(options, std::move(fabric));
-}
-
 absl::StatusOr<std::unique_ptr<Tree>> Client::CreateTree(std::string_view name,
                                                          const TreeOptions& options) {
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->CreateTree(name, options));
@@ -63,6 +35,9 @@ absl::StatusOr<std::unique_ptr<Tree>> Client::OpenTree(std::string_view name) {
 
 absl::Status Client::DropTree(std::string_view name) { return impl_->DropTree(name); }
 absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() { return impl_->ListTrees(); }
+absl::Status Client::TreeStatus(const Tree& tree) {
+  return impl_->TreeStatus(tree.impl().context());
+}
 std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
 bool Client::fenced() const { return impl_->fenced(); }
 ClientStats Client::Stats() const { return impl_->Stats(); }

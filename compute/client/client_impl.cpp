@@ -13,6 +13,7 @@ namespace pando {
 namespace {
 
 constexpr int kControlCoroutines = 4;
+constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
 // Seeds of a client's parts, derived from one.
 constexpr uint64_t kCacheSeed = 0x100, kHeartbeatSeed = 0x101;
 
@@ -34,35 +35,44 @@ absl::Status ValidateOptions(const ClientOptions& options) {
 TreeImpl::~TreeImpl() { client_.CloseTree(context_); }
 
 ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
-                       const TimeConstants& times)
+                       std::shared_ptr<Registry> registry, const TimeConstants& times)
     : options_(options),
       fabric_(std::move(fabric)),
+      registry_(std::move(registry)),
       times_(times),
       control_channel_(times.call_attempt_ns),
-      allocator_(&control_channel_, times) {}
+      allocator_(
+          &control_channel_, times, [this](OperationContext& context, const TreeGrowth& growth) {
+            return control_channel_
+                .Call(context, catalog_server_, ControlOpcode::kGrowTree, EncodeTreeGrowth(growth))
+                .status();
+          }) {}
 
 absl::StatusOr<std::unique_ptr<ClientImpl>> ClientImpl::Join(const ClientOptions& options,
                                                              std::shared_ptr<Fabric> fabric,
+                                                             std::shared_ptr<Registry> registry,
+                                                             std::vector<absl::Status>* missing,
                                                              const TimeConstants& times) {
   PANDO_RETURN_IF_ERROR(ValidateOptions(options));
   PANDO_RETURN_IF_ERROR(times.Validate());
   if (fabric->servers().empty()) return absl::UnavailableError("no memory server is connected");
-  std::unique_ptr<ClientImpl> client(new ClientImpl(options, std::move(fabric), times));
-  PANDO_RETURN_IF_ERROR(client->JoinCluster());
+  std::unique_ptr<ClientImpl> client(
+      new ClientImpl(options, std::move(fabric), std::move(registry), times));
+  PANDO_RETURN_IF_ERROR(client->JoinCluster(missing));
   return client;
 }
 
-absl::Status ClientImpl::JoinCluster() {
+absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
   const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
   cache_ = std::make_unique<IndexCache>(options_.index_cache_bytes, DeriveSeed(seed, kCacheSeed));
   control_ = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                               kControlCoroutines, DeriveSeed(seed, 0));
-  PANDO_RETURN_IF_ERROR(RunControl(
-      [this](OperationContext& context) -> absl::Status { return ReadServerInfos(context); }));
+  PANDO_RETURN_IF_ERROR(
+      RunControl([&](OperationContext& context) { return ReadServerInfos(context, missing); }));
   PANDO_RETURN_IF_ERROR(PrepareHeartbeat(DeriveSeed(seed, kHeartbeatSeed)));
   PANDO_RETURN_IF_ERROR(
-      RunControl([this](OperationContext& context) { return TakeIdentity(context); }));
+      RunControl([&](OperationContext& context) { return TakeIdentity(context, missing); }));
   const LockWord own{control_channel_.compute_server(), control_channel_.incarnation(),
                      LockWord::kExclusive};
   const Capabilities& capabilities = fabric_->capabilities();
@@ -73,9 +83,8 @@ absl::Status ClientImpl::JoinCluster() {
                                                .times = times_,
                                                .on_stuck_word = [this] { LeaveStuckWord(); }});
   bool crc = false;
-  std::vector<ServerId> server_ids;
   for (const ServerRecord& server : servers_) {
-    server_ids.push_back(server.id);
+    members_.Publish(server.id, server.info.life, 0);
     hocl_->AddServer(server.id, server.info.superblock.lock_words,
                      server.info.superblock.dead_offset);
     allocator_.AddServer(server.id, server.info.free_bytes);
@@ -87,11 +96,18 @@ absl::Status ClientImpl::JoinCluster() {
                                                           .cache = *cache_,
                                                           .allocator = allocator_,
                                                           .control = control_channel_,
-                                                          .servers = std::move(server_ids),
+                                                          .members = members_,
                                                           .techniques = options_.techniques,
                                                           .combine_max = options_.combine_max,
                                                           .crc = crc,
                                                           .times = times_});
+  control_->set_membership(&members_);
+  if (registry_ == nullptr || capabilities.event_driven) return absl::OkStatus();
+  watch_ = std::make_unique<MemberWatch>(
+      registry_, capabilities.name, &members_,
+      MemberWatch::Callbacks{
+          .is_connected = [this](ServerId server) { return fabric_->IsConnected(server); },
+          .add = [this](const ServerLocation& location) { return AddMember(location); }});
   return absl::OkStatus();
 }
 
@@ -102,7 +118,8 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
   if (!leases) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
-                                                  static_cast<int>(servers_.size()), seed);
+                                                  kHeartbeatCoroutines, seed);
+  session->set_membership(&members_);
   const bool event_driven = fabric_->capabilities().event_driven;
   Heartbeat::AskAnew ask_anew;
   if (!event_driven) {
@@ -134,73 +151,8 @@ void ClientImpl::KeepAlive(const ServerRecord& server) {
   heartbeat_->Add({server.id, static_cast<int64_t>(server.info.lease_us) * kMicrosecondNs});
 }
 
-absl::Status ClientImpl::CheckServer(const ServerInfo& info) const {
-  const Superblock& superblock = info.superblock;
-  PANDO_RETURN_IF_ERROR(ValidateSuperblock(superblock));
-  const Capabilities& capabilities = fabric_->capabilities();
-  const bool crc = (superblock.features.incompatible & kIncompatibleLineCrc) != 0;
-  if (capabilities.needs_crc && !crc) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "fabric ", capabilities.name, " needs line checksums; the server was formatted without"));
-  }
-  if (!servers_.empty() &&
-      superblock.features.incompatible != servers_.front().info.superblock.features.incompatible) {
-    return absl::FailedPreconditionError(
-        "the memory servers were formatted with different features");
-  }
-  if (superblock.packet_bytes > capabilities.packet_bytes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the server's packets have ", superblock.packet_bytes,
-                     " bytes, this path only ", capabilities.packet_bytes));
-  }
-  if (superblock.lock_words <= kRootLockWords) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("a lock table of ", superblock.lock_words, " words is too small"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ClientImpl::ReadServerInfos(OperationContext& context) {
-  int catalogs = 0;
-  for (const ServerId id : fabric_->servers()) {
-    PANDO_ASSIGN_OR_RETURN(const std::string body,
-                           control_channel_.Call(context, id, ControlOpcode::kServerInfo, ""));
-    PANDO_ASSIGN_OR_RETURN(ServerInfo info, ParseServerInfo(body));
-    const absl::Status usable = CheckServer(info);
-    if (!usable.ok()) return Annotate(usable, absl::StrCat("memory server ", id));
-    if (info.is_catalog) {
-      catalog_server_ = id;
-      ++catalogs;
-    }
-    servers_.push_back({id, std::move(info)});
-  }
-  if (catalogs == 1) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(catalogs, " of ", servers_.size(),
-                   " memory servers keep a catalog; exactly one must (pando-memory --catalog)"));
-}
-
-absl::Status ClientImpl::TakeIdentity(OperationContext& context) {
-  PANDO_ASSIGN_OR_RETURN(const std::string body,
-                         control_channel_.Call(context, catalog_server_, ControlOpcode::kJoin,
-                                               EncodeJoinRequest({.process_id = 0})));
-  PANDO_ASSIGN_OR_RETURN(const JoinReply identity, ParseJoinReply(body));
-  control_channel_.SetIdentity(identity.compute_server, identity.incarnation);
-  // The catalog's server first: its lease has begun.
-  for (const ServerRecord& server : servers_) {
-    if (server.id == catalog_server_) KeepAlive(server);
-  }
-  for (const ServerRecord& server : servers_) {
-    if (server.id == catalog_server_) continue;
-    PANDO_RETURN_IF_ERROR(
-        control_channel_.Call(context, server.id, ControlOpcode::kAttach, EncodeJoinReply(identity))
-            .status());
-    KeepAlive(server);
-  }
-  return absl::OkStatus();
-}
-
 ClientImpl::~ClientImpl() {
+  watch_.reset();
   PANDO_CHECK(sessions_.empty()) << "a session outlives its client";
   for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
   if (control_ == nullptr || control_channel_.incarnation() == 0) return;
@@ -236,17 +188,17 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_vie
   PANDO_ASSIGN_OR_RETURN(
       const NodeLayout layout,
       NodeLayout::Create(options.key_bytes_max, options.value_bytes_max, options.node_bytes));
-  uint32_t packet_bytes = UINT32_MAX;
-  for (const ServerRecord& server : servers_) {
-    packet_bytes = std::min(packet_bytes, server.info.superblock.packet_bytes);
-  }
-  const CreateTreeRequest request{.name = std::string(name),
-                                  .shape = {.key_bytes_max = options.key_bytes_max,
-                                            .value_bytes_max = options.value_bytes_max,
-                                            .node_bytes = layout.node_bytes(),
-                                            .packet_bytes = packet_bytes}};
+  CreateTreeRequest request{.name = std::string(name),
+                            .shape = {.key_bytes_max = options.key_bytes_max,
+                                      .value_bytes_max = options.value_bytes_max,
+                                      .node_bytes = layout.node_bytes(),
+                                      .packet_bytes = UINT32_MAX}};
   std::shared_ptr<TreeImpl> tree;
   PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+    for (const ServerRecord& server : servers_) {
+      request.shape.packet_bytes =
+          std::min(request.shape.packet_bytes, server.info.superblock.packet_bytes);
+    }
     PANDO_ASSIGN_OR_RETURN(
         const std::string body,
         control_channel_.Call(context, catalog_server_, ControlOpcode::kCreateTree,
@@ -278,7 +230,10 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::OpenTree(std::string_view 
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Attach(OperationContext& context,
                                                              CatalogEntry entry) {
-  if (std::shared_ptr<TreeImpl> open = trees_[entry.tree_id].lock()) return open;
+  if (std::shared_ptr<TreeImpl> open = trees_[entry.tree_id].lock()) {
+    PANDO_RETURN_IF_ERROR(open->context().fate.status());
+    return open;
+  }
   PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
                          NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
                                             entry.shape.node_bytes));
@@ -296,11 +251,16 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Attach(OperationContext& c
         absl::StrCat("tree '", entry.name, "' has its root record on an unknown memory server"));
   }
   for (const ServerRecord& server : servers_) {
-    PANDO_RETURN_IF_ERROR(
-        control_channel_
-            .Call(context, server.id, ControlOpcode::kAttachTree, EncodeTreeId(entry.tree_id))
-            .status());
+    const absl::Status attached = AttachTo(context, entry, server.id);
+    // What is gone is not touched any more; should it come back, IntroduceTree() sees to it.
+    if (!attached.ok() && !absl::IsUnavailable(attached)) return attached;
   }
+  // Again, for what the tree lost between the two (rule R7).
+  if (entry.created == 0) {
+    PANDO_ASSIGN_OR_RETURN(entry.servers, ListTreeServers(context, entry.tree_id));
+    PANDO_RETURN_IF_ERROR(CheckLives(entry.name, entry.servers));
+  }
+  allocator_.NoteGrown(entry.tree_id, entry.servers);
   const uint32_t id = entry.tree_id;
   auto tree = std::make_shared<TreeImpl>(this, std::move(entry), layout, environment_.get());
   trees_[id] = tree;
@@ -319,25 +279,6 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     for (const ServerRecord& server : servers_) {
       (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
                                   EncodeTreeDetach({tree.id(), settled ? uint8_t{1} : uint8_t{0}}));
-    }
-    return absl::OkStatus();
-  });
-}
-
-absl::Status ClientImpl::DropTree(std::string_view name) {
-  return RunControl([&](OperationContext& context) -> absl::Status {
-    PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
-    // The catalog last: until then a drop that was interrupted can be repeated by name.
-    std::vector<ServerId> order;
-    for (const ServerRecord& server : servers_) {
-      if (server.id != catalog_server_) order.push_back(server.id);
-    }
-    order.push_back(catalog_server_);
-    for (const ServerId server : order) {
-      PANDO_RETURN_IF_ERROR(
-          control_channel_
-              .Call(context, server, ControlOpcode::kDropTree, EncodeTreeId(entry.tree_id))
-              .status());
     }
     return absl::OkStatus();
   });
@@ -385,10 +326,11 @@ std::vector<ServerStatus> ClientImpl::Servers() {
 }
 
 absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(int more_coroutines) {
+  std::lock_guard members_lock(members_mutex_);
   PANDO_ASSIGN_OR_RETURN(
       std::unique_ptr<Endpoint> endpoint,
       fabric_->Connect(control_channel_.compute_server(), control_channel_.incarnation()));
-  std::lock_guard lock(sessions_mutex_);
+  std::lock_guard sessions_lock(sessions_mutex_);
   const uint64_t number = next_session_++;
   const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
@@ -397,6 +339,7 @@ absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(in
   // Now, since a release that finds no memory for it would leave the lock behind.
   PANDO_RETURN_IF_ERROR(session->ZeroWord().status());
   if (heartbeat_ != nullptr) session->set_fenced_flag(&heartbeat_->fenced());
+  session->set_membership(&members_);
   sessions_.push_back(session.get());
   return session;
 }

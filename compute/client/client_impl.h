@@ -6,7 +6,9 @@
 //   1. Everything shared (locks, cache, allocator) outlives sessions and trees: both are counted,
 //   and none is left when
 //      the client is destroyed (CHECKed).
-//   2. The control session is used under control_mutex_ only.
+//   2. The control session is used under control_mutex_ only; so are servers_ and trees_.
+//   3. A session begins with the servers that are published (membership.h), not with one that is
+//   just being added: members_mutex_.
 #pragma once
 
 #include <functional>
@@ -22,8 +24,10 @@
 #include "common/fabric/fabric.h"
 #include "compute/check/session_check.h"
 #include "compute/client/heartbeat.h"
+#include "compute/client/member_watch.h"
 #include "compute/client/tree_impl.h"
 #include "compute/core/control_channel.h"
+#include "compute/core/membership.h"
 #include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
@@ -33,10 +37,13 @@ namespace pando {
 
 class ClientImpl {
  public:
-  // Joins the cluster. `times` are the memory servers', too. InvalidArgument (options),
-  // FailedPrecondition (format, features, packet size), Unavailable.
+  // Joins the cluster. `times` are the memory servers', too. With a registry it finds servers that
+  // come later, and leaves out those that do not answer, saying so in `missing`. InvalidArgument
+  // (options), FailedPrecondition (format, features, packet size), Unavailable.
   static absl::StatusOr<std::unique_ptr<ClientImpl>> Join(const ClientOptions& options,
                                                           std::shared_ptr<Fabric> fabric,
+                                                          std::shared_ptr<Registry> registry,
+                                                          std::vector<absl::Status>* missing,
                                                           const TimeConstants& times = {});
   ~ClientImpl();
 
@@ -45,6 +52,7 @@ class ClientImpl {
   absl::StatusOr<std::shared_ptr<TreeImpl>> OpenTree(std::string_view name);
   absl::Status DropTree(std::string_view name);
   absl::StatusOr<std::vector<TreeInfo>> ListTrees();
+  absl::Status TreeStatus(const TreeContext& tree);
   std::vector<ServerStatus> Servers();
   void CloseTree(const TreeContext& tree);
 
@@ -59,7 +67,7 @@ class ClientImpl {
   bool fenced() const { return heartbeat_ != nullptr && heartbeat_->fenced(); }
   uint16_t compute_server_id() const { return control_channel_.compute_server(); }
   IndexEnvironment& environment() { return *environment_; }
-  CheckServers check_servers() { return {control_channel_, fabric_->servers()}; }
+  CheckServers check_servers() { return {control_channel_, members_.Ids()}; }
 
  private:
   struct ServerRecord {
@@ -68,12 +76,14 @@ class ClientImpl {
   };
 
   ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
-             const TimeConstants& times);
+             std::shared_ptr<Registry> registry, const TimeConstants& times);
 
-  absl::Status JoinCluster();
-  absl::Status ReadServerInfos(OperationContext& context);
+  absl::Status JoinCluster(std::vector<absl::Status>* missing);
+  // The servers that answer; others go to `missing`.
+  absl::Status ReadServerInfos(OperationContext& context, std::vector<absl::Status>* missing);
+  absl::StatusOr<ServerInfo> ReadServerInfo(OperationContext& context, ServerId server);
   absl::Status CheckServer(const ServerInfo& info) const;
-  absl::Status TakeIdentity(OperationContext& context);
+  absl::Status TakeIdentity(OperationContext& context, std::vector<absl::Status>* missing);
   absl::Status PrepareHeartbeat(uint64_t seed);
   // Others get at a lock word that this client cannot free only by its death.
   void LeaveStuckWord();
@@ -81,18 +91,34 @@ class ClientImpl {
   void KeepAlive(const ServerRecord& server);
   // Runs `job` in a coroutine of the control session.
   absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
+  // members.cpp: servers that come while the client works.
+  absl::Status AddMember(const ServerLocation& location);
+  absl::StatusOr<ServerRecord> Introduce(OperationContext& context, ServerId server);
+  absl::Status IntroduceTree(OperationContext& context, TreeContext& tree,
+                             const ServerRecord& server);
+  absl::Status AttachTo(OperationContext& context, const CatalogEntry& entry, ServerId server);
+  absl::StatusOr<TreeServerList> ListTreeServers(OperationContext& context, uint32_t tree_id);
+  // The tree's servers that are known live in the lives that the catalog has on record.
+  absl::Status CheckLives(const std::string& tree, const TreeServerList& servers) const;
+  const ServerRecord* FindRecord(ServerId server) const;
+  // Waits a moment for servers of the tree that are not known yet.
+  void AwaitServersOf(std::string_view name);
+
   absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);
   absl::StatusOr<std::shared_ptr<TreeImpl>> Attach(OperationContext& context, CatalogEntry entry);
 
   const ClientOptions options_;
   const std::shared_ptr<Fabric> fabric_;
+  const std::shared_ptr<Registry> registry_;  // nullptr: the servers are fixed
   const TimeConstants times_;
   ControlChannel control_channel_;
   std::vector<ServerRecord> servers_;
   ServerId catalog_server_ = 0;
+  JoinReply identity_;  // with the catalog's signature
   std::unique_ptr<IndexCache> cache_;
   std::unique_ptr<Hocl> hocl_;
   NodeAllocator allocator_;
+  Membership members_;
   std::unique_ptr<IndexEnvironment> environment_;
 
   std::mutex control_mutex_;
@@ -104,6 +130,9 @@ class ClientImpl {
   std::vector<const SessionContext*> sessions_;
   ClientStats finished_;  // counters of sessions that are gone
   uint64_t next_session_ = 1;
+
+  std::mutex members_mutex_;
+  std::unique_ptr<MemberWatch> watch_;  // where there is a registry
 };
 
 }  // namespace pando

@@ -21,7 +21,8 @@ absl::Status CheckFabricName(const std::string& fabric) {
 }
 
 absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocation>& servers,
-                                                   const ClientOptions& options) {
+                                                   const ClientOptions& options, int64_t timeout_ms,
+                                                   std::vector<absl::Status>* missing) {
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
 #ifdef PANDO_HAVE_VERBS
   if (options.fabric == "verbs") {
@@ -31,11 +32,11 @@ absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocat
     return ConnectVerbs(servers,
                         {.device = {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes,
                                     rdma.traffic_class, rdma.service_level, rdma.pkey_index},
-                         .connect_timeout_ms = options.connect_timeout_ms,
+                         .connect_timeout_ms = timeout_ms,
                          .secret = secret});
   }
 #endif
-  return ConnectShm(servers, {.connect_timeout_ms = options.connect_timeout_ms});
+  return ConnectShm(servers, {.connect_timeout_ms = timeout_ms, .missing = missing});
 }
 
 }  // namespace pando

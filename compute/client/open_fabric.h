@@ -16,8 +16,16 @@ namespace pando {
 // InvalidArgument: this build has no such fabric (says which it has).
 absl::Status CheckFabricName(const std::string& fabric);
 
-// Connects to all servers over options.fabric. Statuses as ConnectShm() and ConnectVerbs().
+// Connects to the servers over options.fabric, each within `timeout_ms`. Those that cannot be
+// connected are left out, where the fabric can do without them, and `missing` says why. Statuses as
+// ConnectShm() and ConnectVerbs().
 absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocation>& servers,
-                                                   const ClientOptions& options);
+                                                   const ClientOptions& options, int64_t timeout_ms,
+                                                   std::vector<absl::Status>* missing);
+// To all of them, each within the options' time-out.
+inline absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(
+    const std::vector<ServerLocation>& servers, const ClientOptions& options) {
+  return OpenFabric(servers, options, options.connect_timeout_ms, nullptr);
+}
 
 }  // namespace pando

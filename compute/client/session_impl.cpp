@@ -69,10 +69,15 @@ template <typename Job>
   }
   if (context_->fenced()) [[unlikely]]
     return FencedError();
+  TreeContext& tree_context = tree.impl().context();
+  context_->AdoptServers();
+  if (tree_context.fate.lost()) [[unlikely]]
+    return tree_context.fate.status();
   absl::Status status;
   const auto run = [&]() __attribute__((always_inline)) {
     OperationContext context(context_.get(),
                              OperationContext::Timeout{TimeoutNs(timeout_ms), deadline_ns});
+    context.fate = &tree_context.fate;
     status = job(context);
     if (cost != nullptr) {
       cost->round_trips += context.cost.round_trips;
@@ -120,8 +125,11 @@ void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
 }
 
 void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
+  context_->AdoptServers();
+  if (tree.fate.lost()) return;
   const int64_t start_ns = context_->NowNs();
   OperationContext context(context_.get(), start_ns + RepairTimeoutNs());
+  context.fate = &tree.fate;
   // Best effort: whoever misses it next tries again.
   if (repair.missing.has_value()) {
     context.BackOff(kRepairDelayChains);
@@ -131,6 +139,7 @@ void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
   if (repair.underfull.has_value()) (void)MergeUnderfull(context, tree, 0, *repair.underfull);
   if (repair.sweep) {
     OperationContext sweep(context_.get(), start_ns + SweepTimeoutNs());
+    sweep.fate = &tree.fate;
     SweepResult result;
     (void)SweepTree(sweep, tree, &result);
   }

@@ -16,6 +16,7 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
                                                  ControlOpcode opcode, std::string_view body) {
   // A call renews the lease: who leaves must not (rule C2).
   if (context.session.fenced()) return FencedError();
+  context.session.AdoptServers();
   ControlHeader header;
   header.opcode = static_cast<uint16_t>(opcode);
   header.sender = compute_server_;

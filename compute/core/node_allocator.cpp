@@ -31,7 +31,41 @@ uint32_t SpareNode::life() const { return old_image == nullptr ? 1 : NextLife(ol
 
 void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes) {
   std::lock_guard lock(mutex_);
+  std::erase_if(free_bytes_, [server](const auto& known) { return known.first == server; });
   free_bytes_.emplace_back(server, free_bytes);
+}
+
+void NodeAllocator::NoteGrown(uint32_t tree_id, const TreeServerList& servers) {
+  std::lock_guard lock(mutex_);
+  grown_[tree_id] = servers;
+}
+
+absl::Status NodeAllocator::GrowOnto(OperationContext& context, uint32_t tree_id,
+                                     const TreeServer& on, const NodeGrant& grant) {
+  if (grow_ == nullptr) return absl::OkStatus();
+  {
+    std::lock_guard lock(mutex_);
+    const TreeServerList& known = grown_[tree_id];
+    if (std::find(known.begin(), known.end(), on) != known.end()) return absl::OkStatus();
+  }
+  absl::Status status;
+  if (on.life == 0 || context.session.LifeOf(on.server) != on.life) {
+    status = absl::UnavailableError(
+        absl::StrCat("memory server ", on.server, " started again meanwhile"));
+  } else {
+    status = grow_(context, {tree_id, on});
+  }
+  if (status.ok()) {
+    std::lock_guard lock(mutex_);
+    grown_[tree_id].push_back(on);
+    return status;
+  }
+  std::vector<Run> runs;
+  for (const NodeRun& run : grant.runs) {
+    runs.push_back({on.server, run.offset, run.offset + run.bytes});
+  }
+  if (!ReturnSpares(context, tree_id, 0, runs, {})) NoteUncertain(tree_id);
+  return status;
 }
 
 std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId preferred) {
@@ -208,6 +242,8 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
   absl::Status failed = absl::UnavailableError("no memory server is left");
   const uint32_t nodes_max = std::clamp<uint32_t>(kOldImageBytesMax / node_bytes, 1, kRecycledMax);
   for (const ServerId server : ServersByFreeSpace(preferred)) {
+    context.session.AdoptServers();
+    const uint64_t life = context.session.LifeOf(server);
     const absl::StatusOr<std::string> body =
         control_->Call(context, server, ControlOpcode::kAllocateNodes,
                        EncodeNodeRequest({tree_id, node_bytes, nodes_max}));
@@ -220,7 +256,10 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
     }
     PANDO_RETURN_IF_ERROR(body.status());
     PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
-    if (!grant.runs.empty()) return TakeGrant(context, tree_id, node_bytes, server, grant);
+    if (!grant.runs.empty()) {
+      PANDO_RETURN_IF_ERROR(GrowOnto(context, tree_id, {server, life}, grant));
+      return TakeGrant(context, tree_id, node_bytes, server, grant);
+    }
     *rested_ns = std::min(*rested_ns, context.session.NowNs() + grant.rested_in_ns);
     failed = absl::ResourceExhaustedError(
         absl::StrCat("memory server ", server, " is full for the moment: what was freed rests for ",
@@ -372,6 +411,7 @@ bool NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
   Pool pool;
   {
     std::lock_guard lock(mutex_);
+    grown_.erase(tree_id);
     const auto it = pools_.find(tree_id);
     if (it == pools_.end()) return true;
     pool = std::move(it->second);

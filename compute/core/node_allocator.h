@@ -8,10 +8,13 @@
 //   it is linked, so that what Refill() has read stays true.
 //   3. A freed node's memory is not touched again; the server decides whether the free counts.
 //   4. Nothing of a server that has died is handed out, or asked for.
+//   5. Before a node is handed out the catalog knows that the tree may have nodes on that life of
+//   its server (rule R7).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +23,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/base/time_constants.h"
+#include "common/wire/control.h"
 #include "common/wire/node_messages.h"
 #include "compute/core/control_channel.h"
 
@@ -41,11 +45,18 @@ struct SpareNode {
 
 class NodeAllocator {
  public:
-  explicit NodeAllocator(ControlChannel* control, const TimeConstants& times = {})
-      : control_(control), times_(times) {}
+  // Tells the catalog that a tree grows onto a server (ControlOpcode::kGrowTree).
+  using Grow = std::function<absl::Status(OperationContext& context, const TreeGrowth& growth)>;
 
-  // What a server has free; kept up to date from grants.
+  // Without `grow` nobody is told: for tests of single servers.
+  explicit NodeAllocator(ControlChannel* control, const TimeConstants& times = {},
+                         Grow grow = nullptr)
+      : control_(control), times_(times), grow_(std::move(grow)) {}
+
+  // What a server has free; kept up to date from grants. Also of another life of a server.
   void AddServer(ServerId server, uint64_t free_bytes);
+  // What the catalog knows of the tree: it need not be told again.
+  void NoteGrown(uint32_t tree_id, const TreeServerList& servers);
 
   // A node on `preferred` if this client has one there, else anywhere; recycled ones first. Empty:
   // Refill() first.
@@ -104,6 +115,9 @@ class NodeAllocator {
   // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
   absl::Status RequestNodes(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                             ServerId preferred, int64_t* rested_ns);
+  // Rule R7. An error: the nodes that were granted have been given back, or are uncertain.
+  absl::Status GrowOnto(OperationContext& context, uint32_t tree_id, const TreeServer& on,
+                        const NodeGrant& grant);
   // Sends the frees [first, next) of one server.
   void SendFrees(OperationContext& context, uint32_t tree_id, const std::vector<Reference>& freed,
                  size_t first, size_t next);
@@ -120,8 +134,10 @@ class NodeAllocator {
 
   ControlChannel* const control_;
   const TimeConstants times_;
+  const Grow grow_;
   std::mutex mutex_;
   absl::flat_hash_map<uint32_t, Pool> pools_;              // by tree
+  absl::flat_hash_map<uint32_t, TreeServerList> grown_;    // by tree; the catalog knows of it
   std::vector<std::pair<ServerId, uint64_t>> free_bytes_;  // of the servers that live
 };
 

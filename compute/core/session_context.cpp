@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/fabric/server_index.h"
 
 namespace pando {
 SessionContext::SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs,
@@ -37,6 +38,22 @@ void SessionContext::ObserveSlowChain(int64_t posted_ns, int64_t completed_ns) {
   chain_ns_ = chain_ns_ * (kSmoothing - 1 + kSlowTimes) / kSmoothing;
 }
 
+void SessionContext::TakeView(std::shared_ptr<const Membership::View> view) {
+  view_ = std::move(view);
+  generation_ = view_->generation;
+  endpoint_->AdoptServers(view_->added);
+}
+
+uint64_t SessionContext::LifeOf(ServerId server) const {
+  const Membership::Member* const member = view_ == nullptr ? nullptr : view_->Find(server);
+  return member == nullptr ? 0 : member->life;
+}
+
+bool SessionContext::HasComeSince(ServerId server, uint64_t generation) const {
+  const Membership::Member* const member = view_ == nullptr ? nullptr : view_->Find(server);
+  return member != nullptr && member->since > generation;
+}
+
 absl::Status FencedError() {
   return absl::FailedPreconditionError(
       "this compute server was declared dead and cut off, since a memory server did not hear of it "
@@ -47,6 +64,11 @@ absl::Status FencedError() {
 absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
   if (session.fenced()) [[unlikely]]
     return FencedError();
+  if (generation_ != session.generation()) [[unlikely]] {
+    for (const Chain* chain : chains) {
+      if (absl::Status status = CatchUp(chain->server()); !status.ok()) return status;
+    }
+  }
   (void)deadline_ns();
   session.scheduler().AwaitAll(chains);
   uint32_t round_trips = 0;
@@ -57,6 +79,38 @@ absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
   }
   cost.round_trips += round_trips;
   return status;
+}
+
+absl::Status OperationContext::CatchUp(ServerId server) {
+  if (fate == nullptr || !fate->lost()) {
+    generation_ = session.generation();
+    return absl::OkStatus();
+  }
+  // Elsewhere the operation may still give back what it holds.
+  if (!session.HasComeSince(server, generation_)) return absl::OkStatus();
+  return absl::UnavailableError(fate->status().message());
+}
+
+bool OperationContext::AwaitServer(ServerId server) {
+  constexpr int64_t kPauseNs = kMillisecondNs;
+  constexpr int64_t kLookNsMax = 2 * kSecondNs;
+  session.AdoptServers();
+  if (session.LifeOf(server) != 0) return true;
+  Membership* const members = session.membership();
+  const uint64_t look = members == nullptr ? 0 : members->AskForLook();
+  if (look == 0) return false;
+  const int64_t until_ns = std::min(deadline_ns(), session.NowNs() + kLookNsMax);
+  while (!members->HasLooked(look) && session.NowNs() < until_ns) {
+    session.scheduler().SleepUntil(session.NowNs() + kPauseNs);
+  }
+  session.AdoptServers();
+  return session.LifeOf(server) != 0;
+}
+
+absl::Status OperationContext::AwaitAgain(Chain* chain) {
+  if (!IsNotConnected(chain->status()) || !AwaitServer(chain->server())) return chain->status();
+  session.scheduler().Await(chain);
+  return chain->status();
 }
 
 absl::Status OperationContext::DeadlineError(std::string_view doing) const {

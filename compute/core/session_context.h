@@ -18,6 +18,7 @@
 #include "compute/cache/epoch.h"
 #include "compute/core/buffer_pool.h"
 #include "compute/core/counters.h"
+#include "compute/core/membership.h"
 #include "pando/options.h"
 
 namespace pando {
@@ -38,6 +39,23 @@ class SessionContext {
   int64_t NowNs() const { return endpoint_->clock().NowNs(); }
   // Eight zero bytes in registered memory: the source of lock releases.
   absl::StatusOr<LocalBuffer> ZeroWord();
+
+  // The servers that this session's client works with; as they are from now on. At most once.
+  void set_membership(Membership* members) {
+    members_ = members;
+    TakeView(members->view());
+  }
+  Membership* membership() const { return members_; }
+  // Takes up servers that have come, or come back, since (membership.h). What is in flight goes on.
+  void AdoptServers() {
+    if (members_ != nullptr && members_->generation() != generation_) [[unlikely]]
+      TakeView(members_->view());
+  }
+  // Of the servers that have been taken up.
+  uint64_t generation() const { return generation_; }
+  uint64_t LifeOf(ServerId server) const;  // 0: it has not been taken up
+  // Whether this life of the server was taken up after `generation`.
+  bool HasComeSince(ServerId server, uint64_t generation) const;
 
   // Set once by whoever knows when this compute server has been cut off (rule C2); from then on
   // nothing is posted any more.
@@ -76,6 +94,8 @@ class SessionContext {
 
   void ObserveSlowChain(int64_t posted_ns, int64_t completed_ns);
 
+  void TakeView(std::shared_ptr<const Membership::View> view);
+
   std::unique_ptr<Endpoint> endpoint_;
   Scheduler scheduler_;
   BufferPool buffers_;
@@ -85,6 +105,9 @@ class SessionContext {
   EpochDomain::Slot* const epoch_slot_;
   BufferLease zero_word_;
   const std::atomic<bool>* fenced_ = nullptr;
+  Membership* members_ = nullptr;
+  std::shared_ptr<const Membership::View> view_;
+  uint64_t generation_ = 0;
   int64_t chain_ns_ = 2'000;
   int64_t slow_until_ns_ = INT64_MIN;  // when the last slow chain that counted was done
 };
@@ -116,6 +139,9 @@ struct OperationContext {
       : session(*session), deadline_ns_(timeout.until_ns), timeout_ns_(timeout.ns) {}
 
   SessionContext& session;
+  // Of the tree that the operation works on, if any: where it has lost what it had on a server,
+  // nothing of this operation reaches the server's new life.
+  const TreeFate* fate = nullptr;
   OperationCost cost;
   // What the operation noticed on its way; repaired by somebody who has the time, never by a get
   // itself.
@@ -130,6 +156,10 @@ struct OperationContext {
   absl::Status Await(Chain* chain);
   // The same for chains to several servers: they count once. The first error.
   absl::Status AwaitAll(std::span<Chain* const> chains);
+
+  // Waits for a server that this client does not know, but a node says that it is there: it may
+  // have just come. False: nobody finds it in time.
+  bool AwaitServer(ServerId server);
 
   int64_t deadline_ns() {
     if (deadline_ns_ == kUnset) deadline_ns_ = session.NowNs() + timeout_ns_;
@@ -149,6 +179,14 @@ struct OperationContext {
   // Adds the chain to what this operation and its session have cost.
   const ChainTally& Count(const Chain& chain);
 
+  // Servers have come since the operation looked last. Unavailable: what the tree had on this one
+  // is gone.
+  absl::Status CatchUp(ServerId server);
+  // Of a chain that failed: Ok where it was posted again, since nothing was there to post it to
+  // before.
+  absl::Status AwaitAgain(Chain* chain);
+
+  uint64_t generation_ = session.generation();
   int64_t deadline_ns_ = kUnset;
   const int64_t timeout_ns_ = 0;
 };
@@ -166,6 +204,9 @@ inline const ChainTally& OperationContext::Count(const Chain& chain) {
 inline absl::Status OperationContext::Await(Chain* chain) {
   if (session.fenced()) [[unlikely]]
     return FencedError();
+  if (generation_ != session.generation()) [[unlikely]] {
+    if (absl::Status status = CatchUp(chain->server()); !status.ok()) return status;
+  }
   // Chains of WRITEs alone need not know when they were posted (shm).
   if (deadline_ns_ == kUnset && chain->verb(0).kind == VerbKind::kWrite) (void)deadline_ns();
   LimitWait(chain);
@@ -179,8 +220,9 @@ inline absl::Status OperationContext::Await(Chain* chain) {
     const int64_t duration_ns = completed_ns - started_ns;
     session.ObserveChain(round_trips == 1 ? duration_ns : duration_ns / round_trips, started_ns,
                          completed_ns);
+    return absl::OkStatus();
   }
-  return chain->status();
+  return AwaitAgain(chain);
 }
 
 }  // namespace pando

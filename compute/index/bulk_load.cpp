@@ -269,7 +269,7 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
     return release_record(absl::DataLossError("the root record is inconsistent under its lock"));
   }
   if (record.level != 0) return release_record(NotEmpty());
-  const absl::StatusOr<LockTarget> leaf = tree.NodeLock(record.root);
+  const absl::StatusOr<LockTarget> leaf = tree.NodeLock(context, record.root);
   if (!leaf.ok()) return release_record(leaf.status());
   absl::StatusOr<std::optional<HeldLock>> leaf_lock =
       hocl.TryAcquire(context, *leaf, image.buffer());

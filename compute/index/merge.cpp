@@ -265,7 +265,7 @@ absl::StatusOr<MergeAttempt::Outcome> MergeOnce(OperationContext& context, TreeC
   Descent descent(context, tree, key, parent_level);
   PANDO_RETURN_IF_ERROR(descent.Find());
   const Reference parent = descent.node();
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(parent));
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, parent));
   PANDO_ASSIGN_OR_RETURN(
       std::optional<HeldLock> lock,
       tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));

@@ -149,7 +149,7 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
     if (context.expired()) return context.DeadlineError("looking after a merge");
     PANDO_RETURN_IF_ERROR(descent.Find());
     const Reference left = descent.node();
-    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(left));
+    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, left));
     PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock,
                            tree.environment.hocl.Acquire(context, target, left_image.buffer(),
                                                          tree.id(), nullptr, nullptr));
@@ -265,13 +265,13 @@ absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const R
                            uint8_t level, std::string_view key) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
   return InspectNode(context, tree, target, Expect(tree, node, level, key), image.buffer());
 }
 
 absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Reference& node,
                          uint8_t level, std::string_view key, LocalBuffer image) {
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
   PANDO_ASSIGN_OR_RETURN(const bool abandoned,
                          tree.environment.hocl.IsAbandoned(context, target, image));
   const NodeExpectation expectation = Expect(tree, node, level, key);
@@ -285,7 +285,7 @@ absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Ref
 absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tree,
                                      const Reference& node, const NodeExpectation& expectation,
                                      LocalBuffer image, LeafMatch* match) {
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
   PANDO_ASSIGN_OR_RETURN(
       std::optional<HeldLock> lock,
       tree.environment.hocl.Acquire(context, target, image, tree.id(), nullptr, nullptr));

@@ -130,7 +130,7 @@ absl::Status TryInsert(OperationContext& context, TreeContext& tree,
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   const Reference parent = descent.node();
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(parent));
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, parent));
   PANDO_ASSIGN_OR_RETURN(
       std::optional<HeldLock> lock,
       tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));

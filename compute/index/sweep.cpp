@@ -61,7 +61,7 @@ absl::StatusOr<bool> Sweep::IsDeadEverywhere(const Orphan& orphan) {
   if (orphan.incarnation == 0 || !RuleHolds(Rule::kC5Everywhere)) return true;
   const auto [known, is_new] = dead_.try_emplace({orphan.compute_server, orphan.incarnation}, true);
   if (!is_new) return known->second;
-  for (const ServerId server : tree_.environment.servers) {
+  for (const ServerId server : tree_.environment.members.Ids()) {
     PANDO_ASSIGN_OR_RETURN(const std::string body,
                            tree_.environment.control.Call(
                                context_, server, ControlOpcode::kClientState,
@@ -192,7 +192,7 @@ absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult
   *result = {};
   tree.environment.allocator.Flush(context, tree.id());
   absl::Status first;
-  for (const ServerId server : tree.environment.servers) {
+  for (const ServerId server : tree.environment.members.Ids()) {
     const absl::Status status = Sweep(context, tree, result).Run(server);
     if (first.ok()) first = status;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/wire/lock_word.h"
 
 namespace pando {
@@ -16,13 +17,19 @@ auto IsSame(const MissingSeparator& separator) {
 
 }  // namespace
 
+absl::Status LostNodesError(const std::string& tree, ServerId server) {
+  return absl::DataLossError(
+      absl::StrCat("tree '", tree, "' had nodes on memory server ", server,
+                   ", which has started again without them: drop the tree and create it again"));
+}
+
 absl::StatusOr<LockTarget> TreeContext::NodeLock(const Reference& node) const {
   const ServerId server = node.address.server();
   const uint32_t words = environment.hocl.Words(server);
   if (words == 0) [[unlikely]] {
     return absl::UnavailableError(
         absl::StrCat("tree '", entry.name, "' has a node on memory server ", server,
-                     ", which this client is not connected to: reconnect"));
+                     ", which this client does not find: is it running?"));
   }
   return LockTarget{.server = server,
                     .word = LockIndex(node.address, words),
@@ -37,6 +44,32 @@ LockTarget TreeContext::RootLock() const {
           .node = {entry.root_record, 0},
           .read_offset = entry.root_record.offset(),
           .read_bytes = kLineBytes};
+}
+
+absl::Status TreeContext::CheckServers(OperationContext& context) const {
+  PANDO_RETURN_IF_ERROR(fate.status());
+  ControlChannel& control = environment.control;
+  // The root record lies on the catalog's server.
+  PANDO_ASSIGN_OR_RETURN(const std::string body,
+                         control.Call(context, entry.root_record.server(),
+                                      ControlOpcode::kListTreeServers, EncodeTreeId(id())));
+  PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(body));
+  for (const TreeServer& on : servers) {
+    // It may have come a moment ago.
+    (void)context.AwaitServer(on.server);
+    const uint64_t life = context.session.LifeOf(on.server);
+    if (life == 0) {
+      return absl::UnavailableError(absl::StrCat("tree '", entry.name,
+                                                 "' has nodes on memory server ", on.server,
+                                                 ", which is not there"));
+    }
+    if (life != on.life) return LostNodesError(entry.name, on.server);
+    const absl::Status there = control.Call(context, on.server, ControlOpcode::kPing, "").status();
+    if (!there.ok()) {
+      return Annotate(there, absl::StrCat("tree '", entry.name, "' has nodes there"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TreeContext::Refill(OperationContext& context, ServerId preferred) {

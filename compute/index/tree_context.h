@@ -34,7 +34,7 @@ struct IndexEnvironment {
   IndexCache& cache;
   NodeAllocator& allocator;
   ControlChannel& control;
-  std::vector<ServerId> servers;
+  const Membership& members;
   Techniques techniques;
   int combine_max = 64;
   bool crc = false;  // lines carry checksums
@@ -64,6 +64,9 @@ class RootHint {
   std::atomic<uint8_t> level_{0};
 };
 
+// DataLoss: what to do about a tree whose nodes went with a life of a memory server.
+absl::Status LostNodesError(const std::string& tree, ServerId server);
+
 class TreeContext {
  public:
   TreeContext(CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment)
@@ -83,14 +86,25 @@ class TreeContext {
   const ReadLimits read_limits;
   RootHint root;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
+  TreeFate fate;
 
   uint32_t id() const { return entry.tree_id; }
   // More spare nodes, near `preferred`; notes in the context where a sweep is due (rule C5).
   absl::Status Refill(OperationContext& context, ServerId preferred);
   // Unavailable: the node lies on a memory server that this client is not connected to (references
-  // are remote data, and servers may have joined since).
+  // are remote data, and servers may have joined since). With a context it waits for one that has
+  // just come.
   absl::StatusOr<LockTarget> NodeLock(const Reference& node) const;
+  absl::StatusOr<LockTarget> NodeLock(OperationContext& context, const Reference& node) const {
+    if (environment.hocl.Words(node.address.server()) == 0) [[unlikely]]
+      (void)context.AwaitServer(node.address.server());
+    return NodeLock(node);
+  }
   LockTarget RootLock() const;
+  // Whether all memory servers on which the tree may have nodes, as the catalog knows it now, are
+  // there in the lives that they were (rule R7). Unavailable: one is gone, or does not answer;
+  // DataLoss: one has started again; NotFound: the tree was dropped.
+  absl::Status CheckServers(OperationContext& context) const;
 
   // Rule S3: one insertion a (level, separator) and compute server at a time.
   bool BeginSeparator(const MissingSeparator& separator);

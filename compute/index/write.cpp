@@ -224,7 +224,7 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
   while (true) {
     PANDO_RETURN_IF_ERROR(descent.Find());
     const Reference node = descent.node();
-    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(node));
+    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
     absl::Status executed;
     PANDO_ASSIGN_OR_RETURN(
         std::optional<HeldLock> lock,

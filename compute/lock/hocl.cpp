@@ -60,17 +60,18 @@ HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
 
 HeldLock::~HeldLock() { PANDO_CHECK(!held_) << "a node lock was not released"; }
 
+Hocl::Hocl(Options options) : options_(std::move(options)), servers_(size_t{UINT16_MAX} + 1) {}
+
 void Hocl::AddServer(ServerId server, uint32_t words, uint64_t dead_offset) {
-  if (tables_.size() <= server) {
-    tables_.resize(size_t{server} + 1);
-    dead_offsets_.resize(size_t{server} + 1);
-  }
-  tables_[server] = std::make_unique<LocalLockTable>(words);
-  dead_offsets_[server] = dead_offset;
+  const ServerLocks* const before = servers_[server].load(std::memory_order_acquire);
+  const uint32_t local_words = std::max(words, before == nullptr ? 0 : before->table.words());
+  all_servers_.push_back(std::make_unique<ServerLocks>(words, local_words, dead_offset));
+  servers_[server].store(all_servers_.back().get(), std::memory_order_release);
 }
 
 uint32_t Hocl::Words(ServerId server) const {
-  return server < tables_.size() && tables_[server] != nullptr ? tables_[server]->words() : 0;
+  const ServerLocks* const locks = servers_[server].load(std::memory_order_acquire);
+  return locks == nullptr ? 0 : locks->words;
 }
 
 absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
@@ -197,7 +198,8 @@ absl::StatusOr<bool> Hocl::OwnerIsDead(OperationContext& context, ServerId serve
   ChainLease chain(&context.session.buffers());
   chain->Reset(server);
   chain->Read(MemorySpace::kMain,
-              dead_offsets_[server] + DeadEntryOffset(LockWord::Decode(word).owner),
+              servers_[server].load(std::memory_order_acquire)->dead_offset +
+                  DeadEntryOffset(LockWord::Decode(word).owner),
               entry.buffer());
   const absl::Status read = context.Await(chain.get());
   if (absl::IsAborted(read)) return false;  // interrupted: asked again later

@@ -89,10 +89,11 @@ class Hocl {
     std::function<void()> on_stuck_word;
   };
 
-  explicit Hocl(Options options) : options_(options) {}
+  explicit Hocl(Options options);
 
-  // Declares a server's lock table, and where it publishes the dead (common/wire/dead_table.h).
-  // Before any use; not thread-safe against it.
+  // Declares a server's lock table, or that of another life of it, and where it publishes the dead
+  // (common/wire/dead_table.h). One thread at a time; others may use the locks meanwhile. Those of
+  // an earlier life stay with who holds them and waits for them.
   void AddServer(ServerId server, uint32_t words, uint64_t dead_offset);
   // 0: there is no such server.
   uint32_t Words(ServerId server) const;
@@ -174,11 +175,19 @@ class Hocl {
   absl::Status LoseLock(OperationContext& context, HeldLock lock);
 
   const Options options_;
+  struct ServerLocks {
+    ServerLocks(uint32_t words, uint32_t local_words, uint64_t dead_offset)
+        : words(words), dead_offset(dead_offset), table(local_words) {}
+    const uint32_t words;
+    const uint64_t dead_offset;
+    LocalLockTable table;  // no fewer than in earlier lives: a target may be of one of them
+  };
+
   LocalLock& Local(const LockTarget& target) const {
-    return tables_[target.server]->At(target.word);
+    return servers_[target.server].load(std::memory_order_acquire)->table.At(target.word);
   }
-  std::vector<std::unique_ptr<LocalLockTable>> tables_;  // by server id
-  std::vector<uint64_t> dead_offsets_;                   // by server id
+  std::vector<std::atomic<ServerLocks*>> servers_;  // by server id
+  std::vector<std::unique_ptr<ServerLocks>> all_servers_;
   std::atomic<bool> has_left_locks_{false};
 };
 

@@ -125,7 +125,7 @@ absl::Status Scan(const Settings& settings, const Arguments&) {
     if (row_count < wanted) break;
     from = printed = rows.back().key;
   }
-  return absl::OkStatus();
+  return opened->client->TreeStatus(*opened->tree);
 }
 
 absl::Status Create(const Settings& settings, const Arguments&) {

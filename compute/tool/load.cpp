@@ -208,10 +208,13 @@ absl::Status FillTree(const Settings& settings, const Lines& lines, Client* clie
   done->store(0);
   if (settings.bulk) {
     const absl::Status status = BulkLoad(client, **tree, lines.sorted, done);
+    if (status.ok()) return client->TreeStatus(**tree);
     if (!absl::IsFailedPrecondition(status)) return status;
     done->store(0);  // not empty
   }
-  return PutAll(settings, client, **tree, lines.sorted, done);
+  const absl::Status status = PutAll(settings, client, **tree, lines.sorted, done);
+  // What was put may have gone since, with a memory server.
+  return status.ok() ? client->TreeStatus(**tree) : status;
 }
 
 }  // namespace

@@ -54,42 +54,65 @@ uint64_t GatherWord(const Verb& verb) {
 
 }  // namespace
 
-ShmEndpoint::ShmEndpoint(std::shared_ptr<ShmClient> client)
-    : client_(std::move(client)), mailbox_(std::make_shared<Mailbox>()) {
+ShmEndpoint::ShmEndpoint(std::shared_ptr<ShmClient> client, uint16_t compute_server,
+                         uint32_t incarnation)
+    : client_(std::move(client)), mailbox_(std::make_shared<Mailbox>(compute_server, incarnation)) {
   TakeTime();
-  for (const auto& link : client_->links()) {
-    Target target;
-    target.link = link.get();
-    for (const MemorySpace space : {MemorySpace::kMain, MemorySpace::kLocks}) {
-      target.space[static_cast<int>(space)] = link->region.space(space);
-      target.space_bytes[static_cast<int>(space)] = link->region.space_bytes(space);
-    }
-    target.packet_bytes = link->region.geometry().packet_bytes;
-    targets_.push_back(target);
+}
+
+ShmEndpoint::Target ShmEndpoint::TargetOf(std::shared_ptr<ShmLink> link) {
+  Target target;
+  for (const MemorySpace space : {MemorySpace::kMain, MemorySpace::kLocks}) {
+    target.space[static_cast<int>(space)] = link->region.space(space);
+    target.space_bytes[static_cast<int>(space)] = link->region.space_bytes(space);
   }
+  target.packet_bytes = link->region.geometry().packet_bytes;
+  target.link = std::move(link);
+  return target;
 }
 
 absl::StatusOr<std::unique_ptr<Endpoint>> ShmEndpoint::Open(std::shared_ptr<ShmClient> client,
                                                             uint16_t compute_server,
                                                             uint32_t incarnation) {
-  std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(std::move(client)));
+  std::unique_ptr<ShmEndpoint> endpoint(
+      new ShmEndpoint(std::move(client), compute_server, incarnation));
   PANDO_RETURN_IF_ERROR(endpoint->mailbox_->Init());
-  endpoint->client_->Attach(endpoint->mailbox_);
-  PANDO_RETURN_IF_ERROR(endpoint->OpenSlots(compute_server, incarnation));
+  for (std::shared_ptr<ShmLink>& link : endpoint->client_->Attach(endpoint->mailbox_)) {
+    endpoint->index_.Set(link->location.id, static_cast<int>(endpoint->targets_.size()));
+    endpoint->targets_.push_back(TargetOf(std::move(link)));
+  }
+  PANDO_RETURN_IF_ERROR(endpoint->OpenSlots());
   return endpoint;
 }
 
-absl::Status ShmEndpoint::OpenSlots(uint16_t compute_server, uint32_t incarnation) {
+void ShmEndpoint::AdoptServers(uint32_t added) {
+  for (Mailbox::AddedSlot& slot : mailbox_->TakeSlots(added)) {
+    const ServerId server = slot.link->location.id;
+    int index = index_.Of(server);
+    if (index == ServerIndex::kNone) {
+      index = static_cast<int>(targets_.size());
+      index_.Set(server, index);
+      targets_.emplace_back();
+    }
+    Target& target = targets_[index];
+    target = TargetOf(std::move(slot.link));
+    target.slot = slot.slot;
+    target.intent = target.link->region.intent(slot.slot);
+  }
+}
+
+absl::Status ShmEndpoint::OpenSlots() {
   struct Request {
     int link;
     uint32_t sequence;
   };
-  const std::string body = EncodeShmOpenSlot({compute_server, incarnation});
+  const std::string body = EncodeShmOpenSlot({mailbox_->compute_server, mailbox_->incarnation});
   const int64_t deadline_ns = NowNs() + client_->options().connect_timeout_ms * kMillisecondNs;
   absl::Status status;
   std::vector<Request> requests;
   for (int link = 0; link < static_cast<int>(targets_.size()); ++link) {
-    const auto sequence = client_->Send(link, ShmFrameType::kOpenSlot, body, mailbox_);
+    const auto sequence =
+        client_->Send(targets_[link].link.get(), ShmFrameType::kOpenSlot, body, mailbox_);
     // A server that is gone has no slots; chains to it will say so.
     if (!sequence.ok()) continue;
     if (*sequence == 0) status = absl::UnavailableError("the control connection is congested");
@@ -129,10 +152,11 @@ absl::Status ShmEndpoint::OpenSlots(uint16_t compute_server, uint32_t incarnatio
 ShmEndpoint::~ShmEndpoint() {
   PANDO_CHECK_EQ(in_flight(), 0u) << "an endpoint is destroyed with chains or calls in flight";
   client_->Detach(mailbox_);
-  for (size_t link = 0; link < targets_.size(); ++link) {
-    if (targets_[link].slot != kNoSlot) {
-      client_->CloseSlot(static_cast<int>(link), targets_[link].slot);
-    }
+  for (const Mailbox::AddedSlot& slot : mailbox_->CloseSlots()) {
+    client_->CloseSlot(slot.link.get(), slot.slot);
+  }
+  for (const Target& target : targets_) {
+    if (target.slot != kNoSlot) client_->CloseSlot(target.link.get(), target.slot);
   }
 }
 
@@ -181,15 +205,15 @@ void ShmEndpoint::PrefetchRange(const Target& target, MemorySpace space, uint64_
 }
 
 void ShmEndpoint::WillRead(ServerId server, uint64_t offset, uint32_t bytes) {
-  const int link = client_->LinkIndex(server);
-  if (link == ShmClient::kNoLink) return;
+  const int link = index_.Of(server);
+  if (link == ServerIndex::kNone) return;
   PrefetchRange(targets_[link], MemorySpace::kMain, offset, bytes);
   hinted_offset_ = offset;
 }
 
 void ShmEndpoint::Prefetch(const Chain& chain) {
-  const int link = client_->LinkIndex(chain.server());
-  if (link == ShmClient::kNoLink) return;  // Execute() says so
+  const int link = index_.Of(chain.server());
+  if (link == ServerIndex::kNone) return;  // Execute() says so
   for (const Verb& verb : chain.verbs()) {
     if (verb.kind == VerbKind::kRead && verb.offset == hinted_offset_) continue;
     PrefetchRange(targets_[link], verb.space, verb.offset, verb.bytes);
@@ -222,8 +246,8 @@ void ShmEndpoint::Run(Chain* chain) {
 }
 
 absl::Status ShmEndpoint::Execute(Chain* chain) {
-  const int link = client_->LinkIndex(chain->server());
-  if (link == ShmClient::kNoLink) [[unlikely]] {
+  const int link = index_.Of(chain->server());
+  if (link == ServerIndex::kNone) [[unlikely]] {
     return UnknownServerError(*chain);
   }
   const Target& target = targets_[link];
@@ -287,9 +311,9 @@ absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain) {
 void ShmEndpoint::DoCall(PendingCall* call) { calls_.Start(call); }
 
 absl::StatusOr<uint32_t> ShmEndpoint::SendRequest(ServerId server, std::string_view request) {
-  const int link = client_->LinkIndex(server);
-  if (link == ShmClient::kNoLink) return UnknownServerError(server, "call");
-  auto sequence = client_->Send(link, ShmFrameType::kCall, request, mailbox_);
+  const int link = index_.Of(server);
+  if (link == ServerIndex::kNone) return UnknownServerError(server, "call");
+  auto sequence = client_->Send(targets_[link].link.get(), ShmFrameType::kCall, request, mailbox_);
   if (!sequence.ok()) return Annotate(sequence.status(), "call");
   return sequence;
 }

@@ -13,6 +13,7 @@
 #include "common/base/ticks.h"
 #include "common/fabric/call_list.h"
 #include "common/fabric/fabric.h"
+#include "common/fabric/server_index.h"
 #include "common/fabric/shm/shm_client.h"
 
 namespace pando {
@@ -30,6 +31,7 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
   size_t in_flight() const override { return calls_.size() + deferred_.size(); }
   absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
   void Wait(int64_t until_ns) override;
+  void AdoptServers(uint32_t added) override;
   void Wake() override { mailbox_->doorbell().Ring(); }
   void WakeAt(int64_t) override {}
   void set_runner(std::function<void()>) override {}
@@ -48,7 +50,7 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
 
   // One server, as flat as the hot path wants it.
   struct Target {
-    const ShmLink* link = nullptr;
+    std::shared_ptr<ShmLink> link;
     std::byte* space[2] = {};
     uint64_t space_bytes[2] = {};
     std::byte* intent = nullptr;
@@ -59,8 +61,9 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
     void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
   };
 
-  explicit ShmEndpoint(std::shared_ptr<ShmClient> client);
-  absl::Status OpenSlots(uint16_t compute_server, uint32_t incarnation);
+  ShmEndpoint(std::shared_ptr<ShmClient> client, uint16_t compute_server, uint32_t incarnation);
+  static Target TargetOf(std::shared_ptr<ShmLink> link);
+  absl::Status OpenSlots();
   void Run(Chain* chain);
   // Looks at the clock, once for a batch of chains; from then on the time comes from ticks.
   void TakeTime();
@@ -76,7 +79,8 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
 
   const std::shared_ptr<ShmClient> client_;
   const std::shared_ptr<Mailbox> mailbox_;
-  std::vector<Target> targets_;  // by link
+  std::vector<Target> targets_;
+  ServerIndex index_;  // of the targets
   CallList calls_{this, kShmBodyBytesMax};
   // Chains that Poll() executes, in the order they were posted; their memory is on its way
   // meanwhile.

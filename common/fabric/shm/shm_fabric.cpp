@@ -35,14 +35,23 @@ class ShmFabric final : public Fabric {
   }
 
   uint64_t SpaceBytes(ServerId server, MemorySpace space) const override {
-    const int link = client_->LinkIndex(server);
-    return link == ShmClient::kNoLink ? 0 : client_->links()[link]->region.space_bytes(space);
+    const std::shared_ptr<ShmLink> link = client_->LinkTo(server);
+    return link == nullptr ? 0 : link->region.space_bytes(space);
   }
 
   absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                     uint32_t incarnation) override {
     return ShmEndpoint::Open(client_, compute_server, incarnation);
   }
+
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location) override {
+    return client_->AddServer(location, capabilities_.packet_bytes);
+  }
+  bool IsConnected(ServerId server) const override {
+    const std::shared_ptr<ShmLink> link = client_->LinkTo(server);
+    return link != nullptr && !link->gone.load(std::memory_order_acquire);
+  }
+  void Disconnect(ServerId server) override { client_->Disconnect(server); }
 
  private:
   const std::shared_ptr<ShmClient> client_;

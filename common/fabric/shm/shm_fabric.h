@@ -24,6 +24,9 @@ namespace pando {
 struct ShmFabricOptions {
   int64_t connect_timeout_ms =
       2'000;  // for each handshake: a server that does not answer is Unavailable
+  // Where given, servers that cannot be connected are left out, and why is said here; one must
+  // answer.
+  std::vector<absl::Status>* missing = nullptr;
 };
 
 // Connects to all servers. InvalidArgument: none, an id twice, or a server that calls itself

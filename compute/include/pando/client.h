@@ -10,7 +10,8 @@
 // FailedPrecondition (other options for an existing tree, other format; this client was fenced:
 // Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
 // DeadlineExceeded (the operation had no effect), Unknown = IsOutcomeUnknown() (it may or may not
-// have had one), Unavailable (a memory server is gone), DataLoss (damaged remote memory).
+// have had one), Unavailable (a memory server is gone), DataLoss (damaged remote memory, or a
+// memory server has started again without what the tree had there).
 #pragma once
 
 #include <cstdint>
@@ -72,7 +73,8 @@ struct ServerStatus {
   std::vector<std::pair<std::string, uint64_t>> counters;
 };
 
-// One compute server: index cache and local lock tables shared by its sessions. Thread-safe.
+// One compute server: index cache and local lock tables shared by its sessions. Thread-safe. Memory
+// servers may come, go and come back: it takes up a new one within two seconds.
 // Sessions and trees must be gone before the client is destroyed (CHECKed).
 class Client {
  public:
@@ -86,6 +88,11 @@ class Client {
   // The name is free at once; open handles go on working until they are closed, without growing.
   absl::Status DropTree(std::string_view name);
   absl::StatusOr<std::vector<TreeInfo>> ListTrees();
+  // Whether every memory server on which the tree may have nodes is there, and is the one it was:
+  // what a program asks before it says that all went well. Unavailable: one is gone, or does not
+  // answer; DataLoss: one has started again without what the tree had there; NotFound: the tree was
+  // dropped.
+  absl::Status TreeStatus(const Tree& tree);
   std::vector<ServerStatus> Servers();
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession();

@@ -69,7 +69,8 @@ struct RdmaOptions {
 
 struct ClientOptions {
   // Where the memory servers are found, as pando-memory was told: a directory ("DIR" or
-  // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, not afterwards.
+  // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, and to find servers that
+  // come later.
   std::string registry;
   // Transport: "shm" (one host, no privileges) or "verbs" (RDMA).
   std::string fabric = "shm";
@@ -77,8 +78,10 @@ struct ClientOptions {
   // File with the cluster's secret, as pando-memory has it; "": the cluster has none. Verbs only:
   // on shm the permissions of the memory servers' sockets decide who gets in.
   std::string secret_file;
-  // How long Connect() waits for `memory_servers_min` servers to appear, milliseconds; also the
-  // deadline of each handshake, NewSession(), CreateTree(), OpenTree() and DropTree().
+  // How long Connect() waits until `memory_servers_min` servers answer, and among them the one with
+  // the catalog, milliseconds; also the deadline of NewSession(), CreateTree(), OpenTree() and
+  // DropTree(). Servers that do not answer are left out (a line in the log says which) and taken up
+  // when they do.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
 

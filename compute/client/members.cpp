@@ -1,0 +1,198 @@
+// A client's memory servers as they come, go and come back: who is introduced to whom, and what
+// trees have lost (rule R7).
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "compute/client/client_impl.h"
+
+namespace pando {
+namespace {
+
+// How long dropping a tree waits for servers that the client does not know yet.
+constexpr int64_t kAwaitServersNs = 2 * kSecondNs;
+constexpr int64_t kLookPauseNs = kMillisecondNs;
+
+const TreeServer* Find(const TreeServerList& servers, ServerId server) {
+  const auto found = std::find_if(servers.begin(), servers.end(),
+                                  [server](const TreeServer& on) { return on.server == server; });
+  return found == servers.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const ClientImpl::ServerRecord* ClientImpl::FindRecord(ServerId server) const {
+  const auto found =
+      std::find_if(servers_.begin(), servers_.end(),
+                   [server](const ServerRecord& record) { return record.id == server; });
+  return found == servers_.end() ? nullptr : &*found;
+}
+
+// --- Trees and servers.
+
+absl::Status ClientImpl::AttachTo(OperationContext& context, const CatalogEntry& entry,
+                                  ServerId server) {
+  const TreeServer* const on = Find(entry.servers, server);
+  const absl::Status attached =
+      control_channel_
+          .Call(context, server, ControlOpcode::kAttachTree,
+                EncodeTreeAttach({entry.tree_id, on == nullptr ? 0 : on->life}))
+          .status();
+  return absl::IsDataLoss(attached) ? LostNodesError(entry.name, server) : attached;
+}
+
+absl::StatusOr<TreeServerList> ClientImpl::ListTreeServers(OperationContext& context,
+                                                           uint32_t tree_id) {
+  PANDO_ASSIGN_OR_RETURN(
+      const std::string body,
+      control_channel_.Call(context, catalog_server_, ControlOpcode::kListTreeServers,
+                            EncodeTreeId(tree_id)));
+  return ParseTreeServers(body);
+}
+
+absl::Status ClientImpl::CheckLives(const std::string& tree, const TreeServerList& servers) const {
+  for (const TreeServer& on : servers) {
+    const ServerRecord* const record = FindRecord(on.server);
+    if (record != nullptr && record->info.life != on.life) return LostNodesError(tree, on.server);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
+  return RunControl([&](OperationContext& context) { return tree.CheckServers(context); });
+}
+
+void ClientImpl::AwaitServersOf(std::string_view name) {
+  TreeServerList wanted;
+  (void)RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
+    for (const TreeServer& on : entry.servers) {
+      if (FindRecord(on.server) == nullptr) wanted.push_back(on);
+    }
+    return absl::OkStatus();
+  });
+  const uint64_t look = wanted.empty() ? 0 : members_.AskForLook();
+  const int64_t until_ns = RealClock().NowNs() + kAwaitServersNs;
+  while (look != 0 && !members_.HasLooked(look) && RealClock().NowNs() < until_ns) {
+    const timespec pause = {0, kLookPauseNs};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+absl::Status ClientImpl::DropTree(std::string_view name) {
+  AwaitServersOf(name);
+  return RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
+    const auto drop = [&](ServerId server) {
+      return control_channel_.Call(context, server, ControlOpcode::kDropTree,
+                                   EncodeTreeId(entry.tree_id));
+    };
+    // The catalog last: until then a drop that was interrupted can be repeated by name.
+    for (const ServerRecord& server : servers_) {
+      if (server.id == catalog_server_) continue;
+      const absl::Status dropped = drop(server.id).status();
+      // What was on a server that is gone is gone with it.
+      if (!dropped.ok() && !absl::IsUnavailable(dropped)) return dropped;
+    }
+    PANDO_ASSIGN_OR_RETURN(const std::string body, drop(catalog_server_));
+    PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(body));
+    for (const TreeServer& on : servers) {
+      if (FindRecord(on.server) != nullptr) continue;
+      PANDO_LOG(WARNING) << "tree '" << entry.name << "' is dropped; memory server " << on.server
+                         << ", which had nodes of it, is not there: should it live, it keeps their "
+                            "memory until it ends";
+    }
+    return absl::OkStatus();
+  });
+}
+
+// --- Servers that come.
+
+absl::StatusOr<ClientImpl::ServerRecord> ClientImpl::Introduce(OperationContext& context,
+                                                               ServerId server) {
+  PANDO_ASSIGN_OR_RETURN(ServerInfo info, ReadServerInfo(context, server));
+  if (info.superblock.server_id != server) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it calls itself server ", info.superblock.server_id));
+  }
+  const ServerRecord* const before = FindRecord(server);
+  if (before != nullptr && before->info.life == info.life) {
+    return absl::FailedPreconditionError(
+        "it lives, but the connection to it was lost and it takes this client for gone: connect "
+        "anew");
+  }
+  if ((info.is_catalog != 0) != (server == catalog_server_)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the catalog is kept by memory server ", catalog_server_,
+                     "; exactly one must (pando-memory --catalog)"));
+  }
+  if (info.lease_us > 0 && heartbeat_ == nullptr) {
+    return absl::FailedPreconditionError("it has leases, which this client does not renew");
+  }
+  PANDO_RETURN_IF_ERROR(
+      control_channel_.Call(context, server, ControlOpcode::kAttach, EncodeJoinReply(identity_))
+          .status());
+  return ServerRecord{server, std::move(info)};
+}
+
+absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& tree,
+                                       const ServerRecord& server) {
+  CatalogEntry now = tree.entry;
+  // The catalog's server has forgotten its trees with everything else.
+  if (server.id != catalog_server_) {
+    absl::StatusOr<TreeServerList> servers = ListTreeServers(context, tree.id());
+    if (servers.ok()) now.servers = *std::move(servers);
+    // Dropped: its handles go on with what they have.
+    if (!servers.ok() && !absl::IsNotFound(servers.status())) return servers.status();
+  }
+  const TreeServer* const on = Find(now.servers, server.id);
+  absl::Status attached = on != nullptr && on->life != server.info.life
+                              ? LostNodesError(now.name, server.id)
+                              : AttachTo(context, now, server.id);
+  const bool lost = absl::IsDataLoss(attached) || absl::IsNotFound(attached);
+  if (lost) tree.fate.Lose(std::move(attached));
+  return lost ? absl::OkStatus() : attached;
+}
+
+absl::Status ClientImpl::AddMember(const ServerLocation& location) {
+  // A session that begins meanwhile would reach the server before the trees are introduced.
+  std::lock_guard members_lock(members_mutex_);
+  PANDO_ASSIGN_OR_RETURN(const uint32_t added, fabric_->AddServer(location));
+  // Closing a tree takes the mutex of the control session: the last reference goes after it.
+  std::vector<std::shared_ptr<TreeImpl>> trees;
+  ServerRecord record;
+  const absl::Status status = RunControl([&](OperationContext& context) -> absl::Status {
+    control_->endpoint().AdoptServers(added);
+    PANDO_ASSIGN_OR_RETURN(record, Introduce(context, location.id));
+    for (const auto& [id, weak] : trees_) {
+      if (std::shared_ptr<TreeImpl> tree = weak.lock()) trees.push_back(std::move(tree));
+    }
+    for (const auto& tree : trees) {
+      PANDO_RETURN_IF_ERROR(IntroduceTree(context, tree->context(), record));
+    }
+    std::erase_if(servers_, [&](const ServerRecord& old) { return old.id == location.id; });
+    servers_.push_back(record);
+    std::sort(servers_.begin(), servers_.end(),
+              [](const ServerRecord& a, const ServerRecord& b) { return a.id < b.id; });
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    fabric_->Disconnect(location.id);
+    return status;
+  }
+  const Superblock& superblock = record.info.superblock;
+  hocl_->AddServer(record.id, superblock.lock_words, superblock.dead_offset);
+  // What was spare there is gone.
+  allocator_.NoteFailure(record.id, absl::UnavailableError("it has started again"));
+  members_.Publish(record.id, record.info.life, added);
+  allocator_.AddServer(record.id, record.info.free_bytes);
+  KeepAlive(record);
+  return absl::OkStatus();
+}
+
+}  // namespace pando
