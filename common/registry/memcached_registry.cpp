@@ -252,8 +252,13 @@ absl::StatusOr<std::string> SocketDirectory() {
   std::string directory = runtime != nullptr && *runtime != 0
                               ? absl::StrCat(runtime, "/pando-sockets")
                               : absl::StrCat("/tmp/pando-", geteuid());
-  PANDO_RETURN_IF_ERROR(
-      PrivateDirectory::Open(directory, "directory for sockets", /*make=*/true).status());
+  const absl::Status opened =
+      PrivateDirectory::Open(directory, "directory for sockets", /*make=*/true).status();
+  if (absl::IsPermissionDenied(opened)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(opened.message(), " (XDG_RUNTIME_DIR says where)"));
+  }
+  PANDO_RETURN_IF_ERROR(opened);
   return directory;
 }
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -193,6 +194,12 @@ TEST_F(MemcachedRegistryTest, SocketsHaveAPlace) {
   setenv("XDG_RUNTIME_DIR", (directory.path() + "/pando-sockets/" + std::string(90, 'd')).c_str(),
          1);
   EXPECT_FALSE(Here()->SocketPath(3).ok());
+  // Prepared by somebody else, as a name in /tmp can be.
+  ASSERT_EQ(chmod((directory.path() + "/pando-sockets").c_str(), 0777), 0);
+  setenv("XDG_RUNTIME_DIR", directory.path().c_str(), 1);
+  const auto open_to_others = Here()->SocketPath(3);
+  EXPECT_EQ(open_to_others.status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(open_to_others.status().message()), HasSubstr("XDG_RUNTIME_DIR"));
   setenv("XDG_RUNTIME_DIR", before.c_str(), 1);
 }
 
