@@ -50,8 +50,9 @@ DEFINE_bool(memory_overcommit, false,
             "take --memory also where this machine, NUMA node or control group has less available: "
             "the kernel ends processes when it has none left");
 DEFINE_int32(connections_max, 1024, "client processes at once; each takes two file descriptors");
-DEFINE_int32(endpoints_max, 0,
-             "endpoints of all clients, one a session; 0: 1024 on shm, 4096 on verbs");
+DEFINE_int32(
+    endpoints_max, 0,
+    "endpoints of all clients, one a client and one a session; 0: 1024 on shm, 4096 on verbs");
 DEFINE_int32(registry_wait, 2,
              "how many seconds to wait for a registry that does not answer when this starts");
 DEFINE_string(catalog, "auto",

@@ -24,7 +24,7 @@ struct ServerFabricOptions {
   int numa_node = -1;
   bool huge_pages = false;
   uint32_t connections_max = 1024;  // client processes at once
-  uint32_t endpoints_max = 0;       // of all clients, one a session; 0: 1024 on shm, 4096 on verbs
+  uint32_t endpoints_max = 0;       // of all clients; 0: 1024 on shm, 4096 on verbs
   // shm.
   std::string socket_path;
   // verbs (common/fabric/verbs): "" and 0 and -1 are found.

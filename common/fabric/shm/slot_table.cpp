@@ -15,9 +15,10 @@ SlotTable::SlotTable(const ShmRegion* region)
 
 absl::StatusOr<uint32_t> SlotTable::Assign(PeerId peer) {
   if (free_.empty()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "all ", owner_.size(), " endpoints of this memory server are taken (one a session): ",
-        "start it with a higher --endpoints_max"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", owner_.size(),
+                     " endpoints of this memory server are taken (one a client, one a session): ",
+                     "start it with a higher --endpoints_max"));
   }
   const uint32_t slot = free_.back();
   free_.pop_back();
