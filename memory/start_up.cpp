@@ -58,35 +58,29 @@ uint64_t ConnectionsWithin(uint64_t files, uint64_t connections_max) {
   return std::min(connections_max, left / kFilesPerConnection);
 }
 
-RegistryPatience::RegistryPatience(int server_id, int64_t wait_ms)
-    : server_id_(server_id),
-      start_ns_(RealClock().NowNs()),
-      deadline_ns_(start_ns_ + wait_ms * kMillisecondNs) {}
-
 absl::Status RegistryPatience::Try(const std::function<absl::Status()>& attempt,
                                    const volatile std::sig_atomic_t* stop) {
-  for (;;) {
+  const int64_t start_ns = RealClock().NowNs();
+  const int64_t deadline_ns = start_ns + wait_ms_ * kMillisecondNs;
+  for (bool said = false;; said = true) {
     const absl::Status status = attempt();
     const int64_t now_ns = RealClock().NowNs();
-    const int64_t waited_s = (now_ns - start_ns_) / kSecondNs;
+    const int64_t waited_s = (now_ns - start_ns) / kSecondNs;
     if (!absl::IsUnavailable(status)) {
-      if (said_ && status.ok()) {
+      if (said && status.ok()) {
         PANDO_LOG(INFO) << "memory server " << server_id_ << ": its registry answers, after "
                         << waited_s << " s";
-        said_ = false;
       }
       return status;
     }
-    if (now_ns >= deadline_ns_) {
+    if (now_ns >= deadline_ns) {
       return Annotate(status, absl::StrCat("waited ", waited_s, " s for it (--registry_wait)"));
     }
-    if (!said_) {
+    if (!said) {
       PANDO_LOG(WARNING) << "memory server " << server_id_ << " waits for its registry, for up to "
-                         << (deadline_ns_ - start_ns_) / kSecondNs
-                         << " s (--registry_wait): " << status.message();
-      said_ = true;
+                         << wait_ms_ / 1000 << " s (--registry_wait): " << status.message();
     }
-    const timespec pause = {0, std::min(kAskAgainNs, deadline_ns_ - now_ns)};
+    const timespec pause = {0, std::min(kAskAgainNs, deadline_ns - now_ns)};
     nanosleep(&pause, nullptr);
     if (*stop != 0) return absl::CancelledError("stopped while it waited for its registry");
   }

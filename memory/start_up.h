@@ -26,11 +26,11 @@ absl::Status FitIntoHost(const HostMemory& host, bool overcommit, ServerFabricOp
 // How many of `connections_max` clients `files` descriptors are enough for.
 uint64_t ConnectionsWithin(uint64_t files, uint64_t connections_max);
 
-// Asks again while the registry does not answer (Unavailable), for `wait_ms` from construction on.
-// Says so once, and once that it is over.
+// Asks again while the registry does not answer (Unavailable), for `wait_ms` each time. Says so
+// once, and once that it is over.
 class RegistryPatience {
  public:
-  RegistryPatience(int server_id, int64_t wait_ms);
+  RegistryPatience(int server_id, int64_t wait_ms) : server_id_(server_id), wait_ms_(wait_ms) {}
   // The first answer, or the last status: annotated with how long was waited, and which flag says
   // so. Cancelled: `*stop` became true.
   absl::Status Try(const std::function<absl::Status()>& attempt,
@@ -38,8 +38,7 @@ class RegistryPatience {
 
  private:
   const int server_id_;
-  const int64_t start_ns_, deadline_ns_;
-  bool said_ = false;
+  const int64_t wait_ms_;
 };
 
 }  // namespace pando::memory
