@@ -136,6 +136,15 @@ TEST_F(PausedWriterTest, ItsOwnNodeIsWaitedFor) {
   EXPECT_TRUE(Get(50).ok());
 }
 
+// It is a CAS a round trip for every compute server that waits, as long as the stop lasts.
+TEST_F(PausedWriterTest, WhoWaitsForItsLockAsksSeldom) {
+  const StoppedWriter writer(this, left_);
+  EXPECT_EQ(Put(100).code(), absl::StatusCode::kDeadlineExceeded);
+  const uint64_t attempts = other_->Stats().tree.lock_attempts;
+  EXPECT_GT(attempts, 100u);
+  EXPECT_LT(attempts, 1'500u);
+}
+
 // An operation that is called from outside returns when its session's repairs have ended, too.
 TEST_F(PausedWriterTest, ARepairEndsWithTheOperationThatWaitsForIt) {
   constexpr int64_t kTimeoutMs = 1;

@@ -20,7 +20,8 @@ namespace {
 
 // Back-off between attempts at a global word, in chain times: doubled from the first to the last.
 // With operation combining a turn at the word is short, whatever waits, so that it is asked for
-// soon again; without it turns are long and asking often is in vain. Measured: see README.md.
+// soon again, until its owner is suspected (below); without it turns are long and asking often is
+// in vain. Measured: see README.md.
 constexpr int64_t kBackOffFirst = 2;
 constexpr int64_t kBackOffLast = 64;
 constexpr int64_t kBackOffCombining = 2;
@@ -236,6 +237,7 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
   bool changed_hands = false;
   const bool combining = options_.techniques.operation_combining;
   int64_t back_off = combining ? kBackOffCombining : kBackOffFirst;
+  int64_t back_off_last = combining ? kBackOffCombining : kBackOffLast;
   for (int attempt = 0;; ++attempt) {
     chain->Reset(target.server);
     AppendTake(target, expected, chain.get());
@@ -266,6 +268,8 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
     expected = LockWord::kFree;
     if (changed_hands) {
       suspect_ns = context.session.NowNs() + kSuspectChains * context.session.chain_ns();
+      back_off_last = combining ? kBackOffCombining : kBackOffLast;
+      back_off = std::min(back_off, back_off_last);
     } else if (last_seen != LockWord::kFree && context.session.NowNs() >= suspect_ns) {
       PANDO_ASSIGN_OR_RETURN(const bool dead, OwnerIsDead(context, target.server, last_seen));
       if (dead) {
@@ -273,6 +277,7 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
         continue;
       }
       suspect_ns = context.session.NowNs() + kSuspectChains * context.session.chain_ns();
+      back_off_last = kBackOffLast;  // its holder lives, but does not go on
     }
     if (context.expired()) {
       return context.DeadlineError(
@@ -281,7 +286,7 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
     }
     if (options_.techniques.lock_back_off) {
       context.BackOff(back_off);
-      back_off = std::min(back_off * 2, combining ? kBackOffCombining : kBackOffLast);
+      back_off = std::min(back_off * 2, back_off_last);
     } else {
       context.session.scheduler().Yield();  // the holder may be a coroutine of this session
     }
