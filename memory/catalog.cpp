@@ -91,14 +91,15 @@ absl::StatusOr<Reference> Catalog::FormatRootLeaf(uint32_t tree_id, const TreeSh
   PANDO_ASSIGN_OR_RETURN(
       const NodeLayout layout,
       NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes));
-  PANDO_ASSIGN_OR_RETURN(const uint64_t offset, nodes_->AllocateNode(tree_id, shape.node_bytes));
+  PANDO_ASSIGN_OR_RETURN(const NodeLife node, nodes_->AllocateNode(tree_id, shape.node_bytes));
+  const uint64_t offset = node.offset;
   const AlignedImage old_image(shape.node_bytes);
   const AlignedImage image(shape.node_bytes);
   region_->Read(offset, old_image.data, shape.node_bytes);
   NodeHeader header;
   header.tree_id = tree_id;
   header.state = NodeState::kLive;
-  header.life = NextLife(old_image.data);
+  header.life = node.life;
   header.reserve.assign(NodeHeader::kReserveBytes, '\0');
   WriteHeader(image.data, layout, header);
   SealNodeLevel(image.data, old_image.data, layout, region_->crc());

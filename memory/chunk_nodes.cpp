@@ -2,11 +2,16 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/rule.h"
+#include "common/wire/node_glance.h"
 
 namespace pando::memory {
+namespace {
+uint32_t LifeAfter(uint32_t life) { return life == UINT32_MAX ? 1 : life + 1; }
+}  // namespace
 
-ChunkNodes::ChunkNodes(uint32_t count, uint32_t life, int64_t rest_grain_ns)
-    : stamp_(life),
+ChunkNodes::ChunkNodes(uint32_t count, uint32_t life, bool zero, int64_t rest_grain_ns)
+    : zero_(zero),
       rest_grain_ns_(rest_grain_ns),
       records_(count, Record{life, kNone}),
       uses_(count) {
@@ -18,18 +23,32 @@ uint32_t ChunkNodes::holder(uint32_t node) const {
   return is == NodeUse::kOut || is == NodeUse::kOrphan ? records_[node].link : 0;
 }
 
-void ChunkNodes::SetUse(uint32_t node, NodeUse use) {
-  --counts_[uses_[node]];
-  uses_[node] = static_cast<uint8_t>(use);
-  ++counts_[uses_[node]];
+uint32_t ChunkNodes::newest_life() const {
+  uint32_t newest = 0;
+  for (const Record& record : records_) {
+    if (LifeNewer(record.life, newest)) newest = record.life;
+  }
+  return newest;
+}
+
+void ChunkNodes::SetUse(uint32_t node, NodeUse to) {
+  --counts_[static_cast<size_t>(use(node))];
+  uses_[node] = static_cast<uint8_t>((uses_[node] & kImageBit) | static_cast<uint8_t>(to));
+  ++counts_[static_cast<size_t>(to)];
 }
 
 uint32_t ChunkNodes::TakeUntouched(uint32_t nodes, uint32_t incarnation) {
   PANDO_CHECK(nodes > 0 && nodes <= count() - handed_);
   const uint32_t first = handed_;
+  // Some may have been handed out before, and have come back.
+  uint32_t life = records_[first].life;
+  for (uint32_t node = first; node < first + nodes; ++node) {
+    if (LifeNewer(records_[node].life, life)) life = records_[node].life;
+  }
+  life = LifeAfter(life);
   for (; handed_ < first + nodes; ++handed_) {
     SetUse(handed_, NodeUse::kOut);
-    records_[handed_].link = incarnation;
+    records_[handed_] = {life, incarnation};
   }
   return first;
 }
@@ -44,7 +63,7 @@ std::optional<uint32_t> ChunkNodes::TakeRested(int64_t now_ns, uint32_t incarnat
   first_free_ = records_[node].link;
   if (first_free_ == kNone) last_free_ = kNone;
   SetUse(node, NodeUse::kOut);
-  records_[node].link = incarnation;
+  records_[node] = {LifeAfter(records_[node].life), incarnation};
   return node;
 }
 
@@ -59,7 +78,8 @@ void ChunkNodes::PutBack(uint32_t first, uint32_t nodes) {
   bool as_they_came = first + nodes == handed_;
   for (uint32_t node = first; node < first + nodes; ++node) {
     PANDO_CHECK(use(node) == NodeUse::kOut);
-    as_they_came = as_they_came && records_[node].base_life == stamp_;
+    as_they_came = as_they_came && (uses_[node] & kImageBit) == 0;
+    if (!RuleHolds(Rule::kR5)) --records_[node].life;  // the variant gives the life to the next one
   }
   if (as_they_came) {  // the end of what was handed out: it stays one piece
     for (; handed_ > first; --handed_) SetUse(handed_ - 1, NodeUse::kUntouched);
@@ -68,11 +88,12 @@ void ChunkNodes::PutBack(uint32_t first, uint32_t nodes) {
   for (uint32_t node = first + nodes; node > first; --node) PushFront(node - 1);
 }
 
-void ChunkNodes::Free(uint32_t node, uint32_t life, int64_t rested_ns) {
+void ChunkNodes::Free(uint32_t node, int64_t rested_ns) {
   PANDO_CHECK(use(node) != NodeUse::kFree && use(node) != NodeUse::kUntouched);
   written_ = true;
+  uses_[node] |= kImageBit;
   SetUse(node, NodeUse::kFree);
-  records_[node] = {life, kNone};
+  records_[node].link = kNone;
   if (last_free_ != kNone) records_[last_free_].link = node;
   last_free_ = node;
   if (first_free_ == kNone) first_free_ = node;

@@ -2,8 +2,8 @@
 //
 // Not thread-safe: one control thread. Invariants:
 //   1. A node is in exactly one state (NodeUse). Untouched ones are those behind handed().
-//   2. While a node is untouched or free, and until its holder writes it, the life in its memory is
-//   base_life(): 0, the stamp of its chunk, or the life it was freed with. It never goes back.
+//   2. life() is the newest that anybody was granted for the node, or that its chunk's memory ever
+//   had; each grant makes it newer (rule R5). The holder has written the node if its memory has it.
 //   3. Free nodes are in one queue, those that rest behind those that do not.
 #pragma once
 
@@ -21,15 +21,20 @@ namespace pando::memory {
 
 class ChunkNodes {
  public:
-  // `life`: stamp of all nodes; 0: their memory is zero. Ends of rests are rounded up to the grain,
-  // so that few have to be remembered.
-  ChunkNodes(uint32_t count, uint32_t life, int64_t rest_grain_ns = TimeConstants().rest_grain_ns);
+  // `life`: of all nodes; `zero`: their memory is. Ends of rests are rounded up to the grain, so
+  // that few have to be remembered.
+  ChunkNodes(uint32_t count, uint32_t life, bool zero,
+             int64_t rest_grain_ns = TimeConstants().rest_grain_ns);
 
   uint32_t count() const { return static_cast<uint32_t>(uses_.size()); }
   uint32_t handed() const { return handed_; }
-  uint32_t stamp() const { return stamp_; }
-  NodeUse use(uint32_t node) const { return static_cast<NodeUse>(uses_[node]); }
-  uint32_t base_life(uint32_t node) const { return records_[node].base_life; }
+  bool zero() const { return zero_; }
+  NodeUse use(uint32_t node) const { return static_cast<NodeUse>(uses_[node] & kUseMask); }
+  uint32_t life(uint32_t node) const { return records_[node].life; }
+  // Of all nodes: the serially newest.
+  uint32_t newest_life() const;
+  // Its memory may be other than zero.
+  bool has_image(uint32_t node) const { return !zero_ || (uses_[node] & kImageBit) != 0; }
   // Incarnation of the one it is, or was, out to; else 0.
   uint32_t holder(uint32_t node) const;
   bool IsOutTo(uint32_t node, uint32_t incarnation) const {
@@ -44,21 +49,22 @@ class ChunkNodes {
   // Whether a node of it was ever written, as far as anybody said.
   bool written() const { return written_; }
 
-  // The first of `nodes` untouched nodes, out to `incarnation` now.
+  // The first of `nodes` untouched nodes, out to `incarnation` now, all with one life.
   uint32_t TakeUntouched(uint32_t nodes, uint32_t incarnation);
   // The free node that has waited longest, if it has rested.
   std::optional<uint32_t> TakeRested(int64_t now_ns, uint32_t incarnation);
   // Nodes that are out and were not written since: free at once.
   void PutBack(uint32_t first, uint32_t nodes);
-  // A node that was written; `life`: in its memory.
-  void Free(uint32_t node, uint32_t life, int64_t rested_ns);
+  // A node that was written.
+  void Free(uint32_t node, int64_t rested_ns);
   void Settle(uint32_t node) { SetUse(node, NodeUse::kSettled); }
   void Orphan(uint32_t node) { SetUse(node, NodeUse::kOrphan); }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint8_t kImageBit = 0x80, kUseMask = 0x7f;
   struct Record {
-    uint32_t base_life;
+    uint32_t life;
     uint32_t link;  // free: the next free node; out, orphan: the holder's incarnation
   };
   struct RestingNodes {
@@ -68,10 +74,10 @@ class ChunkNodes {
   void SetUse(uint32_t node, NodeUse use);
   void PushFront(uint32_t node);
 
-  const uint32_t stamp_;
+  const bool zero_;
   const int64_t rest_grain_ns_;
   std::vector<Record> records_;
-  std::vector<uint8_t> uses_;
+  std::vector<uint8_t> uses_;  // NodeUse, and kImageBit
   std::array<uint32_t, 5> counts_{};
   uint32_t handed_ = 0;
   bool written_ = false;

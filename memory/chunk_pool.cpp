@@ -14,7 +14,8 @@ ChunkPool::ChunkPool(Region* region, const Clock* clock, int64_t rest_ns)
       clock_(clock),
       rest_ns_(rest_ns),
       lives_(region->superblock().chunk_count),
-      node_bytes_(region->superblock().chunk_count) {}
+      node_bytes_(region->superblock().chunk_count),
+      stamped_(region->superblock().chunk_count) {}
 
 // Memory that was used before comes first: fresh memory costs new pages, and is what is left while
 // other rests.
@@ -38,12 +39,17 @@ absl::StatusOr<ChunkPool::Taken> ChunkPool::Take(uint32_t node_bytes) {
   } else {
     return Exhausted();
   }
-  return Taken{chunk, lives_[chunk]};
+  return Taken{chunk, lives_[chunk], !stamped_[chunk]};
 }
 
-void ChunkPool::GiveBack(uint32_t chunk, bool written) {
+void ChunkPool::NoteLife(uint32_t chunk, uint32_t life) {
+  if (LifeNewer(life, lives_[chunk])) lives_[chunk] = life;
+}
+
+void ChunkPool::GiveBack(uint32_t chunk, bool written, uint32_t life) {
   PANDO_CHECK(node_bytes_[chunk] != 0) << "never taken";
-  if (!written && lives_[chunk] == 0) {
+  NoteLife(chunk, life);
+  if (!written && !stamped_[chunk]) {
     ready_.push_back(chunk);
   } else if (!written) {  // nobody has seen it: but its stamps may be in the next user's way
     resting_.push_front({chunk, clock_->NowNs()});
@@ -58,8 +64,7 @@ void ChunkPool::NoteLives(uint32_t chunk) {
   std::array<std::byte, kLineBytes> line;
   for (uint64_t at = 0; at + node_bytes_[chunk] <= chunk_bytes; at += node_bytes_[chunk]) {
     region_->Read(region_->ChunkOffset(chunk) + at, line.data(), kLineBytes);
-    const uint32_t life = GlanceAtNode(line.data()).life;
-    if (LifeNewer(life, lives_[chunk])) lives_[chunk] = life;
+    NoteLife(chunk, GlanceAtNode(line.data()).life);
   }
 }
 
@@ -68,7 +73,8 @@ void ChunkPool::Prepare(uint32_t chunk) {
   const uint64_t offset = region_->ChunkOffset(chunk);
   region_->Zero(offset, chunk_bytes);
   zeroed_bytes_ += chunk_bytes;
-  if (lives_[chunk] == 0) return;
+  stamped_[chunk] = lives_[chunk] != 0;
+  if (!stamped_[chunk]) return;
   std::array<std::byte, kLineBytes> stamp;
   WriteLifeStamp(stamp.data(), lives_[chunk], region_->crc());
   for (uint64_t at = 0; at + node_bytes_[chunk] <= chunk_bytes; at += node_bytes_[chunk]) {

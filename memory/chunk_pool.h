@@ -3,8 +3,9 @@
 // Not thread-safe: one control thread. Invariants:
 //   1. A chunk taken is zero, but for life stamps at the starts of its nodes (node_glance.h).
 //   2. A chunk that was written rests before it is taken again (rule R3).
-//   3. The life of a chunk never goes back: it is at least every life that a node in it ever had
-//   when the chunk came back, and its next nodes are stamped with it (rule F3).
+//   3. The life of a chunk never goes back: it is at least every life that a node in it ever had,
+//   or was granted, when the chunk came back, and its next nodes are granted newer ones (rules F3,
+//   R5).
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,14 @@ class ChunkPool {
 
   struct Taken {
     uint32_t chunk = 0;
-    uint32_t life = 0;  // the stamp of its nodes; 0: never used, all zero
+    uint32_t life = 0;  // its next nodes get newer ones
+    bool zero = true;   // all of it; false: stamped with `life`
   };
   // Prepares a chunk for nodes of this size. ResourceExhausted: none is left, or all rest.
   absl::StatusOr<Taken> Take(uint32_t node_bytes);
-  // `written`: whether anything of it may have been written since it was taken.
-  void GiveBack(uint32_t chunk, bool written);
+  // `written`: whether anything of it may have been written since it was taken; `life`: the newest
+  // that was granted for a node of it.
+  void GiveBack(uint32_t chunk, bool written, uint32_t life);
 
   uint64_t free_chunks() const {
     return (lives_.size() - next_fresh_) + ready_.size() + resting_.size();
@@ -44,6 +47,7 @@ class ChunkPool {
     uint32_t chunk;
     int64_t until_ns;
   };
+  void NoteLife(uint32_t chunk, uint32_t life);
   void NoteLives(uint32_t chunk);
   void Prepare(uint32_t chunk);
   absl::Status Exhausted();
@@ -53,6 +57,7 @@ class ChunkPool {
   const int64_t rest_ns_;
   std::vector<uint32_t> lives_;       // by chunk: the highest known
   std::vector<uint32_t> node_bytes_;  // by chunk: of its last use
+  std::vector<bool> stamped_;         // by chunk: when it was last taken
   uint32_t next_fresh_ = 0;           // chunks from here on have never been used
   std::vector<uint32_t> ready_;       // came back unwritten and all zero
   std::deque<Resting> resting_;       // oldest first; not zeroed yet

@@ -51,7 +51,7 @@ TEST_F(ChunkPoolTest, AWrittenChunkRestsIsZeroedAndStampedWithItsHighestLife) {
   WriteLife(3, 0, 7);
   WriteLife(3, 5 * 1024, 40);
   WriteLife(3, 6 * 1024, 12);
-  pool_.GiveBack(3, true);
+  pool_.GiveBack(3, true, 0);
   const absl::Status early = pool_.Take(2048).status();
   EXPECT_EQ(early.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(early.message().find("again within"), absl::string_view::npos) << early;
@@ -69,21 +69,21 @@ TEST_F(ChunkPoolTest, AWrittenChunkRestsIsZeroedAndStampedWithItsHighestLife) {
 
   // Its life is kept even if what wrote there since is gone (a tree dropped by its last client).
   std::memset(memory_.main() + region_.ChunkOffset(3), 0, chunk_bytes_);
-  pool_.GiveBack(3, true);
+  pool_.GiveBack(3, true, 0);
   clock_.now_ns += kSecondNs;
   EXPECT_EQ(pool_.Take(1024)->life, 40u);
 }
 
 TEST_F(ChunkPoolTest, AnUnwrittenChunkIsThereAtOnceWhateverTheNextNodeSize) {
   for (uint64_t i = 0; i < chunk_count_; ++i) ASSERT_TRUE(pool_.Take(1024).ok());
-  pool_.GiveBack(2, false);
+  pool_.GiveBack(2, false, 0);
   EXPECT_EQ(pool_.Take(2048)->chunk, 2u);
   WriteLife(2, 0, 9);
-  pool_.GiveBack(2, true);
+  pool_.GiveBack(2, true, 0);
   clock_.now_ns += kSecondNs;
   EXPECT_EQ(pool_.Take(1024)->life, 9u);
   EXPECT_EQ(LifeAt(2, 1024), 9u);
-  pool_.GiveBack(2, false);
+  pool_.GiveBack(2, false, 0);
   const auto taken = pool_.Take(4096);
   ASSERT_TRUE(taken.ok()) << taken.status();
   EXPECT_EQ(taken->life, 9u);
@@ -93,7 +93,7 @@ TEST_F(ChunkPoolTest, AnUnwrittenChunkIsThereAtOnceWhateverTheNextNodeSize) {
 
 TEST_F(ChunkPoolTest, RestedMemoryIsUsedBeforeFreshMemory) {
   ASSERT_TRUE(pool_.Take(1024).ok());
-  pool_.GiveBack(0, true);
+  pool_.GiveBack(0, true, 0);
   EXPECT_EQ(pool_.Take(1024)->chunk, 1u) << "the first one rests";
   clock_.now_ns += kSecondNs;
   EXPECT_EQ(pool_.Take(1024)->chunk, 0u);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/wire/node_image.h"
@@ -23,9 +24,20 @@ class LedgerTest : public testing::Test {
   static constexpr uint32_t kNode = 1024;
   static constexpr int64_t kRested = kSecondNs + 100 * kMillisecondNs;
 
+  // The runs come without their lives, which Write() takes from here.
   absl::StatusOr<NodeGrant> Allocate(const ClientId& who, uint32_t tree = kTree,
                                      uint32_t nodes_max = 64) {
-    return ledger_.Allocate(who, {tree, kNode, nodes_max});
+    absl::StatusOr<NodeGrant> grant = ledger_.Allocate(who, {tree, kNode, nodes_max});
+    if (!grant.ok()) return grant;
+    for (NodeRun& run : grant->runs) {
+      for (uint64_t at = 0; at < run.bytes; at += kNode) {
+        uint32_t& life = granted_[run.offset + at];
+        EXPECT_TRUE(LifeNewer(run.life, life)) << run.offset + at;  // rule R5
+        life = run.life;
+      }
+      run.life = 0;
+    }
+    return grant;
   }
   static std::vector<uint64_t> NodesOf(const NodeGrant& grant) {
     std::vector<uint64_t> nodes;
@@ -51,7 +63,7 @@ class LedgerTest : public testing::Test {
     header.tree_id = tree;
     header.state = state;
     header.peer = peer;
-    header.life = NextLife(old_image);
+    header.life = granted_[offset];
     WriteHeader(image, layout_, header);
     SealNodeLevel(image, old_image, layout_, false);
     region_.Write(offset, image, kNode);
@@ -70,9 +82,14 @@ class LedgerTest : public testing::Test {
     WriteHeader(image, layout_, header);
     region_.Write(offset, image, kNode);
   }
+  // Marks the node dead first, if it is of that life.
   bool Free(uint64_t offset, uint32_t life, uint32_t tree = kTree) {
+    if (life != 0 && offset % kNode == 0 && GlanceAtNode(memory_.main() + offset).life == life) {
+      Mark(offset, NodeState::kDead);
+    }
     return ledger_.Free({tree, {{offset, life}}}).count == 1;
   }
+  uint32_t Settle(std::vector<NodeLife> nodes) { return ledger_.Settle({kTree, std::move(nodes)}); }
   void FinishSteps() {
     while (ledger_.Step()) {
     }
@@ -93,7 +110,7 @@ class LedgerTest : public testing::Test {
   NodeLedger ledger_{&region_, &clock_, {}};
   const uint64_t chunk_count_ = region_.superblock().chunk_count;
   const uint64_t chunk_bytes_ = region_.superblock().chunk_bytes;
-  std::map<uint64_t, uint32_t> last_life_;
+  std::map<uint64_t, uint32_t> last_life_, granted_;
 };
 
 }  // namespace pando::memory

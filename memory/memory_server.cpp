@@ -191,16 +191,25 @@ bool MemoryServer::StepFencing() {
   return true;
 }
 
-void MemoryServer::Detach(const ClientId& client, uint32_t tree_id, bool settled) {
-  nodes_.ReleaseHolder(client, tree_id, settled);
-  if (trees_.Detach(client, tree_id)) FreeTree(tree_id);
+void MemoryServer::ReleaseClient(const ClientId& client) {
+  const std::vector<uint32_t> trees = trees_.TreesOf(client);
+  nodes_.EndHolder(client, trees);
+  for (const uint32_t tree_id : trees) {
+    if (trees_.Detach(client, tree_id)) unused_trees_.insert(tree_id);
+  }
+  FreeUnusedTrees();
 }
 
-void MemoryServer::ReleaseClient(const ClientId& client) {
-  for (uint32_t tree_id : trees_.TreesOf(client)) Detach(client, tree_id, false);
+void MemoryServer::FreeUnusedTrees() {
+  std::vector<uint32_t> trees;
+  for (const uint32_t tree_id : unused_trees_) {
+    if (!nodes_.IsInDoubt(tree_id)) trees.push_back(tree_id);
+  }
+  for (const uint32_t tree_id : trees) FreeTree(tree_id);
 }
 
 void MemoryServer::FreeTree(uint32_t tree_id) {
+  unused_trees_.erase(tree_id);
   ++counts_.trees_freed;
   nodes_.FreeTree(tree_id);
   if (options_.is_catalog) catalog_.Release(tree_id);
@@ -313,7 +322,8 @@ absl::StatusOr<std::string> MemoryServer::OnDropTree(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const bool unused, trees_.Drop(tree_id));
   const TreeServerList servers = options_.is_catalog ? catalog_.Drop(tree_id) : TreeServerList();
   ++counts_.trees_dropped;
-  if (unused) FreeTree(tree_id);
+  if (unused) unused_trees_.insert(tree_id);
+  FreeUnusedTrees();
   return EncodeTreeServers(servers);
 }
 
@@ -335,8 +345,6 @@ absl::StatusOr<std::string> MemoryServer::OnAttachTree(const Request& request) {
     return absl::NotFoundError(absl::StrCat("there is no tree with id ", attach.tree_id));
   }
   PANDO_RETURN_IF_ERROR(trees_.Attach(request.sender, attach.tree_id, attach.life));
-  // What it left behind when it was here before is not mixed up with what it gets now.
-  nodes_.FinishDeparture(request.sender, attach.tree_id);
   return std::string();
 }
 
@@ -344,7 +352,9 @@ absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const TreeDetach detach, ParseTreeDetach(request.body));
   // Who is not attached has nothing to detach; a repeat finds that it has happened.
   if (!trees_.CheckUses(request.sender, detach.tree_id).ok()) return std::string();
-  Detach(request.sender, detach.tree_id, detach.settled == 1);
+  nodes_.CloseHolder(request.sender, detach.tree_id, detach.settled == 1);
+  if (trees_.Detach(request.sender, detach.tree_id)) unused_trees_.insert(detach.tree_id);
+  FreeUnusedTrees();
   return std::string();
 }
 

@@ -21,6 +21,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "common/auth/identity_key.h"
@@ -136,12 +137,13 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnListNodes(const Request& request);
   absl::StatusOr<std::string> OnStats(const Request& request);
 
-  void Detach(const ClientId& client, uint32_t tree_id, bool settled);
   void ReleaseClient(const ClientId& client);
   // False: it has to be tried again.
   bool StepFencing();
   void FenceSilentPeers(int64_t now_ns);
   void FreeTree(uint32_t tree_id);
+  // Of unused_trees_, those to whose memory nobody may have anything in flight (rule R6).
+  void FreeUnusedTrees();
 
   const MemoryServerOptions options_;
   Region region_;
@@ -150,6 +152,7 @@ class MemoryServer : public ControlHandler {
   Catalog catalog_;
   ClientTable clients_;
   TreeTable trees_;
+  absl::btree_set<uint32_t> unused_trees_;  // dropped, nobody is attached, not free yet
   LeaseTable leases_;
   Fencing fencing_;
   int64_t next_fence_step_ns_ = 0;

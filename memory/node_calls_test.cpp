@@ -2,7 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "common/wire/node_glance.h"
+#include "common/wire/node_image.h"
+#include "common/wire/node_layout.h"
 #include "memory/reply_cache.h"
 #include "memory/server_test_util.h"
 
@@ -28,8 +29,17 @@ class NodeCallsTest : public TwoClientsTest {
     }
   }
   // As if the client had formatted it.
-  void Write(uint64_t offset, uint32_t life) {
-    WriteLifeStamp(memory_.main() + offset, life, false);
+  void Write(uint64_t offset, uint32_t life, NodeState state = NodeState::kLive) {
+    NodeHeader header;
+    header.tree_id = tree_;
+    header.state = state;
+    header.life = life;
+    WriteHeader(memory_.main() + offset, *NodeLayout::Create(8, 8), header);
+  }
+  // As if it had unlinked it, too.
+  int64_t Free(TestClient& client, uint64_t offset, uint32_t life) {
+    Write(offset, life, NodeState::kDead);
+    return client.FreeNodes(tree_, {{offset, life}});
   }
   OrphanList Orphans(TestClient& client) {
     const auto body = client.Call(ControlOpcode::kListOrphans, EncodeNodeQuery({tree_, 0, 100}));
@@ -69,19 +79,21 @@ TEST_F(NodeCallsTest, ARepeatedRequestGetsItsReplyAndNoMoreNodes) {
       anna_->Message(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_, {run}}));
   const std::string returned = server_->Handle(1, back);
   EXPECT_EQ(Counter("nodes_out"), 0u);
-  ASSERT_EQ(anna_->AllocateNodes(tree_, kNode)->runs.at(0), run);
+  const NodeRun again = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
+  EXPECT_EQ(again, (NodeRun{run.offset, run.bytes, run.recycled, run.life + 1}));
   EXPECT_EQ(server_->Handle(1, back), returned);
   EXPECT_EQ(Counter("nodes_out"), out);
   // A free counts once, and says so twice.
-  Write(run.offset, 1);
+  const NodeLife node = {run.offset, again.life};
+  Write(node.offset, node.life, NodeState::kDead);
   const std::string free =
-      anna_->Message(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_, {{run.offset, 1}}}));
+      anna_->Message(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_, {node}}));
   const std::string freed = server_->Handle(1, free);
   EXPECT_EQ(ParseNodesFreed(*ParseReply(freed, ControlOpcode::kFreeNodes, anna_->sequence))->count,
             1u);
   EXPECT_EQ(server_->Handle(1, free), freed);
-  EXPECT_EQ(anna_->FreeNodes(tree_, {{run.offset, 1}}), 0) << "a new request, the same free";
-  EXPECT_EQ(bert_->FreeNodes(tree_, {{run.offset, 1}}), 0) << "another client saw it die, too";
+  EXPECT_EQ(anna_->FreeNodes(tree_, {node}), 0) << "a new request, the same free";
+  EXPECT_EQ(bert_->FreeNodes(tree_, {node}), 0) << "another client saw it die, too";
   EXPECT_EQ(Counter("nodes_freed"), 1u);
 }
 
@@ -101,9 +113,9 @@ TEST_F(NodeCallsTest, ADeathFreesWhatWasNotWrittenAndTheRestWaitsForASweep) {
             (Orphan{run.offset, anna_->id.compute_server, anna_->id.incarnation}));
   EXPECT_EQ(bert_->AllocateNodes(tree_, kNode)->orphans, 2u + 1u) << "and marks of the dead";
   const auto settled =
-      bert_->Call(ControlOpcode::kSettleNodes, EncodeNodeSettle({tree_, {run.offset}}));
+      bert_->Call(ControlOpcode::kSettleNodes, EncodeNodeSettle({tree_, {{run.offset, 1}}}));
   EXPECT_EQ(*ParseNodeCount(*settled), 1u);
-  EXPECT_EQ(bert_->FreeNodes(tree_, {{run.offset + 5 * kNode, 1}}), 1);
+  EXPECT_EQ(Free(*bert_, run.offset + 5 * kNode, 1), 1);
   EXPECT_TRUE(Orphans(*bert_).orphans.empty());
 }
 
@@ -123,17 +135,35 @@ TEST_F(NodeCallsTest, WhoLeavesWithoutAWordLeavesOrphansAndWhoDetachesInOrderDoe
   EXPECT_EQ(Counter("nodes_orphan"), 1u);
 }
 
-TEST_F(NodeCallsTest, WhoIsNotSureLeavesASweepToOthers) {
+// Rule R6.
+TEST_F(NodeCallsTest, WhoIsNotSureKeepsItsNodesUntilItLeaves) {
   const NodeRun run = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
   Write(run.offset, 1);
+  const uint64_t out = Counter("nodes_out");
   ASSERT_TRUE(anna_->DetachTree(tree_, 0).ok());
-  // It comes again before the server has looked at what it left.
+  RunTimers();
+  EXPECT_EQ(Counter("nodes_out"), out);
+  EXPECT_NE(bert_->AllocateNodes(tree_, kNode)->runs.at(0).offset, run.offset + kNode);
   ASSERT_TRUE(anna_->AttachTree(tree_).ok());
-  const NodeRun again = anna_->AllocateNodes(tree_, kNode)->runs.at(0);
-  EXPECT_EQ(again.offset, run.offset + kNode);
+  ASSERT_TRUE(anna_->DetachTree(tree_, 1).ok());
+  RunTimers();
+  EXPECT_EQ(Counter("nodes_orphan"), 0u) << "not settled, nor anybody else's";
+  ASSERT_TRUE(anna_->Call(ControlOpcode::kLeave).ok());
   RunTimers();
   EXPECT_EQ(Counter("nodes_orphan"), 1u);
-  EXPECT_GT(Counter("nodes_out"), 0u);
+  EXPECT_EQ(Orphans(*bert_).orphans.at(0).offset, run.offset);
+}
+
+TEST_F(NodeCallsTest, ADroppedTreeKeepsItsMemoryWhileAnybodyIsNotSure) {
+  ASSERT_TRUE(anna_->AllocateNodes(tree_, kNode).ok());
+  ASSERT_TRUE(anna_->DetachTree(tree_, 0).ok());
+  ASSERT_TRUE(bert_->DropTree(tree_).ok());
+  ASSERT_TRUE(bert_->DetachTree(tree_, 1).ok());
+  EXPECT_EQ(Counter("trees_freed"), 0u);
+  EXPECT_GT(Counter("chunks_used"), 0u);
+  ASSERT_TRUE(anna_->Call(ControlOpcode::kLeave).ok());
+  EXPECT_EQ(Counter("trees_freed"), 1u);
+  EXPECT_EQ(Counter("chunks_used"), 0u);
 }
 
 TEST_F(NodeCallsTest, AFullServerSaysWhenToAskAgain) {
@@ -144,8 +174,7 @@ TEST_F(NodeCallsTest, AFullServerSaysWhenToAskAgain) {
     nodes.push_back(grant->runs[0].offset);
   }
   EXPECT_TRUE(absl::IsResourceExhausted(grant.status())) << "nothing rests: " << grant.status();
-  Write(nodes[0], 1);
-  ASSERT_EQ(anna_->FreeNodes(tree_, {{nodes[0], 1}}), 1);
+  ASSERT_EQ(Free(*anna_, nodes[0], 1), 1);
   grant = bert_->AllocateNodes(tree_, kNode);
   ASSERT_TRUE(grant.ok()) << grant.status();
   EXPECT_TRUE(grant->runs.empty());
@@ -154,27 +183,25 @@ TEST_F(NodeCallsTest, AFullServerSaysWhenToAskAgain) {
   clock_.now_ns += grant->rested_in_ns;
   grant = bert_->AllocateNodes(tree_, kNode);
   ASSERT_TRUE(grant.ok()) << grant.status();
-  EXPECT_EQ(grant->runs, std::vector<NodeRun>({{nodes[0], kNode, 1}}));
+  EXPECT_EQ(grant->runs, std::vector<NodeRun>({{nodes[0], kNode, 1, 2}}));
   EXPECT_EQ(grant->rested_in_ns, 0);
 }
 
 TEST_F(NodeCallsTest, AFullServerServesAgainWhateverWasFreed) {
   std::vector<uint64_t> counts;
   for (uint32_t round = 1; round <= 3; ++round) {
-    std::vector<uint64_t> nodes;
+    std::vector<NodeLife> nodes;
     absl::StatusOr<NodeGrant> grant = anna_->AllocateNodes(tree_, kNode);
     for (; grant.ok(); grant = anna_->AllocateNodes(tree_, kNode)) {
       for (const NodeRun& run : grant->runs) {
-        for (uint64_t at = 0; at < run.bytes; at += kNode) nodes.push_back(run.offset + at);
+        for (uint64_t at = 0; at < run.bytes; at += kNode) {
+          nodes.push_back({run.offset + at, run.life});
+        }
       }
     }
     EXPECT_EQ(grant.status().code(), absl::StatusCode::kResourceExhausted);
     counts.push_back(nodes.size());
-    for (const uint64_t node : nodes) {
-      const uint32_t life = GlanceAtNode(memory_.main() + node).life + 1;
-      Write(node, life);
-      ASSERT_EQ(bert_->FreeNodes(tree_, {{node, life}}), 1);
-    }
+    for (const NodeLife& node : nodes) ASSERT_EQ(Free(*bert_, node.offset, node.life), 1);
     clock_.now_ns += 2 * kSecondNs;
   }
   EXPECT_GT(counts[0], 500u);

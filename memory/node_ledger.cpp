@@ -51,7 +51,7 @@ NodeGlance NodeLedger::Glance(const Tree& tree, const Place& place) const {
 }
 
 bool NodeLedger::IsWritten(const Tree& tree, const Place& place) const {
-  return Glance(tree, place).life != chunks_[place.chunk].nodes->base_life(place.node);
+  return Glance(tree, place).life == chunks_[place.chunk].nodes->life(place.node);
 }
 
 std::optional<NodeLedger::Place> NodeLedger::Find(const Tree& tree, uint32_t tree_id,
@@ -75,7 +75,7 @@ absl::Status NodeLedger::AddChunk(uint32_t tree_id, uint32_t node_bytes) {
   PANDO_CHECK(chunk.nodes == nullptr);
   chunk.tree_id = tree_id;
   chunk.nodes = std::make_unique<ChunkNodes>(static_cast<uint32_t>(chunk_bytes_ / node_bytes),
-                                             taken.life, times_.rest_grain_ns);
+                                             taken.life, taken.zero, times_.rest_grain_ns);
   Tree& tree = trees_[tree_id];
   tree.node_bytes = node_bytes;
   tree.chunks.insert(taken.chunk);
@@ -99,7 +99,7 @@ void NodeLedger::Relist(Tree& tree, uint32_t index) {
   tree.free_nodes -= chunk.nodes->in_use(NodeUse::kFree);
   tree.chunks.erase(index);
   for (auto& [incarnation, holder] : tree.holders) holder.chunks.erase(index);
-  pool_.GiveBack(index, chunk.nodes->written());
+  pool_.GiveBack(index, chunk.nodes->written(), chunk.nodes->newest_life());
   chunk = Chunk{};
   ++events_.chunks_back;
 }
@@ -124,12 +124,13 @@ void NodeLedger::TakeRested(Tree& tree, const ClientId& holder, uint32_t nodes_m
     std::sort(taken.begin(), taken.end());
     for (const uint32_t node : taken) {
       const uint64_t offset = OffsetOf(tree, {index, node});
-      const uint8_t recycled = nodes.base_life(node) != 0;
+      const NodeRun run = {offset, tree.node_bytes, nodes.has_image(node), nodes.life(node)};
       NodeRun* const last = grant->runs.empty() ? nullptr : &grant->runs.back();
-      if (last != nullptr && last->offset + last->bytes == offset && last->recycled == recycled) {
+      if (last != nullptr && last->offset + last->bytes == offset &&
+          last->recycled == run.recycled && last->life == run.life) {
         last->bytes += tree.node_bytes;
       } else {
-        grant->runs.push_back({offset, tree.node_bytes, recycled});
+        grant->runs.push_back(run);
       }
     }
     tree.free_nodes -= taken.size();
@@ -150,10 +151,10 @@ void NodeLedger::TakeUntouched(Tree& tree, const ClientId& holder, uint32_t node
   uint32_t count = nodes.count() - nodes.handed();
   // Old images have to be read, so that whole chunks of them are no favour; and the last chunk is
   // everybody's.
-  if (nodes.stamp() != 0 || pool_.free_chunks() == 0) count = std::min(count, nodes_max);
+  if (!nodes.zero() || pool_.free_chunks() == 0) count = std::min(count, nodes_max);
   const uint32_t first = nodes.TakeUntouched(count, holder.incarnation);
   grant->runs.push_back({OffsetOf(tree, {index, first}), uint64_t{count} * tree.node_bytes,
-                         static_cast<uint8_t>(nodes.stamp() != 0)});
+                         static_cast<uint8_t>(nodes.zero() ? 0 : 1), nodes.life(first)});
   events_.nodes_granted += count;
   tree.holders[holder.incarnation].chunks.insert(index);
   Relist(tree, index);
@@ -213,7 +214,7 @@ std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
   return grant;
 }
 
-absl::StatusOr<uint64_t> NodeLedger::AllocateNode(uint32_t tree_id, uint32_t node_bytes) {
+absl::StatusOr<NodeLife> NodeLedger::AllocateNode(uint32_t tree_id, uint32_t node_bytes) {
   PANDO_RETURN_IF_ERROR(CheckNodeBytes(tree_id, node_bytes));
   Tree* tree = FindTree(tree_id);
   if (tree == nullptr || tree->partial.empty()) {
@@ -224,7 +225,7 @@ absl::StatusOr<uint64_t> NodeLedger::AllocateNode(uint32_t tree_id, uint32_t nod
   const Place place = {chunk, chunks_[chunk].nodes->TakeUntouched(1, 0)};
   chunks_[chunk].nodes->Settle(place.node);
   Relist(*tree, chunk);
-  return OffsetOf(*tree, place);
+  return NodeLife{OffsetOf(*tree, place), chunks_[chunk].nodes->life(place.node)};
 }
 
 absl::Status NodeLedger::Return(const ClientId& holder, const NodeReturn& returned) {
@@ -275,9 +276,20 @@ void NodeLedger::StopBeingOrphan(Tree& tree, const Place& place) {
   if (--tree.orphans == 0) tree.gone.clear();
 }
 
-void NodeLedger::FreeAt(Tree& tree, const Place& place, uint32_t life) {
+bool NodeLedger::Shows(const Tree& tree, uint32_t tree_id, const Place& place, uint32_t life,
+                       NodeState state) const {
+  const ChunkNodes& nodes = *chunks_[place.chunk].nodes;
+  const NodeUse use = nodes.use(place.node);
+  if (use == NodeUse::kFree || use == NodeUse::kUntouched) return false;
+  if (!RuleHolds(Rule::kR4Look)) return true;  // the variant takes the caller's word
+  const NodeGlance glance = Glance(tree, place);
+  return nodes.life(place.node) == life && glance.is_node && glance.tree_id == tree_id &&
+         glance.life == life && glance.state == state;
+}
+
+void NodeLedger::FreeAt(Tree& tree, const Place& place) {
   StopBeingOrphan(tree, place);
-  chunks_[place.chunk].nodes->Free(place.node, life, clock_->NowNs() + rest_ns_);
+  chunks_[place.chunk].nodes->Free(place.node, clock_->NowNs() + rest_ns_);
   ++tree.free_nodes;
   ++events_.nodes_freed;
   Relist(tree, place.chunk);
@@ -286,17 +298,13 @@ void NodeLedger::FreeAt(Tree& tree, const Place& place, uint32_t life) {
 NodesFreed NodeLedger::Free(const NodeFree& freed) {
   uint32_t done = 0;
   Tree* const tree = FindTree(freed.tree_id);
-  for (const FreedNode& node : freed.nodes) {
+  for (const NodeLife& node : freed.nodes) {
     const std::optional<Place> place =
         tree == nullptr ? std::nullopt : Find(*tree, freed.tree_id, node.offset);
-    if (!place.has_value()) continue;
-    const ChunkNodes& nodes = *chunks_[place->chunk].nodes;
-    if (nodes.use(place->node) == NodeUse::kFree ||
-        !LifeNewer(node.life, nodes.base_life(place->node)) ||
-        Glance(*tree, *place).life != node.life) {
+    if (!place.has_value() || !Shows(*tree, freed.tree_id, *place, node.life, NodeState::kDead)) {
       continue;
     }
-    FreeAt(*tree, *place, node.life);
+    FreeAt(*tree, *place);
     ++done;
   }
   events_.frees_ignored += freed.nodes.size() - done;
@@ -306,15 +314,15 @@ NodesFreed NodeLedger::Free(const NodeFree& freed) {
 uint32_t NodeLedger::Settle(const NodeSettle& settle) {
   uint32_t done = 0;
   Tree* const tree = FindTree(settle.tree_id);
-  for (const uint64_t offset : settle.offsets) {
+  for (const NodeLife& node : settle.nodes) {
     const std::optional<Place> place =
-        tree == nullptr ? std::nullopt : Find(*tree, settle.tree_id, offset);
-    if (!place.has_value()) continue;
-    ChunkNodes& nodes = *chunks_[place->chunk].nodes;
-    const NodeUse use = nodes.use(place->node);
-    if ((use != NodeUse::kOut && use != NodeUse::kOrphan) || !IsWritten(*tree, *place)) continue;
+        tree == nullptr ? std::nullopt : Find(*tree, settle.tree_id, node.offset);
+    if (!place.has_value() || !Shows(*tree, settle.tree_id, *place, node.life, NodeState::kLive) ||
+        chunks_[place->chunk].nodes->use(place->node) == NodeUse::kSettled) {
+      continue;
+    }
     StopBeingOrphan(*tree, *place);
-    nodes.Settle(place->node);
+    chunks_[place->chunk].nodes->Settle(place->node);
     ++done;
   }
   return done;
@@ -324,7 +332,7 @@ void NodeLedger::FreeTree(uint32_t tree_id) {
   const auto tree = trees_.find(tree_id);
   if (tree == trees_.end()) return;
   for (const uint32_t index : tree->second.chunks) {
-    pool_.GiveBack(index, true);
+    pool_.GiveBack(index, true, chunks_[index].nodes->newest_life());
     chunks_[index] = Chunk{};
   }
   trees_.erase(tree);

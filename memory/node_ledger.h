@@ -7,10 +7,12 @@
 //   the tree is.
 //   2. A node is out to one holder at a time; it is handed out again only after it was freed or
 //   came back unwritten.
-//   3. A free takes effect once: the life it names is the one in memory, and newer than the life
-//   that was freed there last. It rests before it is handed out (rule R3).
-//   4. Of a holder that ended without a word, nodes it did not write are free again and the others
-//   are orphans, until a sweep has settled or freed them.
+//   3. A free or settle takes effect once: the life that it names is the one that was granted last,
+//   and memory shows the node in that life, dead or live (rules R4, R5). What is freed rests before
+//   it is handed out (rule R3).
+//   4. Of a holder that ended, nodes it did not write are free again and the others are orphans,
+//   until a sweep has settled or freed them. Of one that only closed the tree, and was not sure,
+//   all stay out until it ends (rule R6).
 //   5. The life in the memory of a node never goes back, whichever trees its chunk serves
 //   (chunk_pool.h, chunk_nodes.h).
 #pragma once
@@ -38,6 +40,9 @@ namespace pando::memory {
 // --- Of NodeLedger alone.
 struct LedgerHolder {
   uint16_t compute_server = 0;
+  // It closed the tree, not knowing what became of its nodes: whatever it says later, only its end
+  // settles that.
+  bool in_doubt = false;
   absl::btree_set<uint32_t> chunks;  // all in which it may have nodes out
 };
 // A way through all nodes of a tree by calls of ListOrphans() that follow each other.
@@ -80,17 +85,19 @@ class NodeLedger {
   OrphanList ListOrphans(const NodeQuery& query);
   NodeList ListNodes(const NodeQuery& query) const;
 
-  // A node for the server itself (a tree's first root), settled; its address as an offset.
-  absl::StatusOr<uint64_t> AllocateNode(uint32_t tree_id, uint32_t node_bytes);
+  // A node for the server itself (a tree's first root), settled.
+  absl::StatusOr<NodeLife> AllocateNode(uint32_t tree_id, uint32_t node_bytes);
 
-  // The holder uses the tree no more, and nothing of it is in flight. `settled`: whatever it was
-  // handed and did not return is linked.
-  void ReleaseHolder(const ClientId& holder, uint32_t tree_id, bool settled);
+  // The holder uses the tree no more, for now. `settled`: whatever it was handed and did not return
+  // is linked, and nothing is in flight to any node.
+  void CloseHolder(const ClientId& holder, uint32_t tree_id, bool settled);
+  // The holder has ended: nothing of it is in flight any more. `uses`: the trees it had not closed.
+  void EndHolder(const ClientId& holder, const std::vector<uint32_t>& uses);
+  // Somebody who has closed the tree may have something in flight to its memory (rule R6).
+  bool IsInDoubt(uint32_t tree_id) const;
   // Looks at the nodes of one chunk whose holder has ended. False: there is nothing to look at.
   bool Step();
   bool idle() const { return departures_.empty(); }
-  // The same for everything that this holder had in the tree: it comes again.
-  void FinishDeparture(const ClientId& holder, uint32_t tree_id);
 
   // Nobody refers to the tree any more: its chunks rest, then are free.
   void FreeTree(uint32_t tree_id);
@@ -142,7 +149,11 @@ class NodeLedger {
   absl::Status AddChunk(uint32_t tree_id, uint32_t node_bytes);
   // Puts the chunk on the tree's lists as its nodes are now, or back into the pool.
   void Relist(Tree& tree, uint32_t chunk);
-  void FreeAt(Tree& tree, const Place& place, uint32_t life);
+  // Memory shows the node in this life and state, and it is out, settled or an orphan in that life.
+  bool Shows(const Tree& tree, uint32_t tree_id, const Place& place, uint32_t life,
+             NodeState state) const;
+  void FreeAt(Tree& tree, const Place& place);
+  void BecomeSuspect(Tree& tree);
   void StopBeingOrphan(Tree& tree, const Place& place);
   std::optional<Orphan> OrphanAt(const Tree& tree, const Place& place) const;
   bool HasDeparture(uint32_t tree_id) const;

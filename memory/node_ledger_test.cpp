@@ -196,9 +196,7 @@ TEST_F(NodeLedgerTest, AChunkWhoseNodesAreAllFreeServesOtherTreesAndItsLivesStil
     const std::vector<uint64_t> nodes = AllocateAll(kAnna, tree);
     ASSERT_EQ(nodes.size(), chunk_count_ * chunk_bytes_ / kNode) << round;
     // Write() expects every life to be newer than the last one there, whoever's it was.
-    for (int times = 0; times < 2; ++times) {
-      for (const uint64_t node : nodes) (void)Write(node, tree);
-    }
+    for (const uint64_t node : nodes) (void)Write(node, tree);
     for (const uint64_t node : nodes) {
       ASSERT_TRUE(Free(node, GlanceAtNode(memory_.main() + node).life, tree));
     }
@@ -231,8 +229,9 @@ TEST_F(NodeLedgerTest, TheServersOwnNodesAreSettled) {
   const auto node = ledger_.AllocateNode(kTree, kNode);
   ASSERT_TRUE(node.ok());
   EXPECT_EQ(ledger_.counts().nodes_settled, 1u);
-  EXPECT_EQ(Allocate(kAnna)->runs[0].offset, *node + kNode) << "they share a chunk";
-  EXPECT_TRUE(Free(*node, Write(*node)));
+  EXPECT_EQ(Allocate(kAnna)->runs[0].offset, node->offset + kNode) << "they share a chunk";
+  granted_[node->offset] = node->life;
+  EXPECT_TRUE(Free(node->offset, Write(node->offset)));
 }
 
 TEST_F(NodeLedgerTest, ARecycledChunkIsHandedOutInParts) {
@@ -248,9 +247,57 @@ TEST_F(NodeLedgerTest, ARecycledChunkIsHandedOutInParts) {
 TEST_F(NodeLedgerTest, RecordsTakeLittleMemory) {
   // 9 bytes a node beside the vectors' own: under 1.5 % of the smallest node.
   EXPECT_LE(9.0 / kNodeBytesMin, 0.015);
-  const ChunkNodes nodes(64, 0);
+  const ChunkNodes nodes(64, 0, true);
   EXPECT_EQ(nodes.count(), 64u);
   EXPECT_LE(sizeof(nodes), 256u);
+}
+
+// Rule R4: who frees a node has marked it dead, who settles one has found it live; what memory does
+// not show has not happened, or not to this life of the node.
+TEST_F(NodeLedgerTest, WhatMemoryDoesNotShowIsNeitherFreedNorSettled) {
+  const auto nodes = NodesOf(*Allocate(kAnna));
+  const auto free = [this](uint64_t node, uint32_t life) {
+    return ledger_.Free({kTree, {{node, life}}}).count == 1;
+  };
+  for (int i = 0; i < 3; ++i) Write(nodes[i]);
+  const uint32_t life = granted_[nodes[0]];
+  EXPECT_FALSE(free(nodes[0], life)) << "live";
+  Mark(nodes[1], NodeState::kMerging, {RemoteAddress(1, nodes[0]), life});
+  EXPECT_FALSE(free(nodes[1], life)) << "merging: its merger may be at work";
+  EXPECT_EQ(Settle({{nodes[1], life}}), 0u);
+  Mark(nodes[2], NodeState::kDead);
+  EXPECT_EQ(Settle({{nodes[2], life}}), 0u) << "dead";
+  EXPECT_FALSE(free(nodes[2], life + 1));
+  Write(nodes[3], kTree + 1);  // no client does
+  EXPECT_EQ(Settle({{nodes[3], life}}), 0u) << "another tree's";
+  EXPECT_EQ(Settle({{nodes[4], life}}), 0u) << "not written";
+  EXPECT_EQ(Settle({{nodes[0], life + 1}}), 0u) << "another life";
+  EXPECT_EQ(Settle({{nodes[0], life}, {nodes[0], life}}), 1u);
+  EXPECT_TRUE(free(nodes[2], life));
+  // Late packets of the one before bring back the life and state of then.
+  clock_.now_ns += kRested;
+  ASSERT_EQ(NodesOf(*Allocate(kBert)), std::vector<uint64_t>({nodes[2]}));
+  EXPECT_FALSE(free(nodes[2], life));
+  Mark(nodes[2], NodeState::kLive);
+  EXPECT_EQ(Settle({{nodes[2], life}}), 0u);
+}
+
+// Rule R5, also through a chunk that came back whole and went to another tree.
+TEST_F(NodeLedgerTest, EveryGrantOfANodeNamesANewerLife) {
+  std::map<uint64_t, uint32_t> last;
+  for (int round = 0; round < 5; ++round) {
+    const uint32_t tree = kTree + static_cast<uint32_t>(round % 2);
+    const auto grant = ledger_.Allocate(kAnna, {tree, kNode, 64});
+    ASSERT_TRUE(grant.ok());
+    for (const NodeRun& run : grant->runs) {
+      EXPECT_EQ(run.recycled, 0) << "nobody has written there";
+      for (uint64_t at = 0; at < run.bytes; at += kNode) {
+        EXPECT_TRUE(LifeNewer(run.life, std::exchange(last[run.offset + at], run.life)));
+      }
+    }
+    ASSERT_TRUE(ledger_.Return(kAnna, {tree, grant->runs}).ok());
+  }
+  EXPECT_EQ(last.size(), chunk_bytes_ / kNode) << "the same ones all the time";
 }
 
 // Whatever clients do, a node has one holder, and what the books say adds up.
@@ -258,7 +305,7 @@ TEST_F(NodeLedgerTest, RandomClientsKeepTheBooks) {
   Random random(5);
   const ClientId clients[] = {kAnna, kBert, {3, 12}};
   std::map<uint64_t, uint32_t> unwritten, written;  // node -> client, node -> life
-  std::vector<FreedNode> old_frees;
+  std::vector<NodeLife> old_frees;
   for (int i = 0; i < 20'000; ++i) {
     const uint32_t who = static_cast<uint32_t>(random.Uniform(3));
     switch (random.Uniform(5)) {
@@ -290,7 +337,7 @@ TEST_F(NodeLedgerTest, RandomClientsKeepTheBooks) {
       }
       case 4: {
         if (!old_frees.empty()) {
-          const FreedNode& late = old_frees[random.Uniform(old_frees.size())];
+          const NodeLife& late = old_frees[random.Uniform(old_frees.size())];
           ASSERT_FALSE(Free(late.offset, late.life));
         }
         const auto node = written.lower_bound(random.Uniform(1 << 20));

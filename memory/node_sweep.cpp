@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "memory/node_ledger.h"
 
 namespace pando::memory {
@@ -12,28 +13,57 @@ namespace {
 constexpr uint32_t kPassesMax = 8;
 }  // namespace
 
-void NodeLedger::ReleaseHolder(const ClientId& client, uint32_t tree_id, bool settled) {
+void NodeLedger::BecomeSuspect(Tree& tree) {
+  tree.suspect = true;
+  tree.passes = 0;
+  tree.pass.under_way = false;
+}
+
+void NodeLedger::CloseHolder(const ClientId& client, uint32_t tree_id, bool settled) {
   Tree* const tree = FindTree(tree_id);
   if (tree == nullptr) return;
-  if (!settled) {
-    tree->suspect = true;
-    tree->passes = 0;
-    tree->pass.under_way = false;
+  if (!settled) {  // also where it holds nothing: it may be about to write to what others hold
+    BecomeSuspect(*tree);
+    LedgerHolder& holder = tree->holders[client.incarnation];
+    holder.compute_server = client.compute_server;
+    holder.in_doubt = true;
   }
   const auto found = tree->holders.find(client.incarnation);
   if (found == tree->holders.end()) return;
-  const absl::btree_set<uint32_t> held = std::move(found->second.chunks);
-  tree->holders.erase(found);
-  if (!settled) {
-    departures_.push_back({tree_id, client, {held.rbegin(), held.rend()}});
-    return;
+  const LedgerHolder& holder = found->second;
+  if (holder.in_doubt && RuleHolds(Rule::kR6)) return;
+  if (holder.in_doubt) {  // the variant takes what was not written for free
+    departures_.push_back({tree_id, client, {holder.chunks.rbegin(), holder.chunks.rend()}});
   }
-  for (const uint32_t index : held) {
+  for (const uint32_t index : holder.chunks) {
     ChunkNodes& nodes = *chunks_[index].nodes;
-    for (uint32_t node = 0; node < nodes.handed(); ++node) {
+    for (uint32_t node = 0; !holder.in_doubt && node < nodes.handed(); ++node) {
       if (nodes.IsOutTo(node, client.incarnation)) nodes.Settle(node);
     }
   }
+  tree->holders.erase(found);
+}
+
+void NodeLedger::EndHolder(const ClientId& client, const std::vector<uint32_t>& uses) {
+  for (const uint32_t tree_id : uses) {
+    Tree* const tree = FindTree(tree_id);
+    if (tree != nullptr) BecomeSuspect(*tree);
+  }
+  for (auto& [tree_id, tree] : trees_) {
+    const auto found = tree.holders.find(client.incarnation);
+    if (found == tree.holders.end()) continue;
+    const absl::btree_set<uint32_t> held = std::move(found->second.chunks);
+    tree.holders.erase(found);
+    BecomeSuspect(tree);
+    departures_.push_back({tree_id, client, {held.rbegin(), held.rend()}});
+  }
+}
+
+bool NodeLedger::IsInDoubt(uint32_t tree_id) const {
+  const auto tree = trees_.find(tree_id);
+  return tree != trees_.end() &&
+         std::any_of(tree->second.holders.begin(), tree->second.holders.end(),
+                     [](const auto& holder) { return holder.second.in_doubt; });
 }
 
 void NodeLedger::ExamineChunk(Tree& tree, const ClientId& client, uint32_t index) {
@@ -75,13 +105,6 @@ bool NodeLedger::HasDeparture(uint32_t tree_id) const {
                      [&](const Departure& departure) { return departure.tree_id == tree_id; });
 }
 
-void NodeLedger::FinishDeparture(const ClientId& holder, uint32_t tree_id) {
-  const auto is_his = [&](const Departure& departure) {
-    return departure.tree_id == tree_id && departure.holder == holder;
-  };
-  while (std::any_of(departures_.begin(), departures_.end(), is_his)) (void)Step();
-}
-
 std::optional<NodeLedger::Place> NodeLedger::FirstAfter(const Tree& tree, uint64_t offset) const {
   uint32_t chunk = 0, node = 0;
   const uint64_t start = region_->superblock().chunk_offset;
@@ -117,7 +140,7 @@ std::optional<Orphan> NodeLedger::OrphanAt(const Tree& tree, const Place& place)
   if (!tree.suspect || (use != NodeUse::kOut && use != NodeUse::kSettled)) return std::nullopt;
   const NodeGlance glance = Glance(tree, place);
   // An old image says dead, too: but that node is not written yet.
-  if (!glance.is_node || glance.life == nodes.base_life(place.node)) return std::nullopt;
+  if (!glance.is_node || glance.life != nodes.life(place.node)) return std::nullopt;
   if (glance.state == NodeState::kLive && !glance.has_peer) return std::nullopt;
   const auto holder = tree.holders.find(orphan.incarnation);
   orphan.compute_server = holder == tree.holders.end() ? 0 : holder->second.compute_server;

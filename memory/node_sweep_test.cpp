@@ -31,7 +31,7 @@ class NodeSweepTest : public LedgerTest {
 
 TEST_F(NodeSweepTest, AHolderThatDiesBeforeItWritesLosesNothing) {
   const auto nodes = AllocateAll(kAnna);
-  ledger_.ReleaseHolder(kAnna, kTree, false);
+  ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
   EXPECT_TRUE(Orphans().empty());
   EXPECT_EQ(AllocateAll(kBert).size(), nodes.size()) << "free at once";
@@ -44,7 +44,7 @@ TEST_F(NodeSweepTest, WhatADeadHolderHasWrittenWaitsForASweep) {
   const uint32_t life = Write(nodes[2]);
   Write(nodes[9]);
   Write(berts[0]);
-  ledger_.ReleaseHolder(kAnna, kTree, false);
+  ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
   const std::vector<Orphan> expected = {{nodes[2], kAnna.compute_server, kAnna.incarnation},
                                         {nodes[9], kAnna.compute_server, kAnna.incarnation}};
@@ -52,7 +52,7 @@ TEST_F(NodeSweepTest, WhatADeadHolderHasWrittenWaitsForASweep) {
   EXPECT_EQ(Orphans(1), expected) << "one at a time";
   EXPECT_GE(Hint(), 2u);
   // Linked: the tree's. Not linked: free.
-  EXPECT_EQ(ledger_.Settle({kTree, {nodes[9], nodes[9], nodes[0], nodes[9] + 64}}), 1u);
+  EXPECT_EQ(Settle({{nodes[9], 1}, {nodes[9], 1}, {nodes[0], 1}, {nodes[9] + 64, 1}}), 1u);
   EXPECT_TRUE(Free(nodes[2], life));
   EXPECT_TRUE(Orphans().empty());
   EXPECT_EQ(Hint(), 0u) << "swept";
@@ -63,7 +63,7 @@ TEST_F(NodeSweepTest, WhatADeadHolderHasWrittenWaitsForASweep) {
 TEST_F(NodeSweepTest, AHolderThatSaysSoLeavesItsNodesToTheTree) {
   const auto nodes = NodesOf(*Allocate(kAnna));
   for (const uint64_t node : nodes) Write(node);
-  ledger_.ReleaseHolder(kAnna, kTree, true);
+  ledger_.CloseHolder(kAnna, kTree, true);
   EXPECT_TRUE(ledger_.idle());
   EXPECT_EQ(ledger_.counts().nodes_settled, nodes.size());
   EXPECT_TRUE(Orphans().empty());
@@ -75,7 +75,7 @@ TEST_F(NodeSweepTest, AfterADeathMarkedNodesOfAnybodyAreShown) {
   const auto annas = NodesOf(*Allocate(kAnna));
   const auto berts = NodesOf(*Allocate(kBert));
   for (int i = 0; i < 6; ++i) Write(berts[i]);
-  ledger_.ReleaseHolder(kBert, kTree, true);
+  ledger_.CloseHolder(kBert, kTree, true);
   const auto more = NodesOf(*Allocate(kBert));
   Write(more[0]);
   Mark(berts[1], NodeState::kDead);
@@ -83,7 +83,7 @@ TEST_F(NodeSweepTest, AfterADeathMarkedNodesOfAnybodyAreShown) {
   Mark(berts[3], NodeState::kLive, {RemoteAddress(1, berts[2]), 1});
   Mark(more[0], NodeState::kDead);
   EXPECT_TRUE(Orphans().empty()) << "nobody has died: the living clear up behind themselves";
-  ledger_.ReleaseHolder(kAnna, kTree, false);
+  ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
   EXPECT_EQ(Orphans(2), std::vector<Orphan>({{berts[1], 0, 0},
                                              {berts[2], 0, 0},
@@ -105,7 +105,7 @@ TEST_F(NodeSweepTest, ARecycledSpareOfALivingClientIsNotTakenForDead) {
   ASSERT_TRUE(Free(nodes[0], 1));
   clock_.now_ns += kRested;
   ASSERT_EQ(NodesOf(*Allocate(kBert)), std::vector<uint64_t>({nodes[0]}));
-  ledger_.ReleaseHolder(kAnna, kTree, false);
+  ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
   EXPECT_TRUE(Orphans().empty()) << "its old image says dead";
 }
@@ -113,8 +113,8 @@ TEST_F(NodeSweepTest, ARecycledSpareOfALivingClientIsNotTakenForDead) {
 TEST_F(NodeSweepTest, OnlyAWholePassWithoutAFindEndsTheSuspicion) {
   const auto nodes = NodesOf(*Allocate(kAnna));
   for (int i = 0; i < 4; ++i) Write(nodes[i]);
-  ledger_.ReleaseHolder(kAnna, kTree, true);
-  ledger_.ReleaseHolder(kBert, kTree, false);
+  ledger_.CloseHolder(kAnna, kTree, true);
+  ledger_.EndHolder(kBert, {kTree});
   Mark(nodes[0], NodeState::kDead);
   // The second half of somebody's pass says nothing about the first one.
   (void)ledger_.ListOrphans({kTree, nodes[1], 100});
@@ -126,21 +126,52 @@ TEST_F(NodeSweepTest, OnlyAWholePassWithoutAFindEndsTheSuspicion) {
   EXPECT_EQ(Hint(), 0u);
 }
 
-TEST_F(NodeSweepTest, AClientThatComesBackDoesNotMixWhatItHasWithWhatItLeft) {
+// Rule R6: it lives, and something of it may be in flight.
+TEST_F(NodeSweepTest, WhoClosesAndIsNotSureKeepsEverythingUntilItEnds) {
   const auto left = NodesOf(*Allocate(kAnna));
   Write(left[0]);
-  ledger_.ReleaseHolder(kAnna, kTree, false);
-  ledger_.FinishDeparture(kAnna, kTree);
+  EXPECT_FALSE(ledger_.IsInDoubt(kTree));
+  ledger_.CloseHolder(kAnna, kTree, false);
+  FinishSteps();
+  EXPECT_TRUE(ledger_.IsInDoubt(kTree));
+  EXPECT_EQ(ledger_.counts().nodes_out, left.size());
+  const auto others = AllocateAll(kBert);
+  for (const uint64_t node : others) {
+    EXPECT_EQ(std::find(left.begin(), left.end(), node), left.end()) << node;
+  }
+  for (const uint64_t node : others) ASSERT_TRUE(Free(node, Write(node)));
+  clock_.now_ns += kRested;
+  // It comes again, and is sure this time: of that, not of before.
   const auto now = NodesOf(*Allocate(kAnna));
   Write(now[1]);
+  ledger_.CloseHolder(kAnna, kTree, true);
   FinishSteps();
-  EXPECT_EQ(Orphans(), std::vector<Orphan>({{left[0], 1, 10}}));
+  EXPECT_EQ(ledger_.counts().nodes_settled, 0u);
+  EXPECT_TRUE(ledger_.IsInDoubt(kTree));
+  ledger_.EndHolder(kAnna, {});
+  FinishSteps();
+  EXPECT_FALSE(ledger_.IsInDoubt(kTree));
+  EXPECT_EQ(ledger_.counts().nodes_out, 0u);
+  std::vector<Orphan> expected = {{left[0], kAnna.compute_server, kAnna.incarnation},
+                                  {now[1], kAnna.compute_server, kAnna.incarnation}};
+  std::sort(expected.begin(), expected.end(),
+            [](const Orphan& a, const Orphan& b) { return a.offset < b.offset; });
+  EXPECT_EQ(Orphans(), expected);
+  ExpectBalanced();
+}
+
+TEST_F(NodeSweepTest, WhoHoldsNothingMayBeInDoubtToo) {
+  ASSERT_TRUE(Allocate(kBert).ok());
+  ledger_.CloseHolder(kAnna, kTree, false);
+  EXPECT_TRUE(ledger_.IsInDoubt(kTree)) << "it may be about to write to what Bert holds";
+  ledger_.EndHolder(kAnna, {});
+  EXPECT_FALSE(ledger_.IsInDoubt(kTree));
 }
 
 TEST_F(NodeSweepTest, ATreeThatGoesTakesItsDeparturesWithIt) {
   const auto nodes = NodesOf(*Allocate(kAnna));
   Write(nodes[0]);
-  ledger_.ReleaseHolder(kAnna, kTree, false);
+  ledger_.EndHolder(kAnna, {kTree});
   EXPECT_FALSE(ledger_.idle());
   ledger_.FreeTree(kTree);
   EXPECT_TRUE(ledger_.idle());
@@ -152,7 +183,7 @@ TEST_F(NodeSweepTest, ListsEveryNodeAndWhoHasIt) {
   const auto nodes = NodesOf(*Allocate(kAnna));
   for (int i = 0; i < 3; ++i) Write(nodes[i]);
   ASSERT_TRUE(Free(nodes[1], 1));
-  ASSERT_EQ(ledger_.Settle({kTree, {nodes[2]}}), 1u);
+  ASSERT_EQ(Settle({{nodes[2], 1}}), 1u);
   const NodeRun rest = {nodes[10], chunk_bytes_ - 10 * kNode, 0};
   ASSERT_TRUE(ledger_.Return(kAnna, {kTree, {rest}}).ok());
   const std::vector<NodeUseRun> expected = {
@@ -176,7 +207,7 @@ TEST_F(NodeSweepTest, ListsEveryNodeAndWhoHasIt) {
   EXPECT_EQ(parts, expected);
   EXPECT_TRUE(ledger_.ListNodes({kTree + 1, 0, 100}).runs.empty());
   EXPECT_TRUE(ledger_.ListNodes({kTree, UINT64_MAX, 100}).runs.empty());
-  ledger_.ReleaseHolder(kAnna, kTree, false);
+  ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
   EXPECT_EQ(ledger_.ListNodes({kTree, 0, 1}).runs[0].use, NodeUse::kOrphan);
 }

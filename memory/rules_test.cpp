@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/rule.h"
+#include "memory/chunk_nodes.h"
 #include "memory/client_table.h"
 #include "memory/lease_table.h"
 
@@ -52,6 +53,24 @@ TEST(MemoryRulesTest, C1) {
   EXPECT_FALSE(TheUnheardDie());
   BrokenRule c1(Rule::kC1);
   EXPECT_TRUE(TheUnheardDie());
+}
+
+// Whether what somebody was handed, gave back and sent all the same passes for what the next one
+// has written there.
+bool TheLatePass() {
+  constexpr uint32_t kAnna = 10, kBert = 11;
+  ChunkNodes nodes(4, /*life=*/0, /*zero=*/true);
+  (void)nodes.TakeUntouched(1, kAnna);
+  const uint32_t sent = nodes.life(0);
+  nodes.PutBack(0, 1);
+  (void)nodes.TakeUntouched(1, kBert);
+  return nodes.life(0) == sent;
+}
+
+TEST(MemoryRulesTest, R5) {
+  EXPECT_FALSE(TheLatePass());
+  BrokenRule r5(Rule::kR5);
+  EXPECT_TRUE(TheLatePass());
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ class TestClient {
     return Call(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_id, runs})).status();
   }
   // How many took effect; -1: refused.
-  int64_t FreeNodes(uint32_t tree_id, const std::vector<FreedNode>& nodes) {
+  int64_t FreeNodes(uint32_t tree_id, const std::vector<NodeLife>& nodes) {
     const auto body = Call(ControlOpcode::kFreeNodes, EncodeNodeFree({tree_id, nodes}));
     return body.ok() ? int64_t{ParseNodesFreed(*body)->count} : -1;
   }

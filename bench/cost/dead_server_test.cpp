@@ -32,8 +32,8 @@ TEST(DeadServerTest, ASplitWhoseSiblingCannotBeWrittenReleasesItsNode) {
   while (allocator.TryTake(context.id(), 1).has_value()) {
   }
   for (uint64_t n = 0; n < kSpares; ++n) {
-    allocator.PutBack(context.id(),
-                      {RemoteAddress(2, (64 << 20) - n * context.layout.node_bytes()), nullptr});
+    const RemoteAddress node(2, (64 << 20) - n * context.layout.node_bytes());
+    allocator.PutBack(context.id(), {.address = node, .life = 1});
   }
 
   cluster.world().KillServer(2);

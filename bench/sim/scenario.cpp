@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/sim/half_dead.h"
+#include "bench/sim/late_spare.h"
+#include "bench/sim/paused_merger.h"
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/root_change.h"
 #include "bench/sim/slow_read.h"
@@ -10,12 +12,11 @@
 namespace pando {
 namespace {
 
-constexpr Scenario kScenarios[] = {{"recycled_leaf", RunRecycledLeaf},
-                                   {"slow_read", RunSlowRead},
-                                   {"wrapped_slot", RunWrappedSlot},
-                                   {"shrunk_root", RunShrunkRoot},
-                                   {"root_sibling", RunRootSibling},
-                                   {"half_dead", RunHalfDead}};
+constexpr Scenario kScenarios[] = {
+    {"recycled_leaf", RunRecycledLeaf}, {"slow_read", RunSlowRead},
+    {"wrapped_slot", RunWrappedSlot},   {"shrunk_root", RunShrunkRoot},
+    {"root_sibling", RunRootSibling},   {"half_dead", RunHalfDead},
+    {"paused_merger", RunPausedMerger}, {"late_spare", RunLateSpare}};
 
 }  // namespace
 

@@ -22,13 +22,13 @@ namespace {
 using history::Operation;
 using history::OperationKind;
 
-constexpr int kKeys = 12;
+constexpr int kWrappedKeys = 12;
 constexpr int kWrites = 256;  // an entry version comes around
 constexpr uint32_t kValueBytes = 100;
 // Longer than all of the writes.
 constexpr int64_t kStallNs = 400 * kMillisecondNs;
 
-std::string WrapKeyOf(int i) { return absl::StrCat("k", i); }
+std::string WrappedKey(int i) { return absl::StrCat("k", i); }
 // All over the same, so that a value of two writes is none that anybody stored.
 std::string ValueOf(int write) {
   std::string value;
@@ -75,11 +75,11 @@ absl::Status WrappedSlot::Connect(OneClient* client) {
 }
 
 absl::Status WrappedSlot::WriteAll(int write) {
-  for (int i = 0; i < kKeys; ++i) {
+  for (int i = 0; i < kWrappedKeys; ++i) {
     Operation put;
     put.kind = OperationKind::kPut;
-    put.client = kKeys;
-    put.key = WrapKeyOf(i);
+    put.client = kWrappedKeys;
+    put.key = WrappedKey(i);
     put.value = ValueOf(write);
     put.call_ns = world_.clock().NowNs();
     PANDO_RETURN_IF_ERROR(a_.session->Put(*a_.tree, put.key, put.value));
@@ -91,13 +91,13 @@ absl::Status WrappedSlot::WriteAll(int write) {
 
 void WrappedSlot::StartReads() {
   world_.StallReads(*b_.fabric, kStallNs);
-  for (int i = 0; i < kKeys; ++i) {
+  for (int i = 0; i < kWrappedKeys; ++i) {
     ++reading_;
     b_.session->Spawn([this, i] {
       Operation get;
       get.client = i;
       get.kind = OperationKind::kGet;
-      get.key = WrapKeyOf(i);
+      get.key = WrappedKey(i);
       get.call_ns = world_.clock().NowNs();
       const absl::Status status = Perform(*b_.session, *b_.tree, &get);
       if (!Conclude(status, &get)) problems_.push_back(absl::StrCat("get: ", status.ToString()));
@@ -108,7 +108,7 @@ void WrappedSlot::StartReads() {
   }
   b_.session->impl().scheduler().endpoint().Wake();
   world_.RunUntil(world_.clock().NowNs() + 100 * world_.options().delay_ns);
-  PANDO_CHECK_EQ(reading_, kKeys);
+  PANDO_CHECK_EQ(reading_, kWrappedKeys);
   world_.StallReads(*b_.fabric, 0);  // what is read again is read at once
 }
 
@@ -121,7 +121,7 @@ absl::Status WrappedSlot::Play() {
   PANDO_RETURN_IF_ERROR(Connect(&a_));
   PANDO_RETURN_IF_ERROR(WriteAll(0));
   PANDO_RETURN_IF_ERROR(Connect(&b_));
-  PANDO_RETURN_IF_ERROR(b_.session->Get(*b_.tree, WrapKeyOf(0)).status());
+  PANDO_RETURN_IF_ERROR(b_.session->Get(*b_.tree, WrappedKey(0)).status());
   StartReads();
   const int64_t started_ns = world_.clock().NowNs();
   for (int write = 1; write <= kWrites; ++write) PANDO_RETURN_IF_ERROR(WriteAll(write));

@@ -58,6 +58,10 @@ constexpr RuleVariant kVariants[] = {
      "freed memory rests before it is used again, and a READ that took half as long is discarded",
      ""},
     {"R4", Rule::kR4, "a repeated control call takes effect once", ""},
+    {"R4_look", Rule::kR4Look, "a node is freed or settled only as its memory shows it", ""},
+    {"R5", Rule::kR5, "each grant of a node names a newer life",
+     "memory_rules_test --gtest_filter=MemoryRulesTest.R5"},
+    {"R6", Rule::kR6, "what somebody may have a WRITE in flight to is given to nobody", ""},
     {"C0", Rule::kC0, "an incarnation is issued once",
      "memory_rules_test --gtest_filter=MemoryRulesTest.C0"},
     {"C1", Rule::kC1, "after a gap in the server's own timer all leases start again",
@@ -68,6 +72,8 @@ constexpr RuleVariant kVariants[] = {
     {"C5", Rule::kC5, "a sweep frees only what cannot be reached", ""},
     {"C5_everywhere", Rule::kC5Everywhere,
      "a sweep frees a live node only once every server has its holder for dead", ""},
+    {"C5_lock", Rule::kC5Lock, "a sweep holds the lock of what it frees, and has read it since",
+     ""},
 };
 
 }  // namespace

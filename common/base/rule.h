@@ -51,6 +51,9 @@ enum class Rule {
   kR2,
   kR3,
   kR4,
+  kR4Look,
+  kR5,
+  kR6,
   kC0,
   kC1,
   kC2,
@@ -58,6 +61,7 @@ enum class Rule {
   kC4,
   kC5,
   kC5Everywhere,
+  kC5Lock,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

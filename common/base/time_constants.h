@@ -37,6 +37,8 @@ struct TimeConstants {
   int64_t read_max_ns = 500 * kMillisecondNs;
   // Between two sweeps that a client makes by itself.
   int64_t sweep_interval_ns = kSecondNs;
+  // How long a sweep waits for who holds a marked node, and may be stopped (rule C5).
+  int64_t sweep_wait_ns = 100 * kMillisecondNs;
   // Freed nodes are not kept back for longer, if somebody comes by.
   int64_t free_flush_ns = kSecondNs;
   // While memory rests, this often a waiter looks whether somebody else has put a node back.

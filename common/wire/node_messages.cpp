@@ -47,6 +47,28 @@ bool TakeList(ByteReader* reader, size_t max, std::vector<T>* list, TakeOne take
   return true;
 }
 
+// Single nodes of a tree, each with its life: NodeFree, NodeSettle.
+template <typename Request>
+std::string EncodeLives(const Request& request) {
+  ByteWriter writer;
+  writer.Put(request.tree_id);
+  PutList(request.nodes, &writer,
+          [&](const NodeLife& node) { writer.Put(node.offset).Put(node.life); });
+  return writer.Take();
+}
+template <typename Request>
+absl::StatusOr<Request> ParseLives(std::string_view body, absl::string_view what) {
+  ByteReader reader(body);
+  Request request;
+  reader.Take(&request.tree_id);
+  const bool taken = TakeList(&reader, kNodesPerRequestMax, &request.nodes, [&](NodeLife* node) {
+    reader.Take(&node->offset);
+    return reader.Take(&node->life) && IsNodeStart(node->offset);
+  });
+  if (!taken) return Malformed(what);
+  return DoneOr(reader, std::move(request), what);
+}
+
 }  // namespace
 
 std::string EncodeNodeRequest(const NodeRequest& request) {
@@ -69,8 +91,9 @@ absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
 std::string EncodeNodeGrant(const NodeGrant& grant) {
   ByteWriter writer;
   writer.Put(grant.free_bytes).Put(grant.orphans).Put(grant.rested_in_ns);
-  PutList(grant.runs, &writer,
-          [&](const NodeRun& run) { writer.Put(run.offset).Put(run.bytes).Put(run.recycled); });
+  PutList(grant.runs, &writer, [&](const NodeRun& run) {
+    writer.Put(run.offset).Put(run.bytes).Put(run.recycled).Put(run.life);
+  });
   return writer.Take();
 }
 absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
@@ -82,7 +105,9 @@ absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
   const bool taken = TakeList(&reader, kGrantRunsMax, &grant.runs, [&](NodeRun* run) {
     reader.Take(&run->offset);
     reader.Take(&run->bytes);
-    return reader.Take(&run->recycled) && IsRun(run->offset, run->bytes) && run->recycled <= 1;
+    reader.Take(&run->recycled);
+    return reader.Take(&run->life) && IsRun(run->offset, run->bytes) && run->recycled <= 1 &&
+           run->life != 0;
   });
   const bool waits = grant.rested_in_ns > 0 && grant.rested_in_ns <= kRestNsMax;
   if (!taken || (grant.runs.empty() ? !waits : grant.rested_in_ns != 0)) {
@@ -110,23 +135,9 @@ absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body) {
   return DoneOr(reader, std::move(returned), "return of nodes");
 }
 
-std::string EncodeNodeFree(const NodeFree& freed) {
-  ByteWriter writer;
-  writer.Put(freed.tree_id);
-  PutList(freed.nodes, &writer,
-          [&](const FreedNode& node) { writer.Put(node.offset).Put(node.life); });
-  return writer.Take();
-}
+std::string EncodeNodeFree(const NodeFree& freed) { return EncodeLives(freed); }
 absl::StatusOr<NodeFree> ParseNodeFree(std::string_view body) {
-  ByteReader reader(body);
-  NodeFree freed;
-  reader.Take(&freed.tree_id);
-  const bool taken = TakeList(&reader, kNodesPerRequestMax, &freed.nodes, [&](FreedNode* node) {
-    reader.Take(&node->offset);
-    return reader.Take(&node->life) && IsNodeStart(node->offset);
-  });
-  if (!taken) return Malformed("list of freed nodes");
-  return DoneOr(reader, std::move(freed), "list of freed nodes");
+  return ParseLives<NodeFree>(body, "list of freed nodes");
 }
 
 std::string EncodeNodesFreed(const NodesFreed& freed) {
@@ -148,21 +159,9 @@ absl::StatusOr<uint32_t> ParseNodeCount(std::string_view body) {
   return DoneOr(reader, count, "number of nodes");
 }
 
-std::string EncodeNodeSettle(const NodeSettle& settle) {
-  ByteWriter writer;
-  writer.Put(settle.tree_id);
-  PutList(settle.offsets, &writer, [&](uint64_t offset) { writer.Put(offset); });
-  return writer.Take();
-}
+std::string EncodeNodeSettle(const NodeSettle& settle) { return EncodeLives(settle); }
 absl::StatusOr<NodeSettle> ParseNodeSettle(std::string_view body) {
-  ByteReader reader(body);
-  NodeSettle settle;
-  reader.Take(&settle.tree_id);
-  const bool taken = TakeList(&reader, kNodesPerRequestMax, &settle.offsets, [&](uint64_t* offset) {
-    return reader.Take(offset) && IsNodeStart(*offset);
-  });
-  if (!taken) return Malformed("list of settled nodes");
-  return DoneOr(reader, std::move(settle), "list of settled nodes");
+  return ParseLives<NodeSettle>(body, "list of settled nodes");
 }
 
 std::string EncodeTreeDetach(const TreeDetach& detach) {

@@ -31,7 +31,8 @@ struct NodeRun {
   uint64_t offset = 0;
   uint64_t bytes = 0;  // a multiple of node_bytes, above 0
   uint8_t recycled =
-      0;  // 1: the nodes have an old image, to be read before they are formatted (F2)
+      0;              // 1: the nodes have an old image, to be read before they are formatted (F2)
+  uint32_t life = 0;  // that the nodes get (rule R5); never 0
   friend bool operator==(const NodeRun&, const NodeRun&) = default;
 };
 struct NodeGrant {
@@ -44,28 +45,30 @@ struct NodeGrant {
 };
 struct NodeReturn {  // kReturnNodes: handed to the sender and not written since
   uint32_t tree_id = 0;
-  std::vector<NodeRun> runs;  // `recycled` is not sent
+  std::vector<NodeRun> runs;  // `recycled` and `life` are not sent
 };
-struct FreedNode {
+struct NodeLife {
   uint64_t offset = 0;
   uint32_t life = 0;
-  friend bool operator==(const FreedNode&, const FreedNode&) = default;
+  friend bool operator==(const NodeLife&, const NodeLife&) = default;
 };
-struct NodeFree {  // kFreeNodes -> NodesFreed
+struct NodeFree {  // kFreeNodes -> NodesFreed. They are dead, in these lives (rule R4)
   uint32_t tree_id = 0;
-  std::vector<FreedNode> nodes;
+  std::vector<NodeLife> nodes;
 };
 struct NodesFreed {
   uint32_t count = 0;       // of those that took effect
   uint64_t free_bytes = 0;  // for this tree on the server, with what rests
 };
-struct NodeSettle {  // kSettleNodes: found reachable by a sweep -> how many took effect
+struct NodeSettle {  // kSettleNodes: found reachable by a sweep, live -> how many took effect
   uint32_t tree_id = 0;
-  std::vector<uint64_t> offsets;
+  std::vector<NodeLife> nodes;
 };
 struct TreeDetach {  // kDetachTree
   uint32_t tree_id = 0;
-  uint8_t settled = 0;  // 1: every node the client was handed and did not return is linked
+  // 1: every node the client was handed and did not return is linked, and nothing is in flight to
+  // any. 0: who knows (rule R6).
+  uint8_t settled = 0;
 };
 
 // kListOrphans and kListNodes go through a tree's nodes in ascending order, a part a call.

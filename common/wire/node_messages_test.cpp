@@ -14,13 +14,14 @@ constexpr auto kLoss = absl::StatusCode::kDataLoss;
 
 TEST(NodeMessagesTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeNodeRequest({3, 1024, 64}), ParseNodeRequest);
-  ExpectExactLength(EncodeNodeGrant({9, 2, {{4096, 1024, 1}, {8192, 2048, 0}}}), ParseNodeGrant);
+  ExpectExactLength(EncodeNodeGrant({9, 2, {{4096, 1024, 1, 8}, {8192, 2048, 0, 1}}}),
+                    ParseNodeGrant);
   ExpectExactLength(EncodeNodeReturn({3, {{4096, 1024}, {8192, 2048}}}), ParseNodeReturn);
   ExpectExactLength(EncodeNodeFree({3, {{4096, 7}}}), ParseNodeFree);
   ExpectExactLength(EncodeNodeGrant({.free_bytes = 9, .rested_in_ns = 8}), ParseNodeGrant);
   ExpectExactLength(EncodeNodesFreed({5, 4096}), ParseNodesFreed);
   ExpectExactLength(EncodeNodeCount(5), ParseNodeCount);
-  ExpectExactLength(EncodeNodeSettle({3, {4096, 8192}}), ParseNodeSettle);
+  ExpectExactLength(EncodeNodeSettle({3, {{4096, 7}, {8192, 1}}}), ParseNodeSettle);
   ExpectExactLength(EncodeTreeDetach({3, 1}), ParseTreeDetach);
   ExpectExactLength(EncodeNodeQuery({3, 4096, 10}), ParseNodeQuery);
   ExpectExactLength(EncodeOrphanList({1, 8192, {{4096, 3, 4}, {8192, 0, 0}}}), ParseOrphanList);
@@ -32,7 +33,7 @@ TEST(NodeMessagesTest, FieldsRoundTrip) {
   EXPECT_EQ(request->tree_id, 3u);
   EXPECT_EQ(request->node_bytes, 1024u);
   EXPECT_EQ(request->nodes_max, 64u);
-  const std::vector<NodeRun> runs = {{4096, 1024, 1}, {8192, 2048, 0}};
+  const std::vector<NodeRun> runs = {{4096, 1024, 1, 8}, {8192, 2048, 0, 1}};
   const auto grant = ParseNodeGrant(EncodeNodeGrant({9, 2, runs}));
   EXPECT_EQ(grant->free_bytes, 9u);
   EXPECT_EQ(grant->orphans, 2u);
@@ -43,14 +44,13 @@ TEST(NodeMessagesTest, FieldsRoundTrip) {
   EXPECT_EQ(later->orphans, 2u);
   EXPECT_EQ(later->rested_in_ns, 8);
   EXPECT_TRUE(later->runs.empty());
-  EXPECT_EQ(ParseNodeReturn(EncodeNodeReturn({3, runs}))->runs[1], runs[1]);
-  const std::vector<FreedNode> freed = {{4096, 7}, {8192, 8}};
+  EXPECT_EQ(ParseNodeReturn(EncodeNodeReturn({3, runs}))->runs[1], (NodeRun{8192, 2048}));
+  const std::vector<NodeLife> freed = {{4096, 7}, {8192, 8}};
   EXPECT_EQ(ParseNodeFree(EncodeNodeFree({3, freed}))->nodes, freed);
   EXPECT_EQ(ParseNodesFreed(EncodeNodesFreed({5, 4096}))->count, 5u);
   EXPECT_EQ(ParseNodesFreed(EncodeNodesFreed({5, 4096}))->free_bytes, 4096u);
   EXPECT_EQ(*ParseNodeCount(EncodeNodeCount(5)), 5u);
-  EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, {64, 128}}))->offsets,
-            std::vector<uint64_t>({64, 128}));
+  EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, freed}))->nodes, freed);
   EXPECT_EQ(ParseTreeDetach(EncodeTreeDetach({3, 1}))->settled, 1);
   EXPECT_EQ(ParseNodeQuery(EncodeNodeQuery({3, 77, 10}))->after_offset, 77u);
   const std::vector<Orphan> orphans = {{4096, 3, 4}, {8192, 0, 0}};
@@ -75,9 +75,10 @@ TEST(NodeMessagesTest, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(returned(4096, UINT64_MAX - 63), kLoss);
   EXPECT_EQ(returned(UINT64_MAX - 63, 1024), kLoss);
   EXPECT_EQ(ParseNodeFree(EncodeNodeFree({3, {{4097, 1}}})).status().code(), kLoss);
-  EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, {0}})).status().code(), kLoss);
+  EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, {{0, 1}}})).status().code(), kLoss);
   EXPECT_EQ(ParseTreeDetach(EncodeTreeDetach({3, 2})).status().code(), kLoss);
-  EXPECT_EQ(ParseNodeGrant(EncodeNodeGrant({0, 0, {{4096, 1024, 2}}})).status().code(), kLoss);
+  EXPECT_EQ(ParseNodeGrant(EncodeNodeGrant({0, 0, {{4096, 1024, 2, 1}}})).status().code(), kLoss);
+  EXPECT_EQ(ParseNodeGrant(EncodeNodeGrant({0, 0, {{4096, 1024, 1, 0}}})).status().code(), kLoss);
   const auto later = [](std::vector<NodeRun> runs, int64_t rested_in_ns) {
     const NodeGrant grant = {.runs = std::move(runs), .rested_in_ns = rested_in_ns};
     return ParseNodeGrant(EncodeNodeGrant(grant)).status().code();
@@ -86,7 +87,7 @@ TEST(NodeMessagesTest, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(later({}, -1), kLoss);
   EXPECT_EQ(later({}, kRestNsMax), absl::StatusCode::kOk);
   EXPECT_EQ(later({}, kRestNsMax + 1), kLoss);
-  EXPECT_EQ(later({{4096, 1024, 0}}, 1), kLoss) << "both";
+  EXPECT_EQ(later({{4096, 1024, 0, 1}}, 1), kLoss) << "both";
   EXPECT_EQ(ParseOrphanList(EncodeOrphanList({2, 0, {}})).status().code(), kLoss);
   const auto use = static_cast<NodeUse>(5);
   EXPECT_EQ(ParseNodeList(EncodeNodeList({0, 0, {{4096, 1024, use, 0}}})).status().code(), kLoss);
@@ -94,7 +95,7 @@ TEST(NodeMessagesTest, ValuesOutOfRangeAreRefused) {
 
 TEST(NodeMessagesTest, ListsHaveAnEndAndTheLongestFitAMessage) {
   const auto nodes = [](size_t count) {
-    return EncodeNodeFree({3, std::vector<FreedNode>(count, {4096, 1})});
+    return EncodeNodeFree({3, std::vector<NodeLife>(count, {4096, 1})});
   };
   EXPECT_TRUE(ParseNodeFree(nodes(kNodesPerRequestMax)).ok());
   EXPECT_FALSE(ParseNodeFree(nodes(kNodesPerRequestMax + 1)).ok());

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
+#include "common/wire/node_glance.h"
 #include "common/wire/node_image.h"
 
 namespace pando {
@@ -26,8 +27,6 @@ constexpr char kAllRests[] = "all that is free on the memory servers rests until
 int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
 
 }  // namespace
-
-uint32_t SpareNode::life() const { return old_image == nullptr ? 1 : NextLife(old_image.get()); }
 
 void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes) {
   std::lock_guard lock(mutex_);
@@ -88,7 +87,7 @@ std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId prefe
   }
   if (runs.empty()) return std::nullopt;
   if (run == runs.end()) run = std::prev(runs.end());
-  SpareNode spare{.address = RemoteAddress(run->server, run->offset)};
+  SpareNode spare{.address = RemoteAddress(run->server, run->offset), .life = run->life};
   run->offset += it->second.node_bytes;
   if (run->offset == run->end) runs.erase(run);
   return spare;
@@ -107,12 +106,13 @@ void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
   }
   const RemoteAddress at = node.address;
   for (Run& run : pool.runs) {
-    if (run.server == at.server() && run.offset == at.offset() + pool.node_bytes) {
+    if (run.server == at.server() && run.offset == at.offset() + pool.node_bytes &&
+        run.life == node.life) {
       run.offset = at.offset();
       return;
     }
   }
-  pool.runs.push_back({at.server(), at.offset(), at.offset() + pool.node_bytes});
+  pool.runs.push_back({at.server(), at.offset(), at.offset() + pool.node_bytes, node.life});
 }
 
 void NodeAllocator::Free(uint32_t tree_id, const Reference& node) {
@@ -284,9 +284,10 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
       return absl::DataLossError(
           absl::StrCat("memory server ", server, " granted malformed nodes"));
     }
-    if (run.recycled == 0) runs.push_back({server, run.offset, run.offset + run.bytes});
+    if (run.recycled == 0) runs.push_back({server, run.offset, run.offset + run.bytes, run.life});
     for (uint64_t i = 0; run.recycled != 0 && i < nodes; ++i) {
-      recycled.push_back({.address = RemoteAddress(server, run.offset + i * node_bytes)});
+      recycled.push_back(
+          {.address = RemoteAddress(server, run.offset + i * node_bytes), .life = run.life});
     }
   }
   const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
@@ -294,6 +295,13 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
     NoteFailure(server, read);
     if (!ReturnSpares(context, tree_id, node_bytes, runs, recycled)) NoteUncertain(tree_id);
     return read;
+  }
+  for (const SpareNode& spare : recycled) {
+    if (LifeNewer(spare.life, LifeOf(spare.old_image.get()))) continue;
+    NoteUncertain(tree_id);  // it is not what the server takes it for: nobody is to use it
+    return absl::DataLossError(absl::StrCat("memory server ", server, " granted node ",
+                                            spare.address.offset(), " for life ", spare.life,
+                                            ", which it has had already"));
   }
   SetFreeBytes(server, grant.free_bytes);
   std::lock_guard lock(mutex_);
@@ -385,7 +393,7 @@ bool NodeAllocator::ReturnSpares(OperationContext& context, uint32_t tree_id, ui
   std::vector<Run> all = runs;
   for (const SpareNode& spare : recycled) {
     const uint64_t offset = spare.address.offset();
-    all.push_back({spare.address.server(), offset, offset + node_bytes});
+    all.push_back({spare.address.server(), offset, offset + node_bytes, spare.life});
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Run& a, const Run& b) { return a.server < b.server; });

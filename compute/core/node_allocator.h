@@ -5,8 +5,10 @@
 // may be called under a node lock; the others make control calls and may not (rule L2). Invariants:
 //   1. A node is handed out once until it comes back through PutBack().
 //   2. A spare node comes with what is in its memory (its old image): nobody else writes it until
-//   it is linked, so that what Refill() has read stays true.
-//   3. A freed node's memory is not touched again; the server decides whether the free counts.
+//   it is linked, so that what Refill() has read stays true. One that may have been written does
+//   not come back (rule R6; compute/index/write_back.h, AbandonNode()).
+//   3. A freed node is dead in memory, which is not touched again; the server decides whether the
+//   free counts (rule R4).
 //   4. Nothing of a server that has died is handed out, or asked for.
 //   5. Before a node is handed out the catalog knows that the tree may have nodes on that life of
 //   its server (rule R7).
@@ -29,14 +31,13 @@
 
 namespace pando {
 
-// A node that its holder may format: with life(), sealed over OldImage() (rules F2, F3). Move-only.
+// A node that its holder may format: with `life`, sealed over OldImage() (rules F2, F3). Move-only.
 struct SpareNode {
   RemoteAddress address;
+  uint32_t life = 0;                       // that the node gets (rule R5)
   std::unique_ptr<std::byte[]> old_image;  // null: all zero
 
-  // The life that the node gets.
-  uint32_t life() const;
-  Reference reference() const { return {address, life()}; }
+  Reference reference() const { return {address, life}; }
   // What to seal over. `zero`: an image whose versions are zero still, such as the new one itself.
   const std::byte* OldImage(const std::byte* zero) const {
     return old_image == nullptr ? zero : old_image.get();
@@ -61,9 +62,10 @@ class NodeAllocator {
   // A node on `preferred` if this client has one there, else anywhere; recycled ones first. Empty:
   // Refill() first.
   std::optional<SpareNode> TryTake(uint32_t tree_id, ServerId preferred);
-  // Gives an unwritten node back.
+  // Gives a node back to which no WRITE was ever posted.
   void PutBack(uint32_t tree_id, SpareNode node);
-  // Nothing refers to this written node any more: it goes back to its server, some time later.
+  // Nothing refers to this node any more, and it is dead: it goes back to its server, some time
+  // later.
   void Free(uint32_t tree_id, const Reference& node);
   // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
   // whether the node is the tree's. Somebody has to sweep.
@@ -98,6 +100,7 @@ class NodeAllocator {
     ServerId server = 0;
     uint64_t offset = 0;
     uint64_t end = 0;
+    uint32_t life = 0;
   };
   struct Pool {
     uint32_t node_bytes = 0;

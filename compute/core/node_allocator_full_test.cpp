@@ -105,7 +105,7 @@ TEST_F(NodeAllocatorTest, ADeadServersNodesAreForgottenAtOnce) {
   ASSERT_TRUE(Refill(1).ok());
   ASSERT_TRUE(Refill(1).ok());
   SpareNode in_use = *allocator_.TryTake(kTree, 1);
-  servers_[0]->recycled = {{65536, 4 * kNodeBytes, 1}};
+  servers_[0]->recycled = {{65536, 4 * kNodeBytes, 1, 1}};
   ASSERT_TRUE(Refill(1).ok());
   allocator_.Free(kTree, {RemoteAddress(1, 131072), 1});
   allocator_.NoteFailure(1, absl::DeadlineExceededError("slow"));

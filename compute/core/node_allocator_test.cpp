@@ -109,7 +109,7 @@ TEST_F(NodeAllocatorTest, ClosingATreeReturnsWhatWasNotUsed) {
   EXPECT_EQ(servers_[0]->returned.size(), 1u) << "once";
 }
 
-TEST_F(NodeAllocatorTest, ARecycledNodeComesWithItsOldImageAndGetsTheNextLife) {
+TEST_F(NodeAllocatorTest, ARecycledNodeComesWithItsOldImageAndGetsTheLifeOfItsGrant) {
   Start({1});
   const NodeLayout layout = *NodeLayout::Create(8, 8);
   alignas(64) std::byte image[kNodeBytes] = {};
@@ -122,28 +122,42 @@ TEST_F(NodeAllocatorTest, ARecycledNodeComesWithItsOldImageAndGetsTheNextLife) {
   for (int node = 0; node < 3; ++node) {
     std::memcpy(memory + 65536 + node * kNodeBytes, image, kNodeBytes);
   }
-  servers_[0]->recycled = {{65536, 2 * kNodeBytes, 1}, {65536 + 2 * kNodeBytes, kNodeBytes, 1}};
+  servers_[0]->recycled = {{65536, 2 * kNodeBytes, 1, 43},
+                           {65536 + 2 * kNodeBytes, kNodeBytes, 1, 44}};
   ASSERT_TRUE(Refill().ok());
   std::set<uint64_t> seen;
   for (int i = 0; i < 3; ++i) {
     auto spare = allocator_.TryTake(kTree, 1);
     ASSERT_TRUE(spare.has_value());
     EXPECT_TRUE(seen.insert(spare->address.offset()).second);
-    EXPECT_EQ(spare->life(), 42u);
-    EXPECT_EQ(spare->reference(), (Reference{spare->address, 42}));
+    const uint32_t life = spare->address.offset() < 65536 + 2 * kNodeBytes ? 43 : 44;
+    EXPECT_EQ(spare->life, life);
+    EXPECT_EQ(spare->reference(), (Reference{spare->address, life}));
     EXPECT_EQ(std::memcmp(spare->OldImage(nullptr), image, kNodeBytes), 0);
     if (i == 0) {  // with its image
       seen.clear();
       allocator_.PutBack(kTree, *std::move(spare));
       spare = allocator_.TryTake(kTree, 1);
-      EXPECT_EQ(spare->life(), 42u);
+      EXPECT_GE(spare->life, 43u);
       seen.insert(spare->address.offset());
     }
   }
   EXPECT_FALSE(allocator_.TryTake(kTree, 1).has_value());
   const std::byte zero[1] = {};
-  EXPECT_EQ(SpareNode{}.life(), 1u);
   EXPECT_EQ(SpareNode{}.OldImage(zero), zero);
+}
+
+// Rule R5: it may be somebody's.
+TEST_F(NodeAllocatorTest, ANodeThatHasHadTheLifeOfItsGrantIsNotUsed) {
+  Start({0});
+  NodeHeader header;
+  header.tree_id = kTree;
+  header.life = 41;
+  WriteHeader(world_.Memory(1).main.data() + 65536, *NodeLayout::Create(8, 8), header);
+  servers_[0]->recycled = {{65536, kNodeBytes, 1, 41}};
+  EXPECT_TRUE(absl::IsDataLoss(Refill()));
+  EXPECT_FALSE(allocator_.TryTake(kTree, 1).has_value());
+  EXPECT_FALSE(ReturnAll()) << "nobody knows what became of it";
 }
 
 TEST_F(NodeAllocatorTest, FreedNodesGoBackInBatches) {
@@ -158,7 +172,7 @@ TEST_F(NodeAllocatorTest, FreedNodesGoBackInBatches) {
   EXPECT_EQ(servers_[0]->free_calls, 1);
   EXPECT_EQ(servers_[1]->free_calls, 1);
   EXPECT_EQ(servers_[0]->freed.size() + servers_[1]->freed.size(), kNodesPerRequestMax);
-  EXPECT_EQ(servers_[0]->freed[0], (FreedNode{65536, 1}));
+  EXPECT_EQ(servers_[0]->freed[0], (NodeLife{65536, 1}));
   // One alone goes with the next request for nodes, or when the tree is closed.
   allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
   ASSERT_TRUE(Refill().ok());
@@ -191,7 +205,7 @@ TEST_F(NodeAllocatorTest, AFreeThatFailsIsSaidAgain) {
   EXPECT_FALSE(Refill().ok());
   servers_[0]->refuses = false;
   EXPECT_TRUE(ReturnAll());
-  EXPECT_EQ(servers_[0]->freed, std::vector<FreedNode>({{4096, 1}}));
+  EXPECT_EQ(servers_[0]->freed, std::vector<NodeLife>({{4096, 1}}));
 }
 
 TEST_F(NodeAllocatorTest, TellsOnceThatOrphansWait) {

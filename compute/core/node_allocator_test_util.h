@@ -62,7 +62,7 @@ class ChunkServer : public ControlHandler {
   uint64_t free_elsewhere = 0;  // bytes that it says it has, and never hands out
   int64_t rested_ns = 0;        // when the next chunk has rested, if none is left
   std::vector<NodeRun> returned;
-  std::vector<FreedNode> freed;
+  std::vector<NodeLife> freed;
 
   uint64_t FreeBytes() const { return free_elsewhere + chunks_left_ * kChunkBytes; }
 
@@ -73,7 +73,7 @@ class ChunkServer : public ControlHandler {
     NodeGrant grant;
     grant.orphans = orphans;
     if (malformed) {
-      grant.runs = {{.offset = 4096, .bytes = kNodeBytes + 64}};
+      grant.runs = {{.offset = 4096, .bytes = kNodeBytes + 64, .life = 1}};
     } else if (!recycled.empty()) {
       grant.runs.swap(recycled);
     } else if (chunks_left_ == 0 && rested_ns != 0 && world_->clock().NowNs() < rested_ns) {
@@ -82,7 +82,7 @@ class ChunkServer : public ControlHandler {
       return EncodeErrorReply(header, id_, absl::ResourceExhaustedError("full"));
     } else {
       if (chunks_left_ > 0) --chunks_left_;
-      grant.runs = {{.offset = next_offset_, .bytes = kChunkBytes}};
+      grant.runs = {{.offset = next_offset_, .bytes = kChunkBytes, .life = 1}};
       next_offset_ += kChunkBytes;
     }
     grant.free_bytes = FreeBytes();

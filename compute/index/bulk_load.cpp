@@ -1,4 +1,5 @@
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -53,10 +54,14 @@ class BulkLoader {
   absl::Status AddToLevel(uint8_t level, std::string separator, const Reference& child);
   // Closes the open node of a level: its right neighbour is `right`, starting at `high`.
   absl::Status Close(uint8_t level, const Reference& right, std::string_view high);
+  // For the node that comes next; it goes back where that fails.
+  absl::Status CloseFor(uint8_t level, SpareNode* right, std::string_view high);
   absl::Status Finish();
   // Queues a closed node's WRITE; posts when a batch is full.
   absl::Status Write(SpareNode node, BufferLease image);
   absl::Status Flush(ServerId server);
+  // Marks nodes of `written_` dead and frees them: [first, next), on one server.
+  absl::Status Free(size_t first, size_t next, LocalBuffer lines);
   Level& Open(uint8_t level) { return levels_[level]; }
 
   OperationContext& context_;
@@ -64,8 +69,9 @@ class BulkLoader {
   std::vector<Level> levels_;
   std::vector<Reference> firsts_;  // the leftmost node of each level
   absl::flat_hash_map<ServerId, std::vector<ClosedNode>> batches_;
+  std::vector<ClosedNode> failed_;  // their WRITE ended in `failure_`
+  absl::Status failure_;
   std::vector<Reference> written_;
-  bool uncertain_ = false;  // nodes were lost whose WRITE may have been posted
   RootRecord root_;
 };
 
@@ -109,7 +115,7 @@ absl::Status BulkLoader::AddToLeaf(LeafEntry entry) {
     const std::string separator = ShortestSeparator(Open(0).entries.back().key, entry.key);
     PANDO_ASSIGN_OR_RETURN(SpareNode node, NewNode());
     const Reference right = node.reference();
-    PANDO_RETURN_IF_ERROR(Close(0, right, separator));
+    PANDO_RETURN_IF_ERROR(CloseFor(0, &node, separator));
     Open(0) = {.self = std::move(node), .low = separator};
     PANDO_RETURN_IF_ERROR(AddToLevel(1, separator, right));
   }
@@ -128,7 +134,7 @@ absl::Status BulkLoader::AddToLevel(uint8_t level, std::string separator, const 
       Open(level).separators.size() >= 2) {
     PANDO_ASSIGN_OR_RETURN(SpareNode node, NewNode());
     const Reference right = node.reference();
-    PANDO_RETURN_IF_ERROR(Close(level, right, separator));
+    PANDO_RETURN_IF_ERROR(CloseFor(level, &node, separator));
     Open(level) = {.self = std::move(node), .low = separator, .leftmost = child};
     return AddToLevel(level + 1, std::move(separator), right);
   }
@@ -138,7 +144,6 @@ absl::Status BulkLoader::AddToLevel(uint8_t level, std::string separator, const 
 }
 
 absl::Status BulkLoader::Close(uint8_t level, const Reference& right, std::string_view high) {
-  uncertain_ = true;  // until this one is queued or written: the caller holds `right` meanwhile
   PANDO_ASSIGN_OR_RETURN(BufferLease image,
                          context_.session.buffers().Lease(tree_.layout.node_bytes()));
   std::memset(image.data(), 0, tree_.layout.node_bytes());
@@ -147,7 +152,7 @@ absl::Status BulkLoader::Close(uint8_t level, const Reference& right, std::strin
   header.tree_id = tree_.id();
   header.level = level;
   header.state = NodeState::kLive;
-  header.life = open.self.life();
+  header.life = open.self.life;
   header.right = right;
   header.leftmost = open.leftmost;
   header.low = open.low;
@@ -164,9 +169,13 @@ absl::Status BulkLoader::Close(uint8_t level, const Reference& right, std::strin
     node.entries = std::move(open.separators);
     EncodeInternal(node, tree_.layout, open.self.OldImage(image.data()), crc, image.data());
   }
-  PANDO_RETURN_IF_ERROR(Write(std::exchange(open.self, SpareNode{}), std::move(image)));
-  uncertain_ = false;
-  return absl::OkStatus();
+  return Write(std::exchange(open.self, SpareNode{}), std::move(image));
+}
+
+absl::Status BulkLoader::CloseFor(uint8_t level, SpareNode* right, std::string_view high) {
+  absl::Status closed = Close(level, right->reference(), high);
+  if (!closed.ok()) tree_.environment.allocator.PutBack(tree_.id(), std::move(*right));
+  return closed;
 }
 
 absl::Status BulkLoader::Write(SpareNode node, BufferLease image) {
@@ -180,13 +189,43 @@ absl::Status BulkLoader::Flush(ServerId server) {
   WriteBack writes(context_, tree_, server);
   std::vector<ClosedNode> batch = std::move(batches_[server]);
   batches_[server].clear();
+  absl::Status written;
   for (const ClosedNode& closed : batch) {
-    PANDO_RETURN_IF_ERROR(writes.AddNode(closed.node.address, closed.image.buffer()));
+    if (written.ok()) written = writes.AddNode(closed.node.address, closed.image.buffer());
   }
-  const absl::Status written = writes.Flush();
+  if (written.ok()) written = writes.Flush();
   tree_.environment.allocator.NoteFailure(server, written);
-  PANDO_RETURN_IF_ERROR(written);
+  if (!written.ok()) {
+    std::move(batch.begin(), batch.end(), std::back_inserter(failed_));
+    failure_ = written;
+    return written;
+  }
   for (const ClosedNode& closed : batch) written_.push_back(closed.node.reference());
+  return absl::OkStatus();
+}
+
+absl::Status BulkLoader::Free(size_t first, size_t next, LocalBuffer lines) {
+  ChainLease chain(&context_.session.buffers());
+  const auto line = [&](size_t i) {
+    return lines.Slice(static_cast<uint32_t>(i - first) * kLineBytes, kLineBytes);
+  };
+  absl::Status done;
+  do {  // nobody writes there, so that an interrupted READ can be repeated
+    chain->Reset(written_[first].address.server());
+    for (size_t i = first; i < next; ++i) {
+      chain->Read(MemorySpace::kMain, written_[i].address.offset(), line(i));
+    }
+    done = context_.Await(chain.get());
+  } while (absl::IsAborted(done) && !context_.expired());
+  PANDO_RETURN_IF_ERROR(done);
+  chain->Reset(written_[first].address.server());
+  for (size_t i = first; i < next; ++i) {
+    SetMarker(line(i).data, NodeState::kDead, Reference{});
+    SealEntryLevel(line(i).data, 0, 1, tree_.environment.crc);
+    chain->Write(MemorySpace::kMain, written_[i].address.offset(), line(i));
+  }
+  PANDO_RETURN_IF_ERROR(context_.Await(chain.get()));
+  for (size_t i = first; i < next; ++i) tree_.environment.allocator.Free(tree_.id(), written_[i]);
   return absl::OkStatus();
 }
 
@@ -198,11 +237,24 @@ void BulkLoader::Abandon() {
   for (auto& [server, batch] : batches_) {
     for (ClosedNode& closed : batch) allocator.PutBack(tree_.id(), std::move(closed.node));
   }
-  if (uncertain_) allocator.NoteUncertain(tree_.id());
-  for (const Reference& node : written_) {
-    allocator.Free(tree_.id(), node);
-    allocator.FlushIfMany(context_, tree_.id());
+  bool reachable = true;  // else all of them are left to a sweep
+  for (const ClosedNode& closed : failed_) {
+    reachable = reachable &&
+                AbandonNode(context_, tree_, closed.node.address, closed.image.buffer(), failure_);
   }
+  const absl::StatusOr<BufferLease> lines =
+      context_.session.buffers().Lease(kBatchNodes * kLineBytes);
+  for (size_t first = 0; reachable && first < written_.size();) {
+    size_t next = first + 1;
+    while (next < written_.size() && next - first < kBatchNodes &&
+           written_[next].address.server() == written_[first].address.server()) {
+      ++next;
+    }
+    reachable = lines.ok() && Free(first, next, lines->buffer()).ok();
+    allocator.FlushIfMany(context_, tree_.id());
+    first = next;
+  }
+  if (!reachable) allocator.NoteUncertain(tree_.id());
   allocator.Flush(context_, tree_.id());
 }
 
@@ -211,9 +263,7 @@ absl::Status BulkLoader::Finish() {
   for (size_t level = 0; level < levels_.size(); ++level) {
     PANDO_RETURN_IF_ERROR(Close(static_cast<uint8_t>(level), Reference{}, ""));
   }
-  uncertain_ = true;
   for (const auto& [server, batch] : batches_) PANDO_RETURN_IF_ERROR(Flush(server));
-  uncertain_ = false;
   root_ = {.tree_id = tree_.id(), .root = top, .level = static_cast<uint8_t>(levels_.size() - 1)};
   return absl::OkStatus();
 }

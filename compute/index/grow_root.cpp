@@ -13,25 +13,23 @@
 namespace pando {
 namespace {
 
-// The new root over `record`, written but not yet referred to.
+// The new root over `record`, written but not yet referred to. An error: a WRITE may have been
+// made.
 absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const RootRecord& record,
                           const MissingSeparator& missing, const SpareNode& spare,
-                          RootRecord* grown) {
-  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
-                         context.session.buffers().Lease(tree.layout.node_bytes()));
-  std::memset(image.data(), 0, tree.layout.node_bytes());
+                          LocalBuffer image, RootRecord* grown) {
+  std::memset(image.data, 0, tree.layout.node_bytes());
   InternalNode root;
   root.header.tree_id = tree.id();
   root.header.level = missing.parent_level;
   root.header.state = NodeState::kLive;
-  root.header.life = spare.life();
+  root.header.life = spare.life;
   root.header.leftmost = record.root;
   root.header.reserve.assign(NodeHeader::kReserveBytes, '\0');
   root.Insert(missing.separator, missing.child);
-  EncodeInternal(root, tree.layout, spare.OldImage(image.data()), tree.environment.crc,
-                 image.data());
+  EncodeInternal(root, tree.layout, spare.OldImage(image.data), tree.environment.crc, image.data);
   WriteBack writes(context, tree, spare.address.server());
-  PANDO_RETURN_IF_ERROR(writes.AddNode(spare.address, image.buffer()));
+  PANDO_RETURN_IF_ERROR(writes.AddNode(spare.address, image));
   PANDO_RETURN_IF_ERROR(writes.Flush());
   grown->tree_id = tree.id();
   grown->root = spare.reference();
@@ -66,12 +64,15 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
                       bool* over) {
   *over = false;
   NodeAllocator& allocator = tree.environment.allocator;
-  // Reserved before the lock is taken (rule L2).
+  // Everything is reserved before the lock is taken (rule L2), the node last: what fails then gives
+  // it back.
+  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context.session.buffers().Lease(tree.layout.node_bytes()));
   std::optional<SpareNode> spare;
   while (!(spare = allocator.TryTake(tree.id(), tree.entry.root_record.server()))) {
     PANDO_RETURN_IF_ERROR(tree.Refill(context, tree.entry.root_record.server()));
   }
-  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
   absl::StatusOr<std::optional<HeldLock>> acquired = tree.environment.hocl.Acquire(
       context, tree.RootLock(), line.buffer(), tree.id(), nullptr, nullptr);
   if (!acquired.ok()) {
@@ -101,11 +102,10 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
     return status.ok() ? released : status;
   }
   RootRecord grown;
-  status = WriteNewRoot(context, tree, record, missing, *spare, &grown);
+  status = WriteNewRoot(context, tree, record, missing, *spare, image.buffer(), &grown);
   if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
     (void)writes.Release(std::move(lock), line.data());
-    allocator.NoteUncertain(tree.id());
-    allocator.NoteFailure(spare->address.server(), status);
+    (void)AbandonNode(context, tree, spare->address, image.buffer(), status);
     return status;
   }
   EncodeRootRecord(grown, line.data(), tree.environment.crc, line.data());

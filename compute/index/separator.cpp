@@ -59,7 +59,7 @@ absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock 
   std::memset(lease->data(), 0, tree.layout.node_bytes());
   InternalNode right;
   right.header = node.header;
-  right.header.life = spare->life();
+  right.header.life = spare->life;
   right.header.low = node.entries[position].key;
   right.header.leftmost = node.entries[position].child;
   right.entries.assign(std::make_move_iterator(node.entries.begin() + position + 1),

@@ -1,5 +1,6 @@
 // Rule C5: nodes that the dead held, and nodes of merges that the dead began, are looked at one by
-// one; what cannot be reached any more is freed.
+// one; what cannot be reached any more is freed, by whoever holds its lock.
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "common/wire/node_repair.h"
 #include "compute/index/descend.h"
 #include "compute/index/hold.h"
+#include "compute/index/lock_set.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 
@@ -21,6 +23,8 @@ namespace {
 // Looks at a node whose lines are torn inside, and chain times between them.
 constexpr int kLooksMax = 20;
 constexpr int64_t kLookAgainChains = 16;
+// Attempts at the lock of a node that is to be freed: who has it is about to free it, mostly.
+constexpr int kLockAttemptsMax = 4;
 
 class Sweep {
  public:
@@ -44,8 +48,13 @@ class Sweep {
   absl::StatusOr<bool> IsDeadEverywhere(const Orphan& orphan);
   // Empty: lines stay torn, so somebody is at work there.
   absl::StatusOr<std::optional<Found>> Look(RemoteAddress address);
+  // Finishes or undoes the merge that has marked it. False: its locks are taken.
+  absl::StatusOr<bool> LookAfter(const Found& found);
   // By a descent to its level and low fence: the node that covers that key is this one, or another.
   absl::StatusOr<bool> IsReachable(const Found& found);
+  // Under its lock: of a node that was not reached, and that nobody will link. True: it is dead,
+  // and nobody else will write there. False: it is locked, or has changed.
+  absl::StatusOr<bool> Condemn(const Found& found);
   absl::Status Decide(ServerId server, const Orphan& orphan);
   absl::Status Send(ServerId server);
 
@@ -96,7 +105,6 @@ absl::StatusOr<std::optional<Sweep::Found>> Sweep::Look(RemoteAddress address) {
 }
 
 absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
-  if (!found.ours) return false;
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context_.session.buffers().Lease(tree_.layout.node_bytes()));
   Descent descent(context_, tree_, found.low, found.level);
@@ -113,36 +121,79 @@ absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
   }
 }
 
+absl::StatusOr<bool> Sweep::LookAfter(const Found& found) {
+  // What a stopped merger holds up is swept next time.
+  const int64_t wait_ns = tree_.environment.times.sweep_wait_ns;
+  const int64_t until_ns = std::min(context_.deadline_ns(), context_.session.NowNs() + wait_ns);
+  OperationContext look(&context_.session, until_ns);
+  const absl::Status status = LookAfterNode(look, tree_, found.node, found.level, found.low);
+  if (absl::IsDeadlineExceeded(status) && !context_.expired()) return false;
+  PANDO_RETURN_IF_ERROR(status);
+  return true;
+}
+
+absl::StatusOr<bool> Sweep::Condemn(const Found& found) {
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                         context_.session.buffers().Lease(tree_.layout.node_bytes()));
+  LockSet locks(context_, tree_);
+  absl::StatusOr<bool> held = true;
+  if (RuleHolds(Rule::kC5Lock)) {
+    for (int attempt = 1;; ++attempt) {
+      held = locks.TryAdd(found.node, image.buffer());
+      if (!held.ok() || *held || attempt == kLockAttemptsMax) break;
+      context_.BackOff(kLookAgainChains);
+    }
+  } else {  // the variant trusts that it was right when it had last looked
+    PANDO_RETURN_IF_ERROR(ReadRaw(context_, tree_, found.node.address, image.buffer()));
+  }
+  if (!held.ok() || !*held) return held;
+  NodeEdges edges;
+  const bool same =
+      ReadEdges(image.data(), tree_.layout, Expect(tree_, found.node, found.level, found.low),
+                tree_.environment.crc, &edges);
+  const bool dead = same && edges.state == NodeState::kDead;
+  const bool condemned = same && !dead && (!IsMarked(image.data()) || !RuleHolds(Rule::kC5Lock));
+  absl::Status written;
+  if (condemned) {
+    written = WriteMarker(context_, tree_, found.node.address, image.buffer(), NodeState::kDead,
+                          Reference{});
+  }
+  const absl::Status released = locks.ReleaseAll();
+  PANDO_RETURN_IF_ERROR(written);
+  PANDO_RETURN_IF_ERROR(released);
+  return dead || condemned;
+}
+
 absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   const RemoteAddress address(server, orphan.offset);
-  PANDO_ASSIGN_OR_RETURN(std::optional<Found> found, Look(address));
-  if (found.has_value() && found->ours && found->marked && found->state != NodeState::kDead) {
-    PANDO_RETURN_IF_ERROR(LookAfterNode(context_, tree_, found->node, found->level, found->low));
-    PANDO_ASSIGN_OR_RETURN(found, Look(address));
-  }
-  if (!found.has_value()) {
+  const auto leave = [this] {
     ++result_.left;
     return absl::OkStatus();
+  };
+  PANDO_ASSIGN_OR_RETURN(std::optional<Found> found, Look(address));
+  if (found.has_value() && found->ours && found->marked && found->state != NodeState::kDead) {
+    PANDO_ASSIGN_OR_RETURN(const bool looked_after, LookAfter(*found));
+    if (!looked_after) return leave();
+    PANDO_ASSIGN_OR_RETURN(found, Look(address));
   }
+  if (!found.has_value() || !found->ours) return leave();
   // A living holder may yet link a spare node; of a dead one's merge it knows nothing.
-  if (!found->ours || found->state != NodeState::kDead) {
+  if (found->state != NodeState::kDead) {
+    if (orphan.incarnation == 0) return absl::OkStatus();  // on record as the tree's, and is
     PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan));
-    if (!dead) {
-      ++result_.left;
-      return absl::OkStatus();
-    }
+    if (!dead) return leave();
   }
   absl::StatusOr<bool> reachable = false;
   if (RuleHolds(Rule::kC5)) reachable = IsReachable(*found);
   PANDO_RETURN_IF_ERROR(reachable.status());
-  if (*reachable) {
-    settled_.offsets.push_back(orphan.offset);
-  } else {
-    freed_.nodes.push_back({orphan.offset, found->node.life});
+  std::vector<NodeLife>* decided = &settled_.nodes;
+  if (!*reachable) {
+    PANDO_ASSIGN_OR_RETURN(const bool condemned, Condemn(*found));
+    if (!condemned) return leave();
+    decided = &freed_.nodes;
   }
-  const bool full =
-      settled_.offsets.size() == kNodesPerRequestMax || freed_.nodes.size() == kNodesPerRequestMax;
-  return full ? Send(server) : absl::OkStatus();
+  decided->push_back({orphan.offset, found->node.life});
+  return decided->size() == kNodesPerRequestMax ? Send(server) : absl::OkStatus();
 }
 
 absl::Status Sweep::Send(ServerId server) {
@@ -156,13 +207,13 @@ absl::Status Sweep::Send(ServerId server) {
     result_.freed += freed.count;
     freed_.nodes.clear();
   }
-  if (!settled_.offsets.empty()) {
+  if (!settled_.nodes.empty()) {
     PANDO_ASSIGN_OR_RETURN(
         const std::string body,
         control.Call(context_, server, ControlOpcode::kSettleNodes, EncodeNodeSettle(settled_)));
     PANDO_ASSIGN_OR_RETURN(const uint32_t count, ParseNodeCount(body));
     result_.settled += count;
-    settled_.offsets.clear();
+    settled_.nodes.clear();
   }
   return absl::OkStatus();
 }

@@ -180,7 +180,7 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   LeafEditor sibling_editor(sibling_image.data, layout, crc);
   NodeHeader header = ReadHeader(image_.data, layout);
   header.low = separator;
-  header.life = spare->life();
+  header.life = spare->life;
   const Reference sibling = spare->reference();
   WriteHeader(sibling_image.data, layout, header);
   editor.MoveTo(separator, &sibling_editor);

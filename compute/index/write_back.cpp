@@ -1,11 +1,39 @@
 #include "compute/index/write_back.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 
 namespace pando {
+namespace {
+
+// After a chain to the node that ended in `why`. Only READs: a WRITE that is repeated may hit what
+// somebody else was given, once its first try has landed.
+bool NothingInFlight(OperationContext& context, const TimeConstants& times, RemoteAddress node,
+                     const absl::Status& why) {
+  if (!absl::IsUnavailable(why)) return true;
+  // As long, and as often, as where a lock's chain failed (lock_recovery.h).
+  const int64_t give_up_ns =
+      std::min(context.deadline_ns(), context.session.NowNs() + times.lock_recovery_ns);
+  const absl::StatusOr<BufferLease> line = context.session.buffers().Lease(kLineBytes);
+  if (!line.ok() || !RuleHolds(Rule::kR6)) return false;
+  absl::Status status = why;
+  ChainLease chain(&context.session.buffers());
+  while ((IsRecoverable(status) || absl::IsAborted(status)) &&
+         context.session.NowNs() < give_up_ns) {
+    context.session.scheduler().SleepUntil(context.session.NowNs() + times.lock_recovery_poll_ns);
+    chain->Reset(node.server());
+    chain->Read(MemorySpace::kMain, node.offset(), line->buffer());
+    status = context.Await(chain.get());
+  }
+  return status.ok();
+}
+
+}  // namespace
 
 WriteBack::WriteBack(OperationContext& context, const TreeContext& tree, ServerId server)
     : context_(context), tree_(tree), chain_(&context.session.buffers()) {
@@ -58,6 +86,25 @@ absl::Status WriteBackFailed(const absl::Status& status) {
   return OutcomeUnknownError(absl::StrCat("write-back failed: ", status.ToString()));
 }
 
+bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress node,
+                 LocalBuffer image, const absl::Status& why) {
+  NodeAllocator& allocator = tree.environment.allocator;
+  allocator.NoteFailure(node.server(), why);
+  SetMarker(image.data, NodeState::kDead, Reference{});
+  SealEntryLevel(image.data, 0, 1, tree.environment.crc);
+  if (NothingInFlight(context, tree.environment.times, node, why)) {
+    WriteBack writes(context, tree, node.server());
+    absl::Status marked = writes.AddRaw(node, image.Slice(0, kLineBytes));
+    if (marked.ok()) marked = writes.Flush();
+    if (marked.ok()) {
+      allocator.Free(tree.id(), {node, LifeOf(image.data)});
+      return true;
+    }
+  }
+  allocator.NoteUncertain(tree.id());
+  return false;
+}
+
 absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
                         RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image) {
   Hocl& hocl = tree.environment.hocl;
@@ -79,10 +126,9 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
     if (status.ok()) status = elsewhere.Flush();
     if (!status.ok()) {
       // Nobody refers to the sibling, and nothing was posted here: whoever waits for the lock goes
-      // on, and reads the node afresh. The spare is lost, since its WRITE may still be in flight.
+      // on, and reads the node afresh.
       (void)writes.Release(std::move(lock), nullptr);
-      tree.environment.allocator.NoteUncertain(tree.id());
-      tree.environment.allocator.NoteFailure(sibling.server(), status);
+      (void)AbandonNode(context, tree, sibling, sibling_image, status);
       return status;
     }
   }

@@ -45,9 +45,17 @@ class WriteBack {
 // The outcome of an operation whose write-back failed: unknown (rule L5), whatever the fabric said.
 absl::Status WriteBackFailed(const absl::Status& status);
 
+// Rule R6, for a private node whose WRITE ended in `why`: it may be in flight, and nothing will
+// ever refer to the node. `image`: as sealed for it; its line 0 is changed. Marks the node dead,
+// until that succeeds: then nothing else is in flight to it (rule L5); frees it. False: not within
+// the operation's deadline, or the server is gone; so somebody has to sweep. Waits: not under a
+// lock.
+bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress node,
+                 LocalBuffer image, const absl::Status& why);
+
 // A split of the held node L into L and the new node S, both images sealed: S1, S2, release.
 // Unknown: S2 may have happened. Any other error: S lies on another server, which did not take it;
-// no effect.
+// no effect, and S is abandoned.
 absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
                         RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image);
 
