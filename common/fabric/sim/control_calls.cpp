@@ -33,7 +33,9 @@ void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, PendingCall*
   core.ScheduleAt(std::min(call->deadline_ns, core.now_ns + core.options.call_timeout_ns),
                   EventKind::kCallDeadline, id);
   const Server& server = core.servers[flight.server];
-  if (!server.dead && (server.calls_paused || core.random.Chance(core.options.call_request_loss))) {
+  const bool cut = core.processes[process]->IsLinkCut(static_cast<uint32_t>(flight.server));
+  if ((cut || !server.dead) &&
+      (cut || server.calls_paused || core.random.Chance(core.options.call_request_loss))) {
     ++core.stats.lost_requests;
     return;
   }
@@ -44,6 +46,11 @@ void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, PendingCall*
 void SimWorld::Impl::OnCallRequest(const Event& event) {
   CallInFlight& flight = calls.at(event.target);
   Server& server = core.servers[flight.server];
+  if (core.processes[flight.process]->IsLinkCut(static_cast<uint32_t>(flight.server))) {
+    ++core.stats.lost_requests;
+    DropCallEvent(event.target);
+    return;
+  }
   int64_t reply_ns = core.now_ns + CallDelay();
   if (server.dead || server.handler == nullptr) {
     flight.status = ServerGoneError(server.id);
@@ -72,7 +79,10 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
 // The reply, or the end of the caller's patience, whichever comes first.
 void SimWorld::Impl::OnCallEnd(const Event& event) {
   CallInFlight& flight = calls.at(event.target);
-  if (flight.call != nullptr) {
+  const bool lost = event.kind == EventKind::kCallReply &&
+                    core.processes[flight.process]->IsLinkCut(static_cast<uint32_t>(flight.server));
+  if (lost) ++core.stats.lost_replies;
+  if (flight.call != nullptr && !lost) {
     SimEndpoint* endpoint = Receiver(flight.endpoint, event);
     if (endpoint == nullptr) return;  // paused: the event comes again
     PendingCall* call = std::exchange(flight.call, nullptr);

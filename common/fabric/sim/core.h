@@ -63,8 +63,10 @@ struct Process {
   std::vector<uint32_t> chains_in_network;  // by server index
   std::vector<int64_t> death_seen_ns;       // by server index, 0: not dead
   std::vector<bool> cut;                    // by server index: its queue pairs there are destroyed
+  std::vector<bool> link_cut;               // by server index: SimWorld::CutLink
 
   bool IsCut(uint32_t server) const { return server < cut.size() && cut[server]; }
+  bool IsLinkCut(uint32_t server) const { return server < link_cut.size() && link_cut[server]; }
 };
 
 class Core final : public Clock {

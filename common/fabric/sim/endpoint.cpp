@@ -108,7 +108,8 @@ void SimEndpoint::DoPost(Chain* chain) {
     world_->core.SpendCpu(cpu.post_chain_ns +
                           static_cast<double>(chain->size()) * cpu.post_verb_ns);
     world_->timed->Post(queue_pairs_[server], chain, world_->core.NowNs());
-  } else if (world_->network.IsBroken(queue_pairs_[server])) [[unlikely]] {
+  } else if (world_->network.IsBroken(queue_pairs_[server]) ||
+             world_->network.BreakIfLinkCut(queue_pairs_[server])) [[unlikely]] {
     if (!world_->network.PostToBroken(queue_pairs_[server], chain)) {
       Finish(chain, world_->network.BrokenError(queue_pairs_[server]));
     }

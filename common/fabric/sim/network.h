@@ -65,6 +65,14 @@ class Network {
   void Break(uint32_t queue_pair);
   void BreakAll(uint32_t process, uint32_t server);
   bool IsBroken(uint32_t queue_pair) const { return queue_pairs_[queue_pair].broken; }
+  // Whether its link is cut (SimWorld::CutLink), so that it is broken now.
+  bool BreakIfLinkCut(uint32_t queue_pair) {
+    const QueuePair& pair = queue_pairs_[queue_pair];
+    if (!core_->processes[pair.process]->IsLinkCut(pair.server)) [[likely]]
+      return false;
+    Break(queue_pair);
+    return pair.broken;
+  }
   // A chain for a broken queue pair. False: the sender knows that it is, so the chain fails at
   // once.
   bool PostToBroken(uint32_t queue_pair, Chain* chain);
@@ -181,7 +189,7 @@ class Network {
   // executed.
   static void HideResults(const Flight& flight);
   void FailLater(uint32_t queue_pair, Chain* chain);
-  void DelayRemains(uint32_t queue_pair);
+  void DelayRemains(uint32_t queue_pair, int64_t late_max_ns);
   void DropRemains(uint32_t queue_pair);
   void CountOrphan(const Flight& flight);
 

@@ -70,7 +70,8 @@ void Network::Break(uint32_t queue_pair_index) {
   }
   for (Chain* chain : failed) FailLater(queue_pair_index, chain);
   core_->ScheduleAt(queue_pair.break_seen_ns, EventKind::kBreakSeen, queue_pair_index);
-  if (core_->break_random.Chance(0.75)) DelayRemains(queue_pair_index);
+  if (core_->break_random.Chance(0.75))
+    DelayRemains(queue_pair_index, core_->options.break_late_ns);
   Pump(queue_pair_index);
 }
 
@@ -96,8 +97,8 @@ void Network::FailLater(uint32_t queue_pair, Chain* chain) {
 }
 
 // B3. A packet that is held up holds up those behind it, so one moment does for all.
-void Network::DelayRemains(uint32_t queue_pair) {
-  const auto late_ns = static_cast<uint64_t>(core_->options.break_late_ns);
+void Network::DelayRemains(uint32_t queue_pair, int64_t late_max_ns) {
+  const auto late_ns = static_cast<uint64_t>(late_max_ns);
   const int64_t until_ns =
       core_->now_ns + static_cast<int64_t>(core_->break_random.Uniform(late_ns + 1));
   for (uint32_t index = queue_pairs_[queue_pair].head; index != kNone;
@@ -147,6 +148,10 @@ void Network::OnReopen(uint32_t queue_pair_index) {
   if (queue_pair.closed || process.killed) return;
   if (core_->servers[queue_pair.server].dead || process.IsCut(queue_pair.server)) {
     queue_pair.broken = false;  // posts find out why there is none
+    return;
+  }
+  if (process.IsLinkCut(queue_pair.server)) {  // the server has not heard of it
+    core_->Schedule(core_->options.call_delay_ns, EventKind::kReopen, queue_pair_index);
     return;
   }
   DropRemains(queue_pair_index);

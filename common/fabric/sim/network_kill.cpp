@@ -35,6 +35,9 @@ void Network::KillQueuePair(uint32_t queue_pair_index) {
     Orphan(*flights_[index]);
     if (flights_[index]->unfinished == 0) FinishFlight(index);
   }
+  if (core_->options.kill_late_ns > 0 && !queue_pair.broken) {
+    DelayRemains(queue_pair_index, core_->options.kill_late_ns);
+  }
   Pump(queue_pair_index);
 }
 

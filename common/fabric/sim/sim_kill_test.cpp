@@ -21,10 +21,11 @@ struct KillResult {
   int first = 0, second = 0;
   bool torn = false;
   uint64_t after_kill = 0;
+  int64_t told_after_ns = 0;
 };
 
-KillResult KillDuringTwoWrites(uint64_t seed, int steps) {
-  TestWorld sim({.seed = seed});
+KillResult KillDuringTwoWrites(uint64_t seed, int steps, int64_t late_ns = 0) {
+  TestWorld sim({.seed = seed, .kill_late_ns = late_ns});
   GoneHandler handler;
   sim.world.SetHandler(kServer, &handler);
   auto fabric = sim.world.NewFabric();
@@ -32,10 +33,12 @@ KillResult KillDuringTwoWrites(uint64_t seed, int steps) {
   client.PostTwoWrites();
   for (int i = 0; i < steps; ++i) sim.world.Step();
   sim.world.KillFabric(*fabric);
+  const int64_t killed_ns = sim.world.clock().NowNs();
   // The dead process's memory is anything from here on.
   std::memset(client.buffer.data, 0xee, client.buffer.bytes);
   while (handler.gone.empty()) EXPECT_TRUE(sim.world.Step());
   KillResult result;
+  result.told_after_ns = sim.world.clock().NowNs() - killed_ns;
   for (uint64_t at = 0; at < 1024; at += 8) {
     result.torn |= sim.Word(4096 + at) != sim.Word(4096) || sim.Word(8192 + at) != sim.Word(8192);
   }
@@ -63,6 +66,19 @@ TEST(SimKill, BetweenAnyTwoPacketsEachWhole) {
   }
   EXPECT_EQ(outcomes, (std::set<std::pair<int, int>>{{0, 0}, {1, 0}, {1, 2}}));
   EXPECT_GT(after_kill, 0u);
+}
+
+// The packets of the dead may be late; the servers are told when the last one has come.
+TEST(SimKill, ADeathIsToldAfterItsLastPacketHoweverLate) {
+  constexpr int64_t kLateNs = 5 * kMillisecondNs;
+  int late = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const KillResult result = KillDuringTwoWrites(seed, 2, kLateNs);
+    ASSERT_FALSE(result.torn) << "seed " << seed;
+    EXPECT_LT(result.told_after_ns, kLateNs + kMillisecondNs);
+    if (result.told_after_ns > kMillisecondNs && result.after_kill > 0) ++late;
+  }
+  EXPECT_GT(late, 5);
 }
 
 TEST(SimKill, PostsAndCallsFailAtOnceAndEventsStop) {

@@ -72,6 +72,10 @@ struct SimOptions {
   // How long a sender whose queue pairs were destroyed waits until its NIC gives up.
   int64_t cut_seen_ns = 50 * kMicrosecondNs;
 
+  // What had left a sender that was killed may be held up by U(0, this): its death is heard of when
+  // its last packet has come. 0: as any other packet.
+  int64_t kill_late_ns = 0;
+
   // --- Queue pairs that break (SimWorld::BreakQueuePairs, SetBreakProbability).
   // From the post of the chain that is to break its queue pair: U(0, this).
   int64_t break_within_ns = 4 * kMicrosecondNs;
@@ -110,6 +114,7 @@ struct SimStats {
   uint64_t queue_pairs_reopened = 0;
   uint64_t chains_broken = 0;      // failed because their queue pair broke
   uint64_t verbs_after_break = 0;  // executed although their sender had seen the chain fail
+  uint64_t links_cut = 0;          // SimWorld::CutLink
   uint64_t runner_calls = 0;
   uint64_t packets_held = 0;  // times that a limit on packets was reached (SimWorld::LimitPackets)
 };

@@ -125,6 +125,18 @@ void SimWorld::BreakQueuePairs(const Fabric& fabric, ServerId id) {
   impl_->network.BreakAll(AsSim(fabric).process(), static_cast<uint32_t>(index));
 }
 
+void SimWorld::CutLink(const Fabric& fabric, ServerId id, bool cut) {
+  impl_->CheckUntimed();
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  Process& process = *impl_->core.processes[AsSim(fabric).process()];
+  process.link_cut.resize(impl_->core.servers.size());
+  process.link_cut[index] = cut;
+  if (!cut) return;
+  ++impl_->core.stats.links_cut;
+  impl_->network.BreakAll(AsSim(fabric).process(), static_cast<uint32_t>(index));
+}
+
 void SimWorld::SetBreakProbability(const Fabric& fabric, double probability) {
   impl_->core.processes[AsSim(fabric).process()]->break_probability = probability;
 }

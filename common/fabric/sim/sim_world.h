@@ -79,6 +79,10 @@ class SimWorld {
   // Each chain that this compute server posts from now on breaks its queue pair with this
   // probability, a seeded moment later; 0: none.
   void SetBreakProbability(const Fabric& fabric, double probability);
+  // While the link is cut nothing gets from this compute server to the memory server, nor back:
+  // their queue pairs break and are not opened again, calls and replies are lost. Both live, and
+  // reach everybody else.
+  void CutLink(const Fabric& fabric, ServerId id, bool cut);
   // The server's memory and its control socket are gone; chains and calls become Unavailable within
   // 2 s.
   void KillServer(ServerId id);
