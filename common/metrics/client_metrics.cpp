@@ -31,6 +31,8 @@ MetricList ClientMetrics(const ClientStats& stats) {
       Counter("pando_client_root_splits_total", t.root_splits, "Times that a root was split"),
       Counter("pando_client_merges_total", t.merges, "Leaves merged"),
       Counter("pando_client_root_shrinks_total", t.root_shrinks, "Roots that lost a level"),
+      Counter("pando_client_nodes_reused_total", t.nodes_reused,
+              "Nodes taken whose memory had been used before"),
       Counter("pando_client_separator_repairs_total", t.separator_repairs,
               "Separators inserted for a split of somebody else"),
       Counter("pando_client_torn_retries_total", t.torn_retries, "READs repeated: torn"),

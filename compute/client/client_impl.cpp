@@ -357,6 +357,7 @@ ClientStats ClientImpl::Stats() const {
   for (const SessionContext* session : sessions_) session->counters().AddTo(&stats);
   stats.tree.cache_bytes = cache_->level1_bytes();
   stats.tree.cache_evictions = cache_->evictions();
+  stats.tree.nodes_reused = allocator_.nodes_reused();
   return stats;
 }
 

@@ -83,6 +83,7 @@ std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId prefe
     if (old != recycled.rend()) std::swap(*old, recycled.back());
     SpareNode spare = std::move(recycled.back());
     recycled.pop_back();
+    ++reused_;
     return spare;
   }
   if (runs.empty()) return std::nullopt;
@@ -101,6 +102,7 @@ void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
     return;
   }
   if (node.old_image != nullptr) {
+    --reused_;
     pool.recycled.push_back(std::move(node));
     return;
   }
@@ -128,6 +130,11 @@ void NodeAllocator::Free(uint32_t tree_id, const Reference& node) {
 void NodeAllocator::NoteUncertain(uint32_t tree_id) {
   std::lock_guard lock(mutex_);
   pools_[tree_id].uncertain = true;
+}
+
+uint64_t NodeAllocator::nodes_reused() const {
+  std::lock_guard lock(mutex_);
+  return reused_;
 }
 
 bool NodeAllocator::Knows(ServerId server) const {

@@ -88,6 +88,9 @@ class NodeAllocator {
   // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
   bool TakeOrphanHint(uint32_t tree_id);
 
+  // Nodes that were taken and had been used before.
+  uint64_t nodes_reused() const;
+
   // Returns spare nodes and frees to their servers (closing a tree). True: all went well, and
   // whatever this client was handed and has not given back is linked.
   bool ReturnAll(OperationContext& context, uint32_t tree_id);
@@ -138,7 +141,8 @@ class NodeAllocator {
   ControlChannel* const control_;
   const TimeConstants times_;
   const Grow grow_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  uint64_t reused_ = 0;
   absl::flat_hash_map<uint32_t, Pool> pools_;              // by tree
   absl::flat_hash_map<uint32_t, TreeServerList> grown_;    // by tree; the catalog knows of it
   std::vector<std::pair<ServerId, uint64_t>> free_bytes_;  // of the servers that live

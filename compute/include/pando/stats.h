@@ -14,6 +14,7 @@ struct TreeStats {
   uint64_t cache_hits = 0, cache_misses = 0, cache_evictions = 0;
   uint64_t cache_bytes = 0;  // level-1 nodes held now
   uint64_t splits = 0, root_splits = 0, merges = 0, root_shrinks = 0;
+  uint64_t nodes_reused = 0;       // nodes of splits and loads whose memory had been used before
   uint64_t separator_repairs = 0;  // separators inserted for somebody else's split
   uint64_t torn_retries = 0, stale_retries = 0, moves_right = 0;
   uint64_t lock_attempts = 0, lock_failures = 0;  // CAS of global words
