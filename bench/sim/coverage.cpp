@@ -4,6 +4,22 @@
 #include "absl/strings/str_format.h"
 
 namespace pando {
+namespace {
+
+// What is done to runs under load.
+constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
+    {&SimRunResult::sweeps, "sweeps_under_load"},
+    {&SimRunResult::sessions_reopened, "sessions_reopened"},
+    {&SimRunResult::trees_reopened, "trees_reopened"},
+    {&SimRunResult::clients_replaced, "clients_replaced"},
+    {&SimRunResult::trees_dropped, "trees_dropped"},
+    {&SimRunResult::bulk_loads, "bulk_loads"},
+    {&SimRunResult::server_deaths, "server_deaths"},
+    {&SimRunResult::after_server_death, "after_a_server_death"},
+    {&SimRunResult::partitions, "partitions"},
+};
+
+}  // namespace
 
 void AddStats(const ClientStats& from, ClientStats* to) {
   for (const auto member :
@@ -21,7 +37,8 @@ void AddStats(const ClientStats& from, ClientStats* to) {
                             &TreeStats::lock_failures,   &TreeStats::handovers,
                             &TreeStats::combined,        &TreeStats::lost_races,
                             &TreeStats::root_shrinks,    &TreeStats::repairs,
-                            &TreeStats::redone,          &TreeStats::lock_recoveries}) {
+                            &TreeStats::redone,          &TreeStats::lock_recoveries,
+                            &TreeStats::nodes_reused}) {
     to->tree.*member += from.tree.*member;
   }
 }
@@ -50,12 +67,13 @@ void Coverage::Add(const SimRunResult& result) {
   sim_.chains_broken += result.sim.chains_broken;
   sim_.verbs_after_break += result.sim.verbs_after_break;
   refused_ += result.refused;
+  for (const auto& [member, name] : kRunCounters) done_.*member += result.*member;
   unknown_ += result.unknown;
 }
 
 std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
   const TreeStats& tree = stats_.tree;
-  return {
+  std::vector<std::pair<std::string, uint64_t>> counters = {
       {"runs", runs_},
       {"operations", operations_},
       {"splits", tree.splits},
@@ -72,6 +90,7 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"lost_races", tree.lost_races},
       {"merges", tree.merges},
       {"root_shrinks", tree.root_shrinks},
+      {"nodes_reused", tree.nodes_reused},
       {"repairs", tree.repairs},
       {"redone", tree.redone},
       {"swept_free", swept_.freed},
@@ -92,6 +111,8 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"outcomes_unknown", unknown_},
       {"events", sim_.events},
   };
+  for (const auto& [member, name] : kRunCounters) counters.emplace_back(name, done_.*member);
+  return counters;
 }
 
 std::string Coverage::Describe() const {

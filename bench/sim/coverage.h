@@ -27,6 +27,7 @@ class Coverage {
   uint64_t refused_ = 0, unknown_ = 0;
   ClientStats stats_;
   SweepResult swept_;
+  SimRunResult done_;  // its counters
   sim::SimStats sim_;
 };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "bench/sim/coverage.h"
+#include "bench/sim/cruel_main.h"
 #include "bench/sim/exhaustive_crashes.h"
 #include "bench/sim/rule_list.h"
 #include "bench/sim/scenario.h"
@@ -33,7 +34,9 @@ DEFINE_uint64(
     "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
-DEFINE_string(preset, "", "\"mixed\": derives all other settings from the seed");
+DEFINE_string(preset, "",
+              "\"mixed\": derives all other settings from the seed; \"cruel\": and each run is as "
+              "unkind as can be, with all time constants divided");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -209,11 +212,14 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.client.operation_timeout_ms = FLAGS_timeout_ms;
   ParseTree(&options);
   ParseTechniques(&options.client.techniques);
+  if (const std::string bad = ApplyCruelFlags(&options); !bad.empty()) BadFlag(bad);
   return options;
 }
 
 SimRunOptions OptionsOf(uint64_t seed) {
-  SimRunOptions options = FLAGS_preset == "mixed" ? MixedRun(seed) : FromFlags(seed);
+  SimRunOptions options = FLAGS_preset == "mixed"   ? MixedRun(seed)
+                          : FLAGS_preset == "cruel" ? MixedRun(seed, {.cruel_share = 1})
+                                                    : FromFlags(seed);
   options.history_path = FLAGS_history;
   return options;
 }
@@ -314,7 +320,7 @@ int main(int argc, char** argv) {
     std::fputs(pando::ListRules().c_str(), stdout);
     return pando::kExitOk;
   }
-  if (!FLAGS_preset.empty() && FLAGS_preset != "mixed")
+  if (!FLAGS_preset.empty() && FLAGS_preset != "mixed" && FLAGS_preset != "cruel")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
   if (!FLAGS_scenario.empty() && pando::FindScenario(FLAGS_scenario) == nullptr) {
     pando::BadFlag("--scenario=" + FLAGS_scenario + ": there are " + pando::ScenarioNames());

@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862;
+constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
 
 struct Shape {
   uint32_t key_bytes_max, value_bytes_max, node_bytes, prefix_bytes;
@@ -125,7 +125,85 @@ void MixBreaks(uint64_t seed, SimRunOptions* options) {
   }
 }
 
+// Everything that can be done to a run under load, with all constants so short that the run passes
+// them again and again. From a random stream of its own, too.
+void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixCruelSeed));
+  if (!random.Chance(mix.cruel_share)) return;
+  sim::SimOptions& sim = options->sim;
+  options->operations = 1500 + random.Uniform(700);
+  const bool phases = random.Chance(0.7);
+  if (phases) {
+    options->keys = Pick<uint64_t>(&random, std::array<uint64_t, 3>{32, 48, 96});
+    options->grow = 0;
+  }
+  // Outcomes will be unknown.
+  options->keys = std::max<uint64_t>(options->keys, 16);
+  options->hot_share = std::min(options->hot_share, 0.5);
+  options->trees = Pick<int>(&random, std::array{1, 1, 2, 3});
+  if (phases) options->phase = options->keys * 2 * static_cast<uint64_t>(options->trees);
+  if (options->pauses > 0 && random.Chance(0.3)) options->pause_max_ns = 60 * kMillisecondNs;
+  if (options->crashes > 0 && random.Chance(0.5)) sim.kill_late_ns = 3 * kMillisecondNs;
+  if (options->break_probability > 0 && random.Chance(0.5)) {
+    sim.break_late_ns = 5 * kMillisecondNs;
+    sim.reopen_ns = Pick<int64_t>(&random, std::array<int64_t, 2>{2'000'000, 8'000'000});
+  }
+  if (sim.stall_probability > 0 && random.Chance(0.3)) {
+    sim.stall_probability = 0.003;
+    sim.stall_ns = 2 * kMillisecondNs;
+  }
+  // Few nodes at a time for each client, so that what was freed is used again: large ones.
+  if (sim.mode != sim::DeliveryMode::kWords && random.Chance(0.75)) {
+    options->tree = {255, 255, 8192};
+    options->key_prefix_bytes = 200;
+    // Little memory: what was freed is given back at once, and waited for.
+    if (options->trees == 1 && random.Chance(0.5)) options->main_bytes = 1 << 20;
+    sim.unit_gap_ns = std::min<int64_t>(sim.unit_gap_ns, 400);  // else rule F2 refuses its READs
+  }
+  if (random.Chance(0.6)) options->sweeps = 1 + static_cast<int>(random.Uniform(4));
+  if (random.Chance(0.5)) options->reopens = 1 + static_cast<int>(random.Uniform(8));
+  if (random.Chance(0.3)) {
+    options->drops = 1 + static_cast<int>(random.Uniform(4));
+    options->bulk_loads = random.Chance(0.5);
+  }
+  if (options->memory_servers > 1 && random.Chance(0.25)) options->server_deaths = 1;
+  if (options->lease_ns > 0 && random.Chance(0.5)) {
+    options->partitions = 1 + static_cast<int>(random.Uniform(4));
+    options->partition_max_ns = 3 * options->lease_ns;
+  }
+  DivideTimes(Pick<int64_t>(&random, std::array<int64_t, 4>{300, 1'000, 3'000, 10'000}), options);
+}
+
 }  // namespace
+
+void DivideTimes(int64_t divisor, SimRunOptions* options) {
+  sim::SimOptions& sim = options->sim;
+  options->times = TimeConstants().DividedBy(divisor);
+  sim.death_seen_ns /= divisor;
+  // A call there and back takes up to four delays.
+  options->times.call_attempt_ns = std::max(options->times.call_attempt_ns, 10 * sim.call_delay_ns);
+  // A READ of a node that nothing stops is believed.
+  const uint32_t unit_bytes = sim.mode == sim::DeliveryMode::kLines ? 64 : 8;
+  const int64_t gaps = 2 * options->tree.node_bytes / unit_bytes / (1 + sim.burst_units) + 1;
+  const int64_t read_ns = gaps * sim.unit_gap_ns / 2 + 2 * (sim.delay_ns + sim.jitter_ns);
+  options->times.read_max_ns = std::max(options->times.read_max_ns, 2 * read_ns);
+  options->times.freed_rest_ns =
+      std::max(options->times.freed_rest_ns, 2 * options->times.read_max_ns);
+  // Where nobody is fenced, nobody else frees the lock of who gives up.
+  const int64_t back_ns = sim.break_late_ns + sim.reopen_ns + sim.stall_ns + 20 * sim.call_delay_ns;
+  options->times.lock_recovery_ns = std::max(options->times.lock_recovery_ns, 10 * back_ns);
+}
+
+std::string DescribeCruelty(const SimRunOptions& o) {
+  return absl::StrCat(
+      ", ", o.trees, " trees, phases of ", o.phase, ", rest ",
+      o.times.freed_rest_ns / kMicrosecondNs, " us, pauses up to ", o.pause_max_ns / kMicrosecondNs,
+      " us, late by ", o.sim.break_late_ns / kMicrosecondNs, "/",
+      o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ", o.sim.reopen_ns / kMicrosecondNs,
+      " us, sweeps ", o.sweeps, ", reopens ", o.reopens, ", drops ", o.drops,
+      o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths, ", partitions ",
+      o.partitions, " up to ", o.partition_max_ns / kMicrosecondNs, " us");
+}
 
 std::string DescribeRun(const SimRunOptions& o) {
   const Techniques& t = o.client.techniques;
@@ -150,10 +228,11 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
       ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
       ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques);
+      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
+      DescribeCruelty(o));
 }
 
-SimRunOptions MixedRun(uint64_t seed) {
+SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   Random random(DeriveSeed(seed, kMixSeed));
   SimRunOptions options;
   options.sim.seed = seed;
@@ -175,6 +254,7 @@ SimRunOptions MixedRun(uint64_t seed) {
       Pick<size_t>(&random, std::array<size_t, 3>{1, 4096, 64 << 20});
   MixDeaths(&random, &options);
   MixBreaks(seed, &options);
+  MixCruelty(seed, mix, &options);
   return options;
 }
 

@@ -64,6 +64,18 @@ Ending Explain(const absl::Status& status, const Circumstances& circumstances,
     ForgetReads(o);
     return Ending::kUnknown;  // was it cut off, the next one is told
   }
+  // A memory server's death is told before anything is written there; what it makes uncertain ends
+  // unknown.
+  const bool on_the_dead = circumstances.server_death && absl::IsUnavailable(status);
+  const bool full = circumstances.little_memory && absl::IsResourceExhausted(status);
+  if (on_the_dead || full || (circumstances.dropped && absl::IsFailedPrecondition(status))) {
+    ForgetAll(o);
+    return Ending::kRefused;
+  }
+  if (circumstances.server_death && unknown) {
+    ForgetReads(o);
+    return Ending::kUnknown;
+  }
   if (circumstances.leases && absl::IsFailedPrecondition(status)) {
     ForgetAll(o);
     return Ending::kCutOff;

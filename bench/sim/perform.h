@@ -27,8 +27,11 @@ enum class Ending {
   kProblem,    // nothing explains it; the operation is as it was
 };
 struct Circumstances {
-  bool leases = false;  // clients are fenced
-  bool breaks = false;  // queue pairs break
+  bool leases = false;        // clients are fenced
+  bool breaks = false;        // queue pairs break
+  bool server_death = false;  // a memory server has died
+  bool dropped = false;       // the tree was dropped: it may not grow
+  bool little_memory = false;
 };
 // Completes the operation accordingly, but for times.
 Ending Explain(const absl::Status& status, const Circumstances& circumstances,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/history/history.h"
+#include "common/base/time_constants.h"
 #include "common/fabric/sim/sim_options.h"
 #include "pando/client.h"
 #include "pando/options.h"
@@ -37,23 +38,49 @@ struct SimRunOptions {
   uint64_t hot_keys = 4;
   // Shares of the operations; they need not sum to 1.
   double get = 0.4, put = 0.2, update = 0.1, insert = 0.15, remove = 0.15, scan = 0;
+  // Operations of a phase: in one most are puts, in the next most are deletes of one key after the
+  // other, so that the tree grows and shrinks as a whole; 0: no phases.
+  uint64_t phase = 0;
   uint64_t scan_limit_max = 20;
 
+  // So many trees of the same shape, used alike, each with a history of its own.
+  int trees = 1;
   TreeOptions tree;
   // Keys start with so many equal bytes: separators are long then, and trees deep.
   uint32_t key_prefix_bytes = 0;
-  ClientOptions client;  // fabric and registry are not used
-  uint64_t main_bytes = 64 << 20;
+  ClientOptions client;            // fabric and registry are not used
+  uint64_t main_bytes = 64 << 20;  // below kLittleBytes operations may find a server full
+  static constexpr uint64_t kLittleBytes = 4 << 20;
   uint64_t lock_words = 4096;  // of each server; few make nodes share words
   uint32_t chunk_bytes = 64 << 10;
 
   int crashes = 0;  // compute servers killed on the way
-  int pauses = 0;   // times that a compute server is stopped, and goes on up to 20 ms later
+  int pauses = 0;  // times that a compute server is stopped, and goes on up to `pause_max_ns` later
+  int64_t pause_max_ns = 20 * kMillisecondNs;
   // Who is not heard of for so long is fenced, and comes back as another (rules C1, C2); 0: nobody.
   int64_t lease_ns = 0;
   // Each chain breaks its queue pair with this probability (rule L5); 0: none does. Where there are
   // no local locks there has to be a lease: nobody else frees the locks then.
   double break_probability = 0;
+  // Sweeps under load, each by a session that has operations under way; some at once.
+  int sweeps = 0;
+  // Times that a session, a tree's handle or a whole client is closed and opened again under load.
+  int reopens = 0;
+  // Which of them: a handle to a tree whose client and sessions stay.
+  bool reopen_trees = true;
+  // Times that a tree is dropped and created again while others use it; `bulk_loads`: the new one
+  // is loaded in bulk under load.
+  int drops = 0;
+  bool bulk_loads = false;
+  // Memory servers that die on the way, never the catalog's. What was on them is Unavailable from
+  // then on; the rest goes on, but nobody connects any more.
+  int server_deaths = 0;
+  // Times that a compute server and a memory server do not reach each other for a while (there
+  // have to be leases).
+  int partitions = 0;
+  int64_t partition_max_ns = 0;
+  // Of servers and clients.
+  TimeConstants times;
   // Lock words of the dead that a memory server frees in one step; 0: all.
   uint32_t fence_words_per_step = 0;
   uint64_t events_max = 0;  // 0: derived from `operations`
@@ -62,7 +89,15 @@ struct SimRunOptions {
 
 // A run in which everything else is derived from the seed, too: mode, network, servers, shape of
 // the tree, keys, techniques (`pando-sim --preset=mixed --seed=N`).
-SimRunOptions MixedRun(uint64_t seed);
+struct MixOptions {
+  // This share of the seeds is cruel: constants divided, and whatever can be done under load is.
+  double cruel_share = 0.3;
+};
+SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
+
+// Divides the time constants of the run, and with them what the network takes to notice a death.
+// What has to outlast a call, or a queue pair's way back, still does.
+void DivideTimes(int64_t divisor, SimRunOptions* options);
 
 // One line for people: what kind of run this is.
 std::string DescribeRun(const SimRunOptions& options);
@@ -73,6 +108,9 @@ struct SimRunResult {
   int64_t virtual_ns = 0;
   uint64_t operations = 0, unknown = 0, deadlines = 0, reconnects = 0;
   uint64_t refused = 0;  // operations without effect, as their queue pair had broken
+  uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
+  uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
+  uint64_t after_server_death = 0;  // operations that succeeded all the same
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;
   SweepResult swept;  // after crashes

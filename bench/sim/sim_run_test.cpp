@@ -94,7 +94,138 @@ TEST(SimRun, WithBrokenQueuePairsEverybodyGoesOn) {
 // A merge whose queue pair broke may have taken a node out: its client says so when it leaves, so
 // that a sweep finds the node.
 TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
-  EXPECT_THAT(RunSim(MixedRun(238)).problems, IsEmpty());
+  EXPECT_THAT(RunSim(MixedRun(238, {.cruel_share = 0})).problems, IsEmpty());
+}
+
+// Unkind in every way at once, and still a function of the seed.
+TEST(SimRun, CruelRunsAreRepeatableAndReuseNodes) {
+  uint64_t reused = 0, shrinks = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const SimRunOptions options = MixedRun(seed, {.cruel_share = 1});
+    EXPECT_LT(options.times.freed_rest_ns, TimeConstants().freed_rest_ns / 50);
+    EXPECT_TRUE(options.times.Validate().ok()) << options.times.Validate();
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    if (seed <= 4) {
+      EXPECT_EQ(RunSim(options).trace_hash, result.trace_hash) << "seed " << seed;
+    }
+    reused += result.stats.tree.nodes_reused;
+    shrinks += result.stats.tree.root_shrinks;
+  }
+  EXPECT_GT(reused, 20u);
+  EXPECT_GT(shrinks, 5u);
+}
+
+TEST(SimRun, TreesThatFillAndEmptyShrinkAndUseTheirNodesAgain) {
+  uint64_t shrinks = 0, reused = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.threads = 2;
+    options.coroutines = 1;
+    options.operations = 3000;
+    options.keys = 48;
+    options.phase = 96;
+    options.tree = {255, 255, 8192};
+    options.key_prefix_bytes = 200;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    EXPECT_EQ(result.stats.tree.nodes_reused, 0u) << "the rest is a second: nothing has had it";
+    DivideTimes(1000, &options);
+    const SimRunResult divided = RunSim(options);
+    EXPECT_THAT(divided.problems, IsEmpty()) << "seed " << seed;
+    shrinks += result.stats.tree.root_shrinks + divided.stats.tree.root_shrinks;
+    reused += divided.stats.tree.nodes_reused;
+  }
+  EXPECT_GT(shrinks, 6u);
+  EXPECT_GT(reused, 60u);
+}
+
+TEST(SimRun, SweepsOfSeveralAtOnce) {
+  SimRunOptions options = Small(1);
+  options.sweeps = 10;
+  const SimRunResult result = RunSim(options);
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_GT(result.sweeps, 10u);
+}
+
+TEST(SimRun, WhatIsClosedUnderLoadIsOpenedAgain) {
+  SimRunResult all;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.operations = 1500;
+    options.trees = 2;
+    options.reopens = 12;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    EXPECT_EQ(result.operations, options.operations);
+    all.sessions_reopened += result.sessions_reopened;
+    all.trees_reopened += result.trees_reopened;
+    all.clients_replaced += result.clients_replaced;
+  }
+  EXPECT_GT(all.sessions_reopened, 10u);
+  EXPECT_GT(all.trees_reopened, 10u);
+  EXPECT_GT(all.clients_replaced, 10u);
+}
+
+TEST(SimRun, TreesAreDroppedAndLoadedAgainWhileOthersUseThem) {
+  uint64_t dropped = 0, loaded = 0, changed = 0;
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.operations = 1500;
+    options.trees = 2;
+    options.drops = 6;
+    options.bulk_loads = true;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    dropped += result.trees_dropped;
+    loaded += result.bulk_loads;
+    changed += result.trees_reopened;
+  }
+  EXPECT_GT(dropped, 20u);
+  EXPECT_GT(loaded, 0u);
+  EXPECT_GT(changed, 20u);
+}
+
+TEST(SimRun, WhenAMemoryServerDiesTheRestGoesOn) {
+  uint64_t deaths = 0, after = 0, refused = 0;
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.memory_servers = 3;
+    options.trees = 3;
+    options.keys = 200;
+    options.operations = 2000;
+    options.server_deaths = 1;
+    DivideTimes(1000, &options);
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    deaths += result.server_deaths;
+    after += result.after_server_death;
+    refused += result.refused;
+  }
+  EXPECT_EQ(deaths, 15u);
+  EXPECT_GT(after, 5000u);
+  EXPECT_GT(refused, 100u);
+}
+
+TEST(SimRun, WhoIsCutOffFromOneServerIsFencedOrGoesOn) {
+  uint64_t cuts = 0, fenced = 0, recovered = 0;
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.compute_servers = 3;
+    options.lease_ns = 2 * kMillisecondNs;
+    options.partitions = 4;
+    options.partition_max_ns = 5 * kMillisecondNs;
+    options.keys = 200;
+    DivideTimes(1000, &options);
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    cuts += result.partitions;
+    fenced += result.reconnects;
+    recovered += result.sim.queue_pairs_reopened;
+  }
+  EXPECT_GT(cuts, 30u);
+  EXPECT_GT(fenced, 5u);
+  EXPECT_GT(recovered, 20u);
 }
 
 TEST(SimRun, BoundedInEvents) {

@@ -16,7 +16,7 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kFirstSeed = 1, kSeeds = 1000;
+constexpr uint64_t kFirstSeed = 1, kSeeds = 850;
 
 void RunSeed(uint64_t seed, Coverage* coverage) {
   const SimRunOptions options = MixedRun(seed);
@@ -46,7 +46,9 @@ TEST(SimSeeds, FixedRange) {
                            name == "verbs_of_the_dead" || name == "verbs_of_the_cut_off" ||
                            // Rare here; exhaustive_crashes_test sees to them.
                            name == "repairs" || name == "redone" || name == "swept_free" ||
-                           name == "swept_settled" || name == "root_shrinks";
+                           name == "swept_settled" ||
+                           // Each takes a drop, and the first to come is rarely a loader.
+                           name == "bulk_loads";
     if (!by_design) {
       EXPECT_GT(total, 0u) << name;
     }

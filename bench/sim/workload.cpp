@@ -52,6 +52,7 @@ SimWorkload::SimWorkload(const SimRunOptions& options)
       random_(DeriveSeed(options.sim.seed, kWorkloadSeed)),
       known_keys_(options.keys),
       left_(options.operations),
+      emptied_(static_cast<size_t>(options.trees)),
       total_share_(options.get + options.put + options.update + options.insert + options.remove +
                    options.scan) {
   PANDO_CHECK_GE(options.tree.value_bytes_max, kCounterBytes) << "values must be unique";
@@ -76,7 +77,25 @@ std::string SimWorkload::NewValue() {
   return value;
 }
 
-bool SimWorkload::Next(history::Operation* operation) {
+std::vector<std::string> SimWorkload::KeysToLoad(size_t count_max) {
+  std::vector<std::string> keys(
+      keys_.begin(),
+      keys_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(count_max, known_keys_)));
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+bool SimWorkload::NextOfPhase(history::Operation* operation, size_t slot) {
+  if (options_.phase == 0 || random_.Chance(0.15)) return false;
+  const bool fills = (left_ / options_.phase) % 2 == 0;
+  operation->kind = fills ? history::OperationKind::kPut : history::OperationKind::kDelete;
+  operation->key =
+      fills ? keys_[random_.Uniform(known_keys_)] : keys_[emptied_[slot]++ % known_keys_];
+  if (fills) operation->value = NewValue();
+  return true;
+}
+
+bool SimWorkload::Next(history::Operation* operation, size_t slot) {
   using Kind = history::OperationKind;
   *operation = {};
   if (loaded_ < std::min(options_.load, options_.keys)) {
@@ -87,6 +106,7 @@ bool SimWorkload::Next(history::Operation* operation) {
   }
   if (left_ == 0) return false;
   --left_;
+  if (NextOfPhase(operation, slot)) return true;
   double draw = random_.NextDouble() * total_share_;
   const auto falls = [&draw](double share) { return (draw -= share) < 0; };
   operation->kind = falls(options_.get)      ? Kind::kGet

@@ -2,6 +2,7 @@
 // values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,12 +22,17 @@ class SimWorkload {
  public:
   explicit SimWorkload(const SimRunOptions& options);
 
-  // False: enough.
-  bool Next(history::Operation* operation);
+  // The next operation, on the tree of this slot. False: enough.
+  bool Next(history::Operation* operation, size_t slot = 0);
+  bool is_over() const { return left_ == 0 && loaded_ >= std::min(options_.load, options_.keys); }
+  // Ascending keys for a bulk load, at most so many.
+  std::vector<std::string> KeysToLoad(size_t count_max);
+  std::string NewValue();
 
  private:
   const std::string& ChooseKey();
-  std::string NewValue();
+  // Of a phase of the workload; false: it goes as ever.
+  bool NextOfPhase(history::Operation* operation, size_t slot);
 
   const SimRunOptions& options_;
   Random random_;
@@ -34,6 +40,7 @@ class SimWorkload {
   uint64_t known_keys_;
   uint64_t loaded_ = 0;
   uint64_t left_;
+  std::vector<uint64_t> emptied_;  // by slot: keys deleted one after the other
   uint32_t values_ = 0;
   double total_share_;
 };

@@ -1,0 +1,130 @@
+// What must hold once everybody has done what there was to do.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/history/checker.h"
+#include "bench/sim/sim_run_state.h"
+#include "common/base/status.h"
+#include "compute/check/tree_check.h"
+#include "compute/client/session_impl.h"
+
+namespace pando::sim_run {
+namespace {
+
+// By then the memory servers have freed the locks of the dead, however slowly they are told to.
+constexpr int64_t kFencedByNs = 100 * kMillisecondNs;
+constexpr int kSweepsMax = 20;
+
+}  // namespace
+
+// Nobody but the fenced may have been refused anything.
+void SimRun::CheckGiversUp() {
+  if (options_.lease_ns == 0) return;
+  world_.RunUntil(NowNs() + options_.pause_max_ns + options_.partition_max_ns +
+                  2 * options_.lease_ns);
+  for (const auto& server : servers_) {
+    if (!server->gave_up || !IsAlive(*server)) continue;
+    if (!server->client->fenced()) Problem("a client was refused something and is not fenced");
+  }
+}
+
+void SimRun::LookAfterTheDead() {
+  // The living give back what they hold; the dead are run to their end, and fenced.
+  CloseServers();
+  world_.RunUntil(NowNs() + kFencedByNs);
+  absl::Status status;
+  for (int attempt = 1; attempt <= kSweepsMax; ++attempt) {
+    status = SweepAndCheck();
+    // Where calls are lost, its own lease may run out meanwhile: a server that has cut it off is
+    // Unavailable to it, and soon it hears why.
+    if (status.ok() || options_.lease_ns == 0) break;
+    world_.RunUntil(NowNs() + kFencedByNs);
+    const Client* const client = servers_.back()->client.get();
+    if (client != nullptr && !client->fenced()) break;
+    CloseServers();
+    world_.RunUntil(NowNs() + kFencedByNs);
+  }
+  if (!status.ok()) Problem(absl::StrCat("afterwards: ", status.ToString()));
+}
+
+absl::Status SimRun::SweepAndCheck() {
+  PANDO_RETURN_IF_ERROR(AddComputeServer());
+  ComputeServer& server = *servers_.back();
+  result_.swept = {};
+  for (const TreeHandle& handle : server.handles) {
+    PANDO_RETURN_IF_ERROR(SweepAndCheck(server, *handle.tree));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimRun::SweepAndCheck(ComputeServer& server, const Tree& tree) {
+  Session& session = *server.sessions.front()->session;
+  std::vector<KeyValue> rows;
+  PANDO_RETURN_IF_ERROR(session.Scan(tree, "", 2 * begun_ + 1, &rows, {.timeout_ms = 60'000}));
+  SweepResult swept;
+  PANDO_RETURN_IF_ERROR(session.Sweep(tree, &swept, {.timeout_ms = 60'000}));
+  PANDO_ASSIGN_OR_RETURN(const CheckReport report,
+                         session.Check(tree, {.quiet_tree = true, .timeout_ms = 60'000}));
+  if (swept.left > 0) Problem("a sweep after everybody has left leaves nodes");
+  result_.swept.freed += swept.freed;
+  result_.swept.settled += swept.settled;
+  for (const std::string& what : report.problems) Problem(absl::StrCat("afterwards: ", what));
+  if (report.nodes.orphans > 0) {
+    Problem(absl::StrCat("afterwards: ", report.nodes.orphans, " nodes nobody looks after"));
+  }
+  return absl::OkStatus();
+}
+
+void SimRun::TearDown() {
+  CloseServers();
+  servers_.clear();
+  world_.RunUntil(NowNs() + kSecondNs);  // what is still in the network
+}
+
+void SimRun::CloseServers() {
+  // The dead first: their coroutines give up what only this process knows they hold.
+  for (const bool killed : {true, false}) {
+    for (auto& server : servers_) {
+      if (server->fabric == nullptr || world_.IsKilled(*server->fabric) != killed) continue;
+      server->Close();
+      server->fabric.reset();
+    }
+  }
+}
+
+void SimRun::CheckLife(const TreeLife& life) {
+  const auto check = [&](const history::State* final) {
+    const history::CheckResult checked = history::CheckHistory(life.operations, nullptr, final);
+    for (const std::string& violation : checked.violations) Problem(violation);
+    for (const std::string& key : checked.undecided) Problem(absl::StrCat("undecided: ", key));
+  };
+  // Of what was dropped, or lay on a server that died, only the history is left.
+  if (life.dropped || !CanConnect()) return check(nullptr);
+  const TreeCheckResult tree =
+      CheckTree(life.entry, {.crc = crc_, .keep_entries = true},
+                [this](RemoteAddress from, std::span<std::byte> into) {
+                  const std::span<std::byte> main = world_.Memory(from.server()).main;
+                  if (from.offset() + into.size() > main.size())
+                    return absl::OutOfRangeError("beyond the region");
+                  std::memcpy(into.data(), main.data() + from.offset(), into.size());
+                  return absl::OkStatus();
+                });
+  if (life.slot == 0) result_.nodes_per_level = tree.nodes_per_level;
+  result_.missing_separators += tree.missing_separators;
+  for (const std::string& problem : tree.problems) Problem(problem);
+  check(tree.ok() ? &tree.entries : nullptr);
+}
+
+void SimRun::CheckAfterwards() {
+  for (size_t i = 0; i < memory_servers_.size(); ++i) {
+    const auto id = static_cast<ServerId>(i + 1);
+    if (server_dead_[i]) continue;
+    for (std::string& problem : CheckLocksFree(id, world_.Memory(id).locks))
+      Problem(std::move(problem));
+  }
+  for (const auto& life : lives_) CheckLife(*life);
+}
+
+}  // namespace pando::sim_run

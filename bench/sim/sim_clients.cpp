@@ -1,0 +1,192 @@
+// What the clients of a run do: operations, bulk loads, sweeps.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/history/history_io.h"
+#include "bench/sim/perform.h"
+#include "bench/sim/sim_run_state.h"
+#include "common/base/check.h"
+#include "compute/client/session_impl.h"
+
+namespace pando::sim_run {
+namespace {
+
+using history::Operation;
+
+constexpr int64_t kRefusedPauseNs = 50 * kMicrosecondNs;  // before somebody tries again
+constexpr int64_t kClosedPauseNs = 20 * kMicrosecondNs;   // before a handle is looked for again
+constexpr size_t kLoadedKeysMax = 200;
+
+void SleepFor(Session& session, int64_t ns) {
+  session.SleepUntil(session.impl().context().NowNs() + ns);
+}
+
+}  // namespace
+
+void SimRun::SpawnClients(ComputeServer& server) {
+  world_.SetBreakProbability(*server.fabric, options_.break_probability);
+  for (auto& session : server.sessions) SpawnClients(server, *session);
+}
+
+void SimRun::SpawnClients(ComputeServer& server, SimSession& place) {
+  for (int i = 0; i < options_.coroutines; ++i) {
+    ++place.running;
+    // The session by itself: what is run to its end while it is destroyed still uses it.
+    place.session->Spawn(
+        [this, &server, &place, &session = *place.session, client = next_client_++] {
+          ClientLoop(server, place, session, client);
+          --place.running;
+        });
+  }
+  place.session->impl().scheduler().endpoint().Wake();
+}
+
+size_t SimRun::ChooseSlot() {
+  return options_.trees == 1 ? 0 : tree_random_.Uniform(static_cast<uint64_t>(options_.trees));
+}
+
+void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session& session,
+                        int32_t client) {
+  Operation next;
+  while (!place.halting && !world_.IsKilled(*server.fabric) && !workload_.is_over()) {
+    const size_t slot = ChooseSlot();
+    const TreeHandle handle = server.handles[slot];
+    if (handle.tree == nullptr) {
+      SleepFor(session, kClosedPauseNs);
+      continue;
+    }
+    if (std::exchange(handle.life->load_pending, false)) {
+      if (!BulkLoad(server, session, handle, client)) return;
+      continue;
+    }
+    PANDO_CHECK(workload_.Next(&next, slot));
+    next.client = client;
+    next.call_ns = Stamp();
+    ++begun_;
+    std::vector<Operation>& operations = handle.life->operations;
+    const size_t place = operations.size();
+    operations.push_back(next);
+    const bool go_on = Execute(server, session, handle, &next);
+    operations[place] = std::move(next);
+    if (!go_on) return;
+  }
+}
+
+Circumstances SimRun::CircumstancesOf(bool dropped) const {
+  return {.leases = options_.lease_ns > 0,
+          .breaks = options_.break_probability > 0 || options_.partitions > 0,
+          .server_death = result_.server_deaths > 0,
+          .dropped = dropped,
+          .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes};
+}
+
+bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
+                     Operation* o) {
+  const absl::Status status = Perform(session, *handle.tree, o);
+  // A dead client heard nothing: the outcome stays unknown.
+  if (world_.IsKilled(*server.fabric)) return false;
+  const Circumstances circumstances =
+      CircumstancesOf(handle.life->dropped && !server.client->fenced());
+  const Ending ending = Explain(status, circumstances, o);
+  if (ending == Ending::kConcluded) {
+    o->return_ns = Stamp();
+    if (result_.server_deaths > 0) ++result_.after_server_death;
+  }
+  if (ending == Ending::kRefused) {
+    ++result_.refused;
+    SleepFor(session, kRefusedPauseNs);
+  }
+  if (ending == Ending::kProblem) Fail(status, o);
+  server.gave_up = server.gave_up || ending == Ending::kCutOff;
+  return ending != Ending::kCutOff;
+}
+
+void SimRun::Fail(const absl::Status& status, Operation* o) {
+  if (absl::IsDeadlineExceeded(status)) ++result_.deadlines;
+  // Nothing may take that long, crashes or not.
+  Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
+                       history::ToHex(o->key), " ended in ", status.ToString()));
+  // A deadline that passed before anything was written, and a failed read, have no effect.
+  absl::IsDeadlineExceeded(status) ? ForgetAll(o) : ForgetReads(o);
+}
+
+bool SimRun::BulkLoad(ComputeServer& server, Session& session, const TreeHandle& handle,
+                      int32_t client) {
+  std::vector<Operation> loads;
+  for (std::string& key : workload_.KeysToLoad(kLoadedKeysMax)) {
+    Operation& o = loads.emplace_back();
+    o.client = client;
+    o.kind = history::OperationKind::kPut;
+    o.key = std::move(key);
+    o.value = workload_.NewValue();
+  }
+  const int64_t call_ns = Stamp();
+  for (Operation& o : loads) o.call_ns = call_ns;
+  // In the history from now on: others may read what a load of unknown end has stored.
+  std::vector<Operation>& operations = handle.life->operations;
+  const size_t place = operations.size();
+  operations.insert(operations.end(), loads.begin(), loads.end());
+  size_t next = 0;
+  const absl::Status status = session.BulkLoad(*handle.tree, [&](KeyValue* entry) {
+    if (next == loads.size()) return false;
+    entry->key = loads[next].key;
+    entry->value = loads[next++].value;
+    return true;
+  });
+  if (world_.IsKilled(*server.fabric)) return false;
+  Ending ending = Ending::kConcluded;
+  if (!status.ok()) {
+    // Somebody has put something before; or the tree was dropped, which may not grow then.
+    const bool may_refuse = absl::IsFailedPrecondition(status) && !server.client->fenced();
+    const Circumstances circumstances = CircumstancesOf(may_refuse);
+    Operation whole = loads.front();
+    ending = Explain(status, circumstances, &whole);
+    if (ending == Ending::kProblem) Fail(status, &whole);
+    const bool may_have_loaded = ending == Ending::kUnknown || IsOutcomeUnknown(status);
+    for (size_t i = 0; i < loads.size() && !may_have_loaded; ++i) ForgetAll(&operations[place + i]);
+    if (!may_have_loaded) result_.refused += loads.size();
+  } else {
+    ++result_.bulk_loads;
+    for (size_t i = 0; i < loads.size(); ++i) operations[place + i].return_ns = Stamp();
+  }
+  server.gave_up = server.gave_up || ending == Ending::kCutOff;
+  return ending != Ending::kCutOff;
+}
+
+void SimRun::MaybeSweep() {
+  if (!sweeps_.Take(begun_)) return;
+  // Now and then several at once, of one compute server or of several.
+  const uint64_t at_once = 1 + sweeps_.random().Uniform(3);
+  for (uint64_t i = 0; i < at_once; ++i) {
+    ComputeServer* const server = Choose(&sweeps_.random());
+    if (server == nullptr) return;
+    SimSession& place = *server->sessions[sweeps_.random().Uniform(server->sessions.size())];
+    const TreeHandle handle = server->handles[sweeps_.random().Uniform(server->handles.size())];
+    if (handle.tree == nullptr || place.running == 0) continue;
+    ++place.running;
+    place.session->Spawn([this, server, &place, &session = *place.session, handle] {
+      SweepUnderLoad(*server, session, handle);
+      --place.running;
+    });
+    place.session->impl().scheduler().endpoint().Wake();
+  }
+}
+
+void SimRun::SweepUnderLoad(ComputeServer& server, Session& session, const TreeHandle& handle) {
+  SweepResult swept;
+  const absl::Status status = session.Sweep(*handle.tree, &swept);
+  if (world_.IsKilled(*server.fabric)) return;
+  if (status.ok()) {
+    ++result_.sweeps;
+    return;
+  }
+  const bool may_fail = options_.lease_ns > 0 || options_.break_probability > 0 ||
+                        options_.partitions > 0 || handle.life->dropped ||
+                        result_.server_deaths > 0;
+  if (absl::IsDeadlineExceeded(status) || !may_fail) {
+    Problem(absl::StrCat("a sweep ended in ", status.ToString()));
+  }
+}
+
+}  // namespace pando::sim_run

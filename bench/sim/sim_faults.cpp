@@ -1,0 +1,72 @@
+// What is done to a run: deaths, pauses, partitions.
+#include <algorithm>
+
+#include "bench/sim/sim_run_state.h"
+
+namespace pando::sim_run {
+
+void SimRun::PlanCrashes() {
+  for (int i = 0; i < options_.crashes; ++i) {
+    crashes_.push_back({.operations = crash_random_.Uniform(options_.operations + 1)});
+  }
+  std::sort(crashes_.begin(), crashes_.end(),
+            [](const Crash& a, const Crash& b) { return a.operations > b.operations; });
+}
+
+void SimRun::MaybeCrash() {
+  if (crashes_.empty() || begun_ < crashes_.back().operations) return;
+  Crash& crash = crashes_.back();
+  if (crash.event == 0) crash.event = world_.stats().events + 1 + crash_random_.Uniform(300);
+  if (world_.stats().events < crash.event) return;
+  crashes_.pop_back();
+  std::vector<ComputeServer*> alive;
+  for (auto& server : servers_) {
+    if (IsAlive(*server)) alive.push_back(server.get());
+  }
+  if (alive.size() < 2) return;  // somebody has to go on
+  world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
+}
+
+void SimRun::MaybePause() {
+  if (pauses_left_ == 0 || begun_ < next_pause_) return;
+  --pauses_left_;
+  next_pause_ = begun_ + 1 + pause_random_.Uniform(options_.operations / 4 + 1);
+  const ComputeServer& server = *servers_[pause_random_.Uniform(servers_.size())];
+  if (!IsAlive(server)) return;
+  const std::shared_ptr<Fabric>& fabric = server.fabric;
+  world_.PauseFabric(*fabric);
+  const auto longest_ns = static_cast<uint64_t>(options_.pause_max_ns);
+  world_.At(NowNs() + 1 + static_cast<int64_t>(pause_random_.Uniform(longest_ns)),
+            [this, paused = std::weak_ptr<Fabric>(fabric)] {
+              if (const auto there = paused.lock()) world_.ResumeFabric(*there);
+            });
+}
+
+void SimRun::MaybeKillServer() {
+  if (!server_deaths_.Take(begun_)) return;
+  std::vector<size_t> mortal;  // not the first, which keeps the catalog
+  for (size_t i = 1; i < server_dead_.size(); ++i) {
+    if (!server_dead_[i]) mortal.push_back(i);
+  }
+  if (mortal.empty()) return;
+  const size_t dies = mortal[server_deaths_.random().Uniform(mortal.size())];
+  server_dead_[dies] = true;
+  ++result_.server_deaths;
+  world_.KillServer(static_cast<ServerId>(dies + 1));
+}
+
+void SimRun::MaybePartition() {
+  if (!partitions_.Take(begun_)) return;
+  ComputeServer* const server = Choose(&partitions_.random());
+  if (server == nullptr) return;
+  const auto id = static_cast<ServerId>(1 + partitions_.random().Uniform(memory_servers_.size()));
+  const auto longest_ns = static_cast<uint64_t>(options_.partition_max_ns);
+  ++result_.partitions;
+  world_.CutLink(*server->fabric, id, true);
+  world_.At(NowNs() + 1 + static_cast<int64_t>(partitions_.random().Uniform(longest_ns)),
+            [this, id, cut = std::weak_ptr<Fabric>(server->fabric)] {
+              if (const auto there = cut.lock()) world_.CutLink(*there, id, false);
+            });
+}
+
+}  // namespace pando::sim_run

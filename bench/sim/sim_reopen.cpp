@@ -1,0 +1,168 @@
+// What is closed and opened again under load: sessions, handles to trees, whole clients, and trees
+// that are dropped and created again.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/sim/coverage.h"
+#include "bench/sim/sim_run_state.h"
+#include "common/base/status.h"
+#include "compute/client/tree_impl.h"
+
+namespace pando::sim_run {
+namespace {
+
+constexpr int kOpensMax = 10;
+constexpr int64_t kOpenAgainNs = 100 * kMicrosecondNs;
+
+}  // namespace
+
+TreeLife* SimRun::LifeOf(size_t slot, const CatalogEntry& entry) {
+  for (const auto& life : lives_) {
+    if (life->entry.tree_id == entry.tree_id) return life.get();
+  }
+  const bool is_first = lives_.size() < static_cast<size_t>(options_.trees);
+  auto& life = lives_.emplace_back(std::make_unique<TreeLife>());
+  life->slot = slot;
+  life->entry = entry;
+  life->load_pending = options_.bulk_loads && !is_first;
+  return life.get();
+}
+
+absl::StatusOr<TreeHandle> SimRun::OpenSlot(ComputeServer& server, size_t slot) {
+  const std::string name = slot == 0 ? "simulated" : absl::StrCat("simulated_", slot);
+  absl::StatusOr<std::unique_ptr<Tree>> tree = absl::UnknownError("");
+  for (int attempt = 1;; ++attempt) {
+    tree = server.client->CreateTree(name, options_.tree);
+    // Somebody's drop has been to some servers only, and is done again.
+    if (!absl::IsNotFound(tree.status()) || options_.drops == 0 || attempt == kOpensMax) break;
+    (void)server.client->DropTree(name);
+  }
+  PANDO_RETURN_IF_ERROR(tree.status());
+  TreeHandle handle;
+  handle.tree = *std::move(tree);
+  handle.life = LifeOf(slot, handle.tree->impl().context().entry);
+  return handle;
+}
+
+void SimRun::MaybeReopen() {
+  if (!reopens_.Take(begun_) || !CanConnect()) return;
+  Random& random = reopens_.random();
+  ComputeServer* const server = Choose(&random);
+  if (server == nullptr) return;
+  Reopening reopening;
+  const uint64_t choice = random.Uniform(options_.reopen_trees ? 3 : 2);
+  if (choice == 0) {
+    reopening.index = random.Uniform(server->sessions.size());
+    server->sessions[reopening.index]->halting = true;
+  } else if (choice == 1) {
+    reopening.closing = Closing::kEverything;
+    server->Halt();
+  } else {
+    reopening.closing = Closing::kTree;
+    reopening.index = random.Uniform(server->handles.size());
+    std::swap(reopening.handle, server->handles[reopening.index]);
+  }
+  server->reopening = std::move(reopening);
+}
+
+void SimRun::MaybeDrop() {
+  if (!drops_.Take(begun_) || !CanConnect()) return;
+  ComputeServer* const server = Choose(&drops_.random());
+  if (server == nullptr) return;
+  const TreeHandle& handle = server->handles[drops_.random().Uniform(server->handles.size())];
+  if (handle.life->dropped) return;
+  handle.life->dropped = true;
+  const std::string name = handle.tree->name();
+  // Of a drop that fails nobody knows how far it has come: OpenSlot() ends it.
+  if (server->client->DropTree(name).ok()) ++result_.trees_dropped;
+}
+
+void SimRun::StepReopenings() {
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    ComputeServer& server = *servers_[i];
+    if (!IsAlive(server)) continue;
+    if (server.reopening.has_value()) {
+      StepReopening(server);
+      continue;
+    }
+    // Whoever has a handle to a tree that was dropped changes to its successor, some time later.
+    if (options_.drops == 0 || server.gave_up || !CanConnect()) continue;
+    for (size_t slot = 0; slot < server.handles.size(); ++slot) {
+      const TreeLife* const life = server.handles[slot].life;
+      if (life == nullptr || !life->dropped || !drops_.random().Chance(0.001)) continue;
+      Reopening& reopening = server.reopening.emplace();
+      reopening.closing = Closing::kTree;
+      reopening.index = slot;
+      std::swap(reopening.handle, server.handles[slot]);
+      break;
+    }
+  }
+}
+
+void SimRun::StepReopening(ComputeServer& server) {
+  Reopening& reopening = *server.reopening;
+  if (!reopening.is_closed) {
+    switch (reopening.closing) {
+      case Closing::kSession:
+        if (server.sessions[reopening.index]->running > 0) return;
+        server.sessions[reopening.index]->session.reset();
+        break;
+      case Closing::kTree:
+        if (reopening.handle.tree.use_count() > 1) return;
+        reopening.handle.tree.reset();
+        break;
+      case Closing::kEverything:
+        if (server.running() > 0) return;
+        if (server.gave_up) break;  // Reconnect() sees to it
+        AddStats(server.client->Stats(), &result_.stats);
+        server.Close();
+        server.fabric.reset();
+        break;
+    }
+    if (server.closed) return Reopen(server);
+    reopening.is_closed = true;
+  }
+  if (NowNs() >= reopening.not_before) Reopen(server);
+}
+
+void SimRun::Reopen(ComputeServer& server) {
+  if (server.closed) {
+    if (workload_.is_over() || !CanConnect()) return;
+    ++result_.clients_replaced;
+    const absl::Status joined = AddComputeServer();
+    if (!CanConnect()) return;
+    if (!joined.ok()) return Problem(absl::StrCat("another client: ", joined.ToString()));
+    return SpawnClients(*servers_.back());
+  }
+  Reopening& reopening = *server.reopening;
+  absl::Status opened;
+  if (reopening.closing == Closing::kSession) {
+    SimSession& session = *server.sessions[reopening.index];
+    absl::StatusOr<std::unique_ptr<Session>> again = server.client->NewSession();
+    opened = again.status();
+    if (again.ok()) {
+      session.session = *std::move(again);
+      session.halting = false;
+      ++result_.sessions_reopened;
+      SpawnClients(server, session);
+    }
+  } else if (reopening.closing == Closing::kTree) {
+    absl::StatusOr<TreeHandle> again = OpenSlot(server, reopening.index);
+    opened = again.status();
+    if (again.ok()) {
+      server.handles[reopening.index] = *std::move(again);
+      ++result_.trees_reopened;
+    }
+  }
+  if (opened.ok()) return server.reopening.reset();
+  // Fenced meanwhile, or calls were lost; where nobody gets in any more its clients go without.
+  reopening.not_before = NowNs() + kOpenAgainNs;
+  const bool may_fail = options_.lease_ns > 0 || options_.drops > 0 || !CanConnect();
+  if (!may_fail) return Problem(absl::StrCat("opening again: ", opened.ToString()));
+  if (!server.client->fenced() && CanConnect()) return;
+  server.gave_up = server.gave_up || server.client->fenced();
+  server.Halt();
+  server.reopening.reset();
+}
+
+}  // namespace pando::sim_run

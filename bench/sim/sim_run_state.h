@@ -1,0 +1,182 @@
+// The inside of RunSim(), by job: sim_run.cpp (set-up, the loop), sim_clients.cpp (what clients
+// do), sim_reopen.cpp (what is closed and opened again under load), sim_faults.cpp (what is done to
+// the run), sim_aftermath.cpp (what must hold afterwards).
+//
+// Everything here happens outside coroutines, between two events, but for ClientLoop() and what it
+// calls. Closing and opening blocks: meanwhile the world goes on, and so do the other clients.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/history/history.h"
+#include "bench/sim/occasions.h"
+#include "bench/sim/perform.h"
+#include "bench/sim/sim_run.h"
+#include "bench/sim/workload.h"
+#include "common/base/random.h"
+#include "common/fabric/sim/sim_world.h"
+#include "common/wire/control.h"
+#include "memory/memory_server.h"
+
+namespace pando::sim_run {
+
+// One life of a tree, from its creation to its drop: the next one of that name has a history of its
+// own.
+struct TreeLife {
+  size_t slot = 0;
+  CatalogEntry entry;
+  bool dropped = false;       // a drop was begun at least
+  bool load_pending = false;  // it is new, and somebody is to load it in bulk
+  std::vector<history::Operation> operations;
+};
+
+// A compute server's handle to the tree of a slot. Operations keep a copy while they run; the last
+// one must not go in a coroutine.
+struct TreeHandle {
+  std::shared_ptr<Tree> tree;  // null: it is being closed and opened again
+  TreeLife* life = nullptr;
+};
+
+struct SimSession {
+  std::unique_ptr<Session> session;
+  int running = 0;       // clients of the workload, and sweeps
+  bool halting = false;  // its clients are to end
+};
+
+enum class Closing : uint8_t { kSession, kTree, kEverything };
+
+// Something of a compute server that is being closed, to be opened again.
+struct Reopening {
+  Closing closing = Closing::kSession;
+  size_t index = 0;        // of the session, or of the tree's slot
+  TreeHandle handle;       // of kTree, until its last operation has ended
+  bool is_closed = false;  // what is left is to open it
+  int64_t not_before = 0;  // of the next attempt
+};
+
+// A compute server of the run.
+struct ComputeServer {
+  std::shared_ptr<Fabric> fabric;
+  std::unique_ptr<Client> client;
+  std::vector<TreeHandle> handles;  // by slot
+  std::vector<std::unique_ptr<SimSession>> sessions;
+  std::optional<Reopening> reopening;
+  bool gave_up = false;  // a client of the workload stopped: it was cut off
+  bool closed = false;   // and has come back as another compute server
+
+  int running() const;
+  void Halt();
+  void Close();
+};
+
+class SimRun {
+ public:
+  explicit SimRun(const SimRunOptions& options);
+  SimRunResult Run();
+
+ private:
+  void Problem(std::string what) {
+    if (result_.problems.size() < 10) result_.problems.push_back(std::move(what));
+  }
+  // Virtual time, but never the same twice: what happens one after the other is not concurrent in
+  // the history.
+  int64_t Stamp() { return last_stamp_ns_ = std::max(NowNs(), last_stamp_ns_ + 1); }
+  int64_t NowNs() const { return world_.clock().NowNs(); }
+  bool IsAlive(const ComputeServer& server) const {
+    return !server.closed && !world_.IsKilled(*server.fabric);
+  }
+  // One of those that live and that nothing is being done to; null: there is none.
+  ComputeServer* Choose(Random* random);
+
+  // --- sim_run.cpp
+  absl::Status SetUp();
+  absl::Status AddMemoryServer(ServerId id);
+  absl::Status AddComputeServer();
+  absl::Status TryAddComputeServer();
+  void Drive();
+  bool Unfinished() const;
+  // Compute servers that were fenced close, and come back under new incarnations.
+  void Reconnect();
+  void CollectStats();
+
+  // --- sim_clients.cpp
+  void SpawnClients(ComputeServer& server);
+  void SpawnClients(ComputeServer& server, SimSession& place);
+  void ClientLoop(ComputeServer& server, const SimSession& place, Session& session, int32_t client);
+  size_t ChooseSlot();
+  Circumstances CircumstancesOf(bool dropped) const;
+  // The operation's outcome goes into its place in the history; false: the client stops.
+  bool Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
+               history::Operation* operation);
+  void Fail(const absl::Status& status, history::Operation* operation);
+  // All keys of a bulk load are one operation each, which begin and end together.
+  bool BulkLoad(ComputeServer& server, Session& session, const TreeHandle& handle, int32_t client);
+  void MaybeSweep();
+  void SweepUnderLoad(ComputeServer& server, Session& session, const TreeHandle& handle);
+
+  // --- sim_reopen.cpp
+  absl::StatusOr<TreeHandle> OpenSlot(ComputeServer& server, size_t slot);
+  TreeLife* LifeOf(size_t slot, const CatalogEntry& entry);
+  void MaybeReopen();
+  void MaybeDrop();
+  void StepReopenings();
+  void StepReopening(ComputeServer& server);
+  void Reopen(ComputeServer& server);
+  // Whether new clients and handles get in: not while a memory server is dead.
+  bool CanConnect() const { return result_.server_deaths == 0; }
+
+  // --- sim_faults.cpp
+  void PlanCrashes();
+  void MaybeCrash();
+  // Like SIGSTOP and, a while later, SIGCONT.
+  void MaybePause();
+  void MaybeKillServer();
+  void MaybePartition();
+
+  // --- sim_aftermath.cpp
+  // After crashes: a client that comes later looks after what the dead have left, and at every
+  // node.
+  void LookAfterTheDead();
+  absl::Status SweepAndCheck();
+  absl::Status SweepAndCheck(ComputeServer& server, const Tree& tree);
+  void TearDown();
+  void CloseServers();
+  void CheckGiversUp();
+  void CheckAfterwards();
+  void CheckLife(const TreeLife& life);
+
+  // Kills a compute server a few events after so many operations have begun.
+  struct Crash {
+    size_t operations = 0;
+    uint64_t event = 0;  // 0: not yet decided
+  };
+
+  const SimRunOptions& options_;
+  sim::SimWorld world_;
+  std::vector<std::unique_ptr<memory::MemoryServer>> memory_servers_;
+  std::vector<bool> server_dead_;  // by place in memory_servers_
+  std::vector<std::unique_ptr<ComputeServer>> servers_;
+  std::vector<std::unique_ptr<TreeLife>> lives_;
+  SimWorkload workload_;
+  int64_t last_stamp_ns_ = 0;
+  int32_t next_client_ = 0;
+  size_t begun_ = 0;  // operations
+  bool crc_ = false;
+
+  // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
+  // were.
+  Random crash_random_, pause_random_;
+  std::vector<Crash> crashes_;  // the next one last
+  int pauses_left_ = 0;
+  size_t next_pause_ = 0;
+  Random tree_random_;
+  Occasions sweeps_, reopens_, drops_, server_deaths_, partitions_;
+  SimRunResult result_;
+};
+
+}  // namespace pando::sim_run
