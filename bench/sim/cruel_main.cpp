@@ -15,6 +15,8 @@ DEFINE_int64(kill_late_us, 0, "how late packets of the dead may come, virtual mi
 DEFINE_int32(sweeps, 0, "times that one to three sessions sweep under load");
 DEFINE_int32(reopens, 0, "times that a session, a tree or a client is closed and opened again");
 DEFINE_bool(reopen_trees, true, "--reopens: also handles to trees whose sessions stay");
+DEFINE_double(reopen_refused, 0,
+              "share of refusals by a broken queue pair after which the tree is reopened");
 DEFINE_int32(drops, 0, "times that a tree is dropped and created again");
 DEFINE_bool(bulk_loads, false, "--drops: the new tree is loaded in bulk");
 DEFINE_int32(server_deaths, 0, "memory servers that die on the way, but not the first");
@@ -45,6 +47,7 @@ std::string ApplyCruelFlags(SimRunOptions* options) {
   options->sweeps = FLAGS_sweeps;
   options->reopens = FLAGS_reopens;
   options->reopen_trees = FLAGS_reopen_trees;
+  options->reopen_refused = FLAGS_reopen_refused;
   options->drops = FLAGS_drops;
   options->bulk_loads = FLAGS_bulk_loads;
   options->server_deaths = FLAGS_server_deaths;

@@ -162,6 +162,7 @@ void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   }
   if (random.Chance(0.6)) options->sweeps = 1 + static_cast<int>(random.Uniform(4));
   if (random.Chance(0.5)) options->reopens = 1 + static_cast<int>(random.Uniform(8));
+  if (options->break_probability > 0 && random.Chance(0.6)) options->reopen_refused = 0.3;
   if (random.Chance(0.3)) {
     options->drops = 1 + static_cast<int>(random.Uniform(4));
     options->bulk_loads = random.Chance(0.5);
@@ -200,9 +201,10 @@ std::string DescribeCruelty(const SimRunOptions& o) {
       o.times.freed_rest_ns / kMicrosecondNs, " us, pauses up to ", o.pause_max_ns / kMicrosecondNs,
       " us, late by ", o.sim.break_late_ns / kMicrosecondNs, "/",
       o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ", o.sim.reopen_ns / kMicrosecondNs,
-      " us, sweeps ", o.sweeps, ", reopens ", o.reopens, ", drops ", o.drops,
-      o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths, ", partitions ",
-      o.partitions, " up to ", o.partition_max_ns / kMicrosecondNs, " us");
+      " us, sweeps ", o.sweeps, ", reopens ", o.reopens, " and after ", o.reopen_refused,
+      " of the refusals", ", drops ", o.drops, o.bulk_loads ? " and bulk loads" : "",
+      ", server deaths ", o.server_deaths, ", partitions ", o.partitions, " up to ",
+      o.partition_max_ns / kMicrosecondNs, " us");
 }
 
 std::string DescribeRun(const SimRunOptions& o) {

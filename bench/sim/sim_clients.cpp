@@ -7,6 +7,7 @@
 #include "bench/sim/perform.h"
 #include "bench/sim/sim_run_state.h"
 #include "common/base/check.h"
+#include "common/fabric/recoverable.h"
 #include "compute/client/session_impl.h"
 
 namespace pando::sim_run {
@@ -16,6 +17,8 @@ using history::Operation;
 
 constexpr int64_t kRefusedPauseNs = 50 * kMicrosecondNs;  // before somebody tries again
 constexpr int64_t kClosedPauseNs = 20 * kMicrosecondNs;   // before a handle is looked for again
+// From the begin of a sweep until somebody else is stopped.
+constexpr uint64_t kPauseWithinNs = 200 * kMicrosecondNs;
 constexpr size_t kLoadedKeysMax = 200;
 
 void SleepFor(Session& session, int64_t ns) {
@@ -95,6 +98,10 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
   }
   if (ending == Ending::kRefused) {
     ++result_.refused;
+    if (IsRecoverable(status) && options_.reopen_refused > 0 &&
+        reopens_.random().Chance(options_.reopen_refused)) {
+      server.refused_slot = handle.life->slot;
+    }
     SleepFor(session, kRefusedPauseNs);
   }
   if (ending == Ending::kProblem) Fail(status, o);
@@ -155,7 +162,23 @@ bool SimRun::BulkLoad(ComputeServer& server, Session& session, const TreeHandle&
 }
 
 void SimRun::MaybeSweep() {
-  if (!sweeps_.Take(begun_)) return;
+  if (NowNs() >= sweep_at_ns_) {
+    sweep_at_ns_ = kNeverNs;
+    SweepSomewhere();
+  }
+  if (sweeps_.Take(begun_)) SweepSomewhere();
+}
+
+void SimRun::SweepSomewhere() {
+  if (options_.pauses > 0) {
+    // Whoever is in the middle of something meanwhile. (At() is no event: it may stop somebody.)
+    world_.At(NowNs() + 1 + static_cast<int64_t>(sweeps_.random().Uniform(kPauseWithinNs)), [this] {
+      ComputeServer* const server = Choose(&sweeps_.random());
+      const auto longest_ns = static_cast<uint64_t>(options_.pause_max_ns);
+      const auto pause_ns = static_cast<int64_t>(sweeps_.random().Uniform(longest_ns));
+      if (server != nullptr) Pause(*server, 1 + pause_ns);
+    });
+  }
   // Now and then several at once, of one compute server or of several.
   const uint64_t at_once = 1 + sweeps_.random().Uniform(3);
   for (uint64_t i = 0; i < at_once; ++i) {

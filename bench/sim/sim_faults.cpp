@@ -4,6 +4,12 @@
 #include "bench/sim/sim_run_state.h"
 
 namespace pando::sim_run {
+namespace {
+
+// From a death to the sweep that it is the reason of.
+constexpr uint64_t kSweepWithinNs = 500 * kMicrosecondNs;
+
+}  // namespace
 
 void SimRun::PlanCrashes() {
   for (int i = 0; i < options_.crashes; ++i) {
@@ -25,21 +31,27 @@ void SimRun::MaybeCrash() {
   }
   if (alive.size() < 2) return;  // somebody has to go on
   world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
+  if (options_.sweeps > 0) {
+    sweep_at_ns_ = NowNs() + options_.sim.kill_late_ns +
+                   static_cast<int64_t>(sweeps_.random().Uniform(kSweepWithinNs));
+  }
 }
 
 void SimRun::MaybePause() {
   if (pauses_left_ == 0 || begun_ < next_pause_) return;
   --pauses_left_;
   next_pause_ = begun_ + 1 + pause_random_.Uniform(options_.operations / 4 + 1);
-  const ComputeServer& server = *servers_[pause_random_.Uniform(servers_.size())];
+  ComputeServer& server = *servers_[pause_random_.Uniform(servers_.size())];
   if (!IsAlive(server)) return;
-  const std::shared_ptr<Fabric>& fabric = server.fabric;
-  world_.PauseFabric(*fabric);
   const auto longest_ns = static_cast<uint64_t>(options_.pause_max_ns);
-  world_.At(NowNs() + 1 + static_cast<int64_t>(pause_random_.Uniform(longest_ns)),
-            [this, paused = std::weak_ptr<Fabric>(fabric)] {
-              if (const auto there = paused.lock()) world_.ResumeFabric(*there);
-            });
+  Pause(server, 1 + static_cast<int64_t>(pause_random_.Uniform(longest_ns)));
+}
+
+void SimRun::Pause(ComputeServer& server, int64_t pause_ns) {
+  world_.PauseFabric(*server.fabric);
+  world_.At(NowNs() + pause_ns, [this, paused = std::weak_ptr<Fabric>(server.fabric)] {
+    if (const auto there = paused.lock()) world_.ResumeFabric(*there);
+  });
 }
 
 void SimRun::MaybeKillServer() {

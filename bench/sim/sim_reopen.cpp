@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "bench/sim/coverage.h"
 #include "bench/sim/sim_run_state.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
+#include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando::sim_run {
@@ -58,11 +60,18 @@ void SimRun::MaybeReopen() {
     reopening.closing = Closing::kEverything;
     server->Halt();
   } else {
-    reopening.closing = Closing::kTree;
-    reopening.index = random.Uniform(server->handles.size());
-    std::swap(reopening.handle, server->handles[reopening.index]);
+    return BeginTree(*server, random.Uniform(server->handles.size()));
   }
   server->reopening = std::move(reopening);
+}
+
+void SimRun::BeginTree(ComputeServer& server, size_t slot) {
+  Reopening& reopening = server.reopening.emplace();
+  reopening.closing = Closing::kTree;
+  reopening.index = slot;
+  std::swap(reopening.handle, server.handles[slot]);
+  // A session that has repaired the tree keeps it open until it is called from outside.
+  server.Halt();
 }
 
 void SimRun::MaybeDrop() {
@@ -85,15 +94,18 @@ void SimRun::StepReopenings() {
       StepReopening(server);
       continue;
     }
+    const size_t refused = std::exchange(server.refused_slot, SIZE_MAX);
+    if (refused != SIZE_MAX && !server.gave_up && CanConnect() &&
+        server.handles[refused].tree != nullptr) {
+      BeginTree(server, refused);
+      continue;
+    }
     // Whoever has a handle to a tree that was dropped changes to its successor, some time later.
     if (options_.drops == 0 || server.gave_up || !CanConnect()) continue;
     for (size_t slot = 0; slot < server.handles.size(); ++slot) {
       const TreeLife* const life = server.handles[slot].life;
       if (life == nullptr || !life->dropped || !drops_.random().Chance(0.001)) continue;
-      Reopening& reopening = server.reopening.emplace();
-      reopening.closing = Closing::kTree;
-      reopening.index = slot;
-      std::swap(reopening.handle, server.handles[slot]);
+      BeginTree(server, slot);
       break;
     }
   }
@@ -108,7 +120,9 @@ void SimRun::StepReopening(ComputeServer& server) {
         server.sessions[reopening.index]->session.reset();
         break;
       case Closing::kTree:
-        if (reopening.handle.tree.use_count() > 1) return;
+        if (server.running() > 0) return;
+        for (const auto& session : server.sessions) session->session->Run();
+        PANDO_CHECK_EQ(reopening.handle.tree.use_count(), 1);
         reopening.handle.tree.reset();
         break;
       case Closing::kEverything:
@@ -152,6 +166,8 @@ void SimRun::Reopen(ComputeServer& server) {
     if (again.ok()) {
       server.handles[reopening.index] = *std::move(again);
       ++result_.trees_reopened;
+      for (const auto& session : server.sessions) session->halting = false;
+      SpawnClients(server);
     }
   }
   if (opened.ok()) return server.reopening.reset();

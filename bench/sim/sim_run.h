@@ -62,12 +62,16 @@ struct SimRunOptions {
   // Each chain breaks its queue pair with this probability (rule L5); 0: none does. Where there are
   // no local locks there has to be a lease: nobody else frees the locks then.
   double break_probability = 0;
-  // Sweeps under load, each by a session that has operations under way; some at once.
+  // Sweeps under load, each by a session that has operations under way; some at once. Besides one
+  // after each crash. Where there are pauses, others are stopped while they sweep.
   int sweeps = 0;
   // Times that a session, a tree's handle or a whole client is closed and opened again under load.
   int reopens = 0;
   // Which of them: a handle to a tree whose client and sessions stay.
   bool reopen_trees = true;
+  // And besides, after this share of the refusals by a broken queue pair: the handle to the tree,
+  // while packets of it may still come.
+  double reopen_refused = 0;
   // Times that a tree is dropped and created again while others use it; `bulk_loads`: the new one
   // is loaded in bulk under load.
   int drops = 0;

@@ -66,8 +66,9 @@ struct ComputeServer {
   std::vector<TreeHandle> handles;  // by slot
   std::vector<std::unique_ptr<SimSession>> sessions;
   std::optional<Reopening> reopening;
-  bool gave_up = false;  // a client of the workload stopped: it was cut off
-  bool closed = false;   // and has come back as another compute server
+  size_t refused_slot = SIZE_MAX;  // its tree is to be reopened
+  bool gave_up = false;            // a client of the workload stopped: it was cut off
+  bool closed = false;             // and has come back as another compute server
 
   int running() const;
   void Halt();
@@ -117,6 +118,7 @@ class SimRun {
   // All keys of a bulk load are one operation each, which begin and end together.
   bool BulkLoad(ComputeServer& server, Session& session, const TreeHandle& handle, int32_t client);
   void MaybeSweep();
+  void SweepSomewhere();
   void SweepUnderLoad(ComputeServer& server, Session& session, const TreeHandle& handle);
 
   // --- sim_reopen.cpp
@@ -124,6 +126,7 @@ class SimRun {
   TreeLife* LifeOf(size_t slot, const CatalogEntry& entry);
   void MaybeReopen();
   void MaybeDrop();
+  void BeginTree(ComputeServer& server, size_t slot);
   void StepReopenings();
   void StepReopening(ComputeServer& server);
   void Reopen(ComputeServer& server);
@@ -135,6 +138,7 @@ class SimRun {
   void MaybeCrash();
   // Like SIGSTOP and, a while later, SIGCONT.
   void MaybePause();
+  void Pause(ComputeServer& server, int64_t pause_ns);
   void MaybeKillServer();
   void MaybePartition();
 
@@ -164,6 +168,7 @@ class SimRun {
   std::vector<std::unique_ptr<TreeLife>> lives_;
   SimWorkload workload_;
   int64_t last_stamp_ns_ = 0;
+  int64_t sweep_at_ns_ = kNeverNs;  // as somebody has died
   int32_t next_client_ = 0;
   size_t begun_ = 0;  // operations
   bool crc_ = false;

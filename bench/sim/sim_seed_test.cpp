@@ -16,7 +16,7 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kFirstSeed = 1, kSeeds = 850;
+constexpr uint64_t kFirstSeed = 1, kSeeds = 640;
 
 void RunSeed(uint64_t seed, Coverage* coverage) {
   const SimRunOptions options = MixedRun(seed);
