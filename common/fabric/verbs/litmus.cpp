@@ -1,16 +1,9 @@
 #include "common/fabric/verbs/litmus.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,9 +11,10 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/fabric/verbs/device_memory.h"
+#include "common/fabric/verbs/litmus_release.h"
+#include "common/fabric/verbs/litmus_requester.h"
 #include "common/fabric/verbs/lock_space.h"
 #include "common/fabric/verbs/loopback.h"
-#include "common/fabric/verbs/queue_pair.h"
 #include "common/fabric/verbs/registered_memory.h"
 #include "common/fabric/verbs/verbs_device.h"
 
@@ -28,168 +22,16 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kLineBytes = 64;
-// Under way at once on one queue pair: the next verb arrives while the one before is executed.
-constexpr uint32_t kChainMax = 16;
-constexpr uint32_t kImageBytesMax = 1024;
 constexpr uint64_t kSpaceBytes = 4096;
 constexpr int kRivalsMax = 64;
-// A queue pair gives up by itself within seconds.
-constexpr int64_t kGiveUpNs = 20 * kSecondNs;
 constexpr uint64_t kNever = ~uint64_t{0};  // a lock word never has this value
-
-// A queue pair, its peer in the same process, and chains of verbs from the one to the other. Used
-// by one thread.
-class Requester {
- public:
-  static absl::StatusOr<std::unique_ptr<Requester>> Create(std::shared_ptr<VerbsDevice> device,
-                                                           const RemoteSpace& target) {
-    std::unique_ptr<Requester> requester(new Requester(std::move(device), target));
-    PANDO_RETURN_IF_ERROR(requester->Init());
-    return requester;
-  }
-
-  // Where slot `slot` of the chain reads from or writes to.
-  std::byte* slot(size_t slot) const { return buffer_.data() + slot * kImageBytesMax; }
-  uint64_t word(size_t slot_index) const {
-    uint64_t value;
-    std::memcpy(&value, slot(slot_index), sizeof(value));
-    return value;
-  }
-
-  // The n-th verb of a chain has slot n and begins at the target's first byte.
-  void Clear() { length_ = 0; }
-  void Write(uint32_t bytes) { AddTransfer(IBV_WR_RDMA_WRITE, bytes); }
-  // Not before the chain's earlier atomics are done: only a fence makes WRITEs wait for those.
-  void WriteFenced(uint32_t bytes) {
-    Write(bytes);
-    requests_[length_ - 1].send_flags = IBV_SEND_FENCE;
-  }
-  void Read(uint32_t bytes) { AddTransfer(IBV_WR_RDMA_READ, bytes); }
-  void CompareSwap(uint64_t compare, uint64_t swap) {
-    ibv_send_wr& request = Add(IBV_WR_ATOMIC_CMP_AND_SWP, sizeof(uint64_t));
-    request.wr.atomic.remote_addr = target_.address;
-    request.wr.atomic.rkey = target_.key;
-    request.wr.atomic.compare_add = compare;
-    request.wr.atomic.swap = swap;
-  }
-
-  // Posts the chain and waits until it is done. May be repeated.
-  absl::Status Execute();
-
-  // A chain of one; the value found.
-  absl::StatusOr<uint64_t> ExecuteCompareSwap(uint64_t compare, uint64_t swap) {
-    Clear();
-    CompareSwap(compare, swap);
-    PANDO_RETURN_IF_ERROR(Execute());
-    return word(0);
-  }
-
- private:
-  Requester(std::shared_ptr<VerbsDevice> device, const RemoteSpace& target)
-      : device_(std::move(device)), target_(target) {}
-  absl::Status Init();
-  ibv_send_wr& Add(ibv_wr_opcode opcode, uint32_t bytes);
-  void AddTransfer(ibv_wr_opcode opcode, uint32_t bytes) {
-    ibv_send_wr& request = Add(opcode, bytes);
-    request.wr.rdma.remote_addr = target_.address;
-    request.wr.rdma.rkey = target_.key;
-  }
-
-  const std::shared_ptr<VerbsDevice> device_;
-  const RemoteSpace target_;
-  RegisteredMemory buffer_;
-  CompletionQueueHandle completions_;
-  QueuePair from_, to_;
-  size_t length_ = 0;
-  std::array<ibv_send_wr, kChainMax> requests_ = {};
-  std::array<ibv_sge, kChainMax> pieces_ = {};
-};
-
-absl::Status Requester::Init() {
-  PANDO_ASSIGN_OR_RETURN(buffer_, RegisteredMemory::Create(*device_, kChainMax * kImageBytesMax));
-  completions_.reset(ibv_create_cq(device_->context(), 2 * kChainMax, nullptr, nullptr, 0));
-  if (completions_ == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "RDMA device ", device_->name(), ": no completion queue: ", std::strerror(errno)));
-  }
-  PANDO_ASSIGN_OR_RETURN(
-      from_, QueuePair::Create(*device_, completions_.get(), {.work_requests = kChainMax}));
-  PANDO_ASSIGN_OR_RETURN(to_, QueuePair::Create(*device_, completions_.get(), {}));
-  PANDO_RETURN_IF_ERROR(to_.Connect(*device_, from_.address()));
-  return from_.Connect(*device_, to_.address());
-}
-
-ibv_send_wr& Requester::Add(ibv_wr_opcode opcode, uint32_t bytes) {
-  PANDO_CHECK(length_ < kChainMax && bytes <= kImageBytesMax);
-  ibv_send_wr& request = requests_[length_];
-  ibv_sge& piece = pieces_[length_];
-  piece = {reinterpret_cast<uintptr_t>(slot(length_)), bytes, buffer_.local_key()};
-  request = {};
-  request.opcode = opcode;
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  ++length_;
-  return request;
-}
-
-absl::Status Requester::Execute() {
-  for (size_t i = 0; i < length_; ++i) {
-    const bool last = i + 1 == length_;
-    requests_[i].next = last ? nullptr : &requests_[i + 1];
-    if (last) requests_[i].send_flags |= IBV_SEND_SIGNALED;
-  }
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(from_.get(), requests_.data(), &bad);
-  ibv_wc completion = {};
-  int count = 0;
-  const int64_t give_up_ns = RealClock().NowNs() + kGiveUpNs;
-  while (error == 0 && (count = ibv_poll_cq(completions_.get(), 1, &completion)) == 0 &&
-         RealClock().NowNs() < give_up_ns) {
-    sched_yield();
-  }
-  if (error == 0 && count == 1 && completion.status == IBV_WC_SUCCESS) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "RDMA device ", device_->name(), ": a verb to this host itself failed: ",
-      error != 0 ? std::strerror(error)
-                 : (count == 1 ? ibv_wc_status_str(completion.status) : "no completion")));
-}
-
-using Requesters = std::vector<std::unique_ptr<Requester>>;
-
-absl::StatusOr<Requesters> MakeRequesters(const std::shared_ptr<VerbsDevice>& device,
-                                          const RemoteSpace& target, int count) {
-  Requesters requesters;
-  for (int i = 0; i < count; ++i) {
-    PANDO_ASSIGN_OR_RETURN(requesters.emplace_back(), Requester::Create(device, target));
-  }
-  return requesters;
-}
-
-// Runs `round` of each of `others` again and again in threads of their own, until `main`, which
-// runs here, has returned. The first error.
-absl::Status RunBeside(Requesters& others,
-                       const std::function<absl::Status(size_t index)>& round_of_other,
-                       const std::function<absl::Status()>& main) {
-  std::atomic<bool> stop = false;
-  std::vector<absl::Status> statuses(others.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < others.size(); ++i) {
-    threads.emplace_back([&, i] {
-      while (!stop && statuses[i].ok()) statuses[i] = round_of_other(i);
-    });
-  }
-  absl::Status status = main();
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& other : statuses) status.Update(other);
-  return status;
-}
 
 // The holder of the lock: takes it with a token that nobody ever used, releases it, looks; several
 // times in one chain, so that releases are many.
 class Holder {
  public:
-  Holder(Requester* requester, LockLitmus* counts) : requester_(*requester), counts_(*counts) {}
+  Holder(LitmusRequester* requester, LockLitmus* counts)
+      : requester_(*requester), counts_(*counts) {}
 
   absl::Status RunChain() {
     requester_.Clear();
@@ -210,7 +52,7 @@ class Holder {
   }
 
  private:
-  static constexpr uint32_t kRounds = kChainMax / 3;
+  static constexpr uint32_t kRounds = kLitmusChainMax / 3;
 
   // The round whose first verb is `first`, with token_.
   void Count(uint32_t first) {
@@ -238,7 +80,7 @@ class Holder {
     }
   }
 
-  Requester& requester_;
+  LitmusRequester& requester_;
   LockLitmus& counts_;
   uint64_t token_ = 1;                   // the next one
   uint64_t held_ = 0, last_undone_ = 0;  // the last one with which the lock was taken
@@ -248,16 +90,17 @@ absl::StatusOr<LockLitmus> TestLock(const std::shared_ptr<VerbsDevice>& device,
                                     const LockSpace& space, ReleaseVerb release,
                                     const LitmusOptions& options) {
   LockLitmus counts = {.on_chip = space.on_chip(), .release = release};
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Requester> requester,
-                         Requester::Create(device, space.space()));
-  PANDO_ASSIGN_OR_RETURN(Requesters rivals, MakeRequesters(device, space.space(), options.rivals));
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<LitmusRequester> requester,
+                         LitmusRequester::Create(device, space.space()));
+  PANDO_ASSIGN_OR_RETURN(LitmusRequesters rivals,
+                         MakeLitmusRequesters(device, space.space(), options.rivals));
   for (const auto& rival : rivals) {
-    for (uint32_t i = 0; i < kChainMax; ++i) rival->CompareSwap(kNever, kNever);
+    for (uint32_t i = 0; i < kLitmusChainMax; ++i) rival->CompareSwap(kNever, kNever);
   }
   std::vector<LockLitmus> of_rivals(rivals.size());
   const auto fail_to_take = [&](size_t index) {
     PANDO_RETURN_IF_ERROR(rivals[index]->Execute());
-    for (uint32_t i = 0; i < kChainMax; ++i) {
+    for (uint32_t i = 0; i < kLitmusChainMax; ++i) {
       ++(rivals[index]->word(i) == kNever ? of_rivals[index].wrong_cas
                                           : of_rivals[index].failed_cas);
     }
@@ -270,7 +113,7 @@ absl::StatusOr<LockLitmus> TestLock(const std::shared_ptr<VerbsDevice>& device,
     while (status.ok() && RealClock().NowNs() < end_ns) status = holder.RunChain();
     return status;
   };
-  PANDO_RETURN_IF_ERROR(RunBeside(rivals, fail_to_take, hold));
+  PANDO_RETURN_IF_ERROR(RunBeside(rivals.size(), fail_to_take, hold));
   for (const LockLitmus& of_rival : of_rivals) {
     counts.failed_cas += of_rival.failed_cas;
     counts.wrong_cas += of_rival.wrong_cas;
@@ -299,9 +142,11 @@ absl::StatusOr<LinesLitmus> TestLines(const std::shared_ptr<VerbsDevice>& device
                          RegisteredMemory::Create(*device, kSpaceBytes, {.remote = true}));
   const RemoteSpace space = {reinterpret_cast<uintptr_t>(memory.data()), kSpaceBytes,
                              memory.remote_key()};
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Requester> writer, Requester::Create(device, space));
-  PANDO_ASSIGN_OR_RETURN(Requesters readers, MakeRequesters(device, space, options.rivals));
-  for (uint32_t i = 0; i < kChainMax; ++i) {
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<LitmusRequester> writer,
+                         LitmusRequester::Create(device, space));
+  PANDO_ASSIGN_OR_RETURN(LitmusRequesters readers,
+                         MakeLitmusRequesters(device, space, options.rivals));
+  for (uint32_t i = 0; i < kLitmusChainMax; ++i) {
     // Never changed while a WRITE may be reading it.
     std::memset(writer->slot(i), static_cast<int>(i + 1), bytes);
     writer->Write(bytes);
@@ -310,7 +155,7 @@ absl::StatusOr<LinesLitmus> TestLines(const std::shared_ptr<VerbsDevice>& device
   std::vector<LinesLitmus> of_readers(readers.size());
   const auto read = [&](size_t index) {
     PANDO_RETURN_IF_ERROR(readers[index]->Execute());
-    for (uint32_t i = 0; i < kChainMax; ++i) {
+    for (uint32_t i = 0; i < kLitmusChainMax; ++i) {
       CountImage({readers[index]->slot(i), bytes}, &of_readers[index]);
     }
     return absl::OkStatus();
@@ -318,12 +163,12 @@ absl::StatusOr<LinesLitmus> TestLines(const std::shared_ptr<VerbsDevice>& device
   const auto write = [&] {
     const int64_t end_ns = RealClock().NowNs() + options.test_ms * kMillisecondNs;
     absl::Status status;
-    for (; status.ok() && RealClock().NowNs() < end_ns; counts.writes += kChainMax) {
+    for (; status.ok() && RealClock().NowNs() < end_ns; counts.writes += kLitmusChainMax) {
       status = writer->Execute();
     }
     return status;
   };
-  PANDO_RETURN_IF_ERROR(RunBeside(readers, read, write));
+  PANDO_RETURN_IF_ERROR(RunBeside(readers.size(), read, write));
   for (const LinesLitmus& of_reader : of_readers) {
     counts.reads += of_reader.reads;
     counts.mixed += of_reader.mixed;
@@ -361,9 +206,14 @@ absl::StatusOr<LitmusResult> RunLitmus(const LitmusOptions& options) {
       }
       PANDO_ASSIGN_OR_RETURN(result.locks.emplace_back(),
                              TestLock(device, *space, release, options));
+      // Releases as Pando would make them there (rule L4).
+      const bool by_write = device_memory && !device->is_software();
+      if (by_write != (release == ReleaseVerb::kWrite)) continue;
+      PANDO_ASSIGN_OR_RETURN(result.releases.emplace_back(),
+                             TestRelease(device, *space, release, options));
     }
   }
-  for (const uint32_t bytes : {kLineBytes, kImageBytesMax}) {
+  for (const uint32_t bytes : {kLineBytes, kLitmusImageBytesMax}) {
     PANDO_ASSIGN_OR_RETURN(result.lines.emplace_back(), TestLines(device, bytes, options));
   }
   return result;

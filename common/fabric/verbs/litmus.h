@@ -19,7 +19,7 @@ class DeviceMemoryCalls;
 
 struct LitmusOptions {
   VerbsDeviceOptions device;
-  int64_t test_ms = 2'000;  // each test; there are four, and two more where the NIC has memory
+  int64_t test_ms = 2'000;  // each test; there are five, and three more where the NIC has memory
   int rivals = 2;           // threads whose CAS fail while the holder releases; readers of lines
   DeviceMemoryCalls* device_memory_calls = nullptr;  // nullptr: the library's; tests have a fake
 };
@@ -46,11 +46,21 @@ struct LinesLitmus {
   uint64_t torn = 0;   // of these, had parts of more than one WRITE
 };
 
+// Data in host memory, each write of it followed by the release of its lock in one chain: who takes
+// the lock READs the data behind his CAS, from another queue pair (rules L3, L4).
+struct ReleaseLitmus {
+  bool on_chip = false;  // the lock lies in the NIC's memory, the data never do
+  ReleaseVerb release = ReleaseVerb::kWrite;
+  uint64_t taken = 0;  // times that the lock was
+  uint64_t stale = 0;  // of these, the data were not what had been written before its release
+};
+
 struct LitmusResult {
   std::string device;  // "rxe0 port 1, GID 10.77.0.1, MTU 4096"
   bool is_software = false;
   bool on_chip_refused = false;  // the NIC has memory of its own, and gave none
   std::vector<LockLitmus> locks;
+  std::vector<ReleaseLitmus> releases;
   std::vector<LinesLitmus> lines;
 };
 

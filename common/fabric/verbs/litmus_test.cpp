@@ -34,6 +34,10 @@ TEST_F(LitmusTest, ReleasesByCasHold) {
   ASSERT_EQ(result->locks.size(), 2u);
   ExpectSoundLock(result->locks[0], false, ReleaseVerb::kWrite);
   ExpectSoundLock(result->locks[1], false, ReleaseVerb::kCompareSwap);
+  ASSERT_EQ(result->releases.size(), 1u);
+  EXPECT_GT(result->releases[0].taken, 0u);
+  EXPECT_EQ(result->releases[0].stale, 0u);
+  EXPECT_EQ(result->releases[0].release, ReleaseVerb::kCompareSwap);
   ASSERT_EQ(result->lines.size(), 2u);
   EXPECT_EQ(result->lines[0].bytes, 64u);
   EXPECT_EQ(result->lines[1].bytes, 1024u);
@@ -52,6 +56,10 @@ TEST_F(LitmusTest, LocksInDeviceMemoryAreTestedToo) {
   ASSERT_EQ(result->locks.size(), 4u);
   ExpectSoundLock(result->locks[2], true, ReleaseVerb::kWrite);
   ExpectSoundLock(result->locks[3], true, ReleaseVerb::kCompareSwap);
+  ASSERT_EQ(result->releases.size(), 2u);
+  EXPECT_TRUE(result->releases[1].on_chip);
+  EXPECT_GT(result->releases[1].taken, 0u);
+  EXPECT_EQ(result->releases[1].stale, 0u);
   EXPECT_EQ(calls.frees, calls.allocations);
   EXPECT_FALSE(result->on_chip_refused);
 }

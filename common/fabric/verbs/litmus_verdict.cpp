@@ -39,6 +39,20 @@ bool CasBroken(const LitmusResult& result) {
   });
 }
 
+bool Stale(const LitmusResult& result, bool on_chip) {
+  return std::any_of(result.releases.begin(), result.releases.end(),
+                     [&](const ReleaseLitmus& release) {
+                       return release.on_chip == on_chip && release.stale > 0;
+                     });
+}
+
+std::string DescribeRelease(const ReleaseLitmus& release) {
+  return absl::StrCat(
+      "data in host memory behind a lock in ", release.on_chip ? "NIC" : "host",
+      " memory, released by ", release.release == ReleaseVerb::kWrite ? "WRITE" : "CAS", ": taken ",
+      Grouped(release.taken), " times, ", Grouped(release.stale), " found older data");
+}
+
 std::string DescribeLock(const LockLitmus& lock) {
   return absl::StrCat(
       "lock in ", lock.on_chip ? "NIC" : "host", " memory: ", Grouped(lock.releases),
@@ -87,6 +101,14 @@ LitmusVerdict JudgeLitmus(const LitmusResult& result) {
   } else if (!result.is_software && Torn(result)) {
     verdict.contradiction = absl::FailedPreconditionError(
         "Pando takes lines of this NIC for atomic, and they are not: do not use it for Pando");
+  } else if (Stale(result, false)) {
+    verdict.contradiction = absl::FailedPreconditionError(
+        "a lock of this device can be taken before what was written under it can be read: do not "
+        "use it for Pando");
+  } else if (Stale(result, true)) {
+    verdict.contradiction = absl::FailedPreconditionError(
+        "a lock in this NIC's memory can be taken before what was written under it can be read "
+        "from host memory: start memory servers with --nodevice_memory");
   } else if (write_unlock_assumed && !verdict.write_unlock) {
     verdict.contradiction = absl::FailedPreconditionError(
         "Pando releases locks in this NIC's memory by WRITE, which can be undone: start memory "
@@ -101,6 +123,9 @@ std::string DescribeLitmus(const LitmusResult& result) {
                                   result.is_software ? "software" : "a NIC", ", by loopback\n");
   for (const LockLitmus& lock : result.locks) {
     absl::StrAppend(&text, "  ", DescribeLock(lock), "\n");
+  }
+  for (const ReleaseLitmus& release : result.releases) {
+    absl::StrAppend(&text, "  ", DescribeRelease(release), "\n");
   }
   if (result.on_chip_refused) {
     absl::StrAppend(

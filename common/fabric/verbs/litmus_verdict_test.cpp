@@ -26,6 +26,10 @@ LitmusResult Nic(bool on_chip) {
     result.locks.push_back(Lock(chip, ReleaseVerb::kWrite));
     result.locks.push_back(Lock(chip, ReleaseVerb::kCompareSwap));
   }
+  result.releases = {{.on_chip = false, .release = ReleaseVerb::kCompareSwap, .taken = 5'000}};
+  if (on_chip) {
+    result.releases.push_back({.on_chip = true, .release = ReleaseVerb::kWrite, .taken = 6'000});
+  }
   result.lines = {{.bytes = 64, .writes = 10, .reads = 20, .lines = 20},
                   {.bytes = 1024, .writes = 10, .reads = 20, .mixed = 3, .lines = 320}};
   return result;
@@ -72,6 +76,18 @@ TEST(LitmusVerdict, ReleasesUndoneInNicMemoryNeedAnotherStart) {
   EXPECT_FALSE(verdict.write_unlock);
   EXPECT_EQ(verdict.contradiction.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(verdict.contradiction.message()), HasSubstr("--nodevice_memory"));
+}
+
+TEST(LitmusVerdict, DataThatAreOlderThanTheirLocksReleaseAreNotPutUpWith) {
+  LitmusResult result = Nic(true);
+  EXPECT_THAT(DescribeLitmus(result),
+              HasSubstr("lock in NIC memory, released by WRITE: taken 6,000 times, 0 found older"));
+  result.releases[1].stale = 1;
+  EXPECT_EQ(JudgeLitmus(result).contradiction.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(JudgeLitmus(result).contradiction.message()),
+              HasSubstr("--nodevice_memory"));
+  result.releases[0].stale = 1;
+  EXPECT_THAT(std::string(JudgeLitmus(result).contradiction.message()), HasSubstr("do not use it"));
 }
 
 TEST(LitmusVerdict, TornLinesAndWrongCasRuleANicOut) {
