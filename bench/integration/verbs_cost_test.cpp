@@ -137,7 +137,7 @@ TEST(VerbsCostTest, OperationsCostWhatTheyCostOnShm) {
   EXPECT_EQ(meter.bytes_written, shm_meter.bytes_written);
 
   const VerbsCounters& counters = VerbsCountersOf(verbs.endpoint());
-  EXPECT_EQ(counters.doorbells, meter.chains) << "one doorbell a chain";
+  EXPECT_LE(counters.doorbells, meter.chains) << "one a list of chains";
   EXPECT_EQ(counters.completions, meter.chains) << "one completion a chain";
   EXPECT_EQ(counters.work_requests, meter.verbs());
   EXPECT_EQ(counters.failures + counters.broken, 0u);

@@ -1,6 +1,6 @@
 #include "common/fabric/verbs/chain_queue.h"
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -12,10 +12,11 @@
 namespace pando {
 
 ChainQueue::ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth,
-                       LocalBuffer results, VerbsCounters* counters)
+                       LocalBuffer results, List* list, VerbsCounters* counters)
     : index_(index),
       depth_(depth),
       results_(results),
+      list_(list),
       counters_(counters),
       address_{server.main_address, server.lock_address},
       key_{server.main_key, server.lock_key} {
@@ -24,46 +25,75 @@ ChainQueue::ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth
 }
 
 void ChainQueue::Attach(QueuePair pair) {
-  PANDO_CHECK_EQ(size(), 0u);
+  PANDO_CHECK(posted_.empty());
   pair_ = std::move(pair);
   ++generation_;
   used_ = 0;
 }
 
 void ChainQueue::Push(Chain* chain, uint32_t verbs, absl::Status refused) {
-  PANDO_CHECK(verbs > 0 && connected());
+  PANDO_CHECK(verbs > 0);
+  waiting_verbs_ += verbs;
   waiting_.push_back({chain, verbs, std::move(refused), 0});
 }
 
-absl::Status ChainQueue::Pump() {
-  while (!waiting_.empty() && used_ + waiting_.front().verbs <= depth_) {
-    Entry entry = std::move(waiting_.front());
-    waiting_.pop_front();
-    entry.first = next_number_;
-    next_number_ += entry.verbs;
-    used_ += entry.verbs;
-    posted_.push_back(std::move(entry));
-    PANDO_RETURN_IF_ERROR(PostOne(posted_.back()));
+absl::Status ChainQueue::Pump(int64_t now_ns) {
+  while (connected() && HasRoom(0)) {
+    uint32_t count = 0;
+    do {
+      Entry entry = std::move(waiting_.front());
+      waiting_.pop_front();
+      waiting_verbs_ -= entry.verbs;
+      entry.first = next_number_;
+      next_number_ += entry.verbs;
+      used_ += entry.verbs;
+      entry.chain->MarkStarted(now_ns);
+      Append(entry, &count);
+      posted_.push_back(std::move(entry));
+    } while (HasRoom(count));
+    PANDO_RETURN_IF_ERROR(Ring(count));
   }
   return absl::OkStatus();
 }
 
-absl::Status ChainQueue::PostOne(const Entry& entry) {
-  std::array<ibv_send_wr, Chain::kMaxVerbs> requests;
-  std::array<ibv_sge, Chain::kMaxVerbs * Verb::kMaxPieces> pieces;
-  for (uint32_t i = 0; i < entry.verbs; ++i) {
-    Fill(entry.chain->verb(i), entry.first + i, &requests[i], &pieces[i * Verb::kMaxPieces]);
-    requests[i].next = i + 1 < entry.verbs ? &requests[i + 1] : nullptr;
-    counters_->inlined += (requests[i].send_flags & IBV_SEND_INLINE) != 0;
+void ChainQueue::Append(const Entry& entry, uint32_t* count) {
+  for (uint32_t i = 0; i < entry.verbs; ++i, ++*count) {
+    ibv_send_wr& request = list_->requests[*count];
+    Fill(entry.chain->verb(i), entry.first + i, &request,
+         &list_->pieces[*count * Verb::kMaxPieces]);
+    if (*count > 0) list_->requests[*count - 1].next = &request;
+    counters_->inlined += (request.send_flags & IBV_SEND_INLINE) != 0;
   }
-  requests[entry.verbs - 1].send_flags |= IBV_SEND_SIGNALED;
+  list_->requests[*count - 1].send_flags |= IBV_SEND_SIGNALED;
+}
+
+absl::Status ChainQueue::Ring(uint32_t count) {
   ++counters_->doorbells;
-  counters_->work_requests += entry.verbs;
+  counters_->work_requests += count;
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(pair_.get(), requests.data(), &bad);
+  const int error = ibv_post_send(pair_.get(), list_->requests.data(), &bad);
   if (error == 0) [[likely]]
     return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("the doorbell failed: ", std::strerror(error)));
+}
+
+std::vector<ChainQueue::Entry> ChainQueue::TakeLate(int64_t now_ns, int64_t within_ns) {
+  std::vector<Entry> late;
+  std::deque<Entry> others;
+  for (Entry& entry : waiting_) {
+    const bool is_late = entry.chain->StartByNs(within_ns) <= now_ns;
+    if (is_late) waiting_verbs_ -= entry.verbs;
+    (is_late ? late.emplace_back() : others.emplace_back()) = std::move(entry);
+  }
+  waiting_ = std::move(others);
+  return late;
+}
+
+int64_t ChainQueue::NextLateNs(int64_t until_ns, int64_t within_ns) const {
+  for (const Entry& entry : waiting_) {
+    until_ns = std::min(until_ns, entry.chain->StartByNs(within_ns));
+  }
+  return until_ns;
 }
 
 void ChainQueue::Fill(const Verb& verb, uint32_t number, ibv_send_wr* request,
@@ -129,7 +159,7 @@ std::vector<ChainQueue::Entry> ChainQueue::TakeAll() {
   pair_.Break();
   pair_.Destroy();
   ++generation_;
-  used_ = 0;
+  used_ = waiting_verbs_ = 0;
   std::vector<Entry> all;
   for (std::deque<Entry>* queue : {&posted_, &waiting_}) {
     for (Entry& entry : *queue) all.push_back(std::move(entry));

@@ -237,6 +237,7 @@ void VerbsClient::MarkGone(int link_index, const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
     link.gone.store(true, std::memory_order_release);
+    gone_count_.fetch_add(1, std::memory_order_release);
     for (const auto& [sequence, waiter] : waiters_) {
       if (waiter.link == link_index) waiting.emplace_back(sequence, waiter.mailbox);
     }

@@ -9,6 +9,7 @@
 //   Unavailable reply.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "common/base/unique_fd.h"
 #include "common/fabric/server_index.h"
 #include "common/fabric/verbs/sleeper.h"
+#include "common/fabric/verbs/thread_domain.h"
 #include "common/fabric/verbs/verbs_device.h"
 #include "common/fabric/verbs/verbs_fabric.h"
 #include "common/fabric/verbs/verbs_frame.h"
@@ -87,6 +89,18 @@ class VerbsClient {
   const std::vector<std::unique_ptr<VerbsLink>>& links() const { return links_; }
   int LinkIndex(ServerId server) const { return index_.Of(server); }
   const VerbsFabricOptions& options() const { return options_; }
+  ThreadDomainCalls* thread_domain_calls() const {
+    return options_.thread_domain_calls != nullptr ? options_.thread_domain_calls
+                                                   : RealThreadDomainCalls();
+  }
+  // How often a server has gone; changes after its link says so.
+  uint32_t gone_count() const { return gone_count_.load(std::memory_order_acquire); }
+  // Sessions take the device's completion vectors, each an interrupt of its own, in turn.
+  int NextCompletionVector() {
+    const int vectors = device_->context()->num_comp_vectors;
+    return static_cast<int>(next_vector_.fetch_add(1, std::memory_order_relaxed) %
+                            static_cast<uint32_t>(std::max(vectors, 1)));
+  }
 
   // Mailboxes that are woken when a server goes.
   void Attach(std::shared_ptr<VerbsMailbox> mailbox);
@@ -123,6 +137,7 @@ class VerbsClient {
   std::shared_ptr<VerbsDevice> device_;
   std::vector<std::unique_ptr<VerbsLink>> links_;
   ServerIndex index_;
+  std::atomic<uint32_t> gone_count_{0}, next_vector_{0};
   UniqueFd nudge_;
   std::atomic<bool> stop_{false};
   std::thread watcher_;

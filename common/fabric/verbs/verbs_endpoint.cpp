@@ -29,7 +29,8 @@ constexpr int kFetchAtOnce = 32;
 constexpr int64_t kStallNs = 8 * kSecondNs;
 constexpr uint32_t kPollsPerStallCheck = 1024;
 
-int64_t NowNs() { return RealClock().NowNs(); }
+// The tick clock is set again after so long: what its rate is off by stays below a microsecond.
+constexpr int64_t kAnchorNs = 10 * kMillisecondNs;
 
 }  // namespace
 
@@ -39,7 +40,8 @@ VerbsEndpoint::VerbsEndpoint(std::shared_ptr<VerbsClient> client, uint32_t packe
       mailbox_(std::make_shared<VerbsMailbox>()),
       packet_bytes_(packet_bytes),
       compute_server_(compute_server),
-      incarnation_(incarnation) {}
+      incarnation_(incarnation),
+      first_wait_ns_(client_->options().connect_timeout_ms * kMillisecondNs) {}
 
 absl::StatusOr<std::unique_ptr<Endpoint>> VerbsEndpoint::Open(std::shared_ptr<VerbsClient> client,
                                                               uint32_t packet_bytes,
@@ -48,13 +50,13 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsEndpoint::Open(std::shared_ptr<Ve
   std::unique_ptr<VerbsEndpoint> endpoint(
       new VerbsEndpoint(std::move(client), packet_bytes, compute_server, incarnation));
   PANDO_RETURN_IF_ERROR(endpoint->Init());
-  PANDO_RETURN_IF_ERROR(endpoint->AwaitQueuePairs());
   return endpoint;
 }
 
 absl::Status VerbsEndpoint::Init() {
   PANDO_RETURN_IF_ERROR(mailbox_->Init());
   client_->Attach(mailbox_);
+  anchor_again_ns_ = ticks_.Anchor() + kAnchorNs;
   const VerbsDevice& device = client_->device();
   const auto servers = static_cast<uint32_t>(client_->links().size());
   // A power of two: numbers of work requests wrap around at 2^32 (chain_queue.h).
@@ -64,73 +66,59 @@ absl::Status VerbsEndpoint::Init() {
     return absl::ResourceExhaustedError(
         absl::StrCat("RDMA device ", device.name(), " has no room for ", servers, " servers"));
   }
+  PANDO_RETURN_IF_ERROR(InitCompletions(servers * depth_));
+  domain_ = ThreadDomain::Create(device, client_->thread_domain_calls());
+  list_ = std::make_unique<ChainQueue::List>();
+  const uint32_t result_bytes = depth_ * static_cast<uint32_t>(sizeof(uint64_t));
+  PANDO_ASSIGN_OR_RETURN(const LocalBuffer results, AllocateBuffer(servers * result_bytes));
+  for (uint16_t i = 0; i < servers; ++i) {
+    Target& target = targets_.emplace_back();
+    target.index = i;
+    target.link = client_->links()[i].get();
+    target.queue = std::make_unique<ChainQueue>(i, target.link->memory, depth_,
+                                                results.Slice(i * result_bytes, result_bytes),
+                                                list_.get(), &counters_);
+  }
+  CheckGone();
+  return absl::OkStatus();
+}
+
+absl::Status VerbsEndpoint::InitCompletions(uint32_t entries) {
+  const VerbsDevice& device = client_->device();
   channel_.reset(ibv_create_comp_channel(device.context()));
   if (channel_ == nullptr ||
       fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "RDMA device ", device.name(), ": no completion channel: ", std::strerror(errno)));
   }
-  completions_.reset(ibv_create_cq(device.context(), static_cast<int>(servers * depth_), nullptr,
-                                   channel_.get(), 0));
-  if (completions_ == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("RDMA device ", device.name(),
-                                                     ": no completion queue of ", servers * depth_,
-                                                     ": ", std::strerror(errno)));
-  }
-  const uint32_t result_bytes = depth_ * static_cast<uint32_t>(sizeof(uint64_t));
-  PANDO_ASSIGN_OR_RETURN(const LocalBuffer results, AllocateBuffer(servers * result_bytes));
-  for (uint16_t i = 0; i < servers; ++i) {
-    Target target;
-    target.link = client_->links()[i].get();
-    target.queue = std::make_unique<ChainQueue>(
-        i, target.link->memory, depth_, results.Slice(i * result_bytes, result_bytes), &counters_);
-    targets_.push_back(std::move(target));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status VerbsEndpoint::AwaitQueuePairs() {
-  const int64_t deadline_ns = NowNs() + client_->options().connect_timeout_ms * kMillisecondNs;
-  for (;;) {
-    CheckTargets();
-    TakeReplies();
-    const Target* waits = nullptr;
-    for (const Target& target : targets_) {
-      if (target.state == State::kRefused) return target.refusal;
-      if (target.state == State::kClosed || target.state == State::kOpening) waits = &target;
-    }
-    // A server that is gone has no queue pair; chains to it will say so.
-    if (waits == nullptr) return absl::OkStatus();
-    if (NowNs() >= deadline_ns) {
-      return absl::UnavailableError(absl::StrCat(
-          "server ", waits->link->location.id, " gives no queue pair: ",
-          waits->refusal.ok() ? "is it stuck or stopped?" : waits->refusal.ToString()));
-    }
-    Sleep(NextDueNs(deadline_ns));
-  }
+  completions_.reset(ibv_create_cq(device.context(), static_cast<int>(entries), nullptr,
+                                   channel_.get(), client_->NextCompletionVector()));
+  if (completions_ != nullptr) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("RDMA device ", device.name(),
+                                                   ": no completion queue of ", entries, ": ",
+                                                   std::strerror(errno)));
 }
 
 VerbsEndpoint::~VerbsEndpoint() {
   PANDO_CHECK_EQ(in_flight(), 0u) << "an endpoint is destroyed with chains or calls in flight";
   client_->Detach(mailbox_);
+  for (Target& target : targets_) {
+    if (target.connecting.joinable()) target.connecting.join();
+  }
   CloseUnwanted(mailbox_->Close());
-  for (size_t link = 0; link < targets_.size(); ++link) {
-    Target& target = targets_[link];
+  for (Target& target : targets_) {
     if (target.state == State::kOpening) client_->Forget(target.sequence);
     target.queue->TakeAll();
-    if (target.handle != 0) client_->CloseHandle(static_cast<int>(link), target.handle);
+    if (target.handle != 0) client_->CloseHandle(target.index, target.handle);
   }
 }
 
 void VerbsEndpoint::CloseUnwanted(const std::vector<VerbsMailbox::Reply>& replies) {
   for (const VerbsMailbox::Reply& reply : replies) {
-    for (size_t link = 0; link < targets_.size(); ++link) {
-      const Target& target = targets_[link];
+    for (const Target& target : targets_) {
       if (target.state != State::kOpening || target.sequence != reply.sequence) continue;
       const auto opened = ParseVerbsOpenReply(reply.body);
-      if (reply.status.ok() && opened.ok()) {
-        client_->CloseHandle(static_cast<int>(link), opened->handle);
-      }
+      if (reply.status.ok() && opened.ok()) client_->CloseHandle(target.index, opened->handle);
     }
   }
 }
@@ -148,6 +136,15 @@ absl::StatusOr<LocalBuffer> VerbsEndpoint::AllocateBuffer(size_t bytes) {
 
 // --- Chains.
 
+int64_t VerbsEndpoint::NowNs() {
+  int64_t now_ns = ticks_.NowNs();
+  if (now_ns >= anchor_again_ns_) [[unlikely]] {
+    now_ns = ticks_.Anchor();
+    anchor_again_ns_ = now_ns + kAnchorNs;
+  }
+  return now_ns_ = std::max(now_ns_, now_ns);
+}
+
 absl::Status VerbsEndpoint::WhyNot(const Target& target, const Chain& chain) const {
   switch (target.state) {
     case State::kConnected:
@@ -156,10 +153,12 @@ absl::Status VerbsEndpoint::WhyNot(const Target& target, const Chain& chain) con
       return BrokenChainError(target.link->location, chain, 0, "the memory server is gone");
     case State::kRefused:
       return BrokenChainError(target.link->location, chain, 0, target.refusal.ToString());
+    case State::kUnused:
     case State::kClosed:
     case State::kOpening:
       break;
   }
+  if (target.connects_first()) return absl::OkStatus();
   return MarkRecoverable(
       BrokenChainError(target.link->location, chain, 0,
                        "the queue pair broke; the server has not confirmed yet that nothing of it "
@@ -167,19 +166,20 @@ absl::Status VerbsEndpoint::WhyNot(const Target& target, const Chain& chain) con
 }
 
 void VerbsEndpoint::DoPost(Chain* chain) {
-  chain->MarkPosted(NowNs());
+  const int64_t now_ns = NowNs();
+  chain->MarkPosted(now_ns);
   ++chains_;
   const int link = client_->LinkIndex(chain->server());
   if (link == VerbsClient::kNoLink) [[unlikely]] {
-    return Complete(chain, UnknownServerError(*chain));
+    return Complete(chain, UnknownServerError(*chain), now_ns);
   }
-  Target& target = targets_[link];
+  Target& target = targets_[static_cast<size_t>(link)];
   if (target.state != State::kConnected || target.link->gone.load(std::memory_order_acquire))
       [[unlikely]] {
     CheckTargets();
     TakeReplies();
     absl::Status why_not = WhyNot(target, *chain);
-    if (!why_not.ok()) return Complete(chain, std::move(why_not));
+    if (!why_not.ok()) return Complete(chain, std::move(why_not), now_ns);
   }
   absl::Status refused;
   uint32_t verbs = 0;
@@ -195,24 +195,61 @@ void VerbsEndpoint::DoPost(Chain* chain) {
     ++verbs;
   }
   if (verbs == 0) [[unlikely]]
-    return Complete(chain, std::move(refused));
-  const ServerId server = chain->server();  // it may be done, and gone, when Pump() returns
+    return Complete(chain, std::move(refused), now_ns);
   target.queue->Push(chain, verbs, std::move(refused));
-  Pump(&target);
+  MarkBusy(&target);
+  if (target.state == State::kUnused) [[unlikely]]
+    OpenQueuePair(&target);
+  if (overlap() && !target.queue->list_is_full()) {
+    unrung_ = true;
+    return;
+  }
+  Pump(&target, now_ns);
+}
+
+void VerbsEndpoint::Pump(Target* target, int64_t now_ns) {
+  const uint64_t before = counters_.doorbells;
+  const absl::Status posted = target->queue->Pump(now_ns);
+  if (!posted.ok()) [[unlikely]]
+    return Break(target, State::kClosed, 0, std::string(posted.message()));
   const uint64_t break_every = client_->options().break_every;
-  if (break_every != 0 && counters_.doorbells % break_every == 0) [[unlikely]] {
-    BreakQueuePair(server);
+  if (break_every != 0 && counters_.doorbells / break_every != before / break_every) [[unlikely]] {
+    Break(target, State::kClosed, 0, "broken by a test");
   }
 }
 
-void VerbsEndpoint::Pump(Target* target) {
-  const absl::Status posted = target->queue->Pump();
-  if (!posted.ok()) Break(target, State::kClosed, 0, std::string(posted.message()));
+void VerbsEndpoint::PumpAll() {
+  if (!unrung_) return;
+  unrung_ = false;
+  const int64_t now_ns = NowNs();
+  ForEachBusy([&](Target& target) { Pump(&target, now_ns); });
 }
 
-void VerbsEndpoint::Complete(Chain* chain, absl::Status status) {
+void VerbsEndpoint::MarkBusy(Target* target) {
+  if (target->busy) return;
+  target->busy = true;
+  busy_.push_back(target);
+}
+
+template <typename Visit>
+void VerbsEndpoint::ForEachBusy(Visit visit) {
+  // A callee may post and so append, also to what has been visited.
+  for (size_t i = 0; i < busy_.size();) {
+    Target& target = *busy_[i];
+    if (target.queue->size() > 0) visit(target);
+    if (target.queue->size() > 0) {
+      ++i;
+      continue;
+    }
+    target.busy = false;
+    busy_[i] = busy_.back();
+    busy_.pop_back();
+  }
+}
+
+void VerbsEndpoint::Complete(Chain* chain, absl::Status status, int64_t now_ns) {
   --chains_;
-  chain->Complete(std::move(status), NowNs());
+  chain->Complete(std::move(status), now_ns);
 }
 
 void VerbsEndpoint::Fetch() {
@@ -224,7 +261,7 @@ void VerbsEndpoint::Fetch() {
   } while (count == kFetchAtOnce);
 }
 
-void VerbsEndpoint::Handle(const ibv_wc& completion) {
+void VerbsEndpoint::Handle(const ibv_wc& completion, int64_t now_ns) {
   const uint16_t index = ChainQueue::IndexOf(completion);
   if (index >= targets_.size()) return;
   Target& target = targets_[index];
@@ -235,30 +272,35 @@ void VerbsEndpoint::Handle(const ibv_wc& completion) {
     Break(&target, State::kClosed, failure->verb, DescribeCompletionStatus(failure->status));
   } else if (done.has_value()) {
     ++counters_.completions;
-    // Room for those that wait first: the callee may post.
-    Pump(&target);
-    Complete(done->chain, std::move(done->refused));
+    // Those that wait for room are told together, when all that is ready has been handled.
+    unrung_ = true;
+    Complete(done->chain, std::move(done->refused), now_ns);
   }
 }
 
 size_t VerbsEndpoint::Poll() {
   const size_t before = in_flight();
   CheckTargets();
+  PumpAll();
   if (chains_ > 0) Fetch();
   size_t done = 0;
-  // A callee may post and so come back here by way of a failing doorbell: handled ones are taken
-  // out first.
-  std::vector<ibv_wc> batch;
-  batch.swap(ready_);
-  for (const ibv_wc& completion : batch) Handle(completion);
-  done += batch.size();
-  if (ready_.empty()) {
-    batch.clear();
-    ready_.swap(batch);  // keeps its memory
+  if (!ready_.empty()) {
+    const int64_t now_ns = NowNs();
+    // A callee may post and so come back here by way of a failing doorbell: handled ones are taken
+    // out first.
+    std::vector<ibv_wc> batch;
+    batch.swap(ready_);
+    for (const ibv_wc& completion : batch) Handle(completion, now_ns);
+    done += batch.size();
+    if (ready_.empty()) {
+      batch.clear();
+      ready_.swap(batch);  // keeps its memory
+    }
+    PumpAll();
   }
   if (!calls_.empty() || !mailbox_->empty()) {
     TakeReplies();
-    done += calls_.Finish(NowNs());
+    done += calls_.Finish(RealClock().NowNs());
   }
   if ((++polls_ & (kPollsPerStallCheck - 1)) == 0) CheckStalls();
   // What was failed by CheckTargets() counts, too.
@@ -279,11 +321,11 @@ absl::StatusOr<uint32_t> VerbsEndpoint::SendRequest(ServerId server, std::string
 
 void VerbsEndpoint::TakeReplies() {
   for (VerbsMailbox::Reply& reply : mailbox_->TakeAll()) {
-    const auto target = std::find_if(targets_.begin(), targets_.end(), [&](const Target& t) {
-      return t.state == State::kOpening && t.sequence == reply.sequence;
+    const auto waits = std::find_if(unsettled_.begin(), unsettled_.end(), [&](const Target* t) {
+      return t->state == State::kOpening && t->sequence == reply.sequence;
     });
-    if (target != targets_.end()) {
-      OnOpenReply(&*target, &reply);
+    if (waits != unsettled_.end()) {
+      OnOpenReply(*waits, &reply);
       continue;
     }
     calls_.Answer(reply.sequence, std::move(reply.status), reply.type == VerbsFrameType::kCallReply,
@@ -293,18 +335,21 @@ void VerbsEndpoint::TakeReplies() {
 
 // --- Waiting.
 
-int64_t VerbsEndpoint::NextDueNs(int64_t until_ns) const {
-  if (!calls_.empty()) until_ns = calls_.NextDueNs(until_ns, NowNs());
-  for (const Target& target : targets_) {
-    if (target.state == State::kClosed) until_ns = std::min(until_ns, target.retry_ns);
-    if (target.queue->oldest_ns() != 0) {
-      until_ns = std::min(until_ns, target.queue->oldest_ns() + kStallNs);
-    }
+int64_t VerbsEndpoint::NextDueNs(int64_t until_ns) {
+  if (!calls_.empty()) until_ns = calls_.NextDueNs(until_ns, RealClock().NowNs());
+  for (const Target* target : unsettled_) {
+    if (target->state == State::kClosed) until_ns = std::min(until_ns, target->retry_ns);
+    if (target->connects_first()) until_ns = target->queue->NextLateNs(until_ns, first_wait_ns_);
   }
+  ForEachBusy([&](const Target& target) {
+    const int64_t oldest_ns = target.queue->oldest_ns();
+    if (oldest_ns != 0) until_ns = std::min(until_ns, oldest_ns + kStallNs);
+  });
   return until_ns;
 }
 
 void VerbsEndpoint::Wait(int64_t until_ns) {
+  PumpAll();
   until_ns = NextDueNs(until_ns);
   if (!ready_.empty() || !mailbox_->empty()) return;
   if (chains_ > 0) {
@@ -329,12 +374,13 @@ void VerbsEndpoint::CheckStalls() {
   // The process itself may have been stopped: what came meanwhile has not been looked at.
   Fetch();
   if (!ready_.empty()) return;
-  for (Target& target : targets_) {
+  const int64_t now_ns = NowNs();
+  ForEachBusy([&](Target& target) {
     const int64_t oldest_ns = target.queue->oldest_ns();
-    if (oldest_ns != 0 && NowNs() - oldest_ns >= kStallNs) {
+    if (oldest_ns != 0 && now_ns - oldest_ns >= kStallNs) {
       Break(&target, State::kClosed, 0, "the NIC does not say what became of the oldest chain");
     }
-  }
+  });
 }
 
 void VerbsEndpoint::Sleep(int64_t until_ns) {

@@ -1,27 +1,40 @@
-// An endpoint of the verbs fabric: a queue pair a memory server, one completion queue, and calls
-// through the client's control connections. Belongs to one thread (fabric.h); Wake() is for others.
+// An endpoint of the verbs fabric: a queue pair for each memory server that it has posted to, one
+// completion queue, and calls through the client's control connections. Belongs to one thread
+// (fabric.h); Wake() is for others.
+//
+// Invariants:
+//   1. A queue pair is asked for when the first chain to its server is posted; the chain, and those
+//   behind it, wait for it in the endpoint, and the thread does not: the server is asked by
+//   message, and the kernel's look for its address is another thread's.
+//   2. Chains that are posted while other coroutines are ready are told to the NIC together: when
+//   one is posted with nobody else ready, or the endpoint is polled, or waits.
+//   3. What Poll() costs depends on the chains in flight, not on the number of servers.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/ticks.h"
 #include "common/fabric/call_list.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/verbs/chain_queue.h"
 #include "common/fabric/verbs/registered_memory.h"
+#include "common/fabric/verbs/thread_domain.h"
 #include "common/fabric/verbs/verbs_client.h"
 
 namespace pando {
 
 class VerbsEndpoint final : public Endpoint, private CallList::Connections {
  public:
-  // Connects a queue pair to every server that is there.
+  // Connects no queue pair yet.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Open(std::shared_ptr<VerbsClient> client,
                                                         uint32_t packet_bytes,
                                                         uint16_t compute_server,
@@ -48,46 +61,72 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
 
  private:
   enum class State {
+    kUnused,   // no queue pair, and nobody wants one
     kClosed,   // to be opened, at retry_ns
-    kOpening,  // the server was asked for a queue pair
+    kOpening,  // the server was asked for a queue pair, or it is being connected
     kConnected,
     kRefused,  // for good: `refusal` says why
     kGone,
   };
   struct Target {
+    uint16_t index = 0;  // of the link
     VerbsLink* link = nullptr;
-    State state = State::kClosed;
+    State state = State::kUnused;
+    bool busy = false;       // in busy_
+    bool unsettled = false;  // in unsettled_
     std::unique_ptr<ChainQueue> queue;
-    QueuePair fresh;        // kOpening: waits for the server's
-    uint32_t sequence = 0;  // kOpening: of the request
-    uint32_t handle = 0;    // the server's name for its queue pair; 0: none yet
+    QueuePair fresh;         // kOpening: waits for the server's
+    std::thread connecting;  // kOpening: connects `fresh`, then writes to the mailbox
+    uint32_t sequence = 0;   // kOpening: of the request
+    uint32_t handle = 0;     // the server's name for its queue pair; 0: none yet
+    bool was_used = false;   // there was a connected queue pair
     int64_t retry_ns = 0, retry_delay_ns = 0;
     absl::Status refusal;
+
+    // Chains wait, as nothing was posted before that they could be confused with (rule L5).
+    bool connects_first() const {
+      return !was_used &&
+             (state == State::kUnused || state == State::kClosed || state == State::kOpening);
+    }
   };
 
   VerbsEndpoint(std::shared_ptr<VerbsClient> client, uint32_t packet_bytes, uint16_t compute_server,
                 uint32_t incarnation);
   absl::Status Init();
-  absl::Status AwaitQueuePairs();
+  absl::Status InitCompletions(uint32_t entries);
 
   // verbs_endpoint_connect.cpp: the life of the queue pairs.
+  void SetState(Target* target, State state);
   void OpenQueuePair(Target* target);
   void OnOpenReply(Target* target, VerbsMailbox::Reply* reply);
+  // Starts the thread that does.
   absl::Status ConnectFresh(Target* target, const VerbsMailbox::Reply& reply);
+  void OnConnected(Target* target, const absl::Status& connected);
   void RetryLater(Target* target, const absl::Status& why);
   void CheckTargets();
+  void CheckGone();
+  void CheckUnsettled();
+  // Chains that have waited long enough for the first queue pair.
+  void FailLate(Target* target, int64_t now_ns);
   // Destroys the queue pair; its chains are done.
   void Break(Target* target, State next, size_t verb, const std::string& reason);
 
   absl::Status WhyNot(const Target& target, const Chain& chain) const;
-  void Complete(Chain* chain, absl::Status status);
+  int64_t NowNs();
+  void Complete(Chain* chain, absl::Status status, int64_t now_ns);
   void Fetch();
-  void Handle(const ibv_wc& completion);
-  void Pump(Target* target);
+  void Handle(const ibv_wc& completion, int64_t now_ns);
+  // Rings the doorbell for what waits; `now_ns`: no later than that.
+  void Pump(Target* target, int64_t now_ns);
+  void PumpAll();
+  void MarkBusy(Target* target);
+  // Calls visit(target) for each that has chains.
+  template <typename Visit>
+  void ForEachBusy(Visit visit);
   absl::StatusOr<uint32_t> SendRequest(ServerId server, std::string_view request) override;
   void ForgetRequest(uint32_t sequence) override { client_->Forget(sequence); }
   void TakeReplies();
-  int64_t NextDueNs(int64_t until_ns) const;
+  int64_t NextDueNs(int64_t until_ns);
   void Sleep(int64_t until_ns);
   // Breaks queue pairs whose completions are overdue.
   void CheckStalls();
@@ -99,14 +138,23 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   const uint32_t packet_bytes_;
   const uint16_t compute_server_;
   const uint32_t incarnation_;
+  const int64_t first_wait_ns_;  // for a server's first queue pair, where the chain does not say
   VerbsCounters counters_;
+  TickClock ticks_;
+  int64_t now_ns_ = 0, anchor_again_ns_ = 0;
   uint32_t depth_ = 0;
   std::vector<RegisteredMemory> buffers_;  // outlive the queue pairs
+  ThreadDomain domain_;
   CompletionChannelHandle channel_;
   CompletionQueueHandle completions_;
-  std::vector<Target> targets_;  // by link
-  std::vector<ibv_wc> ready_;    // fetched, not handled yet
-  size_t chains_ = 0;            // posted and not done
+  std::unique_ptr<ChainQueue::List> list_;
+  std::deque<Target> targets_;  // by link; do not move
+  std::vector<Target*> busy_;   // that may have chains: visited by ForEachBusy()
+  std::vector<Target*> unsettled_;
+  uint32_t gone_seen_ = 0;     // VerbsClient::gone_count()
+  bool unrung_ = false;        // chains wait for a doorbell
+  std::vector<ibv_wc> ready_;  // fetched, not handled yet
+  size_t chains_ = 0;          // posted and not done
   uint32_t polls_ = 0;
   CallList calls_{this, kVerbsBodyBytesMax};
 };

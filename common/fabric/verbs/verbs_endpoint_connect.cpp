@@ -1,9 +1,11 @@
 // The life of an endpoint's queue pairs: opened, broken, opened again.
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
 #include "common/fabric/verbs/completion_error.h"
@@ -18,65 +20,92 @@ constexpr int64_t kReopenLastNs = kSecondNs;
 
 }  // namespace
 
+void VerbsEndpoint::SetState(Target* target, State state) {
+  target->state = state;
+  if (target->unsettled || (state != State::kClosed && state != State::kOpening)) return;
+  target->unsettled = true;
+  unsettled_.push_back(target);
+}
+
 void VerbsEndpoint::CheckTargets() {
+  if (client_->gone_count() != gone_seen_) [[unlikely]]
+    CheckGone();
+  if (!unsettled_.empty()) [[unlikely]]
+    CheckUnsettled();
+}
+
+void VerbsEndpoint::CheckGone() {
+  gone_seen_ = client_->gone_count();
   for (Target& target : targets_) {
-    if (target.state == State::kConnected) [[likely]] {
-      if (target.link->gone.load(std::memory_order_acquire)) [[unlikely]] {
-        Break(&target, State::kGone, 0, "the memory server is gone");
-      }
+    // One that is being opened hears of it by its reply.
+    if (!target.link->gone.load(std::memory_order_acquire) || target.state == State::kOpening ||
+        target.state == State::kGone) {
       continue;
     }
-    if (target.state == State::kClosed && target.retry_ns <= RealClock().NowNs()) {
-      OpenQueuePair(&target);
+    Break(&target, State::kGone, 0, "the memory server is gone");
+  }
+}
+
+void VerbsEndpoint::CheckUnsettled() {
+  const int64_t now_ns = RealClock().NowNs();
+  for (size_t i = 0; i < unsettled_.size();) {
+    Target& target = *unsettled_[i];
+    if (target.connects_first()) FailLate(&target, now_ns);
+    if (target.state == State::kClosed && !target.was_used && target.queue->size() == 0) {
+      target.state = State::kUnused;  // nobody wants it any more
     }
+    if (target.state == State::kClosed && target.retry_ns <= now_ns) OpenQueuePair(&target);
+    // A callee may have posted, and so come by here.
+    if (i >= unsettled_.size() || unsettled_[i] != &target) continue;
+    if (target.state == State::kClosed || target.state == State::kOpening) {
+      ++i;
+      continue;
+    }
+    target.unsettled = false;
+    unsettled_[i] = unsettled_.back();
+    unsettled_.pop_back();
+  }
+}
+
+void VerbsEndpoint::FailLate(Target* target, int64_t now_ns) {
+  const std::string why =
+      absl::StrCat("the memory server gives no queue pair: ",
+                   target->refusal.ok() ? "is it stuck or stopped?" : target->refusal.ToString());
+  for (ChainQueue::Entry& entry : target->queue->TakeLate(now_ns, first_wait_ns_)) {
+    const absl::Status broken = BrokenChainError(target->link->location, *entry.chain, 0, why);
+    // Nothing was posted; and whoever has a lock there may try again.
+    Complete(entry.chain, MarkRecoverable(absl::DeadlineExceededError(broken.message())), now_ns);
   }
 }
 
 void VerbsEndpoint::OpenQueuePair(Target* target) {
   absl::StatusOr<QueuePair> fresh =
       QueuePair::Create(client_->device(), completions_.get(),
-                        {depth_, Verb::kMaxPieces, client_->options().inline_bytes});
+                        {.work_requests = depth_,
+                         .pieces = Verb::kMaxPieces,
+                         .inline_bytes = client_->options().inline_bytes,
+                         .domain = domain_.pd()});
   if (!fresh.ok()) return RetryLater(target, fresh.status());
   VerbsOpen request;
   request.address = fresh->address();
   request.replaces = target->handle;
   request.compute_server = compute_server_;
   request.incarnation = incarnation_;
-  const int link = static_cast<int>(target - targets_.data());
   const absl::StatusOr<uint32_t> sequence =
-      client_->Send(link, VerbsFrameType::kOpen, EncodeVerbsOpen(request), mailbox_);
-  if (!sequence.ok()) {
-    target->state = State::kGone;
-    return;
-  }
+      client_->Send(target->index, VerbsFrameType::kOpen, EncodeVerbsOpen(request), mailbox_);
+  if (!sequence.ok()) return Break(target, State::kGone, 0, "the memory server is gone");
   if (*sequence == 0) {
     return RetryLater(target, absl::UnavailableError("the control connection is congested"));
   }
   target->fresh = *std::move(fresh);
   target->sequence = *sequence;
-  target->state = State::kOpening;
+  SetState(target, State::kOpening);
 }
 
 void VerbsEndpoint::OnOpenReply(Target* target, VerbsMailbox::Reply* reply) {
-  if (target->link->gone.load(std::memory_order_acquire)) {
-    target->fresh.Destroy();
-    target->state = State::kGone;
-    return;
-  }
-  const absl::Status connected = reply->status.ok() ? ConnectFresh(target, *reply) : reply->status;
-  if (connected.ok()) {
-    target->queue->Attach(std::move(target->fresh));
-    target->state = State::kConnected;
-    target->retry_delay_ns = 0;
-    return;
-  }
-  target->fresh.Destroy();
-  if (absl::IsPermissionDenied(connected)) {
-    target->refusal = connected;
-    target->state = State::kRefused;
-    return;
-  }
-  RetryLater(target, connected);
+  if (target->connecting.joinable()) return OnConnected(target, reply->status);
+  const absl::Status status = reply->status.ok() ? ConnectFresh(target, *reply) : reply->status;
+  if (!status.ok()) OnConnected(target, status);
 }
 
 absl::Status VerbsEndpoint::ConnectFresh(Target* target, const VerbsMailbox::Reply& reply) {
@@ -86,12 +115,43 @@ absl::Status VerbsEndpoint::ConnectFresh(Target* target, const VerbsMailbox::Rep
   PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply opened, ParseVerbsOpenReply(reply.body));
   if (target->handle != 0) ++counters_.reconnects;
   target->handle = opened.handle;
-  return target->fresh.Connect(client_->device(), opened.address);
+  // The kernel may look for the peer's hardware address for a second.
+  const auto connect = [client = client_, mailbox = mailbox_, pair = &target->fresh,
+                        sequence = target->sequence, address = opened.address] {
+    absl::Status connected = pair->Connect(client->device(), address);
+    mailbox->Put({sequence, VerbsFrameType::kOpenReply, std::move(connected), {}});
+  };
+  try {
+    target->connecting = StartQuietThread("pando-connect", connect);
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("no thread to connect it: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+void VerbsEndpoint::OnConnected(Target* target, const absl::Status& connected) {
+  if (target->connecting.joinable()) target->connecting.join();
+  if (target->link->gone.load(std::memory_order_acquire)) {
+    target->fresh.Destroy();
+    return Break(target, State::kGone, 0, "the memory server is gone");
+  }
+  if (connected.ok()) {
+    target->queue->Attach(std::move(target->fresh));
+    target->was_used = true;
+    SetState(target, State::kConnected);
+    target->retry_delay_ns = 0;
+    unrung_ = true;
+    return;
+  }
+  target->fresh.Destroy();
+  if (!absl::IsPermissionDenied(connected)) return RetryLater(target, connected);
+  target->refusal = connected;
+  Break(target, State::kRefused, 0, connected.ToString());
 }
 
 void VerbsEndpoint::RetryLater(Target* target, const absl::Status& why) {
   target->refusal = why;
-  target->state = State::kClosed;
+  SetState(target, State::kClosed);
   target->retry_delay_ns = target->retry_delay_ns == 0
                                ? kReopenFirstNs
                                : std::min(2 * target->retry_delay_ns, kReopenLastNs);
@@ -99,23 +159,26 @@ void VerbsEndpoint::RetryLater(Target* target, const absl::Status& why) {
 }
 
 void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::string& reason) {
-  ++counters_.broken;
-  target->state = next;
+  const bool was_connected = target->queue->connected();
+  if (was_connected) ++counters_.broken;
+  SetState(target, next);
   target->retry_ns = 0;
   std::vector<ChainQueue::Entry> chains = target->queue->TakeAll();
   // What the queue pair has left in the completion queue must not fill it.
   Fetch();
   const ServerLocation& server = target->link->location;
-  if (next != State::kGone) {
+  const bool reopens = next == State::kClosed;
+  if (reopens) {
     PANDO_LOG(WARNING) << "the queue pair to memory server " << server.id << " at "
                        << server.address << " broke, " << chains.size()
                        << " chains may be in flight: " << reason;
     OpenQueuePair(target);
   }
+  const int64_t now_ns = NowNs();
   for (ChainQueue::Entry& entry : chains) {
     absl::Status status = BrokenChainError(server, *entry.chain, verb, reason);
-    if (next != State::kGone) status = MarkRecoverable(std::move(status));
-    Complete(entry.chain, std::move(status));
+    if (reopens) status = MarkRecoverable(std::move(status));
+    Complete(entry.chain, std::move(status), now_ns);
     verb = 0;
   }
 }
@@ -123,9 +186,8 @@ void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::st
 void VerbsEndpoint::BreakQueuePair(ServerId server) {
   const int link = client_->LinkIndex(server);
   PANDO_CHECK(link != VerbsClient::kNoLink);
-  if (targets_[link].state == State::kConnected) {
-    Break(&targets_[link], State::kClosed, 0, "broken by a test");
-  }
+  Target& target = targets_[static_cast<size_t>(link)];
+  if (target.state == State::kConnected) Break(&target, State::kClosed, 0, "broken by a test");
 }
 
 }  // namespace pando

@@ -1,10 +1,11 @@
-// The client side of the verbs fabric: chains are posted to an RDMA NIC (or to SoftRoCE), one
-// doorbell a chain. Upstream rdma-core only.
+// The client side of the verbs fabric: chains are posted to an RDMA NIC (or to SoftRoCE), those of
+// one turn of the session with one doorbell. Upstream rdma-core only.
 //
 // Invariants beside those of fabric.h:
-//   1. An endpoint has one reliable-connected queue pair a memory server, and one completion queue.
-//   Only a chain's last verb asks for a completion; verbs that cannot be executed are found before
-//   the chain is posted.
+//   1. An endpoint has one reliable-connected queue pair for each memory server that it has posted
+//   to, made for the first chain, and one completion queue. A chain that waits for it longer than
+//   it may is DeadlineExceeded: nothing was posted. Only a chain's last verb asks for a completion;
+//   verbs that cannot be executed are found before the chain is posted.
 //   2. A queue pair that breaks is destroyed at once, so that nothing touches its chains' buffers
 //   any more, and they are Unavailable: at the server something of them may still be under way. So
 //   is every later chain to that server until it has confirmed the contrary (rule L5) and a new
@@ -31,17 +32,20 @@
 
 namespace pando {
 
+class ThreadDomainCalls;
+
 struct VerbsFabricOptions {
   VerbsDeviceOptions device;
-  // For each handshake, and for the queue pairs of an endpoint: a server that does not answer is
-  // Unavailable.
+  // For each handshake; and for the first chain to a server, which waits for a queue pair, where it
+  // does not say how long (Chain::LimitWait()).
   int64_t connect_timeout_ms = 2'000;
   int silence_ms = 10'000;  // a host that gives no sign of life for so long is gone
   // Verbs under way on one queue pair; more wait in the endpoint. SoftRoCE takes 64 KiB for these,
   // and mapping them is most of what a session costs there.
   uint32_t work_requests = 120;
   uint32_t inline_bytes = 128;  // WRITEs up to this travel with the doorbell, where the NIC can
-  std::shared_ptr<const ClusterSecret> secret;  // nullptr: the cluster has none
+  std::shared_ptr<const ClusterSecret> secret;       // nullptr: the cluster has none
+  ThreadDomainCalls* thread_domain_calls = nullptr;  // nullptr: the library's; tests have a fake
   // For tests: the queue pair breaks behind an endpoint's doorbell of each multiple of this; 0:
   // never.
   uint64_t break_every = 0;

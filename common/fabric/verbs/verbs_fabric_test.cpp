@@ -12,6 +12,7 @@
 
 #include "common/fabric/verbs/fake_device_memory.h"
 #include "common/fabric/verbs/tcp_socket.h"
+#include "common/fabric/verbs/thread_domain.h"
 #include "common/fabric/verbs/verbs_frame.h"
 #include "common/fabric/verbs/verbs_test_cluster.h"
 
@@ -139,12 +140,171 @@ TEST_F(VerbsFabricTest, MoreChainsThanFitWaitTheirTurn) {
     for (int verb = 0; verb < 5; ++verb) EXPECT_EQ(chain->verb(verb).old_value, expected++);
   }
   EXPECT_EQ(endpoint->in_flight(), 0u);
-  EXPECT_EQ(VerbsCountersOf(*endpoint).doorbells, 100u);
+  EXPECT_EQ(VerbsCountersOf(*endpoint).completions, 100u);
+  EXPECT_LE(VerbsCountersOf(*endpoint).doorbells, 100u);
+}
+
+TEST_F(VerbsFabricTest, QueuePairsAreMadeWhenFirstUsed) {
+  EchoHandler other_handler;
+  Start();
+  VerbsServerThread other({.server_id = 2, .main_bytes = 1 << 20}, &other_handler);
+  auto fabric = *ConnectVerbs({server_->location(), other.location()});
+  auto endpoint = *fabric->Connect(1, 1);
+  std::string reply;
+  ASSERT_TRUE(Call(*endpoint, &reply).ok());
+  EXPECT_EQ(server_->server().queue_pairs() + other.server().queue_pairs(), 0u)
+      << "calls need none";
+  ASSERT_TRUE(Add(*endpoint).ok());
+  EXPECT_EQ(server_->server().queue_pairs(), 1u);
+  EXPECT_EQ(other.server().queue_pairs(), 0u);
+  ASSERT_TRUE(Add(*endpoint).ok());
+  EXPECT_EQ(server_->server().queue_pairs(), 1u);
+  endpoint.reset();
+  while (server_->server().queue_pairs() > 0) std::this_thread::yield();
+}
+
+// The first chain waits for the server, the session's thread does not, and nothing happens late.
+TEST_F(VerbsFabricTest, TheFirstChainWaitsAsLongAsItMay) {
+  Start();
+  auto fabric = Connect();
+  auto endpoint = *fabric->Connect(1, 1);
+  server_->handler().SetPaused(true);  // by the call the server is stuck
+  PendingCall call;
+  call.server = 1;
+  call.request = "hello";
+  endpoint->Call(&call);
+  const int64_t start_ns = endpoint->clock().NowNs();
+  Chain hasty(1), patient(1), endless(1);
+  for (Chain* chain : {&hasty, &patient, &endless}) chain->FetchAdd(MemorySpace::kMain, 0, 1);
+  hasty.LimitWait(kNeverNs, 50 * kMillisecondNs);
+  patient.LimitWait(start_ns + 100 * kMillisecondNs, kNeverNs);
+  for (Chain* chain : {&hasty, &patient, &endless}) endpoint->Post(chain);
+  EXPECT_LT(endpoint->clock().NowNs() - start_ns, 40 * kMillisecondNs);
+  Finish(*endpoint, hasty);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(hasty.status())) << hasty.status();
+  EXPECT_THAT(std::string(hasty.status().message()), HasSubstr("server 1"));
+  EXPECT_FALSE(patient.done());
+  Finish(*endpoint, patient);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(patient.status())) << patient.status();
+  EXPECT_GE(endpoint->clock().NowNs() - start_ns, 100 * kMillisecondNs);
+  EXPECT_LT(endpoint->clock().NowNs() - start_ns, kSecondNs);
+  server_->handler().SetPaused(false);
+  Finish(*endpoint, endless);
+  EXPECT_TRUE(endless.ok()) << endless.status();
+  EXPECT_GT(endless.started_ns(), endless.posted_ns());
+  EXPECT_EQ(Word(0), 1u) << "what ended before has not happened";
+  while (!call.done) {
+    if (endpoint->Poll() == 0) endpoint->Wait(endpoint->clock().NowNs() + kSecondNs);
+  }
+}
+
+TEST_F(VerbsFabricTest, ChainsOfOneTurnAreOneDoorbell) {
+  Start();
+  auto endpoint = *Connect()->Connect(1, 1);
+  ASSERT_TRUE(Add(*endpoint, 64).ok());
+  const VerbsCounters& counters = VerbsCountersOf(*endpoint);
+  const uint64_t before = counters.doorbells;
+  std::vector<std::unique_ptr<Chain>> chains;
+  const auto post = [&](int verbs) {
+    chains.push_back(std::make_unique<Chain>(1));
+    for (int i = 0; i < verbs; ++i) chains.back()->FetchAdd(MemorySpace::kMain, 0, 1);
+    endpoint->Post(chains.back().get());
+  };
+  endpoint->set_overlap(true);
+  for (int i = 0; i < 3; ++i) post(2);
+  EXPECT_EQ(counters.doorbells, before) << "others have something to post";
+  endpoint->set_overlap(false);
+  post(1);
+  EXPECT_EQ(counters.doorbells, before + 1) << "the last one waits for nobody";
+  endpoint->set_overlap(true);
+  post(1);
+  endpoint->Poll();
+  EXPECT_EQ(counters.doorbells, before + 2);
+  for (int i = 0; i < 3; ++i) post(16);  // more than a list takes
+  EXPECT_EQ(counters.doorbells, before + 3) << "full";
+  uint64_t expected = 0;
+  for (const auto& chain : chains) {
+    Finish(*endpoint, *chain);
+    ASSERT_TRUE(chain->ok()) << chain->status();
+    for (const Verb& verb : chain->verbs()) EXPECT_EQ(verb.old_value, expected++);
+  }
+  EXPECT_EQ(counters.completions, chains.size() + 1);
+}
+
+// Rule L5: what was before the failing chain of a list is done, what was behind it may be.
+TEST_F(VerbsFabricTest, AListBreaksAtTheFailingChain) {
+  Start();
+  for (int failing = 0; failing < 4; ++failing) {
+    auto endpoint = *Connect()->Connect(1, 1);
+    ASSERT_TRUE(Add(*endpoint, 64).ok());
+    LocalBuffer foreign = *endpoint->AllocateBuffer(64);
+    foreign.key ^= 0x5500;
+    const uint64_t found = Word(0);
+    std::vector<std::unique_ptr<Chain>> chains;
+    endpoint->set_overlap(true);
+    for (int i = 0; i < 4; ++i) {
+      chains.push_back(std::make_unique<Chain>(1));
+      chains.back()->FetchAdd(MemorySpace::kMain, 0, 1);
+      if (i == failing) chains.back()->Read(MemorySpace::kMain, 128, foreign);
+      endpoint->Post(chains.back().get());
+    }
+    endpoint->set_overlap(false);
+    for (int i = 0; i < 4; ++i) {
+      Finish(*endpoint, *chains[i]);
+      EXPECT_EQ(chains[i]->ok(), i < failing) << i << ": " << chains[i]->status();
+      EXPECT_EQ(absl::IsUnavailable(chains[i]->status()), i >= failing);
+    }
+    EXPECT_THAT(std::string(chains[failing]->status().message()),
+                HasSubstr("READ of 64 bytes at main+128"));
+    AwaitReconnect(*endpoint);
+    EXPECT_GE(Word(0), found + static_cast<uint64_t>(failing));
+    EXPECT_LE(Word(0), found + 4);
+  }
+}
+
+// As a provider that knows thread domains: software devices do not.
+class FakeThreadDomains final : public ThreadDomainCalls {
+ public:
+  ibv_td* Allocate(const VerbsDevice& device) override {
+    ++domains;
+    return new ibv_td{device.context()};
+  }
+  void Free(ibv_td* domain) override {
+    --domains;
+    delete domain;
+  }
+  ibv_pd* AllocateParent(const VerbsDevice& device, ibv_td*) override {
+    if (fail_parent) return nullptr;
+    ++parents;
+    return device.pd();
+  }
+  void FreeParent(ibv_pd*) override { --parents; }
+
+  bool fail_parent = false;
+  int domains = 0, parents = 0;
+};
+
+TEST_F(VerbsFabricTest, EachSessionHasAThreadDomainWhereThereIsOne) {
+  Start();
+  FakeThreadDomains domains;
+  for (const bool fail_parent : {false, true}) {
+    domains.fail_parent = fail_parent;
+    auto fabric = Connect({.thread_domain_calls = &domains});
+    auto endpoint = *fabric->Connect(1, 1), another = *fabric->Connect(1, 1);
+    EXPECT_EQ(domains.domains, 2);
+    EXPECT_EQ(domains.parents, fail_parent ? 0 : 2);
+    EXPECT_TRUE(Add(*endpoint).ok());
+    EXPECT_TRUE(Add(*another).ok());
+    endpoint.reset();
+    another.reset();
+    EXPECT_EQ(domains.domains + domains.parents, 0);
+  }
 }
 
 TEST_F(VerbsFabricTest, ABrokenQueuePairIsReplacedAfterTheServersConfirmation) {
   Start();
   auto endpoint = *Connect()->Connect(1, 1);
+  ASSERT_TRUE(Add(*endpoint, 64).ok());
   for (int round = 0; round < 20; ++round) {
     std::vector<std::unique_ptr<Chain>> chains;
     for (int i = 0; i < 5; ++i) {
@@ -257,7 +417,11 @@ TEST_F(VerbsFabricTest, TheCutOffReachesNothingAndIsToldSo) {
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   }
   EXPECT_EQ(word[0], found);
-  EXPECT_TRUE(absl::IsPermissionDenied(fabric->Connect(1, 1).status()));
+  auto another = *fabric->Connect(1, 1);  // gets no queue pair either
+  status = Add(*another);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cut off"));
+  another.reset();
   EXPECT_TRUE(Add(*other).ok());
   EXPECT_EQ(word[0], found + 1);
   std::string reply;
