@@ -70,6 +70,7 @@ absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
     }
   }
   (void)deadline_ns();
+  for (Chain* const chain : chains) LimitWait(chain);
   session.scheduler().AwaitAll(chains);
   uint32_t round_trips = 0;
   absl::Status status;
