@@ -86,6 +86,19 @@ class Series {
     }
     return costs;
   }
+  // One get each in `in_flight` coroutines, `rounds` times.
+  void GetSideBySide(int in_flight, int rounds) {
+    for (int i = 0; i < in_flight; ++i) {
+      session_->Spawn([this, i, rounds] {
+        for (int round = 0; round < rounds; ++round) {
+          const std::string key = std::to_string(10'000'000 + (i * rounds + round) % 2000);
+          const absl::Status status = session_->Get(*tree_, key).status();
+          EXPECT_TRUE(status.ok() || absl::IsNotFound(status)) << status;
+        }
+      });
+    }
+    session_->Run();
+  }
   const Endpoint& endpoint() const { return fabric_->last(); }
 
  private:
@@ -141,6 +154,24 @@ TEST(VerbsCostTest, OperationsCostWhatTheyCostOnShm) {
   EXPECT_EQ(counters.completions, meter.chains) << "one completion a chain";
   EXPECT_EQ(counters.work_requests, meter.verbs());
   EXPECT_EQ(counters.failures + counters.broken, 0u);
+}
+
+TEST(VerbsCostTest, OperationsSideBySideShareDoorbells) {
+  if (IntegrationCluster::default_fabric() != "verbs") {
+    GTEST_SKIP() << "PANDO_TEST_FABRIC is not verbs";
+  }
+  constexpr int kInFlight = 16, kRounds = 500;
+  Series verbs("verbs");
+  verbs.Run();
+  const VerbsCounters& counters = VerbsCountersOf(verbs.endpoint());
+  const uint64_t doorbells = counters.doorbells, completions = counters.completions;
+  verbs.GetSideBySide(kInFlight, kRounds);
+  const auto rung = static_cast<double>(counters.doorbells - doorbells) / (kInFlight * kRounds);
+  RecordProperty("doorbells_a_get", std::to_string(rung));
+  EXPECT_GE(counters.completions - completions, uint64_t{kInFlight * kRounds});
+  // All sixteen to two servers in turns of their own would be 0.125; a processor that answers while
+  // they are posted makes it more.
+  EXPECT_LE(rung, 0.5);
 }
 
 }  // namespace
