@@ -1,5 +1,9 @@
 #include "common/base/status.h"
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rule.h"
@@ -61,6 +65,30 @@ TEST(ClockTest, GoesForward) {
   const int64_t first = RealClock().NowNs();
   EXPECT_GT(first, 0);
   EXPECT_GE(RealClock().NowNs(), first);
+}
+
+// A thread that is interrupted between the clock and the counter would be behind by a time slice.
+TEST(TickClockTest, ACloseAnchorIsNotBehindTheClockOnABusyMachine) {
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i <= std::thread::hardware_concurrency(); ++i) {
+    others.emplace_back([&] {
+      while (!stop) {
+      }
+    });
+  }
+  TickClock clock;
+  constexpr int64_t kRateIsOffByNs = kMicrosecondNs;
+  const int64_t end_ns = RealClock().NowNs() + 300 * kMillisecondNs;
+  while (RealClock().NowNs() < end_ns) {
+    const int64_t before_ns = RealClock().NowNs();
+    clock.AnchorClosely();
+    EXPECT_GE(clock.NowNs(), before_ns - kRateIsOffByNs);
+    const int64_t now_ns = clock.NowNs();
+    EXPECT_LE(now_ns, RealClock().NowNs() + kMillisecondNs);
+  }
+  stop = true;
+  for (std::thread& other : others) other.join();
 }
 
 TEST(TickClockTest, MeasuresWhatTheClockMeasures) {

@@ -58,4 +58,22 @@ double NsPerTick() {
 
 TickClock::TickClock() : ns_per_tick_(NsPerTick()) {}
 
+int64_t TickClock::AnchorClosely() {
+  constexpr int kTries = 16;
+  constexpr double kCloseNs = 5'000;
+  if (ns_per_tick_ == 0) return Anchor();
+  const auto close = static_cast<int64_t>(kCloseNs / ns_per_tick_);
+  int64_t best_gap = INT64_MAX;
+  for (int i = 0; i < kTries && best_gap > close; ++i) {
+    const int64_t before = Ticks();
+    const int64_t ns = RealClock().NowNs();
+    const int64_t gap = Ticks() - before;
+    if (gap >= best_gap) continue;
+    best_gap = gap;
+    anchor_ns_ = ns;
+    anchor_ticks_ = before;
+  }
+  return NowNs();
+}
+
 }  // namespace pando

@@ -25,6 +25,10 @@ class TickClock {
     anchor_ticks_ = Ticks();
     return anchor_ns_;
   }
+  // The same, for readings that are compared across anchors or with the clock: a thread that is
+  // interrupted between the clock and the counter would be off by as long, this is off by some
+  // microseconds, and ahead of the clock rather than behind it.
+  int64_t AnchorClosely();
   // Needs an Anchor() before.
   int64_t NowNs() const {
     if (ns_per_tick_ == 0) [[unlikely]]

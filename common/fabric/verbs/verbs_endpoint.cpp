@@ -30,7 +30,7 @@ constexpr int64_t kStallNs = 8 * kSecondNs;
 constexpr uint32_t kPollsPerStallCheck = 1024;
 
 // The tick clock is set again after so long: what its rate is off by stays below a microsecond.
-constexpr int64_t kAnchorNs = 10 * kMillisecondNs;
+constexpr int64_t kAnchorNs = 2 * kMillisecondNs;
 
 }  // namespace
 
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsEndpoint::Open(std::shared_ptr<Ve
 absl::Status VerbsEndpoint::Init() {
   PANDO_RETURN_IF_ERROR(mailbox_->Init());
   client_->Attach(mailbox_);
-  anchor_again_ns_ = ticks_.Anchor() + kAnchorNs;
+  anchor_again_ns_ = ticks_.AnchorClosely() + kAnchorNs;
   const VerbsDevice& device = client_->device();
   const auto servers = static_cast<uint32_t>(client_->links().size());
   // A power of two: numbers of work requests wrap around at 2^32 (chain_queue.h).
@@ -139,7 +139,7 @@ absl::StatusOr<LocalBuffer> VerbsEndpoint::AllocateBuffer(size_t bytes) {
 int64_t VerbsEndpoint::NowNs() {
   int64_t now_ns = ticks_.NowNs();
   if (now_ns >= anchor_again_ns_) [[unlikely]] {
-    now_ns = ticks_.Anchor();
+    now_ns = ticks_.AnchorClosely();
     anchor_again_ns_ = now_ns + kAnchorNs;
   }
   return now_ns_ = std::max(now_ns_, now_ns);
