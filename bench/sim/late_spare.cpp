@@ -31,8 +31,15 @@ class LateSpareWorld {
                 // Nothing is late any more once the server has destroyed its side.
                 .reopen_ns = std::max(options.late_ns, 500 * kMicrosecondNs)}) {}
 
-  LateSpareResult Run() {
-    const absl::Status status = Play();
+  // When the put ends that nothing happens to.
+  absl::StatusOr<int64_t> EndOfPut() {
+    PANDO_RETURN_IF_ERROR(Start());
+    PANDO_RETURN_IF_ERROR(PutBrokenAt(kNeverNs));
+    return world_.clock().NowNs();
+  }
+
+  LateSpareResult Run(int64_t break_ns) {
+    const absl::Status status = Play(break_ns);
     if (!status.ok()) result_.problems.push_back(status.ToString());
     return std::move(result_);
   }
@@ -49,10 +56,10 @@ class LateSpareWorld {
     return key;
   }
 
-  absl::Status Play();
+  absl::Status Play(int64_t break_ns);
   absl::Status Start();
   absl::Status Connect(OneClient* client);
-  absl::Status BrokenPut();
+  absl::Status PutBrokenAt(int64_t break_ns);
   void Check();
   absl::Status Sweep();
 
@@ -95,7 +102,7 @@ absl::Status LateSpareWorld::Start() {
   return absl::OkStatus();
 }
 
-absl::Status LateSpareWorld::BrokenPut() {
+absl::Status LateSpareWorld::PutBrokenAt(int64_t break_ns) {
   absl::Status put;
   bool done = false, broken = false;
   a_.session->Spawn([&] {
@@ -103,9 +110,8 @@ absl::Status LateSpareWorld::BrokenPut() {
     done = true;
   });
   a_.session->impl().scheduler().endpoint().Wake();
-  const int64_t start_ns = world_.clock().NowNs();
   while (!done && world_.Step()) {
-    if (broken || world_.clock().NowNs() < start_ns + options_.break_after_ns) continue;
+    if (broken || world_.clock().NowNs() < break_ns) continue;
     world_.BreakQueuePairs(*a_.fabric, 2);
     broken = true;
   }
@@ -141,9 +147,9 @@ void LateSpareWorld::Check() {
   result_.problems.insert(result_.problems.end(), tree.problems.begin(), tree.problems.end());
 }
 
-absl::Status LateSpareWorld::Play() {
+absl::Status LateSpareWorld::Play(int64_t break_ns) {
   PANDO_RETURN_IF_ERROR(Start());
-  PANDO_RETURN_IF_ERROR(BrokenPut());
+  PANDO_RETURN_IF_ERROR(PutBrokenAt(break_ns));
   a_.tree.reset();
   for (int i = 0; i < kReusePuts; ++i) {
     const std::string key = KeyOfNumber(kStep * kSlots - kStep + 1 + i);
@@ -175,20 +181,24 @@ absl::Status LateSpareWorld::Sweep() {
 
 }  // namespace
 
-LateSpareResult PlayLateSpare(const LateSpare& options) { return LateSpareWorld(options).Run(); }
+LateSpareResult PlayLateSpare(const LateSpare& options) {
+  const absl::StatusOr<int64_t> end_ns = LateSpareWorld(options).EndOfPut();
+  if (!end_ns.ok()) return {.problems = {end_ns.status().ToString()}};
+  return LateSpareWorld(options).Run(*end_ns - options.break_before_end_ns);
+}
 
 SimRunResult RunLateSpare(uint64_t seed) {
-  constexpr int64_t kFirstNs = 78 * kMicrosecondNs, kLastNs = 96 * kMicrosecondNs, kStepNs = 50;
+  constexpr int64_t kStepNs = 200;
   SimRunResult run;
-  for (int64_t at_ns = kFirstNs; at_ns <= kLastNs; at_ns += kStepNs) {
+  for (int64_t at_ns = 0; at_ns <= kLateSpareNs; at_ns += kStepNs) {
     const LateSpareResult trial = PlayLateSpare({.seed = seed * 1000 + run.operations,
-                                                 .break_after_ns = at_ns,
+                                                 .break_before_end_ns = at_ns,
                                                  .late_ns = 5 * kMillisecondNs});
     ++run.operations;
     run.refused += trial.refused ? 1 : 0;
     run.sim.verbs_after_break += trial.late ? 1 : 0;
     for (const std::string& problem : trial.problems) {
-      run.problems.push_back(absl::StrCat("broken after ", at_ns, " ns: ", problem));
+      run.problems.push_back(absl::StrCat("broken ", at_ns, " ns before its end: ", problem));
     }
   }
   return run;

@@ -19,10 +19,14 @@
 
 namespace pando {
 
+// From S1 to the end of the put.
+inline constexpr int64_t kLateSpareNs = 60 * kMicrosecondNs;
+
 struct LateSpare {
   uint64_t seed = 1;
-  int64_t break_after_ns = 78 * kMicrosecondNs;  // from the put's start
-  int64_t late_ns = 400 * kMicrosecondNs;        // packets are up to so late
+  // From the break to where the put would have ended without.
+  int64_t break_before_end_ns = 0;
+  int64_t late_ns = 400 * kMicrosecondNs;  // packets are up to so late
 };
 
 struct LateSpareResult {
@@ -34,7 +38,8 @@ struct LateSpareResult {
 
 LateSpareResult PlayLateSpare(const LateSpare& options);
 
-// Breaks at every twentieth of a microsecond of the split, packets up to 5 ms late, as one run.
+// Breaks at every fifth of a microsecond from there to the end, packets up to 5 ms late, as one
+// run.
 SimRunResult RunLateSpare(uint64_t seed);
 
 }  // namespace pando
