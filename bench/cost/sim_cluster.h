@@ -30,17 +30,14 @@ class SimCluster {
 
   explicit SimCluster(const Options& options) : options_(options), world_(options.sim) {
     for (int i = 1; i <= options.memory_servers; ++i) {
-      const auto id = static_cast<ServerId>(i);
-      const ServerMemory memory = world_.AddServer(id, options.main_bytes, options.lock_words * 8);
-      auto server = memory::MemoryServer::Create(memory, {.server_id = id,
-                                                          .is_catalog = i == 1,
-                                                          .chunk_bytes = options.chunk_bytes,
-                                                          .identity_key = memory::SimIdentityKey(),
-                                                          .clock = &world_.clock()});
-      PANDO_CHECK_OK(server.status());
-      servers_.push_back(*std::move(server));
-      world_.SetHandler(id, servers_.back().get());
+      servers_.push_back(Start(static_cast<ServerId>(i), /*life=*/1));
     }
+  }
+  // A memory server dies, and starts again with empty memory.
+  void StartAgain(ServerId id) {
+    world_.KillServer(id);
+    world_.SetHandler(id, nullptr);
+    servers_[id - size_t{1}] = Start(id, ++lives_);
   }
 
   // A compute server. Clients must be gone before the cluster.
@@ -85,6 +82,19 @@ class SimCluster {
     return *std::move(client);
   }
 
+  std::unique_ptr<memory::MemoryServer> Start(ServerId id, uint64_t life) {
+    const ServerMemory memory = world_.AddServer(id, options_.main_bytes, options_.lock_words * 8);
+    auto server = memory::MemoryServer::Create(memory, {.server_id = id,
+                                                        .is_catalog = id == 1,
+                                                        .chunk_bytes = options_.chunk_bytes,
+                                                        .life = life,
+                                                        .identity_key = memory::SimIdentityKey(),
+                                                        .clock = &world_.clock()});
+    PANDO_CHECK_OK(server.status());
+    world_.SetHandler(id, server->get());
+    return *std::move(server);
+  }
+
   std::byte* LockAt(const LockTarget& target) {
     return world_.Memory(target.server).locks.data() + uint64_t{target.word} * sizeof(uint64_t);
   }
@@ -92,7 +102,7 @@ class SimCluster {
   const Options options_;
   sim::SimWorld world_;
   std::vector<std::unique_ptr<memory::MemoryServer>> servers_;
-  uint64_t clients_ = 0;
+  uint64_t clients_ = 0, lives_ = 1;
 };
 
 // Eight bytes, big-endian: keys that sort like the numbers.

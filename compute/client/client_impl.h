@@ -55,6 +55,10 @@ class ClientImpl {
   absl::Status TreeStatus(const TreeContext& tree);
   std::vector<ServerStatus> Servers();
   void CloseTree(const TreeContext& tree);
+  // members.cpp: makes a server that has come, or come back, one of the client's. Called by the
+  // member watch; where the fabric is simulated, by whoever drives it. Not concurrently with
+  // itself. Errors: those of Fabric::AddServer(), and why the server is none of the client's.
+  absl::Status AddMember(const ServerLocation& location);
 
   // A session's parts, with more coroutines than the options say; RemoveSession() keeps its
   // counters.
@@ -91,8 +95,6 @@ class ClientImpl {
   void KeepAlive(const ServerRecord& server);
   // Runs `job` in a coroutine of the control session.
   absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
-  // members.cpp: servers that come while the client works.
-  absl::Status AddMember(const ServerLocation& location);
   absl::StatusOr<ServerRecord> Introduce(OperationContext& context, ServerId server);
   absl::Status IntroduceTree(OperationContext& context, TreeContext& tree,
                              const ServerRecord& server);

@@ -20,14 +20,15 @@ int64_t SimWorld::Impl::CallDelay() {
   return core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns);
 }
 
-void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, PendingCall* call) {
+void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, uint32_t server_index,
+                               PendingCall* call) {
   ++core.stats.calls;
   const uint32_t id = next_call++;
   CallInFlight& flight = calls[id];
   flight.call = call;
   flight.endpoint = endpoint;
   flight.process = process;
-  flight.server = core.ServerIndex(call->server);
+  flight.server = static_cast<int>(server_index);
   flight.request = call->request;
   flight.events_left = 1;
   core.ScheduleAt(std::min(call->deadline_ns, core.now_ns + core.options.call_timeout_ns),

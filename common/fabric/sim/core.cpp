@@ -68,7 +68,7 @@ int64_t Core::NetworkDelay() {
 }
 
 int Core::ServerIndex(ServerId id) const {
-  for (size_t i = 0; i < servers.size(); ++i) {
+  for (size_t i = servers.size(); i-- > 0;) {
     if (servers[i].id == id) return static_cast<int>(i);
   }
   return -1;

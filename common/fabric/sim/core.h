@@ -33,6 +33,7 @@ class SparseMemory {
   uint64_t bytes_ = 0;
 };
 
+// One life of a memory server.
 struct Server {
   ServerId id = 0;
   std::unique_ptr<SparseMemory> main, locks;
@@ -99,7 +100,7 @@ class Core final : public Clock {
   }
   // One way through the network.
   int64_t NetworkDelay();
-  // -1: no such server.
+  // Of its latest life. -1: no such server.
   int ServerIndex(ServerId id) const;
   // When `process` notices that the (dead) server is dead.
   int64_t DeathSeenNs(uint32_t process, uint32_t server);

@@ -19,8 +19,12 @@ absl::Status KilledError() { return absl::UnavailableError("killed: this compute
 
 }  // namespace
 
-SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process)
-    : world_(world), process_(process), server_count_(world->core.servers.size()) {
+SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process) : world_(world), process_(process) {
+  for (const Server& server : world->core.servers) {
+    const auto latest = static_cast<uint32_t>(world->core.ServerIndex(server.id));
+    if (&world->core.servers[latest] == &server) known_.push_back(latest);
+  }
+  first_count_ = known_.size();
   const SimOptions& options = world->core.options;
   capabilities_.name = "sim";
   capabilities_.lines_atomic =
@@ -43,42 +47,94 @@ SimFabric::~SimFabric() { world_->CloseFabric(process_); }
 
 std::vector<ServerId> SimFabric::servers() const {
   std::vector<ServerId> ids;
-  for (size_t i = 0; i < server_count_; ++i) ids.push_back(world_->core.servers[i].id);
+  for (const uint32_t server : known_) ids.push_back(world_->core.servers[server].id);
   std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
 uint64_t SimFabric::SpaceBytes(ServerId server, MemorySpace space) const {
-  const int index = world_->core.ServerIndex(server);
-  if (index < 0 || static_cast<size_t>(index) >= server_count_) return 0;
-  return world_->core.servers[index].Space(space).size();
+  const int index = Find(server);
+  return index < 0 ? 0 : world_->core.servers[index].Space(space).size();
+}
+
+int SimFabric::Find(ServerId server) const {
+  for (size_t i = known_.size(); i-- > 0;) {
+    if (world_->core.servers[known_[i]].id == server) return static_cast<int>(known_[i]);
+  }
+  return -1;
+}
+
+absl::StatusOr<uint32_t> SimFabric::AddServer(const ServerLocation& location) {
+  const int index = world_->core.ServerIndex(location.id);
+  if (world_->core.processes[process_]->killed) return KilledError();
+  if (index < 0 || world_->core.servers[index].dead) {
+    return absl::UnavailableError(absl::StrCat("server ", location.id, ": nobody answers"));
+  }
+  if (index == Find(location.id)) {
+    return absl::UnavailableError(
+        absl::StrCat("server ", location.id, ": it is, or was, connected to this one already"));
+  }
+  known_.push_back(static_cast<uint32_t>(index));
+  return static_cast<uint32_t>(known_.size() - first_count_);
+}
+
+bool SimFabric::IsConnected(ServerId server) const {
+  const int index = Find(server);
+  return index >= 0 && !world_->core.servers[index].dead &&
+         !world_->core.processes[process_]->IsCut(static_cast<uint32_t>(index));
+}
+
+void SimFabric::Disconnect(ServerId server) {
+  if (IsConnected(server)) world_->CutOff(process_, static_cast<uint32_t>(Find(server)));
 }
 
 absl::StatusOr<std::unique_ptr<Endpoint>> SimFabric::Connect(uint16_t /*compute_server*/,
                                                              uint32_t /*incarnation*/) {
   if (world_->core.processes[process_]->killed) return KilledError();
-  return std::make_unique<SimEndpoint>(world_, process_, server_count_);
+  return std::make_unique<SimEndpoint>(world_, this);
 }
 
 void SimEndpoint::FreeAligned::operator()(std::byte* data) const {
   ::operator delete (data, std::align_val_t{kBufferAlignment});
 }
 
-SimEndpoint::SimEndpoint(SimWorld::Impl* world, uint32_t process, size_t server_count)
-    : world_(world), process_(process), id_(static_cast<uint32_t>(world->endpoints.size())) {
+SimEndpoint::SimEndpoint(SimWorld::Impl* world, const SimFabric* fabric)
+    : world_(world),
+      fabric_(fabric),
+      process_(fabric->process()),
+      id_(static_cast<uint32_t>(world->endpoints.size())) {
   world_->endpoints.push_back(this);
   owner().endpoints.push_back(id_);
-  for (uint32_t server = 0; server < server_count; ++server) {
-    queue_pairs_.push_back(world_->timed != nullptr
-                               ? world_->timed->AddQueuePair(process, id_, server)
-                               : world_->network.AddQueuePair(process, id_, server));
+  LinkTo(fabric_->known().size());
+}
+
+void SimEndpoint::LinkTo(size_t count) {
+  for (const uint32_t server : fabric_->known().subspan(links_.size(), count - links_.size())) {
+    const uint32_t queue_pair = world_->timed != nullptr
+                                    ? world_->timed->AddQueuePair(process_, id_, server)
+                                    : world_->network.AddQueuePair(process_, id_, server);
+    links_.push_back({world_->core.servers[server].id, server, queue_pair});
   }
+}
+
+void SimEndpoint::AdoptServers(uint32_t added) {
+  const size_t count = fabric_->first_count() + added;
+  PANDO_CHECK_LE(count, fabric_->known().size()) << "servers that were not added";
+  if (count > links_.size()) LinkTo(count);
+}
+
+const SimEndpoint::Link* SimEndpoint::FindLink(ServerId server) const {
+  for (size_t i = links_.size(); i-- > 0;) {
+    if (links_[i].id == server) return &links_[i];
+  }
+  return nullptr;
 }
 
 SimEndpoint::~SimEndpoint() {
   PANDO_CHECK_EQ(in_flight_, 0u) << "an endpoint is destroyed while something is in flight";
   if (world_->timed == nullptr) {
-    for (uint32_t queue_pair : queue_pairs_) world_->network.CloseQueuePair(queue_pair);
+    for (const Link& link : links_) world_->network.CloseQueuePair(link.queue_pair);
   }
   world_->endpoints[id_] = nullptr;
   std::erase(owner().endpoints, id_);
@@ -98,35 +154,35 @@ absl::StatusOr<LocalBuffer> SimEndpoint::AllocateBuffer(size_t bytes) {
 void SimEndpoint::DoPost(Chain* chain) {
   chain->MarkPosted(world_->core.NowNs());
   ++in_flight_;
-  const int server = world_->core.ServerIndex(chain->server());
+  const Link* const link = FindLink(chain->server());
   if (owner().killed) {
     Finish(chain, KilledError());
-  } else if (server < 0 || static_cast<size_t>(server) >= queue_pairs_.size()) {
+  } else if (link == nullptr) {
     Finish(chain, UnknownServerError(*chain));
   } else if (world_->timed != nullptr) {
     const NicProfile::Cpu& cpu = world_->timed->profile().cpu;
     world_->core.SpendCpu(cpu.post_chain_ns +
                           static_cast<double>(chain->size()) * cpu.post_verb_ns);
-    world_->timed->Post(queue_pairs_[server], chain, world_->core.NowNs());
-  } else if (world_->network.IsBroken(queue_pairs_[server]) ||
-             world_->network.BreakIfLinkCut(queue_pairs_[server])) [[unlikely]] {
-    if (!world_->network.PostToBroken(queue_pairs_[server], chain)) {
-      Finish(chain, world_->network.BrokenError(queue_pairs_[server]));
+    world_->timed->Post(link->queue_pair, chain, world_->core.NowNs());
+  } else if (world_->network.IsBroken(link->queue_pair) ||
+             world_->network.BreakIfLinkCut(link->queue_pair)) [[unlikely]] {
+    if (!world_->network.PostToBroken(link->queue_pair, chain)) {
+      Finish(chain, world_->network.BrokenError(link->queue_pair));
     }
   } else {
-    world_->network.Post(queue_pairs_[server], chain);
+    world_->network.Post(link->queue_pair, chain);
     if (owner().break_probability > 0) [[unlikely]]
-      world_->MaybeBreak(process_, queue_pairs_[server]);
+      world_->MaybeBreak(process_, link->queue_pair);
   }
 }
 
 void SimEndpoint::DoCall(PendingCall* call) {
   ++in_flight_;
   call->done = false;
-  const int server = world_->core.ServerIndex(call->server);
+  const Link* const link = FindLink(call->server);
   if (owner().killed) {
     Finish(call, KilledError(), "");
-  } else if (server < 0 || static_cast<size_t>(server) >= queue_pairs_.size()) {
+  } else if (link == nullptr) {
     Finish(call, UnknownServerError(call->server, "call"), "");
   } else if (call->request.size() > sizeof(ControlHeader) + kControlBodyBytesMax) {
     Finish(call,
@@ -134,7 +190,7 @@ void SimEndpoint::DoCall(PendingCall* call) {
                                                    call->request.size(), " bytes: too long")),
            "");
   } else {
-    world_->StartCall(id_, process_, call);
+    world_->StartCall(id_, process_, link->server, call);
   }
 }
 

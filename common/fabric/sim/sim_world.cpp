@@ -29,7 +29,8 @@ SimWorld::SimWorld(const SimOptions& options) : impl_(std::make_unique<Impl>(opt
 SimWorld::~SimWorld() { PANDO_CHECK_EQ(impl_->open_fabrics, 0u) << "fabrics outlive their world"; }
 
 ServerMemory SimWorld::AddServer(ServerId id, uint64_t main_bytes, uint64_t lock_bytes) {
-  PANDO_CHECK(impl_->core.ServerIndex(id) < 0) << "server " << id << " twice";
+  const int before = impl_->core.ServerIndex(id);
+  PANDO_CHECK(before < 0 || impl_->core.servers[before].dead) << "server " << id << " twice";
   PANDO_CHECK_LT(impl_->core.servers.size(), 255u);
   if (impl_->timed != nullptr) impl_->timed->AddServer();
   Server& server = impl_->core.servers.emplace_back();

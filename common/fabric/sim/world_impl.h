@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,7 @@ struct SimWorld::Impl {
   SimEndpoint* Receiver(uint32_t endpoint, const Event& event);
 
   int64_t CallDelay();  // one way
-  void StartCall(uint32_t endpoint, uint32_t process, PendingCall* call);
+  void StartCall(uint32_t endpoint, uint32_t process, uint32_t server, PendingCall* call);
   void OnCallRequest(const Event& event);
   void OnCallEnd(const Event& event);
   void DropCallEvent(uint32_t id);
@@ -94,18 +95,29 @@ class SimFabric final : public Fabric {
   uint64_t SpaceBytes(ServerId server, MemorySpace space) const override;
   absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                     uint32_t incarnation) override;
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location) override;
+  bool IsConnected(ServerId server) const override;
+  void Disconnect(ServerId server) override;
+
   uint32_t process() const { return process_; }
+  // Indices of the servers that it is connected to, in the order in which they were added.
+  std::span<const uint32_t> known() const { return known_; }
+  size_t first_count() const { return first_count_; }
 
  private:
+  // Index of the latest life that it is connected to; -1: none.
+  int Find(ServerId server) const;
+
   SimWorld::Impl* const world_;
   const uint32_t process_;
-  const size_t server_count_;
+  std::vector<uint32_t> known_;
+  size_t first_count_ = 0;  // of known_: those that existed when it was made
   Capabilities capabilities_;
 };
 
 class SimEndpoint final : public Endpoint {
  public:
-  SimEndpoint(SimWorld::Impl* world, uint32_t process, size_t server_count);
+  SimEndpoint(SimWorld::Impl* world, const SimFabric* fabric);
   ~SimEndpoint() override;
 
   size_t Poll() override { return 0; }  // completions are events
@@ -115,6 +127,7 @@ class SimEndpoint final : public Endpoint {
   void Wake() override;
   void WakeAt(int64_t ns) override;
   void set_runner(std::function<void()> runner) override { runner_ = std::move(runner); }
+  void AdoptServers(uint32_t added) override;
   const Clock& clock() const override { return world_->core; }
   uint64_t random_seed() override;
 
@@ -136,7 +149,6 @@ class SimEndpoint final : public Endpoint {
     int64_t ready_ns;
   };
   void OnTimedCompletion(Completion completion);
-  uint32_t queue_pair(size_t server) const { return queue_pairs_[server]; }
 
  protected:
   void DoPost(Chain* chain) override;
@@ -146,15 +158,24 @@ class SimEndpoint final : public Endpoint {
   struct FreeAligned {
     void operator()(std::byte* data) const;
   };
+  struct Link {
+    ServerId id;
+    uint32_t server;  // index
+    uint32_t queue_pair;
+  };
+  // To the latest life that it has taken up. Null: none.
+  const Link* FindLink(ServerId server) const;
+  void LinkTo(size_t count);  // the first of fabric_->known()
   void CallRunner();
   enum RunCause : uint8_t { kWoken, kTimed, kPolled };
   void ScheduleRun(RunCause cause, int64_t ns);
   Process& owner() { return *world_->core.processes[process_]; }
 
   SimWorld::Impl* const world_;
+  const SimFabric* const fabric_;
   const uint32_t process_;
   const uint32_t id_;
-  std::vector<uint32_t> queue_pairs_;  // by server index
+  std::vector<Link> links_;  // in the order of fabric_->known()
   size_t in_flight_ = 0;
   // Earliest runner calls on the agenda. One by cause, because one who asked by WakeAt() need not
   // ask again after a Wake().
