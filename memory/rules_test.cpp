@@ -6,6 +6,7 @@
 #include "memory/chunk_nodes.h"
 #include "memory/client_table.h"
 #include "memory/lease_table.h"
+#include "memory/tree_table.h"
 
 #ifndef PANDO_BROKEN_VARIANTS
 #error "this test needs the variants"
@@ -71,6 +72,21 @@ TEST(MemoryRulesTest, R5) {
   EXPECT_FALSE(TheLatePass());
   BrokenRule r5(Rule::kR5);
   EXPECT_TRUE(TheLatePass());
+}
+
+// Whether a tree that had nodes on an earlier life of a server is welcome there, as if they were
+// still there.
+bool TheLostAreWelcome() {
+  constexpr uint64_t kEarlierLife = 1, kLife = 2;
+  constexpr uint32_t kTree = 5;
+  TreeTable trees(kLife);
+  return trees.Attach({1, 10}, kTree, kEarlierLife).ok();
+}
+
+TEST(MemoryRulesTest, R7) {
+  EXPECT_FALSE(TheLostAreWelcome());
+  BrokenRule r7(Rule::kR7);
+  EXPECT_TRUE(TheLostAreWelcome());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 
 namespace pando::memory {
@@ -40,7 +41,7 @@ absl::Status TreeTable::Attach(const ClientId& client, uint32_t tree_id, uint64_
   if (dropped_.Contains(tree_id)) {
     return absl::NotFoundError(absl::StrCat("tree ", tree_id, " was dropped"));
   }
-  if (life != 0 && life != life_) {
+  if (life != 0 && life != life_ && RuleHolds(Rule::kR7)) {
     return absl::DataLossError(
         absl::StrCat("tree ", tree_id,
                      " had nodes on an earlier life of this memory server, and they are gone with "

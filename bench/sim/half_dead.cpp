@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kHalfDeadChunkBytes = 64 << 10;
 
 std::string HalfDeadKey(uint32_t i) {
-  char key[8];
+  char key[16];
   std::snprintf(key, sizeof(key), "%05u", i);
   return key;
 }

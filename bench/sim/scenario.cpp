@@ -6,6 +6,7 @@
 #include "bench/sim/paused_merger.h"
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/root_change.h"
+#include "bench/sim/second_life.h"
 #include "bench/sim/slow_read.h"
 #include "bench/sim/wrapped_slot.h"
 
@@ -16,7 +17,8 @@ constexpr Scenario kScenarios[] = {
     {"recycled_leaf", RunRecycledLeaf}, {"slow_read", RunSlowRead},
     {"wrapped_slot", RunWrappedSlot},   {"shrunk_root", RunShrunkRoot},
     {"root_sibling", RunRootSibling},   {"half_dead", RunHalfDead},
-    {"paused_merger", RunPausedMerger}, {"late_spare", RunLateSpare}};
+    {"paused_merger", RunPausedMerger}, {"late_spare", RunLateSpare},
+    {"second_life", RunSecondLife}};
 
 }  // namespace
 

@@ -54,6 +54,8 @@ enum class Rule {
   kR4Look,
   kR5,
   kR6,
+  kR7,
+  kR8,
   kC0,
   kC1,
   kC2,

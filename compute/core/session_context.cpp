@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/fabric/server_index.h"
 
@@ -88,7 +89,7 @@ absl::Status OperationContext::CatchUp(ServerId server) {
     return absl::OkStatus();
   }
   // Elsewhere the operation may still give back what it holds.
-  if (!session.HasComeSince(server, generation_)) return absl::OkStatus();
+  if (!session.HasComeSince(server, generation_) || !RuleHolds(Rule::kR8)) return absl::OkStatus();
   return absl::UnavailableError(fate->status().message());
 }
 

@@ -1,0 +1,86 @@
+#include "bench/sim/second_life.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "bench/sim/scenario_stage.h"
+#include "common/base/check.h"
+#include "compute/client/client_impl.h"
+
+namespace pando {
+namespace {
+
+constexpr ServerId kReborn = 2;
+constexpr uint32_t kSecondLifeKeys = 400;  // some ten leaves: they lie on both servers
+
+class SecondLife : public Stage {
+ public:
+  explicit SecondLife(uint64_t seed)
+      : Stage({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole},
+               .memory_servers = 2,
+               .main_bytes = 8 << 20,
+               .chunk_bytes = 64 << 10}) {}
+
+  SimRunResult Run() {
+    OneClient a = Join(), b = Join();
+    Fill(b);
+    absl::Status written = absl::UnknownError("it has not ended");
+    bool has_read = false, go_on = false;
+    a.session->Spawn([&] { written = WriteBack(a, &has_read, &go_on); });
+    a.session->impl().scheduler().endpoint().Wake();
+    while (!has_read) PANDO_CHECK(world().Step());
+
+    cluster_.StartAgain(kReborn);
+    RunFor(kSecondNs);
+    contents().clear();
+    Expect(b.client->impl().AddMember({.id = kReborn}), "B takes the server up");
+    Expect(b.client->DropTree("t"), "drop");
+    b.tree.reset();
+    b.tree = *b.client->CreateTree("t", {});
+    Fill(b);
+
+    Expect(a.client->impl().AddMember({.id = kReborn}), "A takes the server up");
+    const absl::Status lost = a.session->Get(*a.tree, "k00000").status();
+    if (lost.ok()) Problem("a tree that has lost nodes can be read");
+    go_on = true;
+    a.session->Run();
+    if (!absl::IsUnavailable(written)) {
+      Problem(absl::StrCat("the WRITE of what was lost: ", written.ToString()));
+    }
+    return Conclude({});
+  }
+
+ private:
+  void Fill(const OneClient& client) {
+    for (uint32_t i = 0; i < kSecondLifeKeys; ++i) Put(client, absl::StrCat("k", 10'000 + i));
+  }
+
+  // One that was interrupted between its READ and its WRITE.
+  absl::Status WriteBack(const OneClient& client, bool* has_read, const bool* go_on) {
+    constexpr int64_t kLookNs = 10 * kMicrosecondNs;
+    TreeContext& tree = client.tree->impl().context();
+    const uint32_t bytes = tree.layout.node_bytes();
+    SessionContext& session = client.session->impl().context();
+    OperationContext operation(&session, session.NowNs() + 10 * kSecondNs);
+    operation.fate = &tree.fate;
+    PANDO_ASSIGN_OR_RETURN(const BufferLease image, session.buffers().Lease(bytes));
+    // The first node of the first chunk: the first one that anybody was granted there.
+    const uint64_t at = cluster_.server(kReborn - 1).superblock().chunk_offset;
+    {
+      Chain read(kReborn);
+      read.Read(MemorySpace::kMain, at, image.Slice(0, bytes));
+      PANDO_RETURN_IF_ERROR(operation.Await(&read));
+    }
+    *has_read = true;
+    while (!*go_on) session.scheduler().SleepUntil(session.NowNs() + kLookNs);
+    Chain write(kReborn);
+    write.Write(MemorySpace::kMain, at, image.Slice(0, bytes));
+    return operation.Await(&write);
+  }
+};
+
+}  // namespace
+
+SimRunResult RunSecondLife(uint64_t seed) { return SecondLife(seed).Run(); }
+
+}  // namespace pando
