@@ -58,6 +58,12 @@ class ConformanceCluster {
   // that.
   virtual bool PauseCalls(ServerId server) = 0;
   virtual void ResumeCalls(ServerId server) = 0;
+  // Starts one more server, or one that was stopped: another life, which begins empty. No fabric is
+  // connected to it. For conformance_members.cpp.
+  virtual ServerLocation StartServer(ServerId /*server*/, ControlHandler* /*handler*/,
+                                     uint32_t /*packet_bytes*/) {
+    return {};
+  }
   // Cuts living clients off from the server. Null: this backend cannot do that.
   virtual PeerFence* fence(ServerId /*server*/) { return nullptr; }
 };
@@ -133,6 +139,11 @@ class FabricConformance : public testing::TestWithParam<ConformanceBackend> {
   void ExpectStaysUnavailable(Endpoint& endpoint, ServerId server);
   void Finish(Endpoint& endpoint, Chain& chain);
   void Finish(Endpoint& endpoint, PendingCall& call);
+  // With a handler of its own. `packet_bytes`: 0: as the others.
+  ServerLocation StartServer(ServerId server, uint32_t packet_bytes = 0);
+  // Adds 1 to a word of the server's main space.
+  absl::Status Add(Endpoint& endpoint, ServerId server, uint64_t offset = 0);
+  absl::Status Call(Endpoint& endpoint, ServerId server);
   // Runs all actors to their end; gives each an endpoint first (of fabric i % fabrics).
   void RunActors(std::span<Actor* const> actors);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -86,6 +87,12 @@ class ThreadedCluster : public ConformanceCluster {
     return true;
   }
   void ResumeCalls(ServerId server) override { servers_[server]->handler().SetPaused(false); }
+  ServerLocation StartServer(ServerId server, ControlHandler* handler,
+                             uint32_t packet_bytes) override {
+    servers_[server].reset();  // it may keep the address
+    servers_[server] = start_(server, handler, packet_bytes);
+    return servers_[server]->location();
+  }
 
   ServerThread<Server, Options>& server(ServerId id) { return *servers_[id]; }
 
@@ -94,15 +101,18 @@ class ThreadedCluster : public ConformanceCluster {
   template <typename SetPlace>
   void StartServers(const ConformanceOptions& wanted, const std::vector<ControlHandler*>& handlers,
                     const Options& defaults, const SetPlace& set_place) {
-    for (int i = 1; i <= wanted.servers; ++i) {
+    start_ = [=](ServerId id, ControlHandler* handler, uint32_t packet_bytes) {
       Options options = defaults;
-      options.server_id = static_cast<ServerId>(i);
+      options.server_id = id;
       options.main_bytes = wanted.main_bytes;
       options.lock_bytes = wanted.lock_bytes;
-      options.packet_bytes = wanted.packet_bytes;
+      options.packet_bytes = packet_bytes;
       set_place(&options);
-      servers_.emplace(options.server_id,
-                       std::make_unique<ServerThread<Server, Options>>(options, handlers[i - 1]));
+      return std::make_unique<ServerThread<Server, Options>>(options, handler);
+    };
+    for (int i = 1; i <= wanted.servers; ++i) {
+      const auto id = static_cast<ServerId>(i);
+      servers_.emplace(id, start_(id, handlers[i - 1], wanted.packet_bytes));
     }
   }
   template <typename Connect>
@@ -117,6 +127,8 @@ class ThreadedCluster : public ConformanceCluster {
   }
 
  private:
+  std::function<std::unique_ptr<ServerThread<Server, Options>>(ServerId, ControlHandler*, uint32_t)>
+      start_;
   std::map<ServerId, std::unique_ptr<ServerThread<Server, Options>>> servers_;
   std::vector<std::shared_ptr<Fabric>> fabrics_;
 };

@@ -89,6 +89,14 @@ void ShmEndpoint::AdoptServers(uint32_t added) {
   for (Mailbox::AddedSlot& slot : mailbox_->TakeSlots(added)) {
     const ServerId server = slot.link->location.id;
     int index = index_.Of(server);
+    // Posted before, and not run yet: it is none of this life's business.
+    for (const auto* chains : {&running_, &deferred_}) {
+      for (Chain* const chain : *chains) {
+        if (chain == nullptr || chain->server() != server) continue;
+        overtaken_.emplace(chain, index == ServerIndex::kNone ? UnknownServerError(*chain)
+                                                              : targets_[index].link->GoneError());
+      }
+    }
     if (index == ServerIndex::kNone) {
       index = static_cast<int>(targets_.size());
       index_.Set(server, index);
@@ -225,7 +233,7 @@ size_t ShmEndpoint::RunDeferred() {
   // A callee may post: what it defers is for the next Poll().
   running_.swap(deferred_);
   TakeTime();
-  for (Chain* const chain : running_) Run(chain);
+  for (Chain*& chain : running_) Run(std::exchange(chain, nullptr));
   const size_t count = running_.size();
   running_.clear();
   return count;
@@ -249,6 +257,9 @@ absl::Status ShmEndpoint::Execute(Chain* chain) {
   const int link = index_.Of(chain->server());
   if (link == ServerIndex::kNone) [[unlikely]] {
     return UnknownServerError(*chain);
+  }
+  if (!overtaken_.empty()) [[unlikely]] {
+    if (auto overtaken = overtaken_.extract(chain)) return std::move(overtaken.mapped());
   }
   const Target& target = targets_[link];
   // Before: the dead answer nothing. After: what was done may have been done to memory that nobody

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ticks.h"
@@ -85,6 +86,8 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
   // Chains that Poll() executes, in the order they were posted; their memory is on its way
   // meanwhile.
   std::vector<Chain*> deferred_, running_;
+  // Of these, those to a server whose other life has been taken up since, and what becomes of them.
+  absl::flat_hash_map<const Chain*, absl::Status> overtaken_;
   int64_t last_ns_ = 0;  // the last time that a chain took
   TickClock ticks_;
   uint64_t hinted_offset_ = kNoHint;  // what WillRead() has fetched ahead for the next chain
