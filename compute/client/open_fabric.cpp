@@ -33,7 +33,8 @@ absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocat
                         {.device = {rdma.device, rdma.port, rdma.gid_index, rdma.mtu_bytes,
                                     rdma.traffic_class, rdma.service_level, rdma.pkey_index},
                          .connect_timeout_ms = timeout_ms,
-                         .secret = secret});
+                         .secret = secret,
+                         .missing = missing});
   }
 #endif
   return ConnectShm(servers, {.connect_timeout_ms = timeout_ms, .missing = missing});

@@ -17,8 +17,8 @@ namespace pando {
 absl::Status CheckFabricName(const std::string& fabric);
 
 // Connects to the servers over options.fabric, each within `timeout_ms`. Those that cannot be
-// connected are left out, where the fabric can do without them, and `missing` says why. Statuses as
-// ConnectShm() and ConnectVerbs().
+// connected are left out, and `missing` says why, unless it is nullptr. Statuses as ConnectShm()
+// and ConnectVerbs().
 absl::StatusOr<std::shared_ptr<Fabric>> OpenFabric(const std::vector<ServerLocation>& servers,
                                                    const ClientOptions& options, int64_t timeout_ms,
                                                    std::vector<absl::Status>* missing);

@@ -11,21 +11,25 @@
 
 namespace pando {
 
-ChainQueue::ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth,
-                       LocalBuffer results, List* list, VerbsCounters* counters)
-    : index_(index),
-      depth_(depth),
-      results_(results),
-      list_(list),
-      counters_(counters),
-      address_{server.main_address, server.lock_address},
-      key_{server.main_key, server.lock_key} {
-  PANDO_CHECK(std::has_single_bit(depth));
-  PANDO_CHECK(depth >= Chain::kMaxVerbs && results.bytes >= depth * sizeof(uint64_t));
+ChainQueue::ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth, List* list,
+                       VerbsCounters* counters)
+    : index_(index), depth_(depth), list_(list), counters_(counters) {
+  PANDO_CHECK(std::has_single_bit(depth) && depth >= Chain::kMaxVerbs);
+  SetServer(server);
 }
 
-void ChainQueue::Attach(QueuePair pair) {
+void ChainQueue::SetServer(const VerbsMemory& server) {
+  PANDO_CHECK(size() == 0 && !connected());
+  address_[static_cast<int>(MemorySpace::kMain)] = server.main_address;
+  address_[static_cast<int>(MemorySpace::kLocks)] = server.lock_address;
+  key_[static_cast<int>(MemorySpace::kMain)] = server.main_key;
+  key_[static_cast<int>(MemorySpace::kLocks)] = server.lock_key;
+}
+
+void ChainQueue::Attach(QueuePair pair, LocalBuffer results) {
   PANDO_CHECK(posted_.empty());
+  PANDO_CHECK(results.bytes >= depth_ * sizeof(uint64_t));
+  results_ = results;
   pair_ = std::move(pair);
   ++generation_;
   used_ = 0;

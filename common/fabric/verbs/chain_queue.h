@@ -44,15 +44,18 @@ class ChainQueue {
     std::array<ibv_sge, kListMax * Verb::kMaxPieces> pieces;
   };
 
-  // `results` has a word for each of `depth` work requests, a power of two; `index`, `list`,
-  // `counters`: the endpoint's.
-  ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth, LocalBuffer results,
-             List* list, VerbsCounters* counters);
+  // At most `depth` work requests at once, a power of two; `index`, `list`, `counters`: the
+  // endpoint's.
+  ChainQueue(uint16_t index, const VerbsMemory& server, uint32_t depth, List* list,
+             VerbsCounters* counters);
   ChainQueue(ChainQueue&&) = default;
 
+  // Is for another server from now on, or another life of one. There are no chains.
+  void SetServer(const VerbsMemory& server);
   bool connected() const { return static_cast<bool>(pair_); }
-  // `pair` is connected; nothing was posted to an earlier one.
-  void Attach(QueuePair pair);
+  // `pair` is connected; nothing was posted to an earlier one. `results` has a word for each of
+  // `depth` work requests.
+  void Attach(QueuePair pair, LocalBuffer results);
   size_t size() const { return posted_.size() + waiting_.size(); }
   // When the oldest chain was posted (Chain::started_ns()); 0: none was.
   int64_t oldest_ns() const { return posted_.empty() ? 0 : posted_.front().chain->started_ns(); }
@@ -96,12 +99,12 @@ class ChainQueue {
 
   const uint16_t index_;
   const uint32_t depth_;
-  const LocalBuffer results_;
   List* const list_;
   VerbsCounters* const counters_;
-  uint64_t address_[2];
-  uint32_t key_[2];
+  uint64_t address_[2] = {};
+  uint32_t key_[2] = {};
   QueuePair pair_;
+  LocalBuffer results_;
   uint16_t generation_ = 0;
   uint32_t next_number_ = 0;  // of the next work request; wraps
   uint32_t used_ = 0;         // work requests posted and not known to be done

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/fabric/body.h"
+#include "common/fabric/server_index.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/verbs_handshake.h"
 
@@ -21,6 +23,22 @@ namespace {
 
 // Requests wait for the socket up to this; more are tried again by their callers.
 constexpr size_t kOutBytesMax = 1 << 20;
+// A server that comes later has as long as this for the handshake, however little time was left
+// when the client connected.
+constexpr int64_t kAddServerMsMin = 1'000;
+
+// What the index was promised of all servers and this one does not have; nullptr: nothing.
+const char* WhatIsLacking(const VerbsMemory& memory, const Capabilities& promised) {
+  if (promised.lines_atomic && memory.lines_atomic == 0) return "has a software device";
+  if (promised.write_unlock && memory.write_unlock == 0) {
+    return "keeps its lock table where a WRITE does not release a lock";
+  }
+  const uint32_t packet_bytes = std::min(memory.packet_bytes, memory.mtu_bytes);
+  if (packet_bytes < promised.packet_bytes || memory.mtu_bytes < promised.read_packet_bytes) {
+    return "has smaller packets";
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -57,19 +75,40 @@ std::vector<VerbsMailbox::Reply> VerbsMailbox::TakeAll() {
 absl::StatusOr<std::shared_ptr<VerbsClient>> VerbsClient::Connect(
     const std::vector<ServerLocation>& servers, const VerbsFabricOptions& options) {
   if (servers.empty()) return absl::InvalidArgumentError("no memory servers to connect to");
+  std::vector<ServerId> ids;
+  for (const ServerLocation& location : servers) ids.push_back(location.id);
+  PANDO_RETURN_IF_ERROR(ServerIndex::Create(ids).status());
   std::shared_ptr<VerbsClient> client(new VerbsClient(options));
   PANDO_ASSIGN_OR_RETURN(client->device_, VerbsDevice::Open(options.device));
-  for (const ServerLocation& location : servers) {
-    PANDO_ASSIGN_OR_RETURN(std::unique_ptr<VerbsLink> link, ShakeVerbsHands(location, options));
-    client->links_.push_back(std::move(link));
-  }
-  std::sort(client->links_.begin(), client->links_.end(),
-            [](const auto& a, const auto& b) { return a->location.id < b->location.id; });
-  std::vector<ServerId> ids;
-  for (const auto& link : client->links_) ids.push_back(link->location.id);
-  PANDO_ASSIGN_OR_RETURN(client->index_, ServerIndex::Create(ids));
+  PANDO_RETURN_IF_ERROR(client->ConnectTo(servers));
   PANDO_RETURN_IF_ERROR(client->Start());
   return client;
+}
+
+absl::Status VerbsClient::ConnectTo(const std::vector<ServerLocation>& servers) {
+  // One that says nothing takes the whole time-out: the others do not wait for it.
+  std::vector<absl::StatusOr<std::unique_ptr<VerbsLink>>> shaken(servers.size());
+  const auto shake = [&](size_t i) { shaken[i] = ShakeVerbsHands(servers[i], options_); };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < servers.size(); ++i) {
+    try {
+      threads.push_back(StartQuietThread("pando-connect", [&shake, i] { shake(i); }));
+    } catch (const std::system_error&) {
+      shake(i);
+    }
+  }
+  shake(0);
+  for (std::thread& thread : threads) thread.join();
+  absl::Status missing;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (shaken[i].ok()) {
+      links_[servers[i].id] = *std::move(shaken[i]);
+      continue;
+    }
+    if (options_.missing == nullptr) return shaken[i].status();
+    options_.missing->push_back(missing = shaken[i].status());
+  }
+  return links_.empty() ? missing : absl::OkStatus();
 }
 
 absl::Status VerbsClient::Start() {
@@ -92,9 +131,74 @@ void VerbsClient::Nudge() {
   [[maybe_unused]] const ssize_t ignored = write(nudge_.get(), &one, sizeof(one));
 }
 
-void VerbsClient::Attach(std::shared_ptr<VerbsMailbox> mailbox) {
+void VerbsClient::NudgeForLinks() {
+  links_changed_.store(true, std::memory_order_release);
+  Nudge();
+}
+
+// --- Servers.
+
+VerbsClient::Links VerbsClient::links() const {
+  std::lock_guard lock(mutex_);
+  Links links;
+  for (const auto& [id, link] : links_) links.push_back(link);
+  return links;
+}
+
+std::shared_ptr<VerbsLink> VerbsClient::LinkTo(ServerId server) const {
+  std::lock_guard lock(mutex_);
+  const auto link = links_.find(server);
+  return link == links_.end() ? nullptr : link->second;
+}
+
+absl::StatusOr<uint32_t> VerbsClient::AddServer(const ServerLocation& location,
+                                                const Capabilities& capabilities) {
+  const std::shared_ptr<VerbsLink> before = LinkTo(location.id);
+  if (before != nullptr && !before->gone.load(std::memory_order_acquire)) {
+    return absl::UnavailableError(
+        absl::StrCat("server ", location.id, " is connected at ", before->location.address));
+  }
+  VerbsFabricOptions options = options_;
+  options.connect_timeout_ms = std::max(options.connect_timeout_ms, kAddServerMsMin);
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<VerbsLink> link, ShakeVerbsHands(location, options));
+  const char* const lacking = WhatIsLacking(link->memory, capabilities);
+  if (lacking != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", location.id, " at ", location.address, ", other than those that were there, ",
+        lacking, ": connect anew, or start it as they were"));
+  }
+  uint32_t number;
+  {
+    std::lock_guard lock(mutex_);
+    number = link->number = ++links_added_;
+    links_[location.id] = std::move(link);
+  }
+  NudgeForLinks();
+  return number;
+}
+
+VerbsClient::Links VerbsClient::AddedLinks(uint32_t after, uint32_t last) const {
+  std::lock_guard lock(mutex_);
+  Links added;
+  for (const auto& [id, link] : links_) {
+    if (link->number > after && link->number <= last) added.push_back(link);
+  }
+  return added;
+}
+
+void VerbsClient::Disconnect(ServerId server) {
+  const std::shared_ptr<VerbsLink> link = LinkTo(server);
+  if (link != nullptr) MarkGone(link.get(), absl::CancelledError("this client does not want it"));
+}
+
+// --- Requests.
+
+VerbsClient::Servers VerbsClient::Attach(std::shared_ptr<VerbsMailbox> mailbox) {
   std::lock_guard lock(mutex_);
   mailboxes_.insert(std::move(mailbox));
+  Servers servers = {{}, links_added_};
+  for (const auto& [id, link] : links_) servers.links.push_back(link);
+  return servers;
 }
 
 void VerbsClient::Detach(const std::shared_ptr<VerbsMailbox>& mailbox) {
@@ -117,21 +221,20 @@ bool VerbsClient::Enqueue(VerbsLink* link, std::string frame, bool always) {
   return true;
 }
 
-absl::StatusOr<uint32_t> VerbsClient::Send(int link_index, VerbsFrameType type,
+absl::StatusOr<uint32_t> VerbsClient::Send(VerbsLink* link, VerbsFrameType type,
                                            std::string_view body,
                                            std::shared_ptr<VerbsMailbox> mailbox) {
-  VerbsLink& link = *links_[link_index];
   uint32_t sequence;
   {
     std::lock_guard lock(mutex_);
     // Under the mutex: MarkGone() answers the waiters that it finds, later ones must see the flag.
-    if (link.gone.load(std::memory_order_acquire)) return link.GoneError();
+    if (link->gone.load(std::memory_order_acquire)) return link->GoneError();
     do {
       sequence = ++last_sequence_;
     } while (sequence == 0 || waiters_.contains(sequence));
-    waiters_.emplace(sequence, Waiter{link_index, std::move(mailbox)});
+    waiters_.emplace(sequence, Waiter{link, std::move(mailbox)});
   }
-  if (Enqueue(&link, EncodeVerbsFrame(type, sequence, body), false)) return sequence;
+  if (Enqueue(link, EncodeVerbsFrame(type, sequence, body), false)) return sequence;
   Forget(sequence);
   return 0u;
 }
@@ -141,23 +244,29 @@ void VerbsClient::Forget(uint32_t sequence) {
   waiters_.erase(sequence);
 }
 
-void VerbsClient::CloseHandle(int link_index, uint32_t handle) {
-  VerbsLink& link = *links_[link_index];
-  if (link.gone.load(std::memory_order_acquire)) return;
-  Enqueue(&link, EncodeVerbsFrame(VerbsFrameType::kClose, 0, EncodeVerbsHandle(handle)), true);
+void VerbsClient::CloseHandle(VerbsLink* link, uint32_t handle) {
+  if (link->gone.load(std::memory_order_acquire)) return;
+  Enqueue(link, EncodeVerbsFrame(VerbsFrameType::kClose, 0, EncodeVerbsHandle(handle)), true);
 }
 
-void VerbsClient::BreakConnection(int link_index) {
+void VerbsClient::BreakConnection(ServerId server) {
   // The watcher, and the server, see that it has ended.
-  shutdown(links_[static_cast<size_t>(link_index)]->socket.get(), SHUT_RDWR);
+  shutdown(LinkTo(server)->socket.get(), SHUT_RDWR);
 }
+
+// --- The watcher.
 
 void VerbsClient::Watch() {
-  std::vector<pollfd> polled(1 + links_.size());
-  polled[0] = {nudge_.get(), POLLIN, 0};
+  Links watched;
+  std::vector<pollfd> polled;
   while (!stop_.load(std::memory_order_acquire)) {
-    for (size_t i = 0; i < links_.size(); ++i) {
-      VerbsLink& link = *links_[i];
+    if (links_changed_.exchange(false, std::memory_order_acq_rel)) {
+      watched = links();
+      polled.resize(1 + watched.size());
+      polled[0] = {nudge_.get(), POLLIN, 0};
+    }
+    for (size_t i = 0; i < watched.size(); ++i) {
+      VerbsLink& link = *watched[i];
       std::lock_guard lock(link.mutex);
       const bool gone = link.gone.load(std::memory_order_acquire);
       const short events = static_cast<short>(POLLIN | (link.out.empty() ? 0 : POLLOUT));
@@ -169,23 +278,22 @@ void VerbsClient::Watch() {
     }
     uint64_t count;
     [[maybe_unused]] const ssize_t ignored = read(nudge_.get(), &count, sizeof(count));
-    for (size_t i = 0; i < links_.size(); ++i) {
+    for (size_t i = 0; i < watched.size(); ++i) {
       if (polled[1 + i].fd < 0 || polled[1 + i].revents == 0) continue;
-      const absl::Status status = Serve(static_cast<int>(i));
-      if (!status.ok()) MarkGone(static_cast<int>(i), status);
+      const absl::Status status = Serve(watched[i].get());
+      if (!status.ok()) MarkGone(watched[i].get(), status);
     }
   }
 }
 
-absl::Status VerbsClient::Serve(int link_index) {
-  VerbsLink& link = *links_[link_index];
+absl::Status VerbsClient::Serve(VerbsLink* link) {
   {
-    std::lock_guard lock(link.mutex);
-    SendTcp(link.socket.get(), &link.out);
+    std::lock_guard lock(link->mutex);
+    SendTcp(link->socket.get(), &link->out);
   }
   std::string bytes;
   for (;;) {
-    switch (ReceiveTcp(link.socket.get(), &bytes)) {
+    switch (ReceiveTcp(link->socket.get(), &bytes)) {
       case TcpResult::kNothing:
         return absl::OkStatus();
       case TcpResult::kGone:
@@ -193,16 +301,16 @@ absl::Status VerbsClient::Serve(int link_index) {
       case TcpResult::kSome:
         break;
     }
-    link.reader.Append(std::exchange(bytes, {}));
+    link->reader.Append(std::exchange(bytes, {}));
     for (;;) {
-      PANDO_ASSIGN_OR_RETURN(std::optional<VerbsFrame> frame, link.reader.Next());
+      PANDO_ASSIGN_OR_RETURN(std::optional<VerbsFrame> frame, link->reader.Next());
       if (!frame.has_value()) break;
-      PANDO_RETURN_IF_ERROR(Deliver(link_index, *std::move(frame)));
+      PANDO_RETURN_IF_ERROR(Deliver(link, *std::move(frame)));
     }
   }
 }
 
-absl::Status VerbsClient::Deliver(int link, VerbsFrame frame) {
+absl::Status VerbsClient::Deliver(VerbsLink* link, VerbsFrame frame) {
   VerbsMailbox::Reply reply = {frame.sequence, frame.type, absl::OkStatus(), std::move(frame.body)};
   if (frame.type == VerbsFrameType::kError) {
     reply.status = ParseStatus(reply.body);
@@ -230,28 +338,27 @@ absl::Status VerbsClient::Deliver(int link, VerbsFrame frame) {
   return absl::OkStatus();
 }
 
-void VerbsClient::MarkGone(int link_index, const absl::Status& why) {
-  VerbsLink& link = *links_[link_index];
+void VerbsClient::MarkGone(VerbsLink* link, const absl::Status& why) {
   std::vector<std::pair<uint32_t, std::shared_ptr<VerbsMailbox>>> waiting;
   std::vector<std::shared_ptr<VerbsMailbox>> mailboxes;
   {
     std::lock_guard lock(mutex_);
-    link.gone.store(true, std::memory_order_release);
+    if (link->gone.exchange(true, std::memory_order_acq_rel)) return;
     gone_count_.fetch_add(1, std::memory_order_release);
     for (const auto& [sequence, waiter] : waiters_) {
-      if (waiter.link == link_index) waiting.emplace_back(sequence, waiter.mailbox);
+      if (waiter.link == link) waiting.emplace_back(sequence, waiter.mailbox);
     }
     for (const auto& [sequence, mailbox] : waiting) waiters_.erase(sequence);
     mailboxes.assign(mailboxes_.begin(), mailboxes_.end());
   }
   // So that the server notices, too, where it was not the one that ended it.
-  shutdown(link.socket.get(), SHUT_RDWR);
+  shutdown(link->socket.get(), SHUT_RDWR);
   for (const auto& [sequence, mailbox] : waiting) {
-    mailbox->Put({sequence, VerbsFrameType::kError, link.GoneError(), {}});
+    mailbox->Put({sequence, VerbsFrameType::kError, link->GoneError(), {}});
   }
   for (const auto& mailbox : mailboxes) mailbox->sleeper().Wake();
   // Last: an application's log sink may take its time.
-  PANDO_LOG(WARNING) << "memory server " << link.location.id << " at " << link.location.address
+  PANDO_LOG(WARNING) << "memory server " << link->location.id << " at " << link->location.address
                      << " is gone: " << why.message();
 }
 

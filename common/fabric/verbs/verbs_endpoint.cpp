@@ -55,10 +55,10 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsEndpoint::Open(std::shared_ptr<Ve
 
 absl::Status VerbsEndpoint::Init() {
   PANDO_RETURN_IF_ERROR(mailbox_->Init());
-  client_->Attach(mailbox_);
+  VerbsClient::Servers found = client_->Attach(mailbox_);
   anchor_again_ns_ = ticks_.AnchorClosely() + kAnchorNs;
   const VerbsDevice& device = client_->device();
-  const auto servers = static_cast<uint32_t>(client_->links().size());
+  const auto servers = static_cast<uint32_t>(found.links.size());
   // A power of two: numbers of work requests wrap around at 2^32 (chain_queue.h).
   depth_ = std::bit_floor(std::min({client_->options().work_requests, device.work_requests_max(),
                                     device.completions_max() / servers}));
@@ -66,37 +66,25 @@ absl::Status VerbsEndpoint::Init() {
     return absl::ResourceExhaustedError(
         absl::StrCat("RDMA device ", device.name(), " has no room for ", servers, " servers"));
   }
-  PANDO_RETURN_IF_ERROR(InitCompletions(servers * depth_));
+  PANDO_RETURN_IF_ERROR(InitChannel());
+  PANDO_RETURN_IF_ERROR(AddRooms(servers));
   domain_ = ThreadDomain::Create(device, client_->thread_domain_calls());
   list_ = std::make_unique<ChainQueue::List>();
-  const uint32_t result_bytes = depth_ * static_cast<uint32_t>(sizeof(uint64_t));
-  PANDO_ASSIGN_OR_RETURN(const LocalBuffer results, AllocateBuffer(servers * result_bytes));
-  for (uint16_t i = 0; i < servers; ++i) {
-    Target& target = targets_.emplace_back();
-    target.index = i;
-    target.link = client_->links()[i].get();
-    target.queue = std::make_unique<ChainQueue>(i, target.link->memory, depth_,
-                                                results.Slice(i * result_bytes, result_bytes),
-                                                list_.get(), &counters_);
-  }
+  for (std::shared_ptr<VerbsLink>& link : found.links) AddTarget(std::move(link));
+  adopted_ = found.added;
   CheckGone();
   return absl::OkStatus();
 }
 
-absl::Status VerbsEndpoint::InitCompletions(uint32_t entries) {
+absl::Status VerbsEndpoint::InitChannel() {
   const VerbsDevice& device = client_->device();
   channel_.reset(ibv_create_comp_channel(device.context()));
-  if (channel_ == nullptr ||
-      fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "RDMA device ", device.name(), ": no completion channel: ", std::strerror(errno)));
+  if (channel_ != nullptr &&
+      fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) == 0) {
+    return absl::OkStatus();
   }
-  completions_.reset(ibv_create_cq(device.context(), static_cast<int>(entries), nullptr,
-                                   channel_.get(), client_->NextCompletionVector()));
-  if (completions_ != nullptr) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("RDMA device ", device.name(),
-                                                   ": no completion queue of ", entries, ": ",
-                                                   std::strerror(errno)));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "RDMA device ", device.name(), ": no completion channel: ", std::strerror(errno)));
 }
 
 VerbsEndpoint::~VerbsEndpoint() {
@@ -109,7 +97,7 @@ VerbsEndpoint::~VerbsEndpoint() {
   for (Target& target : targets_) {
     if (target.state == State::kOpening) client_->Forget(target.sequence);
     target.queue->TakeAll();
-    if (target.handle != 0) client_->CloseHandle(target.index, target.handle);
+    if (target.handle != 0) client_->CloseHandle(target.link.get(), target.handle);
   }
 }
 
@@ -118,7 +106,7 @@ void VerbsEndpoint::CloseUnwanted(const std::vector<VerbsMailbox::Reply>& replie
     for (const Target& target : targets_) {
       if (target.state != State::kOpening || target.sequence != reply.sequence) continue;
       const auto opened = ParseVerbsOpenReply(reply.body);
-      if (reply.status.ok() && opened.ok()) client_->CloseHandle(target.index, opened->handle);
+      if (reply.status.ok() && opened.ok()) client_->CloseHandle(target.link.get(), opened->handle);
     }
   }
 }
@@ -169,22 +157,21 @@ void VerbsEndpoint::DoPost(Chain* chain) {
   const int64_t now_ns = NowNs();
   chain->MarkPosted(now_ns);
   ++chains_;
-  const int link = client_->LinkIndex(chain->server());
-  if (link == VerbsClient::kNoLink) [[unlikely]] {
+  Target* target = TargetOf(chain->server());
+  if (target == nullptr) [[unlikely]]
     return Complete(chain, UnknownServerError(*chain), now_ns);
-  }
-  Target& target = targets_[static_cast<size_t>(link)];
-  if (target.state != State::kConnected || target.link->gone.load(std::memory_order_acquire))
+  if (target->state != State::kConnected || target->link->gone.load(std::memory_order_acquire))
       [[unlikely]] {
     CheckTargets();
     TakeReplies();
-    absl::Status why_not = WhyNot(target, *chain);
+    target = TargetOf(chain->server());  // a callee may have taken another life up
+    absl::Status why_not = WhyNot(*target, *chain);
     if (!why_not.ok()) return Complete(chain, std::move(why_not), now_ns);
   }
   absl::Status refused;
   uint32_t verbs = 0;
   for (const Verb& verb : chain->verbs()) {
-    const VerbsMemory& server = target.link->memory;
+    const VerbsMemory& server = target->link->memory;
     const uint64_t space_bytes =
         verb.space == MemorySpace::kMain ? server.main_bytes : server.lock_bytes;
     const char* const reason = CheckVerb(verb, space_bytes, packet_bytes_);
@@ -196,15 +183,15 @@ void VerbsEndpoint::DoPost(Chain* chain) {
   }
   if (verbs == 0) [[unlikely]]
     return Complete(chain, std::move(refused), now_ns);
-  target.queue->Push(chain, verbs, std::move(refused));
-  MarkBusy(&target);
-  if (target.state == State::kUnused) [[unlikely]]
-    OpenQueuePair(&target);
-  if (overlap() && !target.queue->list_is_full()) {
+  target->queue->Push(chain, verbs, std::move(refused));
+  MarkBusy(target);
+  if (target->state == State::kUnused) [[unlikely]]
+    OpenQueuePair(target);
+  if (overlap() && !target->queue->list_is_full()) {
     unrung_ = true;
     return;
   }
-  Pump(&target, now_ns);
+  Pump(target, now_ns);
 }
 
 void VerbsEndpoint::Pump(Target* target, int64_t now_ns) {
@@ -254,11 +241,13 @@ void VerbsEndpoint::Complete(Chain* chain, absl::Status status, int64_t now_ns) 
 
 void VerbsEndpoint::Fetch() {
   std::array<ibv_wc, kFetchAtOnce> batch;
-  int count;
-  do {
-    count = ibv_poll_cq(completions_.get(), kFetchAtOnce, batch.data());
-    if (count > 0) ready_.insert(ready_.end(), batch.begin(), batch.begin() + count);
-  } while (count == kFetchAtOnce);
+  for (const CompletionQueueHandle& completions : completions_) {
+    int count;
+    do {
+      count = ibv_poll_cq(completions.get(), kFetchAtOnce, batch.data());
+      if (count > 0) ready_.insert(ready_.end(), batch.begin(), batch.begin() + count);
+    } while (count == kFetchAtOnce);
+  }
 }
 
 void VerbsEndpoint::Handle(const ibv_wc& completion, int64_t now_ns) {
@@ -312,9 +301,9 @@ size_t VerbsEndpoint::Poll() {
 void VerbsEndpoint::DoCall(PendingCall* call) { calls_.Start(call); }
 
 absl::StatusOr<uint32_t> VerbsEndpoint::SendRequest(ServerId server, std::string_view request) {
-  const int link = client_->LinkIndex(server);
-  if (link == VerbsClient::kNoLink) return UnknownServerError(server, "call");
-  auto sequence = client_->Send(link, VerbsFrameType::kCall, request, mailbox_);
+  const Target* const target = TargetOf(server);
+  if (target == nullptr) return UnknownServerError(server, "call");
+  auto sequence = client_->Send(target->link.get(), VerbsFrameType::kCall, request, mailbox_);
   if (!sequence.ok()) return Annotate(sequence.status(), "call");
   return sequence;
 }
@@ -362,7 +351,7 @@ void VerbsEndpoint::Wait(int64_t until_ns) {
     }
     if (now_ns >= until_ns) return;
     // Asks for an event at the next completion; one that came meanwhile causes none.
-    ibv_req_notify_cq(completions_.get(), 0);
+    for (const CompletionQueueHandle& queue : completions_) ibv_req_notify_cq(queue.get(), 0);
     Fetch();
     if (!ready_.empty()) return;
   }

@@ -9,6 +9,8 @@
 //   2. Chains that are posted while other coroutines are ready are told to the NIC together: when
 //   one is posted with nobody else ready, or the endpoint is polled, or waits.
 //   3. What Poll() costs depends on the chains in flight, not on the number of servers.
+//   4. Each life of a server has a target of its own: what was posted to one, or is still being
+//   connected, ends there. A target is used for another one only when nothing of it is left.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,7 @@
 #include "common/base/ticks.h"
 #include "common/fabric/call_list.h"
 #include "common/fabric/fabric.h"
+#include "common/fabric/server_index.h"
 #include "common/fabric/verbs/chain_queue.h"
 #include "common/fabric/verbs/registered_memory.h"
 #include "common/fabric/verbs/thread_domain.h"
@@ -45,6 +48,7 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   size_t in_flight() const override { return calls_.size() + chains_; }
   absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
   void Wait(int64_t until_ns) override;
+  void AdoptServers(uint32_t added) override;
   void Wake() override { mailbox_->sleeper().Wake(); }
   void WakeAt(int64_t) override {}
   void set_runner(std::function<void()>) override {}
@@ -68,13 +72,21 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
     kRefused,  // for good: `refusal` says why
     kGone,
   };
+  // What one queue pair needs of the endpoint.
+  struct Room {
+    ibv_cq* completions = nullptr;
+    LocalBuffer results;
+  };
+  // One life of one server.
   struct Target {
-    uint16_t index = 0;  // of the link
-    VerbsLink* link = nullptr;
+    uint16_t index = 0;  // in targets_
+    std::shared_ptr<VerbsLink> link;
     State state = State::kUnused;
+    bool replaced = false;   // another life of the server has a target
     bool busy = false;       // in busy_
     bool unsettled = false;  // in unsettled_
     std::unique_ptr<ChainQueue> queue;
+    Room room;               // from the first queue pair on
     QueuePair fresh;         // kOpening: waits for the server's
     std::thread connecting;  // kOpening: connects `fresh`, then writes to the mailbox
     uint32_t sequence = 0;   // kOpening: of the request
@@ -93,7 +105,19 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   VerbsEndpoint(std::shared_ptr<VerbsClient> client, uint32_t packet_bytes, uint16_t compute_server,
                 uint32_t incarnation);
   absl::Status Init();
-  absl::Status InitCompletions(uint32_t entries);
+  absl::Status InitChannel();
+  // A completion queue, and results, for so many queue pairs more.
+  absl::Status AddRooms(uint32_t count);
+  absl::Status TakeRoom(Target* target);
+  // nullptr: not connected to it.
+  Target* TargetOf(ServerId server) {
+    const int index = index_.Of(server);
+    return index == ServerIndex::kNone ? nullptr : &targets_[static_cast<size_t>(index)];
+  }
+  // The server's chains go there from now on.
+  void AddTarget(std::shared_ptr<VerbsLink> link);
+  // One of which nothing is left, or a new one.
+  Target* UnusedTarget();
 
   // verbs_endpoint_connect.cpp: the life of the queue pairs.
   void SetState(Target* target, State state);
@@ -146,9 +170,13 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   std::vector<RegisteredMemory> buffers_;  // outlive the queue pairs
   ThreadDomain domain_;
   CompletionChannelHandle channel_;
-  CompletionQueueHandle completions_;
+  // Rarely more than one: more servers have come than it had room for.
+  std::vector<CompletionQueueHandle> completions_;
+  std::vector<Room> rooms_;  // free ones
   std::unique_ptr<ChainQueue::List> list_;
-  std::deque<Target> targets_;  // by link; do not move
+  std::deque<Target> targets_;  // do not move
+  ServerIndex index_;           // of the latest target of each server
+  uint32_t adopted_ = 0;        // servers added to the fabric that are known here
   std::vector<Target*> busy_;   // that may have chains: visited by ForEachBusy()
   std::vector<Target*> unsettled_;
   uint32_t gone_seen_ = 0;     // VerbsClient::gone_count()

@@ -1,5 +1,7 @@
-// The life of an endpoint's queue pairs: opened, broken, opened again.
+// Servers as they come, and the life of an endpoint's queue pairs: opened, broken, opened again.
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +22,86 @@ constexpr int64_t kReopenLastNs = kSecondNs;
 
 }  // namespace
 
+// --- Servers.
+
+void VerbsEndpoint::AdoptServers(uint32_t added) {
+  if (added <= adopted_) return;
+  // One that was followed by another life before anybody came here is not missed: it is gone.
+  for (std::shared_ptr<VerbsLink>& link : client_->AddedLinks(adopted_, added)) {
+    AddTarget(std::move(link));
+  }
+  adopted_ = added;
+}
+
+void VerbsEndpoint::AddTarget(std::shared_ptr<VerbsLink> link) {
+  const ServerId server = link->location.id;
+  // Gone, but it may not be known here yet: what it has in flight ends in the next Poll().
+  if (Target* const before = TargetOf(server); before != nullptr) before->replaced = true;
+  Target* const target = UnusedTarget();
+  if (target->queue == nullptr) {
+    target->queue =
+        std::make_unique<ChainQueue>(target->index, link->memory, depth_, list_.get(), &counters_);
+  } else {
+    target->queue->SetServer(link->memory);
+  }
+  target->link = std::move(link);
+  index_.Set(server, target->index);
+}
+
+VerbsEndpoint::Target* VerbsEndpoint::UnusedTarget() {
+  const auto unused = std::find_if(targets_.begin(), targets_.end(), [](const Target& target) {
+    return target.replaced && target.state == State::kGone && target.queue->size() == 0 &&
+           !target.busy && !target.unsettled && !target.connecting.joinable();
+  });
+  if (unused == targets_.end()) {
+    Target& target = targets_.emplace_back();
+    target.index = static_cast<uint16_t>(targets_.size() - 1);
+    return &target;
+  }
+  // The queue keeps the generation, by which it knows late completions; the room is free, too.
+  Target fresh;
+  fresh.index = unused->index;
+  fresh.queue = std::move(unused->queue);
+  fresh.room = unused->room;
+  *unused = std::move(fresh);
+  return &*unused;
+}
+
+absl::Status VerbsEndpoint::AddRooms(uint32_t count) {
+  const VerbsDevice& device = client_->device();
+  const uint32_t entries = count * depth_;
+  CompletionQueueHandle completions(ibv_create_cq(device.context(), static_cast<int>(entries),
+                                                  nullptr, channel_.get(),
+                                                  client_->NextCompletionVector()));
+  if (completions == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("RDMA device ", device.name(),
+                                                     ": no completion queue of ", entries, ": ",
+                                                     std::strerror(errno)));
+  }
+  const uint32_t result_bytes = depth_ * static_cast<uint32_t>(sizeof(uint64_t));
+  PANDO_ASSIGN_OR_RETURN(const LocalBuffer results, AllocateBuffer(count * result_bytes));
+  for (uint32_t i = 0; i < count; ++i) {
+    rooms_.push_back({completions.get(), results.Slice(i * result_bytes, result_bytes)});
+  }
+  completions_.push_back(std::move(completions));
+  return absl::OkStatus();
+}
+
+absl::Status VerbsEndpoint::TakeRoom(Target* target) {
+  if (target->room.completions != nullptr) return absl::OkStatus();
+  if (rooms_.empty()) {
+    // As many again, so that there are few completion queues to poll.
+    const uint32_t rooms_max = client_->device().completions_max() / depth_;
+    const auto targets = static_cast<uint32_t>(targets_.size());
+    PANDO_RETURN_IF_ERROR(AddRooms(std::clamp(targets, 1u, rooms_max)));
+  }
+  target->room = rooms_.back();
+  rooms_.pop_back();
+  return absl::OkStatus();
+}
+
+// --- Queue pairs.
+
 void VerbsEndpoint::SetState(Target* target, State state) {
   target->state = state;
   if (target->unsettled || (state != State::kClosed && state != State::kOpening)) return;
@@ -36,7 +118,9 @@ void VerbsEndpoint::CheckTargets() {
 
 void VerbsEndpoint::CheckGone() {
   gone_seen_ = client_->gone_count();
-  for (Target& target : targets_) {
+  // A callee may have servers added.
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    Target& target = targets_[i];
     // One that is being opened hears of it by its reply.
     if (!target.link->gone.load(std::memory_order_acquire) || target.state == State::kOpening ||
         target.state == State::kGone) {
@@ -79,8 +163,10 @@ void VerbsEndpoint::FailLate(Target* target, int64_t now_ns) {
 }
 
 void VerbsEndpoint::OpenQueuePair(Target* target) {
+  const absl::Status room = TakeRoom(target);
+  if (!room.ok()) return RetryLater(target, room);
   absl::StatusOr<QueuePair> fresh =
-      QueuePair::Create(client_->device(), completions_.get(),
+      QueuePair::Create(client_->device(), target->room.completions,
                         {.work_requests = depth_,
                          .pieces = Verb::kMaxPieces,
                          .inline_bytes = client_->options().inline_bytes,
@@ -92,7 +178,7 @@ void VerbsEndpoint::OpenQueuePair(Target* target) {
   request.compute_server = compute_server_;
   request.incarnation = incarnation_;
   const absl::StatusOr<uint32_t> sequence =
-      client_->Send(target->index, VerbsFrameType::kOpen, EncodeVerbsOpen(request), mailbox_);
+      client_->Send(target->link.get(), VerbsFrameType::kOpen, EncodeVerbsOpen(request), mailbox_);
   if (!sequence.ok()) return Break(target, State::kGone, 0, "the memory server is gone");
   if (*sequence == 0) {
     return RetryLater(target, absl::UnavailableError("the control connection is congested"));
@@ -136,7 +222,7 @@ void VerbsEndpoint::OnConnected(Target* target, const absl::Status& connected) {
     return Break(target, State::kGone, 0, "the memory server is gone");
   }
   if (connected.ok()) {
-    target->queue->Attach(std::move(target->fresh));
+    target->queue->Attach(std::move(target->fresh), target->room.results);
     target->was_used = true;
     SetState(target, State::kConnected);
     target->retry_delay_ns = 0;
@@ -166,7 +252,7 @@ void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::st
   std::vector<ChainQueue::Entry> chains = target->queue->TakeAll();
   // What the queue pair has left in the completion queue must not fill it.
   Fetch();
-  const ServerLocation& server = target->link->location;
+  const ServerLocation server = target->link->location;
   const bool reopens = next == State::kClosed;
   if (reopens) {
     PANDO_LOG(WARNING) << "the queue pair to memory server " << server.id << " at "
@@ -184,10 +270,9 @@ void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::st
 }
 
 void VerbsEndpoint::BreakQueuePair(ServerId server) {
-  const int link = client_->LinkIndex(server);
-  PANDO_CHECK(link != VerbsClient::kNoLink);
-  Target& target = targets_[static_cast<size_t>(link)];
-  if (target.state == State::kConnected) Break(&target, State::kClosed, 0, "broken by a test");
+  Target* const target = TargetOf(server);
+  PANDO_CHECK(target != nullptr);
+  if (target->state == State::kConnected) Break(target, State::kClosed, 0, "broken by a test");
 }
 
 }  // namespace pando

@@ -56,10 +56,9 @@ class VerbsFabric final : public Fabric {
   }
 
   uint64_t SpaceBytes(ServerId server, MemorySpace space) const override {
-    const int link = client_->LinkIndex(server);
-    if (link == VerbsClient::kNoLink) return 0;
-    const VerbsMemory& memory = client_->links()[static_cast<size_t>(link)]->memory;
-    return space == MemorySpace::kMain ? memory.main_bytes : memory.lock_bytes;
+    const std::shared_ptr<VerbsLink> link = client_->LinkTo(server);
+    if (link == nullptr) return 0;
+    return space == MemorySpace::kMain ? link->memory.main_bytes : link->memory.lock_bytes;
   }
 
   absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
@@ -67,16 +66,24 @@ class VerbsFabric final : public Fabric {
     return VerbsEndpoint::Open(client_, capabilities_.packet_bytes, compute_server, incarnation);
   }
 
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location) override {
+    return client_->AddServer(location, capabilities_);
+  }
+  bool IsConnected(ServerId server) const override {
+    const std::shared_ptr<VerbsLink> link = client_->LinkTo(server);
+    return link != nullptr && !link->gone.load(std::memory_order_acquire);
+  }
+  void Disconnect(ServerId server) override { client_->Disconnect(server); }
+
   absl::StatusOr<std::string> CallAnew(ServerId server, std::string_view request) override {
-    const int link = client_->LinkIndex(server);
-    if (link == VerbsClient::kNoLink) {
+    const std::shared_ptr<VerbsLink> link = client_->LinkTo(server);
+    if (link == nullptr) {
       return absl::UnavailableError(absl::StrCat("server ", server, " is not connected"));
     }
-    return CallVerbsServer(client_->links()[static_cast<size_t>(link)]->location,
-                           client_->options(), request);
+    return CallVerbsServer(link->location, client_->options(), request);
   }
 
-  void BreakConnection(ServerId server) { client_->BreakConnection(client_->LinkIndex(server)); }
+  void BreakConnection(ServerId server) { client_->BreakConnection(server); }
 
  private:
   const std::shared_ptr<VerbsClient> client_;

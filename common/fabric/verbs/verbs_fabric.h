@@ -10,8 +10,9 @@
 //   any more, and they are Unavailable: at the server something of them may still be under way. So
 //   is every later chain to that server until it has confirmed the contrary (rule L5) and a new
 //   queue pair is connected, which needs no caller's help but that he polls, or posts.
-//   3. A memory server whose control connection ends is gone, for this fabric's life; whether it is
-//   there for others is what CallAnew() finds out. A client renews its leases over it: silence of a
+//   3. A memory server whose control connection ends is gone, for this fabric's life, unless it is
+//   added again, as another life with queue pairs and keys of its own; whether it is there for
+//   others is what CallAnew() finds out. A client renews its leases over it: silence of a
 //   living connection is the business of leases.
 //   4. Where the device is software, lines have checksums and locks are released by CAS (rules F1,
 //   L4).
@@ -46,16 +47,19 @@ struct VerbsFabricOptions {
   uint32_t inline_bytes = 128;  // WRITEs up to this travel with the doorbell, where the NIC can
   std::shared_ptr<const ClusterSecret> secret;       // nullptr: the cluster has none
   ThreadDomainCalls* thread_domain_calls = nullptr;  // nullptr: the library's; tests have a fake
+  // Where given, servers that cannot be connected are left out, and why is said here; one must
+  // answer. Used by ConnectVerbs() alone.
+  std::vector<absl::Status>* missing = nullptr;
   // For tests: the queue pair breaks behind an endpoint's doorbell of each multiple of this; 0:
   // never.
   uint64_t break_every = 0;
 };
 
-// Connects to all servers; their locations' addresses are "host:port". As VerbsDevice::Open(), and:
-// InvalidArgument: no servers, an id twice, a server that calls itself otherwise, no address;
-// Unavailable: nobody there, or no answer in time; PermissionDenied: one side does not know the
-// secret; FailedPrecondition: another version of the handshake (says both); DataLoss: not a memory
-// server.
+// Connects to all servers, at the same time; their locations' addresses are "host:port". As
+// VerbsDevice::Open(), and: InvalidArgument: no servers, an id twice, a server that calls itself
+// otherwise, no address; Unavailable: nobody there, or no answer in time; PermissionDenied: one
+// side does not know the secret; FailedPrecondition: another version of the handshake (says both);
+// DataLoss: not a memory server.
 absl::StatusOr<std::shared_ptr<Fabric>> ConnectVerbs(const std::vector<ServerLocation>& servers,
                                                      const VerbsFabricOptions& options = {});
 

@@ -2,46 +2,23 @@
 // fencing, secrets, bad peers, teardown. Needs an RDMA device.
 #include "common/fabric/verbs/verbs_fabric.h"
 
-#include <dirent.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <fstream>
 #include <thread>
 
 #include "common/fabric/verbs/fake_device_memory.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/thread_domain.h"
 #include "common/fabric/verbs/verbs_frame.h"
+#include "common/fabric/verbs/verbs_holdings.h"
 #include "common/fabric/verbs/verbs_test_cluster.h"
 
 namespace pando {
 namespace {
 
 using testing::HasSubstr;
-
-// What this process holds of the kernel and of the device.
-struct Holdings {
-  size_t descriptors = 0;
-  size_t mappings = 0;       // of the device's queues
-  std::string pinned_bytes;  // "VmPin:  1024 kB": registered memory
-
-  static Holdings Now() {
-    Holdings holdings;
-    DIR* const directory = opendir("/proc/self/fd");
-    while (readdir(directory) != nullptr) ++holdings.descriptors;
-    closedir(directory);
-    std::ifstream maps("/proc/self/maps"), status("/proc/self/status");
-    for (std::string line; std::getline(maps, line);) {
-      if (line.find("/uverbs") != std::string::npos) ++holdings.mappings;
-    }
-    for (std::string line; std::getline(status, line);) {
-      if (line.starts_with("VmPin:")) holdings.pinned_bytes = line;
-    }
-    return holdings;
-  }
-};
 
 class VerbsFabricTest : public testing::Test {
  protected:
