@@ -164,10 +164,11 @@ class Fabric {
                                                             uint32_t incarnation) = 0;
   // Connects to one more server, or to another life of one that is gone. Endpoints that exist take
   // it up by AdoptServers(), later ones have it. Returns how many servers have been added. Blocks
-  // while it connects; one thread at a time. Unavailable: nobody answers, or the one with this id
-  // is there still; FailedPrecondition: it can do less than capabilities() says; Unimplemented: the
-  // servers of this fabric are fixed.
-  virtual absl::StatusOr<uint32_t> AddServer(const ServerLocation& /*location*/) {
+  // while it connects, then calls `about_to_add`, and adds the server after that; one thread at a
+  // time. Unavailable: nobody answers, or the one with this id is there still; FailedPrecondition:
+  // it can do less than capabilities() says; Unimplemented: the servers of this fabric are fixed.
+  virtual absl::StatusOr<uint32_t> AddServer(
+      const ServerLocation& /*location*/, const std::function<void()>& /*about_to_add*/ = [] {}) {
     return absl::UnimplementedError("the servers of this fabric are fixed");
   }
   // Whether chains and calls to the server may get through: it is not known to be gone.

@@ -15,7 +15,7 @@
 #include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/fabric/body.h"
-#include "common/fabric/server_index.h"
+#include "common/fabric/connect_all.h"
 #include "common/fabric/shm/shm_handshake.h"
 
 namespace pando {
@@ -63,24 +63,13 @@ std::vector<Mailbox::AddedSlot> Mailbox::CloseSlots() {
 
 absl::StatusOr<std::shared_ptr<ShmClient>> ShmClient::Connect(
     const std::vector<ServerLocation>& servers, const ShmFabricOptions& options) {
-  if (servers.empty()) return absl::InvalidArgumentError("no memory servers to connect to");
-  std::vector<ServerId> ids;
-  for (const ServerLocation& location : servers) ids.push_back(location.id);
-  PANDO_RETURN_IF_ERROR(ServerIndex::Create(ids).status());
+  PANDO_ASSIGN_OR_RETURN(
+      auto links,
+      ConnectAll<ShmLink>(servers, options.missing, [&options](const ServerLocation& location) {
+        return ShakeHands(location, options.connect_timeout_ms);
+      }));
   std::shared_ptr<ShmClient> client(new ShmClient(options));
-  absl::Status missing;
-  for (const ServerLocation& location : servers) {
-    absl::StatusOr<std::unique_ptr<ShmLink>> link =
-        ShakeHands(location, options.connect_timeout_ms);
-    if (link.ok()) {
-      client->links_[location.id] = *std::move(link);
-      continue;
-    }
-    missing = link.status();
-    if (options.missing == nullptr) return missing;
-    options.missing->push_back(missing);
-  }
-  if (client->links_.empty()) return missing;
+  for (auto& link : links) client->links_[link->location.id] = std::move(link);
   PANDO_RETURN_IF_ERROR(client->Start());
   return client;
 }
@@ -125,6 +114,7 @@ std::shared_ptr<ShmLink> ShmClient::LinkTo(ServerId server) const {
 }
 
 absl::StatusOr<uint32_t> ShmClient::AddServer(const ServerLocation& location,
+                                              const std::function<void()>& about_to_add,
                                               uint32_t packet_bytes_min) {
   const std::shared_ptr<ShmLink> before = LinkTo(location.id);
   if (before != nullptr && !before->gone.load(std::memory_order_acquire)) {
@@ -138,6 +128,7 @@ absl::StatusOr<uint32_t> ShmClient::AddServer(const ServerLocation& location,
         "server ", location.id, " has packets of ", link->region.geometry().packet_bytes,
         " bytes, those that were there before ", packet_bytes_min));
   }
+  about_to_add();
   std::vector<std::shared_ptr<Mailbox>> mailboxes;
   {
     std::lock_guard lock(mutex_);

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -102,7 +103,9 @@ class ShmClient {
   const ShmFabricOptions& options() const { return options_; }
 
   // Statuses as Fabric::AddServer(). Every mailbox that is attached gets a slot there.
-  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location, uint32_t packet_bytes_min);
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location,
+                                     const std::function<void()>& about_to_add,
+                                     uint32_t packet_bytes_min);
   void Disconnect(ServerId server);
 
   // Mailboxes whose doorbell rings when a server goes. The links of this moment: slots on later

@@ -44,8 +44,9 @@ class ShmFabric final : public Fabric {
     return ShmEndpoint::Open(client_, compute_server, incarnation);
   }
 
-  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location) override {
-    return client_->AddServer(location, capabilities_.packet_bytes);
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location,
+                                     const std::function<void()>& about_to_add) override {
+    return client_->AddServer(location, about_to_add, capabilities_.packet_bytes);
   }
   bool IsConnected(ServerId server) const override {
     const std::shared_ptr<ShmLink> link = client_->LinkTo(server);

@@ -29,10 +29,10 @@ struct ShmFabricOptions {
   std::vector<absl::Status>* missing = nullptr;
 };
 
-// Connects to all servers. InvalidArgument: none, an id twice, or a server that calls itself
-// otherwise; Unavailable: nobody there, or no answer in time; PermissionDenied: the server runs as
-// another user; FailedPrecondition: another version of the handshake (says both); DataLoss: not a
-// memory server.
+// Connects to all servers, at the same time. InvalidArgument: none, an id twice, or a server that
+// calls itself otherwise; Unavailable: nobody there, or no answer in time; PermissionDenied: the
+// server runs as another user; FailedPrecondition: another version of the handshake (says both);
+// DataLoss: not a memory server.
 absl::StatusOr<std::shared_ptr<Fabric>> ConnectShm(const std::vector<ServerLocation>& servers,
                                                    const ShmFabricOptions& options = {});
 

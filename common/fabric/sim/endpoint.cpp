@@ -65,7 +65,8 @@ int SimFabric::Find(ServerId server) const {
   return -1;
 }
 
-absl::StatusOr<uint32_t> SimFabric::AddServer(const ServerLocation& location) {
+absl::StatusOr<uint32_t> SimFabric::AddServer(const ServerLocation& location,
+                                              const std::function<void()>& about_to_add) {
   const int index = world_->core.ServerIndex(location.id);
   if (world_->core.processes[process_]->killed) return KilledError();
   if (index < 0 || world_->core.servers[index].dead) {
@@ -75,6 +76,7 @@ absl::StatusOr<uint32_t> SimFabric::AddServer(const ServerLocation& location) {
     return absl::UnavailableError(
         absl::StrCat("server ", location.id, ": it is, or was, connected to this one already"));
   }
+  about_to_add();
   known_.push_back(static_cast<uint32_t>(index));
   return static_cast<uint32_t>(known_.size() - first_count_);
 }

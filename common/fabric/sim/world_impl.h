@@ -95,7 +95,8 @@ class SimFabric final : public Fabric {
   uint64_t SpaceBytes(ServerId server, MemorySpace space) const override;
   absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                     uint32_t incarnation) override;
-  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location) override;
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location,
+                                     const std::function<void()>& about_to_add) override;
   bool IsConnected(ServerId server) const override;
   void Disconnect(ServerId server) override;
 

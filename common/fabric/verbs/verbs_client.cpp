@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +13,7 @@
 #include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/fabric/body.h"
-#include "common/fabric/server_index.h"
+#include "common/fabric/connect_all.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/verbs_handshake.h"
 
@@ -74,41 +73,16 @@ std::vector<VerbsMailbox::Reply> VerbsMailbox::TakeAll() {
 
 absl::StatusOr<std::shared_ptr<VerbsClient>> VerbsClient::Connect(
     const std::vector<ServerLocation>& servers, const VerbsFabricOptions& options) {
-  if (servers.empty()) return absl::InvalidArgumentError("no memory servers to connect to");
-  std::vector<ServerId> ids;
-  for (const ServerLocation& location : servers) ids.push_back(location.id);
-  PANDO_RETURN_IF_ERROR(ServerIndex::Create(ids).status());
   std::shared_ptr<VerbsClient> client(new VerbsClient(options));
   PANDO_ASSIGN_OR_RETURN(client->device_, VerbsDevice::Open(options.device));
-  PANDO_RETURN_IF_ERROR(client->ConnectTo(servers));
+  PANDO_ASSIGN_OR_RETURN(
+      auto links,
+      ConnectAll<VerbsLink>(servers, options.missing, [&options](const ServerLocation& location) {
+        return ShakeVerbsHands(location, options);
+      }));
+  for (auto& link : links) client->links_[link->location.id] = std::move(link);
   PANDO_RETURN_IF_ERROR(client->Start());
   return client;
-}
-
-absl::Status VerbsClient::ConnectTo(const std::vector<ServerLocation>& servers) {
-  // One that says nothing takes the whole time-out: the others do not wait for it.
-  std::vector<absl::StatusOr<std::unique_ptr<VerbsLink>>> shaken(servers.size());
-  const auto shake = [&](size_t i) { shaken[i] = ShakeVerbsHands(servers[i], options_); };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < servers.size(); ++i) {
-    try {
-      threads.push_back(StartQuietThread("pando-connect", [&shake, i] { shake(i); }));
-    } catch (const std::system_error&) {
-      shake(i);
-    }
-  }
-  shake(0);
-  for (std::thread& thread : threads) thread.join();
-  absl::Status missing;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    if (shaken[i].ok()) {
-      links_[servers[i].id] = *std::move(shaken[i]);
-      continue;
-    }
-    if (options_.missing == nullptr) return shaken[i].status();
-    options_.missing->push_back(missing = shaken[i].status());
-  }
-  return links_.empty() ? missing : absl::OkStatus();
 }
 
 absl::Status VerbsClient::Start() {
@@ -152,6 +126,7 @@ std::shared_ptr<VerbsLink> VerbsClient::LinkTo(ServerId server) const {
 }
 
 absl::StatusOr<uint32_t> VerbsClient::AddServer(const ServerLocation& location,
+                                                const std::function<void()>& about_to_add,
                                                 const Capabilities& capabilities) {
   const std::shared_ptr<VerbsLink> before = LinkTo(location.id);
   if (before != nullptr && !before->gone.load(std::memory_order_acquire)) {
@@ -167,6 +142,7 @@ absl::StatusOr<uint32_t> VerbsClient::AddServer(const ServerLocation& location,
         "server ", location.id, " at ", location.address, ", other than those that were there, ",
         lacking, ": connect anew, or start it as they were"));
   }
+  about_to_add();
   uint32_t number;
   {
     std::lock_guard lock(mutex_);

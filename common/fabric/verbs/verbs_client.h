@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -116,6 +117,7 @@ class VerbsClient {
 
   // Statuses as Fabric::AddServer(); `capabilities` are what the fabric has promised.
   absl::StatusOr<uint32_t> AddServer(const ServerLocation& location,
+                                     const std::function<void()>& about_to_add,
                                      const Capabilities& capabilities);
   void Disconnect(ServerId server);
   // Of the links with numbers above `after`, up to `last`, those that nobody has followed yet.
@@ -143,8 +145,6 @@ class VerbsClient {
   };
 
   explicit VerbsClient(const VerbsFabricOptions& options) : options_(options) {}
-  // Connects to all of them at once; the others' statuses go to options_.missing.
-  absl::Status ConnectTo(const std::vector<ServerLocation>& servers);
   absl::Status Start();
   bool Enqueue(VerbsLink* link, std::string frame, bool always);
   void Nudge();

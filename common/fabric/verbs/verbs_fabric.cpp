@@ -66,8 +66,9 @@ class VerbsFabric final : public Fabric {
     return VerbsEndpoint::Open(client_, capabilities_.packet_bytes, compute_server, incarnation);
   }
 
-  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location) override {
-    return client_->AddServer(location, capabilities_);
+  absl::StatusOr<uint32_t> AddServer(const ServerLocation& location,
+                                     const std::function<void()>& about_to_add) override {
+    return client_->AddServer(location, about_to_add, capabilities_);
   }
   bool IsConnected(ServerId server) const override {
     const std::shared_ptr<VerbsLink> link = client_->LinkTo(server);
