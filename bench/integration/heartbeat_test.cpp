@@ -117,5 +117,32 @@ TEST_F(HeartbeatTest, AnotherLifeOfAServerIsAskedOnceAndFencesNobody) {
   EXPECT_FALSE(heartbeat->fenced());
 }
 
+// However often a server starts again: its coroutine goes on, with the lease of the new life, and
+// what an earlier life's loss led to says nothing about this one.
+TEST_F(HeartbeatTest, EachLifeOfAServerIsPinged) {
+  const auto client = cluster_.NewClient();
+  const auto calls = [&] { return client->Servers()[1].counters.front().second; };
+  std::atomic<int> asked{0};
+  auto session = std::make_unique<SessionContext>(*fabric_->Connect(0, 0), &epochs_, 2, 1);
+  Heartbeat heartbeat(std::move(session), &control_, false, [&](ServerId) {
+    ++asked;
+    return ClientLiveness::kUnknown;
+  });
+  for (const int64_t lease_ns : {3600 * kSecondNs, 1800 * kSecondNs, 30 * kMillisecondNs}) {
+    for (const ServerId server : fabric_->servers()) heartbeat.Add({server, lease_ns});
+  }
+  const uint64_t before = calls();
+  while (calls() < before + 20) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(asked, 0);
+  cluster_.StopAll();
+  for (int lives = 1; lives <= 3; ++lives) {
+    while (asked < 2 * lives) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_EQ(asked, 2 * lives) << "each server once a life";
+    for (const ServerId server : fabric_->servers()) heartbeat.Add({server, 30 * kMillisecondNs});
+  }
+  EXPECT_FALSE(heartbeat.fenced());
+}
+
 }  // namespace
 }  // namespace pando

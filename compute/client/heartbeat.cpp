@@ -52,6 +52,13 @@ void Heartbeat::Add(const Lease& lease) {
   auto pulse = std::make_shared<Pulse>(lease, &session_->scheduler());
   {
     std::lock_guard lock(pulses_mutex_);
+    for (const auto& before : pulses_) {
+      if (before->server != lease.server) continue;
+      before->lease_ns.store(lease.lease_ns, std::memory_order_relaxed);
+      before->life.fetch_add(1, std::memory_order_relaxed);
+      before->parking.Unpark();  // its lease may be shorter
+      return;
+    }
     pulses_.push_back(pulse);
   }
   session_->scheduler().Post([this, pulse = std::move(pulse)] { Beat(pulse); });
@@ -70,21 +77,22 @@ void Heartbeat::GiveUp() {
 
 void Heartbeat::Ask(Pulse* pulse) {
   const int64_t now_ns = session_->NowNs();
-  if (ask_anew_ == nullptr || pulse->is_answered || now_ns < pulse->ask_again_ns) return;
+  const uint32_t life = pulse->life.load(std::memory_order_relaxed);
+  if (ask_anew_ == nullptr || pulse->answered == life || now_ns < pulse->ask_again_ns) return;
   if (IsRunning(pulse->asking)) return;
-  const int64_t beat_ns = pulse->lease.lease_ns / kBeatsPerLease;
+  const int64_t beat_ns = pulse->lease_ns.load(std::memory_order_relaxed) / kBeatsPerLease;
   pulse->ask_pause_ns =
       std::clamp(2 * pulse->ask_pause_ns, beat_ns, std::max(beat_ns, kAskPauseNsMax));
   pulse->ask_again_ns = now_ns + pulse->ask_pause_ns;
   // Where no thread can be had it is deferred, and nobody is asked this time.
-  pulse->asking = std::async(std::launch::async | std::launch::deferred, [this, pulse] {
-    const absl::StatusOr<ClientLiveness> state = ask_anew_(pulse->lease.server);
+  pulse->asking = std::async(std::launch::async | std::launch::deferred, [this, pulse, life] {
+    const absl::StatusOr<ClientLiveness> state = ask_anew_(pulse->server);
     // Nobody answers, or lock words are still being cleared there: later once more.
     if (!state.ok() || *state == ClientLiveness::kJoined) return;
-    pulse->is_answered = true;
+    pulse->answered = life;
     // Unknown to another life of the server, which cannot say what the one before did.
     if (*state != ClientLiveness::kDead) return;
-    PANDO_LOG(WARNING) << "memory server " << pulse->lease.server
+    PANDO_LOG(WARNING) << "memory server " << pulse->server
                        << " lost the connection and took this compute server for dead: it leaves";
     GiveUp();
   });
@@ -92,15 +100,18 @@ void Heartbeat::Ask(Pulse* pulse) {
 
 void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
-    const int64_t next_ns = session_->NowNs() + pulse->lease.lease_ns / kBeatsPerLease;
+    const uint32_t life = pulse->life.load(std::memory_order_relaxed);
+    const int64_t lease_ns = pulse->lease_ns.load(std::memory_order_relaxed);
+    const int64_t next_ns = session_->NowNs() + lease_ns / kBeatsPerLease;
     OperationContext context(session_.get(), std::min(next_ns, session_->NowNs() + ping_max_ns_));
     const absl::Status heard =
-        control_->Call(context, pulse->lease.server, ControlOpcode::kPing, "").status();
+        control_->Call(context, pulse->server, ControlOpcode::kPing, "").status();
     if (absl::IsFailedPrecondition(heard) || absl::IsPermissionDenied(heard)) {
       return GiveUp();
     }
     if (absl::IsUnavailable(heard)) Ask(pulse.get());
-    while (session_->NowNs() < next_ns && !stopping_.load(std::memory_order_relaxed)) {
+    while (session_->NowNs() < next_ns && pulse->life.load(std::memory_order_relaxed) == life &&
+           !stopping_.load(std::memory_order_relaxed)) {
       pulse->parking.ParkUntil(next_ns);
     }
   }

@@ -44,6 +44,7 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   // From now on this server is pinged; as soon as it knows the compute server. By the owner.
+  // Another life of a server that is pinged already has that one's coroutine.
   void Add(const Lease& lease);
 
   const std::atomic<bool>& fenced() const { return fenced_; }
@@ -53,12 +54,15 @@ class Heartbeat {
  private:
   // One server's pings, in a coroutine of its own.
   struct Pulse {
-    Pulse(const Lease& of, Scheduler* scheduler) : lease(of), parking(scheduler) {}
-    const Lease lease;
+    Pulse(const Lease& of, Scheduler* scheduler)
+        : server(of.server), lease_ns(of.lease_ns), parking(scheduler) {}
+    const ServerId server;
+    std::atomic<int64_t> lease_ns;
+    std::atomic<uint32_t> life{1};  // how-manieth of the server
     Parking parking;
     // Of a server whose connection has ended.
     std::future<void> asking;
-    std::atomic<bool> is_answered{false};  // for ever
+    std::atomic<uint32_t> answered{0};  // the last life of which everything is known
     int64_t ask_again_ns = 0, ask_pause_ns = 0;
   };
   // Begins to ask the server anew, unless that has been done, or is too early.
