@@ -1,7 +1,13 @@
 // Memory servers come, go and come back while clients work (rules C0, R7, R8).
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -12,6 +18,7 @@
 
 #include "bench/integration/integration_cluster.h"
 #include "common/base/sanitizer.h"
+#include "common/base/unique_fd.h"
 #include "compute/client/client_impl.h"
 
 namespace pando {
@@ -29,18 +36,9 @@ bool Within(std::chrono::milliseconds time, const std::function<bool()>& conditi
   return true;
 }
 
-// Servers that were there come back, and others come; only shm takes them up so far without
-// connecting anew.
 class MembersTest : public testing::Test {
  protected:
-  MembersTest() {
-    if (IntegrationCluster::default_fabric() != "shm") return;
-    client_ = cluster_.NewClient();
-    session_ = *client_->NewSession();
-  }
-  void SetUp() override {
-    if (client_ == nullptr) GTEST_SKIP() << "not on this fabric yet";
-  }
+  MembersTest() : client_(cluster_.NewClient()), session_(*client_->NewSession()) {}
 
   absl::Status Fill(Session& session, const Tree& tree, uint64_t first, uint64_t end) {
     for (uint64_t n = first; n < end; ++n) {
@@ -187,6 +185,33 @@ TEST_F(MembersTest, ACatalogThatComesBackEmptyIsToldByItsTreesAndTakesNewOnes) {
   ASSERT_NO_FATAL_FAILURE(ExpectWhole(**other_session, **other_tree, 5'000));
 }
 
+// The one that needs the catalog to be introduced comes first.
+TEST_F(MembersTest, ServersThatComeBackTogetherAreTakenUpInAnyOrder) {
+  cluster_.Start(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));
+  auto tree = client_->CreateTree("t", {});
+  ASSERT_OK(tree);
+  cluster_.Stop(1);
+  cluster_.Stop(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2),
+                     [&] { return absl::IsUnavailable(client_->TreeStatus(**tree)); }));
+  cluster_.Start(2);
+  // Several attempts.
+  std::this_thread::sleep_for(std::chrono::milliseconds(3'500));
+  cluster_.Start(1);
+  ASSERT_TRUE(Within(std::chrono::seconds(3), [&] {
+    const std::vector<ServerStatus> servers = client_->Servers();
+    return std::all_of(servers.begin(), servers.end(),
+                       [](const ServerStatus& server) { return server.available; });
+  }));
+  EXPECT_FALSE(client_->fenced());
+  EXPECT_CODE(session_->Get(**tree, NumberedKey(1)), DataLoss);
+  auto again = client_->CreateTree("again", {});
+  ASSERT_OK(again);
+  ASSERT_OK(Fill(*session_, **again, 0, 2'000));
+  ASSERT_NO_FATAL_FAILURE(ExpectWhole(*session_, **again, 2'000));
+}
+
 TEST_F(MembersTest, ServersComeAndGoUnderLoad) {
   // A tree that is on the first server alone, as it was made before there were others.
   auto kept = client_->CreateTree("kept", {});
@@ -277,6 +302,91 @@ TEST_F(MembersTest, ConnectsToThoseThatAnswer) {
   EXPECT_OK((*client)->CreateTree("t", {}));
 }
 
+// As stopped servers: the kernel takes the connection, nobody says anything.
+TEST_F(MembersTest, SilentServersAreWaitedForTogether) {
+  const std::string fabric = IntegrationCluster::default_fabric();
+  auto registry = OpenRegistry(cluster_.registry());
+  ASSERT_OK(registry);
+  std::vector<UniqueFd> listeners;
+  std::vector<std::unique_ptr<Announcement>> announcements;
+  for (ServerId id = 50; id < 56; ++id) {
+    std::string address = cluster_.registry() + "/silent-" + std::to_string(id);
+    sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = {}};
+    address.copy(local.sun_path, sizeof(local.sun_path) - 1);
+    sockaddr_in port = {};
+    port.sin_family = AF_INET;
+    port.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool tcp = fabric == "verbs";
+    auto* const name =
+        tcp ? reinterpret_cast<sockaddr*>(&port) : reinterpret_cast<sockaddr*>(&local);
+    socklen_t bytes = tcp ? sizeof(port) : sizeof(local);
+    // As unix_socket.h and tcp_socket.h have them.
+    listeners.emplace_back(socket(name->sa_family, tcp ? SOCK_STREAM : SOCK_SEQPACKET, 0));
+    ASSERT_EQ(bind(listeners.back().get(), name, bytes), 0) << errno;
+    ASSERT_EQ(listen(listeners.back().get(), 8), 0);
+    if (tcp) {
+      ASSERT_EQ(getsockname(listeners.back().get(), name, &bytes), 0);
+      address = "127.0.0.1:" + std::to_string(ntohs(port.sin_port));
+    }
+    auto announcement =
+        (*registry)->Announce({.id = id, .address = address, .fabric = fabric, .host = ""});
+    ASSERT_OK(announcement);
+    announcements.push_back(*std::move(announcement));
+  }
+  const auto start = Clock::now();
+  auto client = Client::Connect(cluster_.ClientDefaults());
+  ASSERT_OK(client);
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(3'000));
+  EXPECT_EQ((*client)->Servers().size(), 1u);
+  auto tree = (*client)->CreateTree("t", {});
+  ASSERT_OK(tree);
+  auto session = (*client)->NewSession();
+  ASSERT_OK(session);
+  ASSERT_OK(Fill(**session, **tree, 0, 1'000));
+  // Who comes later is not behind them, nor is a session that begins, or the client's end.
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> longest_ms{0};
+  std::thread beginner([&] {
+    while (!stop) {
+      const auto begun = Clock::now();
+      EXPECT_OK((*client)->NewSession());
+      const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
+      longest_ms = std::max<int64_t>(longest_ms, took.count());
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  for (size_t server = 2; server <= 3; ++server) {
+    cluster_.Start(server == 2 ? 60 : 2);
+    EXPECT_TRUE(Within(std::chrono::milliseconds(2'500),
+                       [&] { return (*client)->Servers().size() == server; }));
+  }
+  stop = true;
+  beginner.join();
+  EXPECT_LT(longest_ms, 700);
+  session->reset();
+  tree->reset();
+  const auto ends = Clock::now();
+  client->reset();
+  EXPECT_LT(Clock::now() - ends, std::chrono::milliseconds(2'500));
+}
+
+// A server that was killed leaves its entry: nobody listens there, and how long does not matter.
+TEST_F(MembersTest, AServerThatWasAwayForLongIsTakenUpAsSoon) {
+  const std::string fabric = IntegrationCluster::default_fabric();
+  auto registry = OpenRegistry(cluster_.registry());
+  ASSERT_OK(registry);
+  auto announcement = (*registry)->Announce(
+      {.id = 2,
+       .address = fabric == "verbs" ? "127.0.0.1:1" : cluster_.registry() + "/server-2.sock",
+       .fabric = fabric,
+       .host = ""});
+  ASSERT_OK(announcement);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5'500));
+  announcement->reset();
+  cluster_.Start(2);
+  EXPECT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));
+}
+
 TEST_F(MembersTest, WaitsForTheCatalogAsLongAsForServers) {
   IntegrationCluster late({.memory_servers = 0});
   late.Start(2);
@@ -310,7 +420,8 @@ TEST_F(MembersTest, NoIdIsGivenOutTwiceHoweverOftenTheCatalogStarts) {
     }
   };
   const char* const joins_flag = getenv("PANDO_TEST_JOINS");
-  const int joins = joins_flag != nullptr ? atoi(joins_flag) : 500;
+  const int usual = IntegrationCluster::is_slow() ? 50 : 500;
+  const int joins = joins_flag != nullptr ? atoi(joins_flag) : usual;
   for (int life = 0; life < 3; ++life) {
     ASSERT_NO_FATAL_FAILURE(join(joins));
     const uint32_t highest = *incarnations.rbegin();

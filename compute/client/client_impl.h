@@ -95,8 +95,12 @@ class ClientImpl {
   void KeepAlive(const ServerRecord& server);
   // Runs `job` in a coroutine of the control session.
   absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
-  absl::StatusOr<ServerRecord> Introduce(OperationContext& context, ServerId server);
-  absl::Status IntroduceTree(OperationContext& context, TreeContext& tree,
+  // Whether the server can become one of the client's; it hears of nobody by that.
+  absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);
+  // The tree's entry as the catalog has it now, as far as it concerns the server.
+  absl::StatusOr<CatalogEntry> EntryFor(OperationContext& context, const TreeContext& tree,
+                                        ServerId server);
+  absl::Status IntroduceTree(OperationContext& context, TreeContext& tree, const CatalogEntry& now,
                              const ServerRecord& server);
   absl::Status AttachTo(OperationContext& context, const CatalogEntry& entry, ServerId server);
   absl::StatusOr<TreeServerList> ListTreeServers(OperationContext& context, uint32_t tree_id);

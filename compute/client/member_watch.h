@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -39,8 +40,12 @@ class MemberWatch {
     int64_t again_ns = 0, pause_ns = 0;
     std::string said;
   };
+  // Announced, and not connected.
+  std::vector<ServerLocation> Wanted() const;
   void Look();
-  void Try(const ServerLocation& location);
+  // False: it failed.
+  bool Try(const ServerLocation& location);
+  int64_t AgainNs(ServerId server) const;  // below 0: it has not failed yet
 
   const std::shared_ptr<Registry> registry_;
   const std::string fabric_;

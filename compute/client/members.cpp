@@ -113,8 +113,8 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
 
 // --- Servers that come.
 
-absl::StatusOr<ClientImpl::ServerRecord> ClientImpl::Introduce(OperationContext& context,
-                                                               ServerId server) {
+absl::StatusOr<ClientImpl::ServerRecord> ClientImpl::Examine(OperationContext& context,
+                                                             ServerId server) {
   PANDO_ASSIGN_OR_RETURN(ServerInfo info, ReadServerInfo(context, server));
   if (info.superblock.server_id != server) {
     return absl::FailedPreconditionError(
@@ -134,22 +134,23 @@ absl::StatusOr<ClientImpl::ServerRecord> ClientImpl::Introduce(OperationContext&
   if (info.lease_us > 0 && heartbeat_ == nullptr) {
     return absl::FailedPreconditionError("it has leases, which this client does not renew");
   }
-  PANDO_RETURN_IF_ERROR(
-      control_channel_.Call(context, server, ControlOpcode::kAttach, EncodeJoinReply(identity_))
-          .status());
   return ServerRecord{server, std::move(info)};
 }
 
-absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& tree,
-                                       const ServerRecord& server) {
+absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
+                                                  const TreeContext& tree, ServerId server) {
   CatalogEntry now = tree.entry;
   // The catalog's server has forgotten its trees with everything else.
-  if (server.id != catalog_server_) {
-    absl::StatusOr<TreeServerList> servers = ListTreeServers(context, tree.id());
-    if (servers.ok()) now.servers = *std::move(servers);
-    // Dropped: its handles go on with what they have.
-    if (!servers.ok() && !absl::IsNotFound(servers.status())) return servers.status();
-  }
+  if (server == catalog_server_) return now;
+  absl::StatusOr<TreeServerList> servers = ListTreeServers(context, tree.id());
+  if (servers.ok()) now.servers = *std::move(servers);
+  // Dropped: its handles go on with what they have.
+  if (!servers.ok() && !absl::IsNotFound(servers.status())) return servers.status();
+  return now;
+}
+
+absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& tree,
+                                       const CatalogEntry& now, const ServerRecord& server) {
   const TreeServer* const on = Find(now.servers, server.id);
   absl::Status attached = on != nullptr && on->life != server.info.life
                               ? LostNodesError(now.name, server.id)
@@ -160,20 +161,33 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
 }
 
 absl::Status ClientImpl::AddMember(const ServerLocation& location) {
-  // A session that begins meanwhile would reach the server before the trees are introduced.
-  std::lock_guard members_lock(members_mutex_);
-  PANDO_ASSIGN_OR_RETURN(const uint32_t added, fabric_->AddServer(location));
+  // A session that begins meanwhile would reach the server before the trees are introduced. None
+  // waits for a server that says nothing.
+  std::unique_lock members_lock(members_mutex_, std::defer_lock);
+  PANDO_ASSIGN_OR_RETURN(const uint32_t added,
+                         fabric_->AddServer(location, [&] { members_lock.lock(); }));
   // Closing a tree takes the mutex of the control session: the last reference goes after it.
   std::vector<std::shared_ptr<TreeImpl>> trees;
   ServerRecord record;
   const absl::Status status = RunControl([&](OperationContext& context) -> absl::Status {
     control_->endpoint().AdoptServers(added);
-    PANDO_ASSIGN_OR_RETURN(record, Introduce(context, location.id));
+    PANDO_ASSIGN_OR_RETURN(record, Examine(context, location.id));
     for (const auto& [id, weak] : trees_) {
       if (std::shared_ptr<TreeImpl> tree = weak.lock()) trees.push_back(std::move(tree));
     }
+    // Once the server has met this client it takes it for dead when the connection ends: whatever
+    // depends on another server comes before.
+    std::vector<CatalogEntry> entries;
     for (const auto& tree : trees) {
-      PANDO_RETURN_IF_ERROR(IntroduceTree(context, tree->context(), record));
+      PANDO_ASSIGN_OR_RETURN(entries.emplace_back(),
+                             EntryFor(context, tree->context(), location.id));
+    }
+    PANDO_RETURN_IF_ERROR(
+        control_channel_
+            .Call(context, location.id, ControlOpcode::kAttach, EncodeJoinReply(identity_))
+            .status());
+    for (size_t i = 0; i < trees.size(); ++i) {
+      PANDO_RETURN_IF_ERROR(IntroduceTree(context, trees[i]->context(), entries[i], record));
     }
     std::erase_if(servers_, [&](const ServerRecord& old) { return old.id == location.id; });
     servers_.push_back(record);
