@@ -111,6 +111,8 @@ bool OperationContext::AwaitServer(ServerId server) {
 
 absl::Status OperationContext::AwaitAgain(Chain* chain) {
   if (!IsNotConnected(chain->status()) || !AwaitServer(chain->server())) return chain->status();
+  // What has come need not be what the chain was meant for (rule R8).
+  if (absl::Status status = CatchUp(chain->server()); !status.ok()) return status;
   session.scheduler().Await(chain);
   return chain->status();
 }

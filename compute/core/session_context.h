@@ -137,6 +137,12 @@ struct OperationContext {
   };
   OperationContext(SessionContext* session, Timeout timeout)
       : session(*session), deadline_ns_(timeout.until_ns), timeout_ns_(timeout.ns) {}
+  // A part of `whole` with a deadline of its own, and with its own cost.
+  OperationContext(const OperationContext& whole, int64_t deadline_ns)
+      : session(whole.session),
+        fate(whole.fate),
+        generation_(whole.generation_),
+        deadline_ns_(deadline_ns) {}
 
   SessionContext& session;
   // Of the tree that the operation works on, if any: where it has lost what it had on a server,

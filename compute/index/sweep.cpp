@@ -125,7 +125,7 @@ absl::StatusOr<bool> Sweep::LookAfter(const Found& found) {
   // What a stopped merger holds up is swept next time.
   const int64_t wait_ns = tree_.environment.times.sweep_wait_ns;
   const int64_t until_ns = std::min(context_.deadline_ns(), context_.session.NowNs() + wait_ns);
-  OperationContext look(&context_.session, until_ns);
+  OperationContext look(context_, until_ns);
   const absl::Status status = LookAfterNode(look, tree_, found.node, found.level, found.low);
   if (absl::IsDeadlineExceeded(status) && !context_.expired()) return false;
   PANDO_RETURN_IF_ERROR(status);
