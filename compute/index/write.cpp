@@ -41,7 +41,7 @@ class LeafWrite {
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);
   // Results of combined operations; `outcome`: what all of them get instead if it is an error.
-  void FinishCombined(const LockTarget& target, const absl::Status& outcome);
+  void FinishCombined(LocalLock* local, const absl::Status& outcome);
 
   OperationContext& context_;
   TreeContext& tree_;
@@ -59,22 +59,22 @@ absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation
   Combine(lock, batch);
   LeafEditor& editor = batch.Commit();
   if (batch.erased()) NoteUnderfull(editor);
-  const LockTarget target = lock.target();
+  LocalLock* const local = lock.local();
   const bool image_is_older = lock.image_is_older();
   if (!editor.dirty()) {
     lock.AnswerFromImage();
     const absl::Status released = ReleaseUnchanged(std::move(lock));
-    FinishCombined(target, released);
+    FinishCombined(local, released);
     // Nothing was written: what an image says that was READ for this operation stands all the same.
     return image_is_older && !released.ok() && RuleHolds(Rule::kV5) ? released : result;
   }
-  if (!RuleHolds(Rule::kL5)) FinishCombined(target, absl::OkStatus());
+  if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
   const absl::Status written = WriteEntries(std::move(lock), editor);
   if (written.ok()) {
-    FinishCombined(target, written);
+    FinishCombined(local, written);
     return result;
   }
-  FinishCombined(target, WriteBackFailed(written));
+  FinishCombined(local, WriteBackFailed(written));
   if (result.ok()) return WriteBackFailed(written);
   return image_is_older ? written : result;
 }
@@ -107,12 +107,12 @@ void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
   tree_.environment.hocl.PutBack(lock, rest);
 }
 
-void LeafWrite::FinishCombined(const LockTarget& target, const absl::Status& outcome) {
+void LeafWrite::FinishCombined(LocalLock* local, const absl::Status& outcome) {
   if (!outcome.ok()) {
     // Also NotFound and AlreadyExists: they may follow from what the batch did before them.
     for (absl::Status& result : results_) result = outcome;
   }
-  tree_.environment.hocl.Finish(context_, target, combined_, results_);
+  tree_.environment.hocl.Finish(context_, local, combined_, results_);
   combined_.clear();
   results_.clear();
 }

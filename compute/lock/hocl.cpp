@@ -335,12 +335,12 @@ void Hocl::PutBack(const HeldLock& lock, const std::vector<LockRequestPtr>& requ
   if (!requests.empty()) lock.local_->PutBack(requests);
 }
 
-void Hocl::Finish(OperationContext& context, const LockTarget& target,
+void Hocl::Finish(OperationContext& context, LocalLock* local,
                   const std::vector<LockRequestPtr>& requests,
                   const std::vector<absl::Status>& results) {
   if (requests.empty()) return;
   context.session.counters().combined.Add(requests.size());
-  Local(target).Finish(requests, results);
+  local->Finish(requests, results);
 }
 
 absl::Status Hocl::AppendRelease(OperationContext& context, const HeldLock& lock, Chain* chain) {

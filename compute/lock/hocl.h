@@ -50,6 +50,8 @@ class HeldLock {
   ~HeldLock();
 
   const LockTarget& target() const { return target_; }
+  // What the requests of TakeCombinable() wait for; it outlives them.
+  LocalLock* local() const { return local_; }
   bool held() const { return held_; }
   // False after a handover that did not carry the image.
   bool image_is_fresh() const { return image_is_fresh_; }
@@ -123,7 +125,8 @@ class Hocl {
   // or PutBack().
   std::vector<LockRequestPtr> TakeCombinable(HeldLock& lock, uint32_t tree_id, size_t max);
   void PutBack(const HeldLock& lock, const std::vector<LockRequestPtr>& requests);
-  void Finish(OperationContext& context, const LockTarget& target,
+  // `local`: of the lock that they were taken from, which may be released.
+  void Finish(OperationContext& context, LocalLock* local,
               const std::vector<LockRequestPtr>& requests,
               const std::vector<absl::Status>& results);
 
