@@ -204,7 +204,7 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
   // What was spare there is gone.
   allocator_.NoteFailure(record.id, absl::UnavailableError("it has started again"));
   members_.Publish(record.id, record.info.life, added);
-  allocator_.AddServer(record.id, record.info.free_bytes);
+  allocator_.AddServer(record.id, record.info.free_bytes, record.info.life);
   KeepAlive(record);
   return absl::OkStatus();
 }

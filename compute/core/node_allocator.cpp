@@ -28,10 +28,10 @@ int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMilli
 
 }  // namespace
 
-void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes) {
+void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes, uint64_t life) {
   std::lock_guard lock(mutex_);
-  std::erase_if(free_bytes_, [server](const auto& known) { return known.first == server; });
-  free_bytes_.emplace_back(server, free_bytes);
+  std::erase_if(free_bytes_, [server](const auto& known) { return known.server == server; });
+  free_bytes_.push_back({server, life, free_bytes});
 }
 
 void NodeAllocator::NoteGrown(uint32_t tree_id, const TreeServerList& servers) {
@@ -47,13 +47,13 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, uint32_t tree_id
     const TreeServerList& known = grown_[tree_id];
     if (std::find(known.begin(), known.end(), on) != known.end()) return absl::OkStatus();
   }
-  absl::Status status;
+  // The answer may have lain here while the server started again: what it has granted is gone.
+  context.session.AdoptServers();
   if (on.life == 0 || context.session.LifeOf(on.server) != on.life) {
-    status = absl::UnavailableError(
+    return absl::UnavailableError(
         absl::StrCat("memory server ", on.server, " started again meanwhile"));
-  } else {
-    status = grow_(context, {tree_id, on});
   }
+  absl::Status status = grow_(context, {tree_id, on});
   if (status.ok()) {
     std::lock_guard lock(mutex_);
     grown_[tree_id].push_back(on);
@@ -97,7 +97,7 @@ std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId prefe
 void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[tree_id];
-  if (!Knows(node.address.server())) {
+  if (Find(node.address.server()) == nullptr) {
     pool.uncertain = true;
     return;
   }
@@ -120,7 +120,7 @@ void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
 void NodeAllocator::Free(uint32_t tree_id, const Reference& node) {
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[tree_id];
-  if (pool.freed.size() < kFreesQueuedMax && Knows(node.address.server())) {
+  if (pool.freed.size() < kFreesQueuedMax && Find(node.address.server()) != nullptr) {
     pool.freed.push_back(node);
   } else {
     pool.uncertain = true;  // a sweep finds it
@@ -137,21 +137,22 @@ uint64_t NodeAllocator::nodes_reused() const {
   return reused_;
 }
 
-bool NodeAllocator::Knows(ServerId server) const {
-  return std::any_of(free_bytes_.begin(), free_bytes_.end(),
-                     [server](const auto& known) { return known.first == server; });
+NodeAllocator::FreeBytes* NodeAllocator::Find(ServerId server) {
+  const auto found = std::find_if(free_bytes_.begin(), free_bytes_.end(),
+                                  [server](const auto& known) { return known.server == server; });
+  return found == free_bytes_.end() ? nullptr : &*found;
 }
 
 bool NodeAllocator::IsScarce(const Pool& pool) const {
   uint64_t bytes = 0;
-  for (const auto& [server, free] : free_bytes_) bytes += free;
+  for (const FreeBytes& free : free_bytes_) bytes += free.bytes;
   return pool.scarce || bytes < kScarceBytes;
 }
 
 void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
   if (!absl::IsUnavailable(status) || IsRecoverable(status)) return;
   std::lock_guard lock(mutex_);
-  std::erase_if(free_bytes_, [server](const auto& known) { return known.first == server; });
+  std::erase_if(free_bytes_, [server](const auto& known) { return known.server == server; });
   for (auto& [tree_id, pool] : pools_) {
     const auto is_there = [server](const auto& node) { return node.address.server() == server; };
     const size_t dropped =
@@ -227,19 +228,12 @@ void NodeAllocator::SendFrees(OperationContext& context, uint32_t tree_id,
 std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
   std::lock_guard lock(mutex_);
   std::stable_sort(free_bytes_.begin(), free_bytes_.end(), [&](const auto& a, const auto& b) {
-    if (a.second != b.second) return a.second > b.second;
-    return a.first == preferred && b.first != preferred;
+    if (a.bytes != b.bytes) return a.bytes > b.bytes;
+    return a.server == preferred && b.server != preferred;
   });
   std::vector<ServerId> servers;
-  for (const auto& [server, free] : free_bytes_) servers.push_back(server);
+  for (const FreeBytes& free : free_bytes_) servers.push_back(free.server);
   return servers;
-}
-
-void NodeAllocator::SetFreeBytes(ServerId server, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
-  for (auto& [id, free] : free_bytes_) {
-    if (id == server) free = bytes;
-  }
 }
 
 absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tree_id,
@@ -264,8 +258,11 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
     PANDO_RETURN_IF_ERROR(body.status());
     PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
     if (!grant.runs.empty()) {
-      PANDO_RETURN_IF_ERROR(GrowOnto(context, tree_id, {server, life}, grant));
-      return TakeGrant(context, tree_id, node_bytes, server, grant);
+      absl::Status taken = GrowOnto(context, tree_id, {server, life}, grant);
+      if (taken.ok()) taken = TakeGrant(context, tree_id, node_bytes, {server, life}, grant);
+      if (!absl::IsUnavailable(taken)) return taken;
+      if (!absl::IsResourceExhausted(failed)) failed = std::move(taken);
+      continue;
     }
     *rested_ns = std::min(*rested_ns, context.session.NowNs() + grant.rested_in_ns);
     failed = absl::ResourceExhaustedError(
@@ -281,8 +278,9 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
 }
 
 absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_id,
-                                      uint32_t node_bytes, ServerId server,
+                                      uint32_t node_bytes, const TreeServer& on,
                                       const NodeGrant& grant) {
+  const ServerId server = on.server;
   std::vector<Run> runs;
   std::vector<SpareNode> recycled;
   for (const NodeRun& run : grant.runs) {
@@ -310,10 +308,12 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
                                             spare.address.offset(), " for life ", spare.life,
                                             ", which it has had already"));
   }
-  SetFreeBytes(server, grant.free_bytes);
   std::lock_guard lock(mutex_);
-  if (!Knows(server))
+  FreeBytes* const granted = Find(server);
+  if (granted == nullptr || granted->life != on.life) {
     return absl::UnavailableError(absl::StrCat("memory server ", server, " died"));
+  }
+  granted->bytes = grant.free_bytes;
   Pool& pool = pools_[tree_id];
   pool.node_bytes = node_bytes;
   pool.scarce = false;

@@ -54,8 +54,9 @@ class NodeAllocator {
                          Grow grow = nullptr)
       : control_(control), times_(times), grow_(std::move(grow)) {}
 
-  // What a server has free; kept up to date from grants. Also of another life of a server.
-  void AddServer(ServerId server, uint64_t free_bytes);
+  // What a life of a server has free; kept up to date from grants. From now on nothing of an
+  // earlier one is handed out (rule R8).
+  void AddServer(ServerId server, uint64_t free_bytes, uint64_t life = 0);
   // What the catalog knows of the tree: it need not be told again.
   void NoteGrown(uint32_t tree_id, const TreeServerList& servers);
 
@@ -118,6 +119,13 @@ class NodeAllocator {
     bool orphans = false;
   };
 
+  struct FreeBytes {
+    ServerId server;
+    uint64_t life;
+    uint64_t bytes;
+  };
+  FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
+
   // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
   absl::Status RequestNodes(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                             ServerId preferred, int64_t* rested_ns);
@@ -128,14 +136,16 @@ class NodeAllocator {
   void SendFrees(OperationContext& context, uint32_t tree_id, const std::vector<Reference>& freed,
                  size_t first, size_t next);
   absl::Status TakeGrant(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
-                         ServerId server, const NodeGrant& grant);
+                         const TreeServer& on, const NodeGrant& grant);
   absl::Status ReadOldImages(OperationContext& context, uint32_t node_bytes,
                              std::vector<SpareNode>* spares);
   bool ReturnSpares(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
                     const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
-  void SetFreeBytes(ServerId server, uint64_t bytes);
-  bool Knows(ServerId server) const;  // under mutex_
+  void SetFreeBytes(ServerId server, uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    if (FreeBytes* const known = Find(server)) known->bytes = bytes;
+  }
   bool IsScarce(const Pool& pool) const;
 
   ControlChannel* const control_;
@@ -143,9 +153,9 @@ class NodeAllocator {
   const Grow grow_;
   mutable std::mutex mutex_;
   uint64_t reused_ = 0;
-  absl::flat_hash_map<uint32_t, Pool> pools_;              // by tree
-  absl::flat_hash_map<uint32_t, TreeServerList> grown_;    // by tree; the catalog knows of it
-  std::vector<std::pair<ServerId, uint64_t>> free_bytes_;  // of the servers that live
+  absl::flat_hash_map<uint32_t, Pool> pools_;            // by tree
+  absl::flat_hash_map<uint32_t, TreeServerList> grown_;  // by tree; the catalog knows of it
+  std::vector<FreeBytes> free_bytes_;                    // of the servers that live
 };
 
 }  // namespace pando

@@ -225,5 +225,59 @@ TEST_F(NodeAllocatorTest, ARequestThatFailedMayHaveBeenGranted) {
   EXPECT_FALSE(ReturnAll());
 }
 
+// --- A server that starts again (rules R7, R8).
+
+class RestartTest : public NodeAllocatorTest {
+ protected:
+  RestartTest() { Start({10}); }
+  void Start(const std::vector<uint64_t>& chunks) {
+    NodeAllocatorTest::Start(chunks);
+    members_.Publish(1, kFirstLife, 0);
+    session_->set_membership(&members_);
+    growing_.AddServer(1, servers_[0]->FreeBytes(), kFirstLife);
+  }
+  // As a client does it whose trees have nothing there.
+  void StartAgain() {
+    growing_.NoteFailure(1, absl::UnavailableError("it has started again"));
+    members_.Publish(1, kFirstLife + 1, 0);
+    growing_.AddServer(1, servers_[0]->FreeBytes(), kFirstLife + 1);
+  }
+  absl::Status Refill() {
+    absl::Status status;
+    Spawn([&](OperationContext& context) {
+      status = growing_.Refill(context, kTree, kNodeBytes, 1);
+    });
+    session_->scheduler().Drain();
+    return status;
+  }
+
+  static constexpr uint64_t kFirstLife = 7;
+  Membership members_;
+  std::function<void()> on_grow_;
+  std::vector<uint64_t> grown_;
+  NodeAllocator growing_{&control_, {}, [this](OperationContext&, const TreeGrowth& growth) {
+                           grown_.push_back(growth.on.life);
+                           if (on_grow_) on_grow_();
+                           return absl::OkStatus();
+                         }};
+};
+
+TEST_F(RestartTest, NodesOfAnEarlierLifeAreHandedToNobody) {
+  on_grow_ = [this] { StartAgain(); };
+  EXPECT_TRUE(absl::IsUnavailable(Refill()));
+  EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value()) << "somebody else has them by now";
+  on_grow_ = nullptr;
+  EXPECT_TRUE(Refill().ok());
+  EXPECT_TRUE(growing_.TryTake(kTree, 1).has_value());
+  EXPECT_EQ(grown_, (std::vector<uint64_t>{kFirstLife, kFirstLife + 1}));
+}
+
+TEST_F(RestartTest, NoTreeGrowsOntoALifeThatIsOver) {
+  servers_[0]->on_request = [this] { StartAgain(); };
+  EXPECT_TRUE(absl::IsUnavailable(Refill()));
+  EXPECT_TRUE(grown_.empty()) << "everybody would take the tree for lost";
+  EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value());
+}
+
 }  // namespace
 }  // namespace pando

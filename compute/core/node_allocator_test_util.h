@@ -57,7 +57,8 @@ class ChunkServer : public ControlHandler {
 
   int requests = 0, free_calls = 0;
   bool malformed = false, refuses = false;
-  std::vector<NodeRun> recycled;  // the next grant, in place of a chunk
+  std::function<void()> on_request;  // while one is answered
+  std::vector<NodeRun> recycled;     // the next grant, in place of a chunk
   uint32_t orphans = 0;
   uint64_t free_elsewhere = 0;  // bytes that it says it has, and never hands out
   int64_t rested_ns = 0;        // when the next chunk has rested, if none is left
@@ -69,6 +70,7 @@ class ChunkServer : public ControlHandler {
  private:
   std::string Allocate(const ControlHeader& header, const NodeRequest& request) {
     ++requests;
+    if (on_request) on_request();
     EXPECT_EQ(request.tree_id, kTree);
     NodeGrant grant;
     grant.orphans = orphans;
