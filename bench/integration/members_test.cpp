@@ -162,6 +162,76 @@ TEST_F(MembersTest, WhatIsLostIsSaidAndWhatIsNotIsNot) {
   EXPECT_CODE(session_->Get(**second, NumberedKey(1)), DataLoss) << "the old handle";
 }
 
+// Others know of a server's next life before this client does: what it asks then must not be
+// answered with "lost", and advice that would lose the tree.
+TEST_F(MembersTest, WhatGrewOntoAServersNextLifeIsNotTakenForLost) {
+  cluster_.Start(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));
+  for (int round = 0; round < 4; ++round) {
+    const std::string name = "t" + std::to_string(round);
+    auto tree = client_->CreateTree(name, {});
+    ASSERT_OK(tree);
+    cluster_.Stop(2);
+    cluster_.Start(2);
+    auto other = cluster_.NewClient();
+    auto other_tree = other->OpenTree(name);
+    ASSERT_OK(other_tree);
+    auto unseen = other->CreateTree(name + "unseen", {});
+    ASSERT_OK(unseen);
+    auto other_session = other->NewSession();
+    ASSERT_OK(other_session);
+    uint64_t count = 0;
+    for (; NodesOut(*other, 2) == 0; count += 500) {
+      ASSERT_OK(Fill(**other_session, **other_tree, count, count + 500));
+      ASSERT_OK(Fill(**other_session, **unseen, count, count + 500));
+    }
+    EXPECT_OK(client_->TreeStatus(**tree)) << round;
+    EXPECT_OK(client_->OpenTree(name + "unseen")) << round;
+    ASSERT_NO_FATAL_FAILURE(ExpectWhole(*session_, **tree, count));
+  }
+}
+
+TEST_F(MembersTest, AServerThatHasJustComeIsFoundWhenATreeIsAskedFor) {
+  for (int server = 2; server <= 4; ++server) {
+    const std::string name = "t" + std::to_string(server);
+    auto tree = client_->CreateTree(name, {});
+    ASSERT_OK(tree);
+    cluster_.Start(server);
+    auto other = cluster_.NewClient();
+    auto other_tree = other->OpenTree(name);
+    ASSERT_OK(other_tree);
+    auto other_session = other->NewSession();
+    ASSERT_OK(other_session);
+    for (uint64_t n = 0; NodesOut(*other, static_cast<uint16_t>(server)) == 0; n += 500) {
+      ASSERT_OK(Fill(**other_session, **other_tree, n, n + 500));
+    }
+    const auto begun = Clock::now();
+    EXPECT_OK(client_->TreeStatus(**tree)) << server;
+    EXPECT_LT(Clock::now() - begun, std::chrono::seconds(1)) << "nobody waits for whom he holds up";
+  }
+}
+
+// Who could not open a tree does not keep its memory from others.
+TEST_F(MembersTest, ATreeThatIsLostIsGivenBackThoughOthersTriedToOpenIt) {
+  cluster_.Start(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));
+  auto tree = client_->CreateTree("t", kWide);
+  ASSERT_OK(tree);
+  ASSERT_OK(Fill(*session_, **tree, 0, 3'000));
+  ASSERT_GT(NodesOut(*client_, 2), 0u);
+  cluster_.Stop(2);
+  cluster_.Start(2);
+  auto other = cluster_.NewClient();
+  EXPECT_CODE(other->OpenTree("t"), DataLoss);
+  ASSERT_TRUE(Within(std::chrono::seconds(2),
+                     [&] { return absl::IsDataLoss(client_->TreeStatus(**tree)); }));
+  ASSERT_OK(client_->DropTree("t"));
+  tree->reset();
+  session_.reset();
+  client_.reset();  // who may have something in flight to the tree (rule R6)
+  EXPECT_EQ(NodesOut(*other, 1), 0u);
+}
+
 TEST_F(MembersTest, ACatalogThatComesBackEmptyIsToldByItsTreesAndTakesNewOnes) {
   auto tree = client_->CreateTree("t", {});
   ASSERT_OK(tree);

@@ -229,7 +229,7 @@ absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
 
 absl::StatusOr<CheckReport> SessionCheck::Run() {
   // What went with a memory server is no damage of what is left, and nobody can check it.
-  PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_));
+  PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_, /*waits=*/true));
   TreeCheckResult walked = Walk();
   PANDO_RETURN_IF_ERROR(walked.unreadable);
   if (!options_.quiet_tree) PANDO_RETURN_IF_ERROR(LookForStoppedWriter(walked.doubtful));
@@ -241,7 +241,7 @@ absl::StatusOr<CheckReport> SessionCheck::Run() {
   report_.keys = walked.keys;
   report_.missing_separators = walked.missing_separators;
   PANDO_RETURN_IF_ERROR(CheckLocks(walked.nodes));
-  PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_));
+  PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_, /*waits=*/true));
   return std::move(report_);
 }
 

@@ -204,8 +204,7 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_vie
         control_channel_.Call(context, catalog_server_, ControlOpcode::kCreateTree,
                               EncodeCreateTree(request)));
     PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, ParseCatalogEntry(body));
-    PANDO_ASSIGN_OR_RETURN(tree, Attach(context, std::move(entry)));
-    return absl::OkStatus();
+    return Attach(context, std::move(entry), &tree);
   }));
   return tree;
 }
@@ -220,20 +219,24 @@ absl::StatusOr<CatalogEntry> ClientImpl::FindEntry(OperationContext& context,
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::OpenTree(std::string_view name) {
   std::shared_ptr<TreeImpl> tree;
-  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+  const auto open = [&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, FindEntry(context, name));
-    PANDO_ASSIGN_OR_RETURN(tree, Attach(context, std::move(entry)));
-    return absl::OkStatus();
-  }));
+    return Attach(context, std::move(entry), &tree);
+  };
+  absl::Status opened = RunControl(open);
+  if (absl::IsUnavailable(opened) && AwaitServersOf(name)) opened = RunControl(open);
+  PANDO_RETURN_IF_ERROR(opened);
   return tree;
 }
 
-absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Attach(OperationContext& context,
-                                                             CatalogEntry entry) {
-  if (std::shared_ptr<TreeImpl> open = trees_[entry.tree_id].lock()) {
-    PANDO_RETURN_IF_ERROR(open->context().fate.status());
-    return open;
-  }
+absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
+                                std::shared_ptr<TreeImpl>* tree) {
+  const uint32_t id = entry.tree_id;
+  const auto known = trees_.find(id);
+  if (known != trees_.end()) *tree = known->second.lock();
+  if (*tree != nullptr) return (*tree)->context().fate.status();
+  // Its last handle has gone, and is about to say what became of the tree's nodes (rule R6).
+  const bool is_closing = known != trees_.end();
   PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
                          NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
                                             entry.shape.node_bytes));
@@ -250,21 +253,15 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Attach(OperationContext& c
     return absl::DataLossError(
         absl::StrCat("tree '", entry.name, "' has its root record on an unknown memory server"));
   }
-  for (const ServerRecord& server : servers_) {
-    const absl::Status attached = AttachTo(context, entry, server.id);
-    // What is gone is not touched any more; should it come back, IntroduceTree() sees to it.
-    if (!attached.ok() && !absl::IsUnavailable(attached)) return attached;
+  const absl::Status attached = AttachToAll(context, &entry);
+  if (!attached.ok()) {
+    if (!is_closing) DetachFromAll(context, id, /*settled=*/true);
+    return attached;
   }
-  // Again, for what the tree lost between the two (rule R7).
-  if (entry.created == 0) {
-    PANDO_ASSIGN_OR_RETURN(entry.servers, ListTreeServers(context, entry.tree_id));
-    PANDO_RETURN_IF_ERROR(CheckLives(entry.name, entry.servers));
-  }
-  allocator_.NoteGrown(entry.tree_id, entry.servers);
-  const uint32_t id = entry.tree_id;
-  auto tree = std::make_shared<TreeImpl>(this, std::move(entry), layout, environment_.get());
-  trees_[id] = tree;
-  return tree;
+  allocator_.NoteGrown(id, entry.servers);
+  *tree = std::make_shared<TreeImpl>(this, std::move(entry), layout, environment_.get());
+  trees_[id] = *tree;
+  return absl::OkStatus();
 }
 
 void ClientImpl::CloseTree(const TreeContext& tree) {
@@ -276,10 +273,7 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     const bool certain = !fenced() && !hocl_->has_left_locks();
     const bool settled = allocator_.ReturnAll(context, tree.id()) && certain;
     cache_->InvalidateTree(tree.id());
-    for (const ServerRecord& server : servers_) {
-      (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
-                                  EncodeTreeDetach({tree.id(), settled ? uint8_t{1} : uint8_t{0}}));
-    }
+    DetachFromAll(context, tree.id(), settled);
     return absl::OkStatus();
   });
 }

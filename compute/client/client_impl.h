@@ -104,14 +104,22 @@ class ClientImpl {
                              const ServerRecord& server);
   absl::Status AttachTo(OperationContext& context, const CatalogEntry& entry, ServerId server);
   absl::StatusOr<TreeServerList> ListTreeServers(OperationContext& context, uint32_t tree_id);
-  // The tree's servers that are known live in the lives that the catalog has on record.
-  absl::Status CheckLives(const std::string& tree, const TreeServerList& servers) const;
+  // To all servers that are there; `entry` gets the tree's servers as they are then. DataLoss: the
+  // tree has lost what it had on one. Unavailable: one of its servers has started again, and this
+  // client has not taken it up yet.
+  absl::Status AttachToAll(OperationContext& context, CatalogEntry* entry);
+  void DetachFromAll(OperationContext& context, uint32_t tree_id, bool settled);
   const ServerRecord* FindRecord(ServerId server) const;
-  // Waits a moment for servers of the tree that are not known yet.
-  void AwaitServersOf(std::string_view name);
+  // Waits a moment for servers of the tree that are not known yet, or not in the life that the
+  // catalog knows. False: there are none.
+  using ListServers = std::function<absl::StatusOr<TreeServerList>(OperationContext&)>;
+  bool AwaitServers(const ListServers& list);
+  bool AwaitServersOf(std::string_view name);
 
   absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);
-  absl::StatusOr<std::shared_ptr<TreeImpl>> Attach(OperationContext& context, CatalogEntry entry);
+  // `tree` may be set where this fails: its last reference must not go in the control session.
+  absl::Status Attach(OperationContext& context, CatalogEntry entry,
+                      std::shared_ptr<TreeImpl>* tree);
 
   const ClientOptions options_;
   const std::shared_ptr<Fabric> fabric_;

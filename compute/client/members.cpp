@@ -55,37 +55,73 @@ absl::StatusOr<TreeServerList> ClientImpl::ListTreeServers(OperationContext& con
   return ParseTreeServers(body);
 }
 
-absl::Status ClientImpl::CheckLives(const std::string& tree, const TreeServerList& servers) const {
-  for (const TreeServer& on : servers) {
+absl::Status ClientImpl::AttachToAll(OperationContext& context, CatalogEntry* entry) {
+  for (const ServerRecord& server : servers_) {
+    const absl::Status attached = AttachTo(context, *entry, server.id);
+    // What is gone is not touched any more; should it come back, IntroduceTree() sees to it.
+    if (!attached.ok() && !absl::IsUnavailable(attached)) return attached;
+  }
+  if (entry->created != 0) return absl::OkStatus();
+  // Again, for what the tree lost between the two (rule R7).
+  PANDO_ASSIGN_OR_RETURN(entry->servers, ListTreeServers(context, entry->tree_id));
+  for (const TreeServer& on : entry->servers) {
     const ServerRecord* const record = FindRecord(on.server);
-    if (record != nullptr && record->info.life != on.life) return LostNodesError(tree, on.server);
+    if (record == nullptr || record->info.life == on.life) continue;
+    // The server says it, if it is there: then the life on record is over. Else it may be the next.
+    const absl::Status attached = AttachTo(context, *entry, on.server);
+    if (!absl::IsUnavailable(attached)) return attached;
+    return absl::UnavailableError(
+        absl::StrCat("tree '", entry->name, "' has nodes on memory server ", on.server,
+                     ", which has started again and is not connected yet: try again"));
   }
   return absl::OkStatus();
 }
 
-absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
-  return RunControl([&](OperationContext& context) { return tree.CheckServers(context); });
+void ClientImpl::DetachFromAll(OperationContext& context, uint32_t tree_id, bool settled) {
+  const TreeDetach detach = {tree_id, static_cast<uint8_t>(settled ? 1 : 0)};
+  for (const ServerRecord& server : servers_) {
+    (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
+                                EncodeTreeDetach(detach));
+  }
 }
 
-void ClientImpl::AwaitServersOf(std::string_view name) {
-  TreeServerList wanted;
+absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
+  PANDO_RETURN_IF_ERROR(tree.fate.status());
+  // Not inside: whoever looks for servers needs the control session.
+  (void)AwaitServers(
+      [&](OperationContext& context) { return ListTreeServers(context, tree.id()); });
+  return RunControl(
+      [&](OperationContext& context) { return tree.CheckServers(context, /*waits=*/false); });
+}
+
+bool ClientImpl::AwaitServersOf(std::string_view name) {
+  return AwaitServers([&](OperationContext& context) -> absl::StatusOr<TreeServerList> {
+    PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, FindEntry(context, name));
+    return std::move(entry.servers);
+  });
+}
+
+bool ClientImpl::AwaitServers(const ListServers& list) {
+  bool wanted = false;
   (void)RunControl([&](OperationContext& context) -> absl::Status {
-    PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
-    for (const TreeServer& on : entry.servers) {
-      if (FindRecord(on.server) == nullptr) wanted.push_back(on);
+    PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, list(context));
+    for (const TreeServer& on : servers) {
+      const ServerRecord* const record = FindRecord(on.server);
+      wanted = wanted || record == nullptr || record->info.life != on.life;
     }
     return absl::OkStatus();
   });
-  const uint64_t look = wanted.empty() ? 0 : members_.AskForLook();
+  const uint64_t look = wanted ? members_.AskForLook() : 0;
   const int64_t until_ns = RealClock().NowNs() + kAwaitServersNs;
   while (look != 0 && !members_.HasLooked(look) && RealClock().NowNs() < until_ns) {
     const timespec pause = {0, kLookPauseNs};
     nanosleep(&pause, nullptr);
   }
+  return look != 0;
 }
 
 absl::Status ClientImpl::DropTree(std::string_view name) {
-  AwaitServersOf(name);
+  (void)AwaitServersOf(name);
   return RunControl([&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
     const auto drop = [&](ServerId server) {
@@ -151,10 +187,12 @@ absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
 
 absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& tree,
                                        const CatalogEntry& now, const ServerRecord& server) {
-  const TreeServer* const on = Find(now.servers, server.id);
-  absl::Status attached = on != nullptr && on->life != server.info.life
-                              ? LostNodesError(now.name, server.id)
-                              : AttachTo(context, now, server.id);
+  if (server.id == catalog_server_) {
+    tree.fate.Lose(LostNodesError(now.name, server.id));
+    return absl::OkStatus();
+  }
+  // The server compares: if it answers, another life that is on record is over.
+  absl::Status attached = AttachTo(context, now, server.id);
   const bool lost = absl::IsDataLoss(attached) || absl::IsNotFound(attached);
   if (lost) tree.fate.Lose(std::move(attached));
   return lost ? absl::OkStatus() : attached;

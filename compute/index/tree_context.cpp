@@ -46,7 +46,7 @@ LockTarget TreeContext::RootLock() const {
           .read_bytes = kLineBytes};
 }
 
-absl::Status TreeContext::CheckServers(OperationContext& context) const {
+absl::Status TreeContext::CheckServers(OperationContext& context, bool waits) const {
   PANDO_RETURN_IF_ERROR(fate.status());
   ControlChannel& control = environment.control;
   // The root record lies on the catalog's server.
@@ -55,19 +55,23 @@ absl::Status TreeContext::CheckServers(OperationContext& context) const {
                                       ControlOpcode::kListTreeServers, EncodeTreeId(id())));
   PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(body));
   for (const TreeServer& on : servers) {
-    // It may have come a moment ago.
-    (void)context.AwaitServer(on.server);
+    if (waits) (void)context.AwaitServer(on.server);
+    context.session.AdoptServers();
     const uint64_t life = context.session.LifeOf(on.server);
     if (life == 0) {
       return absl::UnavailableError(absl::StrCat("tree '", entry.name,
                                                  "' has nodes on memory server ", on.server,
                                                  ", which is not there"));
     }
-    if (life != on.life) return LostNodesError(entry.name, on.server);
     const absl::Status there = control.Call(context, on.server, ControlOpcode::kPing, "").status();
     if (!there.ok()) {
       return Annotate(there, absl::StrCat("tree '", entry.name, "' has nodes there"));
     }
+    if (life == on.life) continue;
+    // It has answered after the catalog: what is on record there is over, and not its next life.
+    if (context.session.LifeOf(on.server) == life) return LostNodesError(entry.name, on.server);
+    return absl::UnavailableError(
+        absl::StrCat("memory server ", on.server, " has just started again: ask again"));
   }
   return absl::OkStatus();
 }

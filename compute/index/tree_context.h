@@ -103,8 +103,9 @@ class TreeContext {
   LockTarget RootLock() const;
   // Whether all memory servers on which the tree may have nodes, as the catalog knows it now, are
   // there in the lives that they were (rule R7). Unavailable: one is gone, or does not answer;
-  // DataLoss: one has started again; NotFound: the tree was dropped.
-  absl::Status CheckServers(OperationContext& context) const;
+  // DataLoss: one has started again; NotFound: the tree was dropped. `waits`: for servers that have
+  // just come; not in the session that whoever takes them up needs.
+  absl::Status CheckServers(OperationContext& context, bool waits) const;
 
   // Rule S3: one insertion a (level, separator) and compute server at a time.
   bool BeginSeparator(const MissingSeparator& separator);
