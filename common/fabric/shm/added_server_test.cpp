@@ -61,5 +61,24 @@ TEST_F(AddedServerTest, WhatWasPostedToAnEarlierLifeDoesNotReachTheNext) {
   EXPECT_EQ(Word(), 0u) << "nobody would ever free it";
 }
 
+// Who is refused by a server tries again and again, for as long as he lives.
+TEST_F(AddedServerTest, AServerThatIsGivenUpKeepsNoSlots) {
+  ShmServerOptions options = options_;
+  options.server_id = 2;
+  options.socket_path = directory_.path() + "/other";
+  options.endpoints_max = 3;
+  options.connections_max = 3;
+  ShmServerThread other(options, &handler_);
+  auto second = *fabric_->Connect(1, 1);
+  for (int i = 0; i < 20; ++i) {
+    const auto added = fabric_->AddServer(other.location());
+    ASSERT_TRUE(added.ok()) << i << ": " << added.status();
+    second->AdoptServers(*added);  // as a client's control session, which makes calls alone
+    fabric_->Disconnect(2);
+    // The server has to see that they are free.
+    usleep(20'000);
+  }
+}
+
 }  // namespace
 }  // namespace pando

@@ -171,7 +171,11 @@ absl::Status ShmClient::OpenSlots(const std::shared_ptr<ShmLink>& link,
     if (slot >= link->region.geometry().endpoints_max) {
       return absl::DataLossError(absl::StrCat("server ", link->location.id, ": impossible slot"));
     }
-    if (!mailbox->PutSlot({link, slot})) CloseSlot(link.get(), slot);
+    if (mailbox->PutSlot({link, slot})) {
+      link->slots_added.push_back(slot);
+    } else {
+      CloseSlot(link.get(), slot);
+    }
   }
   return absl::OkStatus();
 }
@@ -179,6 +183,7 @@ absl::Status ShmClient::OpenSlots(const std::shared_ptr<ShmLink>& link,
 void ShmClient::Disconnect(ServerId server) {
   const std::shared_ptr<ShmLink> link = LinkTo(server);
   if (link == nullptr) return;
+  for (const uint32_t slot : std::exchange(link->slots_added, {})) CloseSlot(link.get(), slot);
   // The watcher sees that it has ended, and so does the server.
   shutdown(link->socket.get(), SHUT_RDWR);
   MarkGone(link.get(), absl::CancelledError("this client does not want it"));

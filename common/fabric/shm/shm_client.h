@@ -37,7 +37,7 @@
 
 namespace pando {
 
-// One server as a client sees it. All but `gone` is fixed once connected.
+// One server as a client sees it. All but `gone` and `slots_added` is fixed once connected.
 struct ShmLink {
   ServerLocation location;
   UniqueFd socket;
@@ -45,6 +45,8 @@ struct ShmLink {
   ShmRegion region;
   uint32_t number = 0;
   std::atomic<bool> gone{false};
+  // Taken for the mailboxes of that moment, where the server was added. For who adds servers.
+  std::vector<uint32_t> slots_added;
 
   absl::Status GoneError() const;  // Unavailable, names the server
 };
@@ -102,7 +104,9 @@ class ShmClient {
   std::shared_ptr<ShmLink> LinkTo(ServerId server) const;  // nullptr: none
   const ShmFabricOptions& options() const { return options_; }
 
-  // Statuses as Fabric::AddServer(). Every mailbox that is attached gets a slot there.
+  // Statuses as Fabric::AddServer(). Every mailbox that is attached gets a slot there. Disconnect()
+  // of a server that was added and that nobody has taken up gives them back: else the server would
+  // keep them, and the connection, as long as this process lives.
   absl::StatusOr<uint32_t> AddServer(const ServerLocation& location,
                                      const std::function<void()>& about_to_add,
                                      uint32_t packet_bytes_min);
