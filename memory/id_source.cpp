@@ -51,8 +51,9 @@ absl::Status IdSource::KeepMark() {
   return kept;
 }
 
-void IdSource::RaiseAbove(uint32_t floor) {
-  if (floor <= kFloorMax) next_ = std::max(next_, floor + 1);
+void IdSource::RaiseAbove(uint32_t floor, bool proved) {
+  if (floor == UINT32_MAX || !(proved || IsBelievable(floor))) return;
+  next_ = std::max(next_, floor + 1);
 }
 
 uint32_t FirstIdWithoutMark(int64_t unix_seconds, uint64_t random) {

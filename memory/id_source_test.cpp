@@ -72,8 +72,26 @@ TEST(IdSourceTest, GoesOnAboveWhatOthersHaveMet) {
   EXPECT_GT(kept.mark, 1'000'001u);
   ids.RaiseAbove(10);
   EXPECT_EQ(*ids.Peek(), 1'000'001u) << "never lower";
-  ids.RaiseAbove(UINT32_MAX - 1);
-  EXPECT_EQ(*ids.Peek(), 1'000'001u) << "nobody ends the sequence";
+}
+
+TEST(IdSourceTest, NobodyEndsTheSequence) {
+  Kept kept;
+  for (int life = 0; life < 4; ++life) {
+    IdSource ids(std::max(kept.mark, 1u), kept.Keep());
+    const uint32_t first = *ids.Peek();
+    for (const uint32_t lie : {UINT32_MAX, UINT32_MAX - 1, UINT32_MAX / 8 * 7}) {
+      EXPECT_FALSE(ids.IsBelievable(lie));
+      ids.RaiseAbove(lie);
+      EXPECT_EQ(*ids.Peek(), first);
+    }
+    ids.RaiseAbove(first + IdSource::kMadeUpFrom - 1);
+    EXPECT_EQ(*ids.Peek(), first + IdSource::kMadeUpFrom);
+    ids.RaiseAbove(first + IdSource::kMadeUpFrom);
+    EXPECT_EQ(*ids.Peek(), first + IdSource::kMadeUpFrom) << "not bit by bit either";
+  }
+  IdSource ids(1);
+  ids.RaiseAbove(UINT32_MAX - 2, /*proved=*/true);
+  EXPECT_EQ(*ids.Peek(), UINT32_MAX - 1);
 }
 
 TEST(IdSourceTest, EndsWithAStatus) {
@@ -92,7 +110,10 @@ TEST(IdSourceTest, WithoutAMarkTheClockAndChanceDecide) {
     firsts.insert(FirstIdWithoutMark(0, random * 7'919'191));
   }
   EXPECT_EQ(firsts.size(), 1000u);
-  EXPECT_LT(FirstIdWithoutMark(INT64_MAX, UINT64_MAX), IdSource::kFloorMax / 2);
+  EXPECT_LT(FirstIdWithoutMark(INT64_MAX, UINT64_MAX), UINT32_MAX / 2);
+  EXPECT_TRUE(IdSource(FirstIdWithoutMark(kOneDay2026, 0))
+                  .IsBelievable(FirstIdWithoutMark(kOneDay2026, UINT64_MAX) + 100'000'000))
+      << "of an earlier life without a mark";
 }
 
 }  // namespace

@@ -165,5 +165,33 @@ TEST_F(IdentityTest, TheWorkForTheDeadIsBoundedAStep) {
   EXPECT_EQ(CounterOf(*other_, "nodes_out"), 0u);
 }
 
+// What a client says of ids that others have met is no way to use them up, and what it says to
+// have open is gone with it.
+TEST_F(IdentityTest, MadeUpIdsAndTreesHarmNobodyLater) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth(Key('k')));
+  TestClient mallory(catalog_.get(), 666), mallory_there(other_.get(), 666);
+  ASSERT_TRUE(mallory.Join().ok());
+  ASSERT_TRUE(mallory_there.AttachAs(mallory.id, mallory.proof).ok());
+  EXPECT_FALSE(mallory_there.AttachTree(UINT32_MAX - 1).ok());
+  for (uint32_t id = 1'000; id < 1'000 + TreeTable::kTreesInUseMax; ++id) {
+    (void)mallory_there.AttachTree(id);
+  }
+  TestClient liar(catalog_.get(), 667);
+  for (const uint32_t floor : {UINT32_MAX, UINT32_MAX - 1, UINT32_MAX - (1u << 24)}) {
+    (void)liar.Call(ControlOpcode::kJoin, EncodeJoinRequest({1, floor}));
+  }
+  for (const PeerId peer : {666, 667}) {
+    catalog_->OnPeerGone(peer);
+    other_->OnPeerGone(peer);
+  }
+  (void)RunTimer();
+  AnnaWorksOn();
+  const auto tree = anna_->CreateTree("new");
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_LT(tree->tree_id, 1'000'000u) << "the ids are there still";
+  EXPECT_TRUE(anna_there_->AttachTree(tree->tree_id).ok());
+  EXPECT_LT(other_->Info().highest_id, 1'000'000u);
+}
+
 }  // namespace
 }  // namespace pando::memory

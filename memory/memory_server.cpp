@@ -275,8 +275,13 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
         client.ToString(), " shows no proof that this cluster's catalog has issued it: all memory ",
         "servers of a cluster need one registry and the same --secret_file (or none)"));
   }
+  const bool proved = options_.identity_key != nullptr;
+  if (options_.is_catalog && !proved && !ids_.IsBelievable(client.incarnation)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(client.ToString(), " is made up: no catalog has come so far"));
+  }
   PANDO_RETURN_IF_ERROR(clients_.Attach(request.peer, client));
-  if (options_.is_catalog) ids_.RaiseAbove(client.incarnation);
+  if (options_.is_catalog) ids_.RaiseAbove(client.incarnation, proved);
   trees_.NoteIncarnation(client.incarnation);
   leases_.Renew(request.peer, options_.clock->NowNs());
   ++counts_.attaches;

@@ -203,6 +203,9 @@ TEST_F(MemoryServerTest, AServerRefusesTreesOfItsEarlierLivesAndNoOthers) {
   TestClient bert2(second.get(), 9);
   ASSERT_TRUE(bert2.AttachAs(bert_.id).ok());
   EXPECT_TRUE(bert2.AttachTree(old_tree->tree_id).ok()) << "older, but it has nothing here";
+  EXPECT_EQ(grow(old_tree->tree_id, 19).code(), absl::StatusCode::kFailedPrecondition)
+      << "who has not opened it does not make it lost for all";
+  ASSERT_TRUE(anna_.AttachTree(old_tree->tree_id).ok());
   ASSERT_TRUE(grow(old_tree->tree_id, 20).ok());
   EXPECT_TRUE(grow(old_tree->tree_id, 20).ok()) << "said again";
   EXPECT_EQ(anna_.OpenTree("old")->servers, (TreeServerList{{1, 1}, {2, 20}}));

@@ -38,6 +38,9 @@ absl::StatusOr<std::string> MemoryServer::OnDropTree(const Request& request) {
 
 absl::StatusOr<std::string> MemoryServer::OnGrowTree(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const TreeGrowth growth, ParseTreeGrowth(request.body));
+  if (catalog_.Contains(growth.tree_id)) {
+    PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, growth.tree_id));
+  }
   PANDO_RETURN_IF_ERROR(catalog_.Grow(growth));
   return std::string();
 }

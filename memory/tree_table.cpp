@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "memory/id_source.h"
 
 namespace pando::memory {
 
@@ -33,11 +34,16 @@ void IdRanges::Insert(uint32_t id) {
 
 void TreeTable::NoteIncarnation(uint32_t incarnation) {
   highest_id_ = std::max(highest_id_, incarnation);
+  highest_incarnation_ = std::max(highest_incarnation_, incarnation);
   if (dropped_.range_count() < kDroppedRangesMax) dropped_.Insert(incarnation);
 }
 
 absl::Status TreeTable::Attach(const ClientId& client, uint32_t tree_id, uint64_t life) {
   if (tree_id == 0) return absl::InvalidArgumentError("tree id 0 stands for no tree");
+  if (tree_id > highest_incarnation_ && tree_id - highest_incarnation_ >= IdSource::kMadeUpFrom) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no catalog has given out ", tree_id, " as the id of a tree"));
+  }
   if (dropped_.Contains(tree_id)) {
     return absl::NotFoundError(absl::StrCat("tree ", tree_id, " was dropped"));
   }
@@ -83,10 +89,9 @@ absl::Status TreeTable::CheckMayGrow(const ClientId& client, uint32_t tree_id) c
 bool TreeTable::Detach(const ClientId& client, uint32_t tree_id) {
   const auto use = uses_.find(tree_id);
   if (use == uses_.end() || use->second.erase(client) == 0 || !use->second.empty()) return false;
-  // A tree that lives on stays known (invariant 2); its clients may come back.
-  if (!dropped_.Contains(tree_id)) return false;
+  // Of a tree that lives on nothing has to be known: who comes back says what it has here.
   uses_.erase(use);
-  return true;
+  return dropped_.Contains(tree_id);
 }
 
 absl::StatusOr<bool> TreeTable::Drop(uint32_t tree_id) {

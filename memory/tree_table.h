@@ -41,11 +41,13 @@ class TreeTable {
   explicit TreeTable(uint64_t life) : life_(life) {}
 
   // The incarnation of a client that was introduced here is an id that no tree has (invariant 1:
-  // the ranges between living trees close).
+  // the ranges between living trees close). All come from one sequence: what lies far above the
+  // highest is no tree's id.
   void NoteIncarnation(uint32_t incarnation);
 
   // `life` is that on which the tree may have nodes, 0: none. Idempotent. NotFound: dropped;
-  // DataLoss: it had nodes on an earlier life; ResourceExhausted: bound.
+  // DataLoss: it had nodes on an earlier life; ResourceExhausted: bound; InvalidArgument: no
+  // catalog has given that id out.
   absl::Status Attach(const ClientId& client, uint32_t tree_id, uint64_t life);
   // OK if the client uses the tree; if it does, and the tree may grow. FailedPrecondition: not
   // attached, or dropped.
@@ -64,9 +66,9 @@ class TreeTable {
  private:
   using Clients = absl::flat_hash_set<ClientId>;
   const uint64_t life_;
-  uint32_t highest_id_ = 0;
-  absl::btree_map<uint32_t, Clients> uses_;
-  IdRanges dropped_;  // and incarnations
+  uint32_t highest_id_ = 0, highest_incarnation_ = 0;
+  absl::btree_map<uint32_t, Clients> uses_;  // none is empty
+  IdRanges dropped_;                         // and incarnations
 };
 
 }  // namespace pando::memory

@@ -4,6 +4,7 @@
 
 #include "common/base/random.h"
 #include "gtest/gtest.h"
+#include "memory/id_source.h"
 
 namespace pando::memory {
 namespace {
@@ -91,6 +92,18 @@ TEST(TreeTableTest, IsBounded) {
   EXPECT_EQ(trees.Attach(kAnna, 100'000, kLife).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(trees.TreesOf(kAnna).size(), TreeTable::kTreesInUseMax);
   EXPECT_TRUE(trees.TreesOf(kBert).empty());
+  for (uint32_t id = 1; id <= TreeTable::kTreesInUseMax; ++id)
+    EXPECT_FALSE(trees.Detach(kAnna, id));
+  EXPECT_TRUE(trees.Attach(kBert, 100'000, kLife).ok()) << "made-up trees go with who made them up";
+}
+
+TEST(TreeTableTest, IdsThatNobodyHasGivenOutAreNotMet) {
+  TreeTable trees(kLife);
+  trees.NoteIncarnation(50);
+  EXPECT_EQ(trees.Attach(kAnna, UINT32_MAX, 0).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(trees.Attach(kAnna, 50 + IdSource::kMadeUpFrom, 0).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(trees.highest_id(), 50u) << "joiners tell the catalog";
 }
 
 }  // namespace
