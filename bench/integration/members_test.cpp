@@ -211,6 +211,18 @@ TEST_F(MembersTest, AServerThatHasJustComeIsFoundWhenATreeIsAskedFor) {
   }
 }
 
+TEST_F(MembersTest, ATreeIsSweptThoughAServerThatItHasNothingOnIsDead) {
+  auto tree = client_->CreateTree("t", {});
+  ASSERT_OK(tree);
+  ASSERT_OK(Fill(*session_, **tree, 0, 100));
+  cluster_.Start(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));
+  cluster_.Stop(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return !client_->Servers()[1].available; }));
+  SweepResult swept;
+  EXPECT_OK(session_->Sweep(**tree, &swept));
+}
+
 // Who could not open a tree does not keep its memory from others.
 TEST_F(MembersTest, ATreeThatIsLostIsGivenBackThoughOthersTriedToOpenIt) {
   cluster_.Start(2);

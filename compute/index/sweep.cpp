@@ -9,6 +9,7 @@
 
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/wire/node_messages.h"
 #include "common/wire/node_repair.h"
 #include "compute/index/descend.h"
@@ -45,7 +46,8 @@ class Sweep {
   };
 
   // Rule C2: a dead client may still write to servers that have not fenced it.
-  absl::StatusOr<bool> IsDeadEverywhere(const Orphan& orphan);
+  // `asked`: the session's generation then: servers that have been taken up since were not asked.
+  absl::StatusOr<bool> IsDeadEverywhere(const Orphan& orphan, uint64_t* asked);
   // Empty: lines stay torn, so somebody is at work there.
   absl::StatusOr<std::optional<Found>> Look(RemoteAddress address);
   // Finishes or undoes the merge that has marked it. False: its locks are taken.
@@ -61,24 +63,35 @@ class Sweep {
   OperationContext& context_;
   TreeContext& tree_;
   SweepResult& result_;
-  std::map<std::pair<uint16_t, uint32_t>, bool> dead_;
+  struct Holder {
+    bool dead;
+    uint64_t asked;
+  };
+  std::map<std::pair<uint16_t, uint32_t>, Holder> holders_;
   NodeFree freed_;
   NodeSettle settled_;
 };
 
-absl::StatusOr<bool> Sweep::IsDeadEverywhere(const Orphan& orphan) {
+absl::StatusOr<bool> Sweep::IsDeadEverywhere(const Orphan& orphan, uint64_t* asked) {
+  *asked = context_.session.generation();
   if (orphan.incarnation == 0 || !RuleHolds(Rule::kC5Everywhere)) return true;
-  const auto [known, is_new] = dead_.try_emplace({orphan.compute_server, orphan.incarnation}, true);
-  if (!is_new) return known->second;
+  context_.session.AdoptServers();
+  const auto [known, is_new] = holders_.try_emplace({orphan.compute_server, orphan.incarnation},
+                                                    Holder{true, context_.session.generation()});
+  Holder& holder = known->second;
+  *asked = holder.asked;
+  if (!is_new) return holder.dead;
   for (const ServerId server : tree_.environment.members.Ids()) {
-    PANDO_ASSIGN_OR_RETURN(const std::string body,
-                           tree_.environment.control.Call(
-                               context_, server, ControlOpcode::kClientState,
-                               EncodeJoinReply({orphan.compute_server, orphan.incarnation})));
-    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(body));
-    if (state == ClientLiveness::kJoined) known->second = false;
+    const absl::StatusOr<std::string> body = tree_.environment.control.Call(
+        context_, server, ControlOpcode::kClientState,
+        EncodeJoinReply({orphan.compute_server, orphan.incarnation}));
+    // Of a server that is gone no node can be read: nothing is freed that it may have linked.
+    if (absl::IsUnavailable(body.status()) && !IsRecoverable(body.status())) continue;
+    PANDO_RETURN_IF_ERROR(body.status());
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(*body));
+    if (state == ClientLiveness::kJoined) holder.dead = false;
   }
-  return known->second;
+  return holder.dead;
 }
 
 absl::StatusOr<std::optional<Sweep::Found>> Sweep::Look(RemoteAddress address) {
@@ -178,9 +191,10 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   }
   if (!found.has_value() || !found->ours) return leave();
   // A living holder may yet link a spare node; of a dead one's merge it knows nothing.
+  std::optional<uint64_t> asked;
   if (found->state != NodeState::kDead) {
     if (orphan.incarnation == 0) return absl::OkStatus();  // on record as the tree's, and is
-    PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan));
+    PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan, &asked.emplace()));
     if (!dead) return leave();
   }
   absl::StatusOr<bool> reachable = false;
@@ -188,6 +202,8 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   PANDO_RETURN_IF_ERROR(reachable.status());
   std::vector<NodeLife>* decided = &settled_.nodes;
   if (!*reachable) {
+    // The way down may have led over a server that the holder may still write to.
+    if (asked.has_value() && *asked != context_.session.generation()) return leave();
     PANDO_ASSIGN_OR_RETURN(const bool condemned, Condemn(*found));
     if (!condemned) return leave();
     decided = &freed_.nodes;
@@ -244,7 +260,12 @@ absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult
   tree.environment.allocator.Flush(context, tree.id());
   absl::Status first;
   for (const ServerId server : tree.environment.members.Ids()) {
-    const absl::Status status = Sweep(context, tree, result).Run(server);
+    absl::Status status = Sweep(context, tree, result).Run(server);
+    // One that is gone may be none of the tree's.
+    if (absl::IsUnavailable(status) && !IsRecoverable(status)) {
+      const absl::StatusOr<bool> counts = tree.MayHaveNodesOn(context, server);
+      if (counts.ok() && !*counts) status = absl::OkStatus();
+    }
     if (first.ok()) first = status;
   }
   return first;

@@ -46,14 +46,25 @@ LockTarget TreeContext::RootLock() const {
           .read_bytes = kLineBytes};
 }
 
+absl::StatusOr<TreeServerList> TreeContext::ServersOnRecord(OperationContext& context) const {
+  // The root record lies on the catalog's server.
+  PANDO_ASSIGN_OR_RETURN(
+      const std::string body,
+      environment.control.Call(context, entry.root_record.server(), ControlOpcode::kListTreeServers,
+                               EncodeTreeId(id())));
+  return ParseTreeServers(body);
+}
+
+absl::StatusOr<bool> TreeContext::MayHaveNodesOn(OperationContext& context, ServerId server) const {
+  PANDO_ASSIGN_OR_RETURN(const TreeServerList on_record, ServersOnRecord(context));
+  return std::any_of(on_record.begin(), on_record.end(),
+                     [server](const TreeServer& on) { return on.server == server; });
+}
+
 absl::Status TreeContext::CheckServers(OperationContext& context, bool waits) const {
   PANDO_RETURN_IF_ERROR(fate.status());
   ControlChannel& control = environment.control;
-  // The root record lies on the catalog's server.
-  PANDO_ASSIGN_OR_RETURN(const std::string body,
-                         control.Call(context, entry.root_record.server(),
-                                      ControlOpcode::kListTreeServers, EncodeTreeId(id())));
-  PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(body));
+  PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ServersOnRecord(context));
   for (const TreeServer& on : servers) {
     if (waits) (void)context.AwaitServer(on.server);
     context.session.AdoptServers();

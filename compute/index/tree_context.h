@@ -101,6 +101,8 @@ class TreeContext {
     return NodeLock(node);
   }
   LockTarget RootLock() const;
+  // As the catalog knows it now (rule R7). NotFound: the tree was dropped.
+  absl::StatusOr<bool> MayHaveNodesOn(OperationContext& context, ServerId server) const;
   // Whether all memory servers on which the tree may have nodes, as the catalog knows it now, are
   // there in the lives that they were (rule R7). Unavailable: one is gone, or does not answer;
   // DataLoss: one has started again; NotFound: the tree was dropped. `waits`: for servers that have
@@ -115,6 +117,8 @@ class TreeContext {
   bool IsInsertingSeparatorOf(const Reference& child, uint8_t parent_level);
 
  private:
+  absl::StatusOr<TreeServerList> ServersOnRecord(OperationContext& context) const;
+
   std::atomic<int64_t> next_sweep_ns_{0};
   std::mutex separators_mutex_;
   std::vector<MissingSeparator> separators_;  // as many as splits are under way
