@@ -42,6 +42,25 @@ std::optional<uint32_t> ParseMark(std::string_view text, const std::string& wher
   return std::nullopt;
 }
 
+// What one catalog knows to be kept: what it found, or said last, even where nobody has confirmed
+// it.
+class OwnMark {
+ public:
+  std::optional<uint32_t> Found(std::optional<uint32_t> mark) { return known_ = said_ = mark; }
+  void Said(uint32_t mark) { said_ = mark; }
+  void Kept(uint32_t mark) { known_ = said_ = mark; }
+  absl::Status Check(const std::optional<uint32_t>& kept, const std::string& where) const {
+    if (!kept.has_value() || kept == known_ || kept == said_) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(where, " says ", *kept,
+                     ", which this catalog has not written: another one has begun, perhaps while "
+                     "this process was stopped; stop one of them"));
+  }
+
+ private:
+  std::optional<uint32_t> known_, said_;
+};
+
 absl::Status SystemError(const char* doing, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat(doing, " ", path));
 }
@@ -52,6 +71,21 @@ class DirectoryIdMark final : public IdMark {
       : directory_(std::move(directory)), path_(directory_ + "/ids") {}
 
   absl::StatusOr<std::optional<uint32_t>> Load() override {
+    PANDO_ASSIGN_OR_RETURN(const std::optional<uint32_t> found, Read());
+    return own_.Found(found);
+  }
+
+  absl::Status Store(uint32_t mark) override {
+    // What cannot be read is replaced.
+    if (const auto kept = Read(); kept.ok()) PANDO_RETURN_IF_ERROR(own_.Check(*kept, path_));
+    own_.Said(mark);
+    PANDO_RETURN_IF_ERROR(Write(mark));
+    own_.Kept(mark);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<std::optional<uint32_t>> Read() const {
     const UniqueFd file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!file && errno == ENOENT) return std::optional<uint32_t>();
     if (!file) return SystemError("opening", path_);
@@ -61,7 +95,7 @@ class DirectoryIdMark final : public IdMark {
     return ParseMark({buffer, static_cast<size_t>(bytes)}, path_);
   }
 
-  absl::Status Store(uint32_t mark) override {
+  absl::Status Write(uint32_t mark) const {
     const std::string aside = path_ + ".new";
     if (unlink(aside.c_str()) != 0 && errno != ENOENT) return SystemError("removing", aside);
     {
@@ -80,8 +114,8 @@ class DirectoryIdMark final : public IdMark {
     return absl::OkStatus();
   }
 
- private:
   const std::string directory_, path_;
+  OwnMark own_;
 };
 
 class MemcachedIdMark final : public IdMark {
@@ -91,18 +125,21 @@ class MemcachedIdMark final : public IdMark {
 
   absl::StatusOr<std::optional<uint32_t>> Load() override {
     PANDO_ASSIGN_OR_RETURN(const std::optional<MemcachedValue> value, client_.Get(key_));
-    if (!value.has_value()) return std::optional<uint32_t>();
-    return ParseMark(value->bytes, key_);
+    return own_.Found(value.has_value() ? ParseMark(value->bytes, key_) : std::nullopt);
   }
 
   absl::Status Store(uint32_t mark) override {
     for (int tries = 0; tries < kStoreTriesMax; ++tries) {
       PANDO_ASSIGN_OR_RETURN(const std::optional<MemcachedValue> seen, client_.Get(key_));
-      PANDO_ASSIGN_OR_RETURN(const bool stored,
-                             seen.has_value()
-                                 ? client_.Replace(*seen, EncodeMark(mark), kNeverExpires)
-                                 : client_.Add(key_, EncodeMark(mark), kNeverExpires));
-      if (stored) return absl::OkStatus();
+      if (seen.has_value()) PANDO_RETURN_IF_ERROR(own_.Check(ParseMark(seen->bytes, key_), key_));
+      const absl::StatusOr<bool> stored =
+          seen.has_value() ? client_.Replace(*seen, EncodeMark(mark), kNeverExpires)
+                           : client_.Add(key_, EncodeMark(mark), kNeverExpires);
+      if (!stored.ok()) own_.Said(mark);
+      PANDO_RETURN_IF_ERROR(stored.status());
+      if (!*stored) continue;
+      own_.Kept(mark);
+      return absl::OkStatus();
     }
     return absl::AbortedError(absl::StrCat(key_, ": somebody else writes it all the time"));
   }
@@ -110,6 +147,7 @@ class MemcachedIdMark final : public IdMark {
  private:
   const std::string key_;
   MemcachedClient client_;
+  OwnMark own_;
 };
 
 }  // namespace

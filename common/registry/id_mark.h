@@ -2,8 +2,9 @@
 // restarted catalog goes on above them whatever its clock says. In a directory the file "ids",
 // replaced whole and synchronised; in a memcached a key that does not expire.
 //
-// One catalog writes at a time: the registry gives each server id to one live process. Not
-// thread-safe.
+// One catalog writes at a time: the registry gives each server id to one live process. One that was
+// stopped until its id was given to another, and goes on, finds a mark that it has not written, and
+// gives nothing more out. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ class IdMark {
   virtual absl::StatusOr<std::optional<uint32_t>> Load() = 0;
 
   // Once this is Ok, `mark` outlives this process, and in a directory the machine. An error:
-  // perhaps it does.
+  // perhaps it does. FailedPrecondition: what is kept is neither what Load() found nor what was
+  // stored since: another catalog gives ids out.
   virtual absl::Status Store(uint32_t mark) = 0;
 };
 

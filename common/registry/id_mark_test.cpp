@@ -31,15 +31,35 @@ void ExpectKeepsWhatItWasTold(const std::string& registry) {
   }
 }
 
+// A catalog that was stopped, and goes on beside the one that has taken its place.
+void ExpectOneCatalogGoesOn(const std::string& registry) {
+  auto stopped = OpenIdMark(registry);
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  ASSERT_TRUE((*stopped)->Load().ok());
+  ASSERT_TRUE((*stopped)->Store(100).ok());
+  auto next = OpenIdMark(registry);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ((*next)->Load()->value_or(0), 100u);
+  ASSERT_TRUE((*next)->Store(200).ok());
+  for (const uint32_t mark : {150u, 200u, 300u}) {
+    const absl::Status refused = (*stopped)->Store(mark);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << mark << ": " << refused;
+  }
+  ASSERT_TRUE((*next)->Store(300).ok());
+  EXPECT_EQ((*OpenIdMark(registry))->Load()->value_or(0), 300u);
+}
+
 TEST(IdMarkTest, ADirectoryKeepsIt) {
   const TemporaryDirectory directory;
   ExpectKeepsWhatItWasTold(directory.path() + "/registry");
+  ExpectOneCatalogGoesOn(directory.path() + "/another");
 }
 
 TEST(IdMarkTest, AMemcachedKeepsItForEachCluster) {
   TestMemcached memcached;
   ExpectKeepsWhatItWasTold(memcached.Registry("a"));
   ExpectKeepsWhatItWasTold(memcached.Registry("b"));
+  ExpectOneCatalogGoesOn(memcached.Registry("c"));
 }
 
 TEST(IdMarkTest, WhatIsNoneIsWrittenAnewAndLinksAreNotFollowed) {
