@@ -213,7 +213,9 @@ absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
   return Execute(tree, kWholeTreeTimeoutMs, kFromNow, nullptr, [&](OperationContext& operation) {
-    return BulkLoadTree(operation, tree.impl().context(), next);
+    PANDO_RETURN_IF_ERROR(BulkLoadTree(operation, tree.impl().context(), next));
+    // What was loaded first may have gone since, with its memory server.
+    return tree.impl().context().CheckServers(operation, /*waits=*/true);
   });
 }
 

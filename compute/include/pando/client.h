@@ -165,7 +165,8 @@ class Session {
 
   // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
   // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending
-  // (nothing becomes visible then).
+  // (nothing becomes visible then). DataLoss or Unavailable: a memory server that the tree has
+  // nodes on has died meanwhile (Client::TreeStatus()).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
   // Looks after what dead clients left of this tree: nodes that they held and nothing refers to are
