@@ -129,6 +129,7 @@ void CheckRdma(const Settings& settings, DoctorReport* report) {
                       rdma.gid_index >= 0 || rdma.mtu_bytes != 0;
 #ifdef PANDO_HAVE_VERBS
   JudgeRdma(GatherRdmaFacts(DeviceOptions(rdma), needed), report);
+  if (settings.fabric == "verbs") JudgeSecret(!settings.secret_file.empty(), report);
 #else
   report->Lack(needed, "this build has no RDMA (fabric verbs)",
                "sudo apt-get install libibverbs-dev, and build again");

@@ -169,6 +169,18 @@ bool IsInitialUserNamespace(std::string_view uid_map) {
   return inside == 0 && outside == 0 && count == UINT32_MAX;
 }
 
+void JudgeSecret(bool has_secret, DoctorReport* report) {
+  if (has_secret) {
+    report->Ok("a secret: who does not know it gets no key to any memory");
+    return;
+  }
+  report->Note(
+      "no secret: whoever reaches the TCP port of a memory server can read and write all of its "
+      "memory",
+      "umask 077; openssl rand -hex 32 >pando.secret; give that file to all servers and clients "
+      "with --secret_file, or keep strangers out of the network");
+}
+
 void JudgeRdma(const RdmaFacts& facts, DoctorReport* report) {
   if (JudgeAccess(facts, report)) {
     for (const DeviceFacts& device : facts.devices) JudgeDevice(facts, device, report);

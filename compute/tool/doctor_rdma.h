@@ -43,6 +43,9 @@ bool IsInitialUserNamespace(std::string_view uid_map);
 // Pure.
 void JudgeRdma(const RdmaFacts& facts, DoctorReport* report);
 
+// Pure. Of a cluster whose servers are reached over TCP: whether strangers are kept out.
+void JudgeSecret(bool has_secret, DoctorReport* report);
+
 RdmaFacts GatherRdmaFacts(const VerbsDeviceOptions& options, bool needed);
 
 }  // namespace pando::tool

@@ -71,6 +71,16 @@ TEST(DoctorRdma, AGoodDeviceIsDescribed) {
   EXPECT_THAT(Text(nic, 0), HasSubstr("a NIC, 256.0 KiB of memory of its own"));
 }
 
+TEST(DoctorRdma, NoSecretIsSaidWithWhatItMeans) {
+  DoctorReport without, with;
+  JudgeSecret(false, &without);
+  EXPECT_THAT(without.text(), HasSubstr("[note] no secret: whoever reaches the TCP port"));
+  EXPECT_THAT(without.text(), HasSubstr("--secret_file"));
+  EXPECT_EQ(without.fixes(), 0);
+  JudgeSecret(true, &with);
+  EXPECT_THAT(with.text(), Not(HasSubstr("[note]")));
+}
+
 TEST(DoctorRdma, NoDeviceHasTheCommandsThatMakeOne) {
   RdmaFacts facts = NoDevice();
   EXPECT_THAT(Text(facts, 1),
