@@ -189,6 +189,7 @@ memory::ServerFabricOptions FabricOptions(std::string socket_path) {
   options.service_level = path.service_level;
   options.pkey_index = path.pkey_index;
   options.device_memory = FLAGS_device_memory;
+  options.identity_timeout_ms = std::max<int64_t>(options.identity_timeout_ms, FLAGS_lease_ms);
   return options;
 }
 

@@ -86,6 +86,7 @@ class MemoryServer : public ControlHandler {
                                                               const MemoryServerOptions& options);
 
   std::string Handle(PeerId peer, std::string_view request) override;
+  bool IsKnown(PeerId peer) const override { return clients_.AnyJoined(peer); }
   void OnPeerGone(PeerId peer) override;
   int64_t OnTimer(int64_t now_ns) override;
 

@@ -21,6 +21,11 @@ std::string MeteredHandler::Handle(PeerId peer, std::string_view request) {
   return server_->Handle(peer, request);
 }
 
+bool MeteredHandler::IsKnown(PeerId peer) const {
+  absl::MutexLock lock(&mutex_);
+  return server_->IsKnown(peer);
+}
+
 void MeteredHandler::OnPeerGone(PeerId peer) {
   absl::MutexLock lock(&mutex_);
   server_->OnPeerGone(peer);

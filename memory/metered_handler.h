@@ -22,6 +22,7 @@ class MeteredHandler : public ControlHandler {
                                                                 const std::string& address);
 
   std::string Handle(PeerId peer, std::string_view request) override;
+  bool IsKnown(PeerId peer) const override;
   void OnPeerGone(PeerId peer) override;
   int64_t OnTimer(int64_t now_ns) override;
 
@@ -31,7 +32,7 @@ class MeteredHandler : public ControlHandler {
   explicit MeteredHandler(MemoryServer* server) : server_(server) {}
   MetricList Metrics();
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   MemoryServer* const server_;
   std::unique_ptr<MetricsEndpoint> endpoint_;  // last: its threads ask for Metrics()
 };

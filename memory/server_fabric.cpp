@@ -27,6 +27,7 @@ class ShmServerFabric final : public ServerFabric {
     shm.huge_pages = options.huge_pages;
     shm.connections_max = options.connections_max;
     if (options.endpoints_max != 0) shm.endpoints_max = options.endpoints_max;
+    shm.identity_timeout_ms = options.identity_timeout_ms;
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ShmServer> server, ShmServer::Create(shm));
     return std::make_unique<ShmServerFabric>(std::move(server));
   }

@@ -30,6 +30,7 @@ class PausableHandler : public ControlHandler {
     }
     return handler_->Handle(peer, request);
   }
+  bool IsKnown(PeerId peer) const override { return handler_->IsKnown(peer); }
   void OnPeerGone(PeerId peer) override { handler_->OnPeerGone(peer); }
   int64_t OnTimer(int64_t now_ns) override { return handler_->OnTimer(now_ns); }
   void SetPaused(bool paused) {

@@ -12,6 +12,8 @@ namespace {
 
 // Then others get their turn.
 constexpr int kFramesPerEvent = 16;
+// A client joins over its first endpoint.
+constexpr size_t kSlotsOfStrangerMax = 4;
 
 }  // namespace
 
@@ -63,10 +65,15 @@ absl::Status ShmConnection::HandleRequest(const Context& context, const ShmFrame
     case ShmFrameType::kOpenSlot: {
       const absl::StatusOr<ShmOpenSlot> request = ParseShmOpenSlot(frame.body);
       if (!request.ok()) return Refuse(request.status());
-      const absl::StatusOr<uint32_t> slot = context.slots->Assign(peer_);
+      absl::StatusOr<uint32_t> slot = absl::ResourceExhaustedError(
+          absl::StrCat("without an identity there are ", kSlotsOfStrangerMax, " endpoints: join"));
+      if (slots_.size() < kSlotsOfStrangerMax || context.handler->IsKnown(peer_)) {
+        slot = context.slots->Assign(peer_);
+      }
       if (!slot.ok()) {
-        PANDO_LOG(WARNING) << "compute server " << request->compute_server << " (process " << pid()
-                           << "): " << slot.status().message();
+        PANDO_LOG_LIMITED(*context.slot_log, WARNING)
+            << "compute server " << request->compute_server << " (process " << pid()
+            << "): " << slot.status().message();
         return Reply(ShmFrameType::kError, frame.sequence, EncodeStatus(slot.status()));
       }
       slots_.push_back(*slot);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/base/rate_limited_log.h"
 #include "common/base/unique_fd.h"
 #include "common/fabric/server.h"
 #include "common/fabric/shm/shm_frame.h"
@@ -33,14 +34,12 @@ class ShmConnection {
     const ShmRegion* region;
     SlotTable* slots;
     ControlHandler* handler;
+    RateLimitedLog* slot_log;
     std::span<std::byte> buffer;  // kShmFrameBytesMax
   };
 
-  ShmConnection(PeerId peer, UniqueFd socket, PeerProcess process, int64_t hello_by_ns)
-      : peer_(peer),
-        socket_(std::move(socket)),
-        process_(std::move(process)),
-        hello_by_ns_(hello_by_ns) {}
+  ShmConnection(PeerId peer, UniqueFd socket, PeerProcess process)
+      : peer_(peer), socket_(std::move(socket)), process_(std::move(process)) {}
 
   // The socket can be read or written. An error: close it (Cancelled: the client did).
   absl::Status OnReady(const Context& context, bool writable);
@@ -53,14 +52,16 @@ class ShmConnection {
   pid_t pid() const { return process_.pid; }
   int socket() const { return socket_.get(); }
   int pidfd() const { return process_.pidfd.get(); }
-  int64_t hello_by_ns() const { return hello_by_ns_; }
   bool introduced() const { return introduced_; }
-  // Connected, but no hello yet.
-  bool greeting() const { return !introduced_ && socket_; }
+  bool is_open() const { return static_cast<bool>(socket_); }
   bool wants_write() const { return !reply_.empty(); }
   const std::vector<uint32_t>& slots() const { return slots_; }
 
-  uint32_t watched_events = EPOLLIN;  // the server's note
+  // Best effort: tells the client why, then the caller closes.
+  absl::Status Refuse(const absl::Status& status);
+
+  uint32_t watched_events = EPOLLIN;  // the server's notes
+  bool has_time = false;              // until it has an identity
 
  private:
   absl::Status HandleFrame(const Context& context, std::string_view bytes);
@@ -69,13 +70,10 @@ class ShmConnection {
   absl::Status CloseSlot(const Context& context, std::string_view body);
   // Sends the frame or keeps it until the socket takes it.
   absl::Status Reply(ShmFrameType type, uint32_t sequence, std::string_view body);
-  // Best effort: tells the client why, then the caller closes.
-  absl::Status Refuse(const absl::Status& status);
 
   const PeerId peer_;
   UniqueFd socket_;
   const PeerProcess process_;
-  const int64_t hello_by_ns_;
   bool introduced_ = false;
   std::vector<uint32_t> slots_;
   std::string reply_;  // waiting for the socket

@@ -12,6 +12,8 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/rate_limited_log.h"
 #include "common/base/status.h"
 #include "common/base/unique_fd.h"
 #include "common/fabric/body.h"
@@ -28,6 +31,7 @@
 #include "common/fabric/shm/shm_region.h"
 #include "common/fabric/shm/slot_table.h"
 #include "common/fabric/shm/unix_socket.h"
+#include "common/fabric/strangers.h"
 
 namespace pando {
 namespace {
@@ -35,6 +39,12 @@ namespace {
 constexpr int kEventsMax = 64;
 constexpr int kAcceptsPerEvent = 16;
 constexpr int64_t kAcceptPauseNs = 100 * kMillisecondNs;
+constexpr size_t kStrangersMax = 512;
+constexpr size_t kStrangersOfProcessMax = 256;
+
+std::string OriginOf(const ShmConnection& connection) {
+  return absl::StrCat("process ", connection.pid());
+}
 
 // What an epoll event is about, in its 64 bits: peers count from 1, so their keys are above the two
 // fixed ones.
@@ -81,11 +91,15 @@ class ShmServerImpl final : public ShmServer {
   void Dispatch(const epoll_event& event);
   void Accept();
   bool AcceptWithTheSpare();
+  bool MakeRoom();
   void Refuse(UniqueFd socket, const absl::Status& why);
   absl::Status DescriptorsExhausted() const;
   void Welcome(UniqueFd socket);
   absl::Status Watch(int fd, uint32_t events, uint64_t key);
-  void CloseLateGreeters();
+  void CloseLateStrangers();
+  void NoteIdentity(ShmConnection* connection);
+  // Says why, then closes. Unavailable: whoever connects again may have better luck.
+  void TurnOut(PeerId peer, const absl::Status& why);
   void RunTimer();
   int TimeoutMs() const;
   void OnSocket(ShmConnection* connection, uint32_t events);
@@ -110,7 +124,8 @@ class ShmServerImpl final : public ShmServer {
   PeerId last_peer_ = 0;
   int64_t accept_again_ns_ = 0;  // 0: accepting
   int64_t timer_ns_ = kNeverNs;  // when the handler wants to be called
-  size_t greeting_ = 0;          // connections that have not said hello yet
+  Strangers strangers_{{.max = kStrangersMax, .origin_max = kStrangersOfProcessMax}};
+  RateLimitedLog accept_log_, refused_log_, closed_log_, late_log_, slot_log_;
   absl::flat_hash_map<PeerId, std::unique_ptr<ShmConnection>> connections_;
 };
 
@@ -143,7 +158,7 @@ absl::Status ShmServerImpl::Loop() {
       if (events[i].data.u64 == kStopEvent) return absl::OkStatus();
       Dispatch(events[i]);
     }
-    CloseLateGreeters();
+    CloseLateStrangers();
     RunTimer();
   }
 }
@@ -169,15 +184,29 @@ void ShmServerImpl::Accept() {
       Welcome(std::move(socket));
       continue;
     }
-    if (errno == EMFILE && AcceptWithTheSpare()) continue;
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+    const int error = errno;
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+      // Said before it is looked whether anybody waits.
+      if (!WaitReadable(listener_.get(), 0)) return;
+      if (MakeRoom() || (error == EMFILE && AcceptWithTheSpare())) continue;
+      PANDO_LOG_LIMITED(accept_log_, WARNING)
+          << "cannot accept clients now: " << absl::ErrnoToStatus(error, "accept");
       // Level-triggered: without a pause this would spin until somebody leaves.
-      PANDO_LOG(WARNING) << "cannot accept clients now: " << absl::ErrnoToStatus(errno, "accept");
       epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
       accept_again_ns_ = RealClock().NowNs() + kAcceptPauseNs;
     }
-    if (errno != EINTR && errno != ECONNABORTED) return;
+    if (error != EINTR && error != ECONNABORTED) return;
   }
+}
+
+// No descriptor is left: of those without an identity one goes. False: there is none.
+bool ShmServerImpl::MakeRoom() {
+  const std::optional<PeerId> stranger = strangers_.Evict();
+  if (!stranger.has_value()) return false;
+  TurnOut(*stranger, absl::UnavailableError(
+                         "this memory server has no descriptor left for a client without an "
+                         "identity: connect again"));
+  return true;
 }
 
 // Who cannot be let in is told why, instead of waiting for an answer. False: not even that.
@@ -201,49 +230,59 @@ absl::Status ShmServerImpl::DescriptorsExhausted() const {
 }
 
 void ShmServerImpl::Refuse(UniqueFd socket, const absl::Status& why) {
-  PANDO_LOG(WARNING) << "client refused: " << why;
+  PANDO_LOG_LIMITED(refused_log_, WARNING) << "client refused: " << why;
   SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kError, 0, EncodeStatus(why)));
 }
 
 void ShmServerImpl::Welcome(UniqueFd socket) {
   absl::StatusOr<PeerProcess> process = IdentifyPeer(socket.get());
   absl::Status status = process.status();
+  if (absl::IsResourceExhausted(status) && MakeRoom()) {
+    process = IdentifyPeer(socket.get());
+    status = process.status();
+  }
   if (absl::IsResourceExhausted(status) && !OpenSpare() && errno == EMFILE) {
     status = DescriptorsExhausted();
   }
-  if (status.ok() && connections_.size() >= options_.connections_max) {
+  const size_t clients = connections_.size() - strangers_.size();
+  if (status.ok() && clients >= options_.connections_max) {
     status = absl::ResourceExhaustedError(
-        absl::StrCat("server ", options_.server_id, " has ", connections_.size(),
+        absl::StrCat("server ", options_.server_id, " has ", clients,
                      " clients, as many as it takes: start it with a higher --connections_max"));
   }
   if (status.ok()) {
     const PeerId peer = ++last_peer_;
     const int64_t hello_by_ns = RealClock().NowNs() + options_.hello_timeout_ms * kMillisecondNs;
-    auto connection =
-        std::make_unique<ShmConnection>(peer, std::move(socket), *std::move(process), hello_by_ns);
+    auto connection = std::make_unique<ShmConnection>(peer, std::move(socket), *std::move(process));
     status = Watch(connection->socket(), EPOLLIN, EventKey(peer, EventKind::kSocket));
     if (status.ok()) {
       status = Watch(connection->pidfd(), EPOLLIN, EventKey(peer, EventKind::kProcess));
     }
     if (status.ok()) {
-      ++greeting_;
+      ShmConnection* const greeter = connection.get();
       connections_.emplace(peer, std::move(connection));
-      return;
+      if (const std::optional<PeerId> evicted =
+              strangers_.Add(peer, OriginOf(*greeter), hello_by_ns)) {
+        TurnOut(*evicted,
+                absl::UnavailableError(
+                    "too many others introduce themselves at this moment: connect again"));
+      }
+      return OnSocket(greeter, EPOLLIN);  // an honest client's hello is there already
     }
-    PANDO_LOG(WARNING) << "client refused: " << status;
+    PANDO_LOG_LIMITED(refused_log_, WARNING) << "client refused: " << status;
     return;
   }
   Refuse(std::move(socket), status);
 }
 
 void ShmServerImpl::OnSocket(ShmConnection* connection, uint32_t events) {
-  const bool was_greeting = connection->greeting();
-  ShmConnection::Context context = {options_.server_id, &region_, &slots_, handler_, buffer_};
+  ShmConnection::Context context = {options_.server_id, &region_,   &slots_,
+                                    handler_,           &slot_log_, buffer_};
   const absl::Status status = connection->OnReady(context, events != EPOLLIN);
-  if (was_greeting && !(connection->greeting() && status.ok())) --greeting_;
   if (!status.ok()) {
     if (!absl::IsCancelled(status)) {
-      PANDO_LOG(WARNING) << "connection of process " << connection->pid() << " closed: " << status;
+      PANDO_LOG_LIMITED(closed_log_, WARNING)
+          << "connection of process " << connection->pid() << " closed: " << status;
     }
     return OnClosed(connection);
   }
@@ -255,18 +294,44 @@ void ShmServerImpl::OnSocket(ShmConnection* connection, uint32_t events) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->socket(), &event);
     connection->watched_events = event.events;
   }
+  NoteIdentity(connection);
+}
+
+// After anything that may have given or taken it.
+void ShmServerImpl::NoteIdentity(ShmConnection* connection) {
+  const PeerId peer = connection->peer();
+  if (connection->introduced() && handler_->IsKnown(peer)) return strangers_.Remove(peer);
+  const int64_t until_ns = RealClock().NowNs() + options_.identity_timeout_ms * kMillisecondNs;
+  if (!strangers_.Contains(peer)) {  // it has left
+    if (const std::optional<PeerId> evicted =
+            strangers_.Add(peer, OriginOf(*connection), until_ns)) {
+      TurnOut(*evicted, absl::UnavailableError("too many others have no identity, either"));
+    }
+  } else if (connection->introduced() && !connection->has_time) {
+    strangers_.Extend(peer, until_ns);  // once: whatever it goes on saying
+  }
+  connection->has_time = connection->introduced();
+}
+
+void ShmServerImpl::TurnOut(PeerId peer, const absl::Status& why) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end() || !found->second->is_open()) return;
+  PANDO_LOG_LIMITED(late_log_, WARNING)
+      << "process " << found->second->pid() << ": connection closed: " << why;
+  found->second->Refuse(why).IgnoreError();
+  OnClosed(found->second.get());
 }
 
 void ShmServerImpl::OnClosed(ShmConnection* connection) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->socket(), nullptr);
   connection->CloseSocket();
+  strangers_.Remove(connection->peer());
   // While the process lives its endpoints may still execute verbs: their slots stay theirs (rule
   // F7).
   if (connection->slots().empty()) Remove(connection);
 }
 
 void ShmServerImpl::OnProcessExit(ShmConnection* connection) {
-  if (connection->greeting()) --greeting_;
   const uint64_t completed = slots_.CompleteAndFree(connection->peer(), connection->slots());
   intents_completed_.fetch_add(completed, std::memory_order_acq_rel);
   if (completed > 0) {
@@ -279,27 +344,21 @@ void ShmServerImpl::OnProcessExit(ShmConnection* connection) {
 void ShmServerImpl::Remove(ShmConnection* connection) {
   const PeerId peer = connection->peer();
   const bool introduced = connection->introduced();
+  strangers_.Remove(peer);
   connections_.erase(peer);
   if (introduced) handler_->OnPeerGone(peer);
 }
 
-void ShmServerImpl::CloseLateGreeters() {
+void ShmServerImpl::CloseLateStrangers() {
   const int64_t now_ns = RealClock().NowNs();
   if (accept_again_ns_ != 0 && now_ns >= accept_again_ns_) {
     if (Watch(listener_.get(), EPOLLIN, kListenEvent).ok()) accept_again_ns_ = 0;
   }
-  if (greeting_ == 0) return;
-  std::vector<ShmConnection*> late;
-  for (const auto& [peer, connection] : connections_) {
-    if (connection->greeting() && connection->hello_by_ns() <= now_ns) {
-      late.push_back(connection.get());
-    }
-  }
-  for (ShmConnection* connection : late) {
-    PANDO_LOG(WARNING) << "process " << connection->pid()
-                       << " connected and did not say hello in time: connection closed";
-    --greeting_;
-    Remove(connection);
+  while (const std::optional<PeerId> late = strangers_.TakeLate(now_ns)) {
+    TurnOut(*late,
+            absl::UnavailableError(connections_.at(*late)->introduced()
+                                       ? "without an identity for too long: connect again, and join"
+                                       : "did not introduce itself in time: connect again"));
   }
 }
 
@@ -307,11 +366,7 @@ void ShmServerImpl::RunTimer() { timer_ns_ = handler_->OnTimer(RealClock().NowNs
 
 int ShmServerImpl::TimeoutMs() const {
   int64_t next_ns = std::min(timer_ns_, accept_again_ns_ != 0 ? accept_again_ns_ : kNeverNs);
-  if (greeting_ > 0) {
-    for (const auto& [peer, connection] : connections_) {
-      if (connection->greeting()) next_ns = std::min(next_ns, connection->hello_by_ns());
-    }
-  }
+  next_ns = std::min(next_ns, strangers_.next_ns());
   if (next_ns == kNeverNs) return -1;
   const int64_t left_ns = next_ns - RealClock().NowNs();
   if (left_ns <= 0) return 0;
@@ -335,8 +390,10 @@ absl::StatusOr<std::unique_ptr<ShmServer>> ShmServer::Create(const ShmServerOpti
   PANDO_ASSIGN_OR_RETURN(const ShmGeometry geometry,
                          ShmGeometry::Create(options.main_bytes, options.lock_bytes,
                                              options.packet_bytes, options.endpoints_max));
-  if (options.connections_max == 0 || options.hello_timeout_ms <= 0) {
-    return absl::InvalidArgumentError("connections_max and hello_timeout_ms have to be above 0");
+  if (options.connections_max == 0 || options.hello_timeout_ms <= 0 ||
+      options.identity_timeout_ms <= 0) {
+    return absl::InvalidArgumentError(
+        "connections_max, hello_timeout_ms and identity_timeout_ms have to be above 0");
   }
   PANDO_ASSIGN_OR_RETURN(ShmRegion region,
                          ShmRegion::Create(geometry, options.huge_pages, options.numa_node));

@@ -16,6 +16,8 @@
 //   4. Memory the clients map cannot shrink (sealed).
 //   5. Who is not let in is told which limit is reached (clients, endpoints, file descriptors) and
 //   what to do; who is connected notices nothing. A client takes two descriptors.
+//   6. Connections without an identity are bounded, all together and a process, and have their time
+//   (strangers.h): a newcomer is turned away only by clients that have one.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +41,12 @@ struct ShmServerOptions {
   uint64_t lock_bytes = 256 << 10;  // multiple of 64; what NICs offer as on-chip memory
   uint32_t packet_bytes = 4096;     // largest WRITE (rule F6); a multiple of 64, 64..65536
   uint32_t endpoints_max = 1024;    // intent slots; a session takes one on each server
-  uint32_t connections_max = 1024;  // client processes at once
+  // Client processes at once. Who was let in before it was reached, and joins after, is one more.
+  uint32_t connections_max = 1024;
   int64_t hello_timeout_ms =
-      2'000;           // a connection that has not introduced itself by then is closed
+      2'000;  // a connection that has not introduced itself by then is closed
+  // Nor does one stay so long without an identity (ControlHandler::IsKnown()).
+  int64_t identity_timeout_ms = 30'000;
   int numa_node = -1;  // -1: wherever the pages are touched first
   bool huge_pages =
       false;  // try huge pages first; normal pages (one log line) where there are none

@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "common/base/clock.h"
+#include "common/base/log_hook.h"
 #include "common/base/random.h"
 #include "common/fabric/body.h"
 #include "common/fabric/shm/shm_frame.h"
@@ -257,8 +259,70 @@ TEST_F(ShmServerTest, SilentConnectionsAreClosed) {
   for (int i = 0; i < 5; ++i) silent.push_back(Dial());
   const int64_t start_ns = RealClock().NowNs();
   ExpectServerIsWell();  // they hold nobody up
-  for (const UniqueFd& socket : silent) EXPECT_FALSE(Hear(socket).has_value());
+  for (const UniqueFd& socket : silent) {
+    EXPECT_EQ(HearRefusal(socket).code(), absl::StatusCode::kUnavailable);
+  }
   EXPECT_LT(RealClock().NowNs() - start_ns, 10 * kSecondNs);
+}
+
+// Of one process, over and over: the oldest go, and a newcomer always gets in.
+TEST_F(ShmServerTest, SilentConnectionsKeepNobodyOut) {
+  options_.hello_timeout_ms = 60'000;
+  Start();
+  std::vector<UniqueFd> silent;
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 150; ++i) silent.push_back(Dial());
+    const int64_t begun_ns = RealClock().NowNs();
+    ExpectServerIsWell();
+    EXPECT_LT(RealClock().NowNs() - begun_ns, kSecondNs);
+  }
+  EXPECT_EQ(HearRefusal(silent.front()).code(), absl::StatusCode::kUnavailable);
+}
+
+// Nobody is known to this one but who has called.
+class AskingHandler : public EchoHandler {
+ public:
+  bool IsKnown(PeerId peer) const override { return callers().contains(peer); }
+};
+
+TEST_F(ShmServerTest, IdlersEndWithTheirTimeAndTakeNoClientsPlace) {
+  AskingHandler handler;
+  options_.identity_timeout_ms = 500;
+  ShmServerThread thread(options_, &handler);
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < 60; ++i) idle.push_back(DialAndGreet());
+  const int64_t begun_ns = RealClock().NowNs();
+  ExpectServerIsWell();
+  EXPECT_LT(RealClock().NowNs() - begun_ns, kSecondNs);
+  // More endpoints than it takes to join are not theirs.
+  int slots = 0;
+  for (bool refused = false; !refused; ++slots) {
+    SendMessage(idle[0].get(), EncodeShmFrame(ShmFrameType::kOpenSlot, 1, EncodeShmOpenSlot({})));
+    const auto frame = Hear(idle[0]);
+    ASSERT_TRUE(frame.has_value());
+    refused = ParseShmFrame(*frame)->type == ShmFrameType::kError;
+  }
+  EXPECT_LE(slots, 5);
+  for (const UniqueFd& socket : idle) {
+    EXPECT_EQ(HearRefusal(socket).code(), absl::StatusCode::kUnavailable);
+  }
+  EXPECT_LT(RealClock().NowNs() - begun_ns, 5 * kSecondNs);
+}
+
+TEST_F(ShmServerTest, GarbageFillsNoLog) {
+  Start();
+  std::atomic<int> lines{0};
+  SetLogHook([&](const LogLine&) { ++lines; });
+  const int64_t begun_ns = RealClock().NowNs();
+  for (int i = 0; i < 2'000; ++i) {
+    const UniqueFd socket = Dial();
+    SendMessage(socket.get(), "garbage");
+    EXPECT_FALSE(HearRefusal(socket).ok());
+  }
+  ExpectServerIsWell();
+  SetLogHook({});
+  EXPECT_LE(lines, 5 * (2 + (RealClock().NowNs() - begun_ns) / kSecondNs));
+  EXPECT_GT(lines, 0);
 }
 
 TEST_F(ShmServerTest, DescriptorsNobodyAskedForAreClosed) {
