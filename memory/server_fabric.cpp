@@ -65,6 +65,7 @@ class VerbsServerFabric final : public ServerFabric {
     verbs.huge_pages = options.huge_pages;
     verbs.connections_max = options.connections_max;
     if (options.endpoints_max != 0) verbs.endpoints_max = options.endpoints_max;
+    verbs.identity_timeout_ms = options.identity_timeout_ms;
     PANDO_ASSIGN_OR_RETURN(verbs.secret, LoadClusterSecret(options.secret_file));
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<VerbsServer> server, VerbsServer::Create(verbs));
     return std::make_unique<VerbsServerFabric>(std::move(server));

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -155,6 +156,20 @@ std::string PeerOfTcp(int socket) {
     return "somebody";
   }
   return HostPort{host.data(), port.data()}.ToString();
+}
+
+std::string OriginOfTcp(int socket) {
+  sockaddr_storage address = {};
+  socklen_t bytes = sizeof(address);
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return "";
+  if (address.ss_family != AF_INET6) {
+    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
+    return absl::BytesToHexString({reinterpret_cast<const char*>(&ipv4.sin_addr), 4});
+  }
+  const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  const char* const first = reinterpret_cast<const char*>(&ipv6);
+  return IN6_IS_ADDR_V4MAPPED(&ipv6) ? absl::BytesToHexString({first + 12, 4})
+                                     : absl::BytesToHexString({first, 8});
 }
 
 TcpResult ReceiveTcp(int socket, std::string* bytes) {

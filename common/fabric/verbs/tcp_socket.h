@@ -39,6 +39,10 @@ void TuneTcp(int socket, int silence_ms);
 // "host:port" of the other side, for messages.
 std::string PeerOfTcp(int socket);
 
+// Whom the other side's connections count for: its IPv4 address, or its IPv6 network (the first 64
+// bits, which one host has to itself).
+std::string OriginOfTcp(int socket);
+
 enum class TcpResult { kSome, kNothing, kGone };
 // Reads what there is, up to a bound, and appends it.
 TcpResult ReceiveTcp(int socket, std::string* bytes);

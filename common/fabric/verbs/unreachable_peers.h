@@ -1,6 +1,6 @@
 // Peers whose queue pairs could not be connected a moment ago. On RoCE the kernel looks for a
-// peer's hardware address for up to a second; a server whose only thread waits for that does
-// nothing else, so it asks for the same peer again only after a growing pause.
+// peer's hardware address for up to a second, on a thread of which there are few
+// (queue_pair_opener.h): the same peer is asked for again only after a growing pause.
 //
 // Not thread-safe.
 #pragma once
@@ -19,14 +19,12 @@ class UnreachablePeers {
   using Gid = std::array<uint8_t, 16>;
   static constexpr int64_t kPauseFirstNs = 100'000'000;
   static constexpr int64_t kPauseLastNs = 1'000'000'000;
-  // For peers that failed before, all together: attempts take a tenth of the time.
-  static constexpr int64_t kPausePerAttempt = 9;
   static constexpr size_t kPeersMax = 4096;  // more are forgotten
 
   // Unavailable: not now.
   absl::Status Check(const Gid& gid, int64_t now_ns) const;
-  // What came of an attempt that took from `begun_ns` to `now_ns`.
-  void Note(const Gid& gid, bool connected, int64_t begun_ns, int64_t now_ns);
+  // What came of an attempt.
+  void Note(const Gid& gid, bool connected, int64_t now_ns);
   size_t size() const { return entries_.size(); }
 
  private:
@@ -34,7 +32,6 @@ class UnreachablePeers {
     int64_t until_ns = 0, pause_ns = 0;
   };
   absl::flat_hash_map<Gid, Entry> entries_;
-  int64_t known_until_ns_ = 0;  // nobody who has an entry
 };
 
 }  // namespace pando

@@ -1,10 +1,10 @@
 #include "common/fabric/verbs/verbs_connection.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/fabric/body.h"
 #include "common/fabric/verbs/tcp_socket.h"
@@ -14,8 +14,8 @@ namespace {
 
 // Then others get their turn.
 constexpr int kReadsPerEvent = 4;
-// Between lines in the log about one connection.
-constexpr int64_t kComplainNs = 10 * kSecondNs;
+// A client joins over its first session.
+constexpr size_t kPairsOfStrangerMax = 4;
 
 }  // namespace
 
@@ -28,9 +28,12 @@ absl::Status VerbsConnection::Flush() {
 }
 
 absl::Status VerbsConnection::OnReady() {
-  has_more_ = false;
   PANDO_RETURN_IF_ERROR(Flush());
-  for (int reads = 0; out_.empty();) {
+  if (held_.has_value() && !opening_.has_value()) {
+    PANDO_RETURN_IF_ERROR(HandleFrame(*std::exchange(held_, std::nullopt)));
+    PANDO_RETURN_IF_ERROR(Flush());
+  }
+  for (int reads = 0; out_.empty() && !held_.has_value();) {
     absl::StatusOr<std::optional<VerbsFrame>> frame =
         reader_.Next(introduced_ ? kVerbsBodyBytesMax : kVerbsHelloBytesMax);
     if (!frame.ok()) return Refuse(frame.status());
@@ -49,10 +52,6 @@ absl::Status VerbsConnection::OnReady() {
     }
     PANDO_RETURN_IF_ERROR(HandleFrame(**frame));
     PANDO_RETURN_IF_ERROR(Flush());
-    if ((*frame)->type == VerbsFrameType::kOpen) {
-      has_more_ = true;
-      return absl::OkStatus();
-    }
   }
   return absl::OkStatus();
 }
@@ -102,24 +101,20 @@ absl::Status VerbsConnection::Welcome() {
 }
 
 absl::Status VerbsConnection::Open(const VerbsFrame& frame) {
+  if (opening_.has_value()) {
+    held_ = frame;
+    return absl::OkStatus();
+  }
   const absl::StatusOr<VerbsOpen> request = ParseVerbsOpen(frame.body);
   if (!request.ok()) return Refuse(request.status());
-  const absl::StatusOr<VerbsOpenReply> reply = OpenFor(*request);
-  if (reply.ok()) {
-    Reply(VerbsFrameType::kOpenReply, frame.sequence, EncodeVerbsOpenReply(*reply));
-  } else {
-    // Each of its sessions asks again and again.
-    if (const int64_t now_ns = RealClock().NowNs(); now_ns >= complain_again_ns_) {
-      complain_again_ns_ = now_ns + kComplainNs;
-      PANDO_LOG(WARNING) << "compute server " << request->compute_server << " at " << name_
-                         << " gets no queue pair: " << reply.status();
-    }
-    Reply(VerbsFrameType::kError, frame.sequence, EncodeStatus(reply.status()));
-  }
+  opening_ = frame.sequence;
+  opening_for_ = request->compute_server;
+  const absl::Status begun = BeginOpen(*request);
+  if (!begun.ok()) ReplyToOpen(begun);
   return absl::OkStatus();
 }
 
-absl::StatusOr<VerbsOpenReply> VerbsConnection::OpenFor(const VerbsOpen& request) {
+absl::Status VerbsConnection::BeginOpen(const VerbsOpen& request) {
   if (cut_off_) {
     return absl::PermissionDeniedError(
         "this client was cut off, as nothing was heard of it for a lease: connect anew");
@@ -130,14 +125,40 @@ absl::StatusOr<VerbsOpenReply> VerbsConnection::OpenFor(const VerbsOpen& request
     host_->OnQueuePairsClosed(destroyed);
     PANDO_RETURN_IF_ERROR(host_->AwaitQuiet());
   }
-  PANDO_ASSIGN_OR_RETURN(QueuePair pair, host_->OpenQueuePair(request.address));
+  if (pairs_.size() >= kPairsOfStrangerMax && !host_->handler()->IsKnown(peer_)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("without an identity there are ", kPairsOfStrangerMax, " queue pairs: join"));
+  }
+  return host_->BeginOpen(*this, request.address);
+}
+
+void VerbsConnection::OnOpened(ServedPairOr opened) {
+  if (cut_off_) {
+    if (opened.ok()) {
+      opened->reset();
+      host_->OnQueuePairsClosed(1);
+    }
+    return ReplyToOpen(absl::PermissionDeniedError("this client was cut off: connect anew"));
+  }
+  if (!opened.ok()) return ReplyToOpen(opened.status());
   VerbsOpenReply reply;
-  reply.address = pair.address();
+  reply.address = (*opened)->address();
   do {
     reply.handle = ++last_handle_;
   } while (reply.handle == 0 || pairs_.contains(reply.handle));
-  pairs_.emplace(reply.handle, std::move(pair));
-  return reply;
+  pairs_.emplace(reply.handle, *std::move(opened));
+  ReplyToOpen(reply);
+}
+
+void VerbsConnection::ReplyToOpen(const absl::StatusOr<VerbsOpenReply>& reply) {
+  const uint32_t sequence = *std::exchange(opening_, std::nullopt);
+  if (reply.ok()) {
+    return Reply(VerbsFrameType::kOpenReply, sequence, EncodeVerbsOpenReply(*reply));
+  }
+  PANDO_LOG_LIMITED(host_->open_log(), WARNING)
+      << "compute server " << opening_for_ << " at " << name_
+      << " gets no queue pair: " << reply.status();
+  Reply(VerbsFrameType::kError, sequence, EncodeStatus(reply.status()));
 }
 
 absl::Status VerbsConnection::Close(const VerbsFrame& frame) {

@@ -5,7 +5,11 @@
 //   1. At most the replies to one frame wait to be sent; until they are gone nothing further is
 //   handled.
 //   2. A connection that sends what is no frame, or frames out of order, is closed.
+//   3. One queue pair at a time is connected, by others; calls are answered meanwhile, and a second
+//   request of this kind waits, with all that is behind it.
 #pragma once
+
+#include <sys/epoll.h>
 
 #include <cstdint>
 #include <memory>
@@ -15,12 +19,15 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/auth/mutual_proof.h"
+#include "common/base/rate_limited_log.h"
 #include "common/base/unique_fd.h"
 #include "common/fabric/server.h"
-#include "common/fabric/verbs/queue_pair.h"
+#include "common/fabric/verbs/queue_pair_opener.h"
 #include "common/fabric/verbs/verbs_frame.h"
 
 namespace pando {
+
+class VerbsConnection;
 
 // What connections need of their server.
 class VerbsHost {
@@ -31,31 +38,38 @@ class VerbsHost {
   // nullptr: the cluster has none.
   virtual const ClusterSecret* secret() const = 0;
   virtual ControlHandler* handler() = 0;
-  // A queue pair of this server's, connected to the client's. ResourceExhausted, Unavailable.
-  virtual absl::StatusOr<QueuePair> OpenQueuePair(const QueuePairAddress& remote) = 0;
+  // Makes a queue pair of this server's and connects it to the client's, without waiting for it:
+  // OnOpened() of the connection follows. An error (ResourceExhausted, Unavailable): it does not.
+  virtual absl::Status BeginOpen(const VerbsConnection& connection,
+                                 const QueuePairAddress& remote) = 0;
   virtual void OnQueuePairsClosed(size_t count) = 0;
   // After queue pairs were destroyed: returns when nothing of them is in flight any more.
   virtual absl::Status AwaitQuiet() = 0;
+  // For those who get no queue pair: each of their sessions asks again and again.
+  virtual RateLimitedLog& open_log() = 0;
 };
 
 class VerbsConnection {
  public:
-  VerbsConnection(PeerId peer, UniqueFd socket, std::string name, int64_t hello_by_ns,
+  // `origin`: whom the connection counts for (OriginOfTcp()).
+  VerbsConnection(PeerId peer, UniqueFd socket, std::string name, std::string origin,
                   VerbsHost* host)
       : peer_(peer),
         socket_(std::move(socket)),
         name_(std::move(name)),
-        hello_by_ns_(hello_by_ns),
+        origin_(std::move(origin)),
         host_(host) {}
   ~VerbsConnection() { DestroyQueuePairs(); }
   VerbsConnection(const VerbsConnection&) = delete;
   VerbsConnection& operator=(const VerbsConnection&) = delete;
 
-  // The socket can be read or written, or has_more(). Connects one queue pair at most, as that may
-  // take a second. An error: close it (Cancelled: the client did).
+  // The socket can be read or written, or OnOpened() was called. An error: close it (Cancelled: the
+  // client did).
   absl::Status OnReady();
-  // Received bytes have not been looked at yet: others first, then OnReady() again.
-  bool has_more() const { return has_more_; }
+  // What came of VerbsHost::BeginOpen(). OnReady() has to follow.
+  void OnOpened(ServedPairOr opened);
+  // Nothing is read until OnOpened().
+  bool is_held() const { return held_.has_value(); }
   // No further queue pair from now on; those that there are are destroyed.
   void CutOff();
   void DestroyQueuePairs();
@@ -63,12 +77,16 @@ class VerbsConnection {
   PeerId peer() const { return peer_; }
   int socket() const { return socket_.get(); }
   const std::string& name() const { return name_; }
-  int64_t hello_by_ns() const { return hello_by_ns_; }
+  const std::string& origin() const { return origin_; }
   bool introduced() const { return introduced_; }
   bool cut_off() const { return cut_off_; }
   bool wants_write() const { return !out_.empty(); }
 
-  bool watches_write = false;  // the server's note
+  // Best effort: tells the client why, then the caller closes.
+  absl::Status Refuse(const absl::Status& status);
+
+  uint32_t watched_events = EPOLLIN;  // the server's notes
+  bool has_time = false;              // until it has an identity
 
  private:
   absl::Status Flush();
@@ -77,27 +95,28 @@ class VerbsConnection {
   absl::Status CheckProof(const VerbsFrame& frame);
   absl::Status Welcome();
   absl::Status Open(const VerbsFrame& frame);
-  absl::StatusOr<VerbsOpenReply> OpenFor(const VerbsOpen& request);
+  absl::Status BeginOpen(const VerbsOpen& request);
+  void ReplyToOpen(const absl::StatusOr<VerbsOpenReply>& reply);
   absl::Status Close(const VerbsFrame& frame);
   absl::Status Call(const VerbsFrame& frame);
   void Reply(VerbsFrameType type, uint32_t sequence, std::string_view body) {
     out_ += EncodeVerbsFrame(type, sequence, body);
   }
-  // Best effort: tells the client why, then the caller closes.
-  absl::Status Refuse(const absl::Status& status);
 
   const PeerId peer_;
   const UniqueFd socket_;
   const std::string name_;
-  const int64_t hello_by_ns_;
+  const std::string origin_;
   VerbsHost* const host_;
   std::optional<ServerProof> proof_;  // after the hello, where there is a secret
-  bool introduced_ = false, cut_off_ = false, has_more_ = false;
+  bool introduced_ = false, cut_off_ = false;
+  std::optional<uint32_t> opening_;  // sequence of the request for the queue pair being connected
+  uint16_t opening_for_ = 0;         // compute server, for the log
+  std::optional<VerbsFrame> held_;   // the next such request
   VerbsFrameReader reader_;
   std::string out_;
   uint32_t last_handle_ = 0;
-  int64_t complain_again_ns_ = 0;
-  absl::flat_hash_map<uint32_t, QueuePair> pairs_;
+  absl::flat_hash_map<uint32_t, std::unique_ptr<ServedPair>> pairs_;
 };
 
 }  // namespace pando

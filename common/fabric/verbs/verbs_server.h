@@ -11,7 +11,7 @@
 //   3. The same holds before a broken queue pair's replacement is handed out.
 //   4. A peer that was cut off gets no queue pair again; its calls are still answered.
 //   5. Nothing that arrives makes the server read out of bounds, block, or allocate without a
-//   bound.
+//   bound. Control connections are control_port.h's.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,16 @@ struct VerbsServerOptions {
   uint64_t main_bytes = uint64_t{64} << 20;  // multiple of 4096; locked in memory while it serves
   uint64_t lock_bytes = 256 << 10;           // multiple of 64; what NICs have on chip
   bool device_memory = true;                 // lock table on the NIC where it has enough
-  uint32_t packet_bytes = 0;         // largest WRITE (rule F6): 64 times 1..1024; 0: the path's MTU
-  uint32_t endpoints_max = 4096;     // queue pairs
-  uint32_t connections_max = 1024;   // client processes at once
+  uint32_t packet_bytes = 0;      // largest WRITE (rule F6): 64 times 1..1024; 0: the path's MTU
+  uint32_t endpoints_max = 4096;  // queue pairs
+  // Client processes at once. Who was let in before it was reached, and joins after, is one more.
+  uint32_t connections_max = 1024;
   int64_t hello_timeout_ms = 2'000;  // who has not introduced himself by then is closed
-  int silence_ms = 10'000;           // a host that gives no sign of life for so long is gone
-  int numa_node = -1;                // -1: wherever the pages are touched first
-  bool huge_pages = false;           // where there are some, else normal pages
+  // Nor does one stay so long without an identity (ControlHandler::IsKnown()).
+  int64_t identity_timeout_ms = 30'000;
+  int silence_ms = 10'000;  // a host that gives no sign of life for so long is gone
+  int numa_node = -1;       // -1: wherever the pages are touched first
+  bool huge_pages = false;  // where there are some, else normal pages
   std::shared_ptr<const ClusterSecret> secret;       // nullptr: the cluster has none
   DeviceMemoryCalls* device_memory_calls = nullptr;  // nullptr: the library's; tests have a fake
 };
