@@ -38,6 +38,7 @@ class IntegrationCluster {
     std::string fabric = default_fabric();
     bool needs_crc = false;     // lines carry checksums also where the fabric does not need them
     uint32_t packet_bytes = 0;  // 0: the fabric's
+    uint32_t connections_max = 1024;
   };
 
   // What the suite runs on.
@@ -126,6 +127,7 @@ class IntegrationCluster {
                                                   .main_bytes = options.main_bytes,
                                                   .lock_bytes = options.lock_words * 8,
                                                   .packet_bytes = options.packet_bytes,
+                                                  .connections_max = options.connections_max,
                                                   .socket_path = *path});
       PANDO_CHECK_OK(server.status());
       server_ = *std::move(server);

@@ -14,7 +14,7 @@ namespace pando {
 namespace {
 
 constexpr char kInterface[] = "pando0";  // made by scripts/softroce, and carries nothing else
-constexpr int64_t kTimeoutMs = 2'000;
+constexpr int64_t kLinkTimeoutMs = 2'000;
 
 bool IsSoftRocesOwn() {
   const std::filesystem::path devices = "/sys/class/infiniband";
@@ -43,13 +43,13 @@ class LinkDownTest : public testing::TestWithParam<int> {
   }
   std::unique_ptr<Client> NewClient() {
     ClientOptions options = cluster_->ClientDefaults();
-    options.operation_timeout_ms = kTimeoutMs;
+    options.operation_timeout_ms = kLinkTimeoutMs;
     return cluster_->NewClient(options);
   }
   std::unique_ptr<IntegrationCluster> cluster_;
 };
 
-std::string Key(int key) { return std::to_string(10'000'000 + key); }
+std::string LinkKey(int key) { return std::to_string(10'000'000 + key); }
 
 // Writes 1, 2, 3, ... to its own keys; with a new client where the old one was cut off.
 struct Writer {
@@ -75,7 +75,7 @@ struct Writer {
       if (client->fenced() && link_is_up) renew();
       const int key = first_key + i % kKeys;
       const int64_t start_ns = RealClock().NowNs();
-      const absl::Status put = session->Put(*tree, Key(key), std::to_string(++written));
+      const absl::Status put = session->Put(*tree, LinkKey(key), std::to_string(++written));
       longest_ns = std::max(longest_ns, RealClock().NowNs() - start_ns);
       if (put.ok()) {
         acknowledged[i % kKeys] = written;
@@ -134,7 +134,7 @@ TEST_P(LinkDownTest, EverybodyGoesOnAfterwards) {
     // To its deadline, and where a lock is held to the time when that is given up.
     EXPECT_LT(writer.longest_ns, 40 * kSecondNs);
     for (int i = 0; i < Writer::kKeys; ++i) {
-      const auto found = (*session)->Get(**tree, Key(writer.first_key + i));
+      const auto found = (*session)->Get(**tree, LinkKey(writer.first_key + i));
       ASSERT_OK(found);
       EXPECT_GE(std::stoi(*found), writer.acknowledged[i]) << "key " << i;
     }
