@@ -4,7 +4,8 @@
 # make_devices 1|2: rxe0 on pando0 at 10.77.0.1 and, joined to it by a wire, rxe1 on pando1 at 10.77.1.1.
 make_devices() {
   if [[ $1 == 1 ]]; then
-    ip link add pando0 type dummy || return 1
+    # ARP, so that addresses that nobody answers for are looked for, as on a real network.
+    ip link add pando0 type dummy && ip link set pando0 arp on || return 1
   else
     ip link add pando0 type veth peer name pando1 || return 1
   fi
