@@ -57,6 +57,14 @@ inline int64_t SessionImpl::TimeoutNs(int64_t timeout_ms) const {
   return timeout_ms * kMillisecondNs;
 }
 
+// Why nothing can be done with the tree.
+[[gnu::noinline]] absl::Status SessionImpl::Refusal(const Tree& tree) const {
+  if (&tree.impl().client() != &client_) {
+    return absl::InvalidArgumentError("the tree was opened by another client");
+  }
+  return context_->fenced() ? FencedError() : tree.impl().context().fate.status();
+}
+
 // Inline with its job: few frames between a suspension and the caller (common/sched/README.md).
 template <typename Job>
 [[gnu::always_inline]] inline absl::Status SessionImpl::Execute(const Tree& tree,
@@ -64,21 +72,16 @@ template <typename Job>
                                                                 int64_t deadline_ns,
                                                                 OperationCost* cost,
                                                                 const Job& job) {
-  if (&tree.impl().client() != &client_) {
-    return absl::InvalidArgumentError("the tree was opened by another client");
-  }
-  if (context_->fenced()) [[unlikely]]
-    return FencedError();
   TreeContext& tree_context = tree.impl().context();
   context_->AdoptServers();
-  if (tree_context.fate.lost()) [[unlikely]]
-    return tree_context.fate.status();
-  absl::Status status;
+  if (&tree.impl().client() != &client_ || context_->fenced() || tree_context.fate.lost())
+      [[unlikely]]
+    return Refusal(tree);
   const auto run = [&]() __attribute__((always_inline)) {
     OperationContext context(context_.get(),
                              OperationContext::Timeout{TimeoutNs(timeout_ms), deadline_ns});
     context.fate = &tree_context.fate;
-    status = job(context);
+    absl::Status status = job(context);
     if (cost != nullptr) {
       cost->round_trips += context.cost.round_trips;
       cost->verbs += context.cost.verbs;
@@ -88,13 +91,15 @@ template <typename Job>
     if (context.missing.has_value() || context.underfull.has_value() || context.sweep_due)
         [[unlikely]]
       NoteRepairs(tree, context);
+    return status;
   };
   if (Scheduler::Current() == &scheduler()) [[likely]] {
-    run();
+    absl::Status status = run();
     if (!repairs_.empty()) SpawnRepairs();
     return status;
   }
-  PANDO_RETURN_IF_ERROR(RunOutside(run));
+  absl::Status status;
+  PANDO_RETURN_IF_ERROR(RunOutside([&] { status = run(); }));
   return status;
 }
 

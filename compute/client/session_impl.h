@@ -70,6 +70,7 @@ class SessionImpl {
                        OperationCost* cost, const Job& job);
   // From outside the session's coroutines.
   absl::Status RunOutside(absl::FunctionRef<void()> run);
+  absl::Status Refusal(const Tree& tree) const;
   void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
   void RunRepair(TreeContext& tree, Repair& repair);

@@ -47,7 +47,7 @@ class SessionContext {
   }
   Membership* membership() const { return members_; }
   // Takes up servers that have come, or come back, since (membership.h). What is in flight goes on.
-  void AdoptServers() {
+  [[gnu::always_inline]] void AdoptServers() {
     if (members_ != nullptr && members_->generation() != generation_) [[unlikely]]
       TakeView(members_->view());
   }
