@@ -188,11 +188,6 @@ absl::StatusOr<NodeGrant> NodeLedger::Allocate(const ClientId& holder, const Nod
   return grant;
 }
 
-uint32_t NodeLedger::OrphanHint(const Tree& tree) {
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(tree.orphans + (tree.suspect ? 1 : 0), UINT32_MAX));
-}
-
 std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
   int64_t rested_ns = pool_.rested_ns();
   const auto tree = trees_.find(tree_id);

@@ -57,7 +57,7 @@ struct LedgerTree {
   absl::btree_map<uint32_t, uint16_t> gone;  // incarnation -> compute server, while orphans > 0
   uint64_t orphans = 0, free_nodes = 0;
   // Somebody ended in the middle of something: any node may carry its marks (rule M7), until a
-  // pass has found none, or kPassesMax have found the same ones over and over.
+  // pass has found none.
   bool suspect = false;
   uint32_t passes = 0;
   LedgerPass pass;

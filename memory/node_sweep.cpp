@@ -8,10 +8,15 @@
 
 namespace pando::memory {
 namespace {
-// Passes that find something before a tree counts as swept all the same: what they found may be
-// other clients' work in progress.
+// Passes that find something before clients are told of it no more: what was found may be others'
+// work in progress. Who asks all the same is shown it: one that was busy each time may be left.
 constexpr uint32_t kPassesMax = 8;
 }  // namespace
+
+uint32_t NodeLedger::OrphanHint(const Tree& tree) {
+  const uint64_t marked = tree.suspect && tree.passes < kPassesMax ? 1 : 0;
+  return static_cast<uint32_t>(std::min<uint64_t>(tree.orphans + marked, UINT32_MAX));
+}
 
 void NodeLedger::BecomeSuspect(Tree& tree) {
   tree.suspect = true;
@@ -175,7 +180,11 @@ OrphanList NodeLedger::ListOrphans(const NodeQuery& query) {
   tree->pass.clean = tree->pass.clean && list.orphans.empty() && !HasDeparture(query.tree_id);
   if (place.has_value()) return list;
   tree->pass.under_way = false;
-  if (tree->pass.clean || ++tree->passes >= kPassesMax) tree->suspect = false;
+  if (tree->pass.clean) {
+    tree->suspect = false;
+  } else {
+    ++tree->passes;
+  }
   return list;
 }
 

@@ -126,6 +126,19 @@ TEST_F(NodeSweepTest, OnlyAWholePassWithoutAFindEndsTheSuspicion) {
   EXPECT_EQ(Hint(), 0u);
 }
 
+TEST_F(NodeSweepTest, WhatWasBusyInEachPassIsStillShownToWhoAsks) {
+  const auto nodes = NodesOf(*Allocate(kAnna));
+  Write(nodes[0]);
+  ledger_.CloseHolder(kAnna, kTree, true);
+  ledger_.EndHolder(kBert, {kTree});
+  Mark(nodes[0], NodeState::kDead);
+  for (int pass = 0; pass < 100 && Hint() > 0; ++pass) EXPECT_EQ(Orphans().size(), 1u);
+  EXPECT_EQ(Hint(), 0u) << "clients are not kept busy for ever";
+  EXPECT_EQ(Orphans().size(), 1u);
+  EXPECT_TRUE(Free(nodes[0], 1));
+  EXPECT_TRUE(Orphans().empty());
+}
+
 // Rule R6: it lives, and something of it may be in flight.
 TEST_F(NodeSweepTest, WhoClosesAndIsNotSureKeepsEverythingUntilItEnds) {
   const auto left = NodesOf(*Allocate(kAnna));
