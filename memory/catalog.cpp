@@ -183,8 +183,9 @@ absl::StatusOr<TreeServerList> Catalog::ServersOf(uint32_t tree_id) const {
 absl::Status Catalog::Grow(const TreeGrowth& growth) {
   const auto name = names_.find(growth.tree_id);
   if (name == names_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no tree with id ", growth.tree_id, ": it was dropped"));
+    // As from a server that has nodes of it: whoever puts a key is not told that it is not there.
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree ", growth.tree_id, " was dropped and cannot grow"));
   }
   TreeServerList& servers = trees_.find(name->second)->second.servers;
   const auto known = std::find_if(servers.begin(), servers.end(), [&](const TreeServer& on) {

@@ -224,7 +224,7 @@ TEST_F(MemoryServerTest, AServerRefusesTreesOfItsEarlierLivesAndNoOthers) {
   const auto dropped = anna_.Call(ControlOpcode::kDropTree, EncodeTreeId(old_tree->tree_id));
   ASSERT_TRUE(dropped.ok());
   EXPECT_EQ(*ParseTreeServers(*dropped), (TreeServerList{{1, 1}, {2, 20}}));
-  EXPECT_EQ(grow(old_tree->tree_id, 20).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(grow(old_tree->tree_id, 20).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(MemoryServerTest, AnEarlierLifeOfAClientLosesItsHoldingsWithItsConnection) {
