@@ -26,6 +26,9 @@ constexpr int kLooksMax = 20;
 constexpr int64_t kLookAgainChains = 16;
 // Attempts at the lock of a node that is to be freed: who has it is about to free it, mostly.
 constexpr int kLockAttemptsMax = 4;
+// Chain times in which a merge that nobody holds up any more can be finished: a descent, two locks
+// and their words' recovery.
+constexpr int64_t kLookAfterChains = 256;
 
 class Sweep {
  public:
@@ -136,7 +139,8 @@ absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
 
 absl::StatusOr<bool> Sweep::LookAfter(const Found& found) {
   // What a stopped merger holds up is swept next time.
-  const int64_t wait_ns = tree_.environment.times.sweep_wait_ns;
+  const int64_t wait_ns = std::max(tree_.environment.times.sweep_wait_ns,
+                                   kLookAfterChains * context_.session.chain_ns());
   const int64_t until_ns = std::min(context_.deadline_ns(), context_.session.NowNs() + wait_ns);
   OperationContext look(context_, until_ns);
   const absl::Status status = LookAfterNode(look, tree_, found.node, found.level, found.low);
