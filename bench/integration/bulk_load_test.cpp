@@ -106,6 +106,20 @@ TEST_F(BulkLoadTest, OthersSeeTheLoadedTreeAtOnce) {
   EXPECT_CODE(Load(Ascending(1)), FailedPrecondition);
 }
 
+// A refusal would say that nothing was stored, and who has a handle reads what was.
+TEST_F(BulkLoadTest, WhatIsStoredBeforeTheTreeIsDroppedIsNotCalledRefused) {
+  auto other = cluster_.NewClient();
+  uint64_t next = 0;
+  const absl::Status loaded = session_->BulkLoad(*tree_, [&](KeyValue* entry) {
+    *entry = {PaddedKey(next), "x"};
+    if (next++ < 3) return true;
+    std::thread([&] { EXPECT_OK(other->DropTree("t")); }).join();  // not in a session's task
+    return false;
+  });
+  EXPECT_TRUE(IsOutcomeUnknown(loaded)) << loaded;
+  EXPECT_EQ(Everything().size(), 3u);
+}
+
 // Of several loads at once one is the tree's contents, whole.
 TEST_F(BulkLoadTest, LoadsRaceForTheEmptyTree) {
   std::vector<absl::Status> results(4);

@@ -148,7 +148,9 @@ bool SimRun::BulkLoad(ComputeServer& server, Session& session, const TreeHandle&
     const bool may_refuse = absl::IsFailedPrecondition(status) && !server.client->fenced();
     const Circumstances circumstances = CircumstancesOf(may_refuse);
     Operation whole = loads.front();
-    ending = Explain(status, circumstances, &whole);
+    // Of a tree that was dropped nobody can say where it has nodes.
+    const bool cannot_say = handle.life->dropped && IsOutcomeUnknown(status);
+    ending = cannot_say ? Ending::kUnknown : Explain(status, circumstances, &whole);
     if (ending == Ending::kProblem) Fail(status, &whole);
     const bool may_have_loaded = ending == Ending::kUnknown || IsOutcomeUnknown(status);
     for (size_t i = 0; i < loads.size() && !may_have_loaded; ++i) ForgetAll(&operations[place + i]);

@@ -220,7 +220,13 @@ absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(Ke
   return Execute(tree, kWholeTreeTimeoutMs, kFromNow, nullptr, [&](OperationContext& operation) {
     PANDO_RETURN_IF_ERROR(BulkLoadTree(operation, tree.impl().context(), next));
     // What was loaded first may have gone since, with its memory server.
-    return tree.impl().context().CheckServers(operation, /*waits=*/true);
+    const absl::Status there = tree.impl().context().CheckServers(operation, /*waits=*/true);
+    if (there.ok() || absl::IsDataLoss(there)) return there;
+    // Others may see the entries already: no refusal, whatever the question's end was.
+    return OutcomeUnknownError(absl::StrCat(
+        "bulk load: the entries were stored, but whether every memory server still has them could "
+        "not be found out (Client::TreeStatus() asks again): ",
+        there.ToString()));
   });
 }
 

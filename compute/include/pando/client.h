@@ -165,8 +165,9 @@ class Session {
 
   // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
   // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending
-  // (nothing becomes visible then). DataLoss or Unavailable: a memory server that the tree has
-  // nodes on has died meanwhile (Client::TreeStatus()).
+  // (nothing becomes visible then). DataLoss: a memory server has started again without what was
+  // loaded there. Unknown: also where the entries were stored, and nobody could say whether all
+  // memory servers still have them (Client::TreeStatus()).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
   // Looks after what dead clients left of this tree: nodes that they held and nothing refers to are
