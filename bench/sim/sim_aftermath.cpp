@@ -63,6 +63,7 @@ absl::Status SimRun::SweepAndCheck(ComputeServer& server, const Tree& tree) {
   Session& session = *server.sessions.front()->session;
   std::vector<KeyValue> rows;
   PANDO_RETURN_IF_ERROR(session.Scan(tree, "", 2 * begun_ + 1, &rows, {.timeout_ms = 60'000}));
+  session.Run();  // merges that the scan was the reason of: the sweep sends what they have freed
   SweepResult swept;
   PANDO_RETURN_IF_ERROR(session.Sweep(tree, &swept, {.timeout_ms = 60'000}));
   PANDO_ASSIGN_OR_RETURN(const CheckReport report,
