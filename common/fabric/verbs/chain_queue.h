@@ -106,8 +106,8 @@ class ChainQueue {
   QueuePair pair_;
   LocalBuffer results_;
   uint16_t generation_ = 0;
-  uint32_t next_number_ = 0;  // of the next work request; wraps
-  uint32_t used_ = 0;         // work requests posted and not known to be done
+  uint32_t next_number_ = 0u - 1024;  // of the next work request; wraps, soon: every test sees it
+  uint32_t used_ = 0;                 // work requests posted and not known to be done
   uint32_t waiting_verbs_ = 0;
   std::deque<Entry> posted_, waiting_;
 };

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,6 +44,9 @@ struct QueuePairLimits {
 class QueuePair {
  public:
   QueuePair() = default;
+  // For tests: a pair that is connected, or none at all.
+  QueuePair(QueuePairHandle pair, uint32_t inline_bytes)
+      : pair_(std::move(pair)), inline_bytes_(inline_bytes) {}
   QueuePair(QueuePair&&) = default;
   QueuePair& operator=(QueuePair&&) = default;
 

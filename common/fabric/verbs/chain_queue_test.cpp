@@ -1,0 +1,486 @@
+// Lists of chains on a queue pair that is none (fake_queue_pair.h): every shape of a few short
+// chains, in every division into lists, and every place where they can break. Rule L5.
+#include "common/fabric/verbs/chain_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/random.h"
+#include "common/fabric/verb_check.h"
+#include "common/fabric/verbs/completion_error.h"
+#include "common/fabric/verbs/fake_queue_pair.h"
+
+namespace pando {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint16_t kIndex = 5;
+constexpr uint32_t kPlaces = 64;
+const ServerLocation kServer = {.id = 1, .address = "nowhere:1"};
+const VerbsMemory kMemory = {.main_bytes = 1 << 20,
+                             .main_address = 1 << 30,
+                             .lock_bytes = 1 << 16,
+                             .lock_address = 1 << 29,
+                             .main_key = 8,
+                             .lock_key = 9};
+
+// Verbs of each chain.
+using Shape = std::vector<uint32_t>;
+
+uint32_t VerbsOf(const Shape& shape) { return std::accumulate(shape.begin(), shape.end(), 0u); }
+
+// Of 1 to `chains_max` chains of 1 to `verbs_max` verbs.
+std::vector<Shape> AllShapes(size_t chains_max, uint32_t verbs_max) {
+  std::vector<Shape> shapes = {{}};
+  for (size_t first = 0; first < shapes.size(); ++first) {
+    for (uint32_t verbs = 1; shapes[first].size() < chains_max && verbs <= verbs_max; ++verbs) {
+      shapes.push_back(shapes[first]);
+      shapes.back().push_back(verbs);
+    }
+  }
+  shapes.erase(shapes.begin());
+  return shapes;
+}
+
+// A queue and the chains that were given to it, and what the endpoint does with both
+// (verbs_endpoint.cpp: Handle(), Break()).
+class Bench {
+ public:
+  explicit Bench(uint32_t places = kPlaces) : places_(places) {
+    queue = std::make_unique<ChainQueue>(kIndex, kMemory, places, &list_, &counters);
+    results_.resize(places);
+    Attach();
+  }
+  ~Bench() { queue->TakeAll(); }
+
+  void Attach() {
+    nic_ = std::make_unique<FakeQueuePair>(places_);
+    auto* const results = reinterpret_cast<std::byte*>(results_.data());
+    queue->Attach(nic().Take(), {results, places_ * 8, 1});
+    accepted_before_ = VerbsOf(shape);
+  }
+  FakeQueuePair& nic() { return *nic_; }
+
+  void Push(uint32_t verbs) {
+    Chain& chain = *chains.emplace_back(std::make_unique<Chain>(kServer.id));
+    const LocalBuffer small = {buffer_.data(), 64, 2}, large = {buffer_.data(), 128, 2};
+    for (uint32_t i = 0; i < verbs; ++i) {
+      switch ((chains.size() + i) % 5) {
+        case 0:
+          chain.FetchAdd(MemorySpace::kMain, 8 * i, 1);
+          break;
+        case 1:
+          chain.Write(MemorySpace::kMain, 512 + 64 * i, small);
+          break;
+        case 2:
+          chain.CompareSwap(MemorySpace::kLocks, 8 * i, 0, 1);
+          break;
+        case 3:
+          chain.Write(MemorySpace::kMain, 1024 + 128 * i, large);
+          break;
+        case 4:
+          chain.Read(MemorySpace::kMain, 4096 + 64 * i, small);
+          break;
+      }
+    }
+    chain.set_on_done(
+        [](Chain* done, void* self) { static_cast<Bench*>(self)->ended.push_back(done); }, this);
+    shape.push_back(verbs);
+    queue->Push(&chain, verbs, absl::OkStatus());
+  }
+  // Rings the doorbell behind the chains with a bit in `rings`.
+  void PushAll(const Shape& all, uint32_t rings) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      Push(all[i]);
+      if ((rings >> i & 1) != 0) {
+        ASSERT_TRUE(queue->Pump(1).ok());
+      }
+    }
+  }
+
+  void Handle(const ibv_wc& completion) {
+    ASSERT_EQ(ChainQueue::IndexOf(completion), kIndex);
+    std::optional<ChainQueue::Failure> failure;
+    std::optional<ChainQueue::Entry> done = queue->OnCompletion(completion, &failure);
+    ASSERT_FALSE(failure.has_value() && done.has_value());
+    if (failure.has_value()) Break(failure->verb, DescribeCompletionStatus(failure->status));
+    if (done.has_value()) done->chain->Complete(std::move(done->refused), 2);
+  }
+  void Execute(uint32_t requests) {
+    for (; requests > 0; --requests) {
+      const std::optional<ibv_wc> completion = nic().Execute();
+      if (completion.has_value()) Handle(*completion);
+    }
+  }
+  void Break(size_t verb, const std::string& reason) {
+    for (ChainQueue::Entry& entry : queue->TakeAll()) {
+      entry.chain->Complete(BrokenChainError(kServer, *entry.chain, verb, reason), 2);
+      verb = 0;
+    }
+    EXPECT_TRUE(nic().was_broken() && nic().is_destroyed());
+    EXPECT_FALSE(queue->connected());
+    EXPECT_EQ(queue->size(), 0u);
+    EXPECT_EQ(queue->oldest_ns(), 0);
+  }
+
+  // How many chains are done when so many of their work requests are executed.
+  size_t ChainsIn(uint32_t requests) const {
+    size_t whole = 0;
+    for (; whole < shape.size() && shape[whole] <= requests; ++whole) requests -= shape[whole];
+    return whole;
+  }
+  // Each chain has ended once, in order: those before `failed` well, the others Unavailable.
+  void ExpectEnds(size_t failed) {
+    ASSERT_EQ(ended.size(), chains.size());
+    for (size_t i = 0; i < chains.size(); ++i) {
+      ASSERT_EQ(ended[i], chains[i].get()) << i;
+      ASSERT_EQ(chains[i]->ok(), i < failed) << i << ": " << chains[i]->status();
+      ASSERT_EQ(absl::IsUnavailable(chains[i]->status()), i >= failed) << i;
+    }
+    EXPECT_EQ(queue->size(), 0u);
+  }
+  // What the atomics of chains [first, end) found: as many as came before on this queue pair.
+  void ExpectResults(size_t first, size_t end) {
+    const auto before = shape.begin() + static_cast<ptrdiff_t>(first);
+    uint64_t found = FakeQueuePair::kFirstFound + VerbsOf({shape.begin(), before});
+    found -= accepted_before_;
+    for (size_t i = first; i < end; ++i) {
+      for (const Verb& verb : chains[i]->verbs()) {
+        if (verb.is_atomic()) {
+          ASSERT_EQ(verb.old_value, found) << "chain " << i;
+        }
+        ++found;
+      }
+    }
+  }
+  uint64_t SmallWrites(size_t chains_end) const {
+    uint64_t count = 0;
+    for (size_t i = 0; i < chains_end; ++i) {
+      for (const Verb& verb : chains[i]->verbs()) {
+        count += verb.kind == VerbKind::kWrite && verb.bytes <= FakeQueuePair::kInlineBytes;
+      }
+    }
+    return count;
+  }
+  // A new queue pair works, whatever the old one has left in the completion queue.
+  void ExpectWorksAgain(const std::vector<ibv_wc>& late) {
+    const size_t first = chains.size();
+    const Shape again = {2, 1, 3};
+    Attach();
+    ended.clear();
+    PushAll(again, 0b110);
+    for (const ibv_wc& completion : late) Handle(completion);
+    ASSERT_TRUE(ended.empty()) << "the end of what was before";
+    for (uint32_t i = 0; i < VerbsOf(again); ++i) {
+      for (const ibv_wc& completion : late) Handle(completion);
+      Execute(1);
+    }
+    ASSERT_EQ(ended.size(), again.size());
+    for (size_t i = 0; i < again.size(); ++i) {
+      ASSERT_EQ(ended[i], chains[first + i].get());
+      ASSERT_TRUE(ended[i]->ok()) << ended[i]->status();
+    }
+    ExpectResults(first, chains.size());
+  }
+
+  std::unique_ptr<ChainQueue> queue;
+  VerbsCounters counters;
+  std::vector<std::unique_ptr<Chain>> chains;
+  Shape shape;                // of all chains
+  std::vector<Chain*> ended;  // in this order
+
+ private:
+  const uint32_t places_;
+  ChainQueue::List list_;
+  std::vector<uint64_t> results_;
+  std::array<std::byte, 128> buffer_ = {};
+  std::unique_ptr<FakeQueuePair> nic_;
+  uint64_t accepted_before_ = 0;
+};
+
+// Calls visit(shape, rings): every shape, in every division into lists, the last chains waiting or
+// not.
+template <typename Visit>
+void ForEachDivision(size_t chains_max, uint32_t verbs_max, Visit visit) {
+  for (const Shape& shape : AllShapes(chains_max, verbs_max)) {
+    for (uint32_t rings = 1; rings < 1u << shape.size(); ++rings) {
+      visit(shape, rings);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+std::string Describe(const Shape& shape, uint32_t rings) {
+  std::string text = "chains";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += " " + std::to_string(shape[i]) + ((rings >> i & 1) != 0 ? " |" : "");
+  }
+  return text;
+}
+
+// How many chains, and how many of their verbs, were told to the NIC.
+size_t Rung(uint32_t rings) { return static_cast<size_t>(std::bit_width(rings)); }
+uint32_t RungVerbs(const Shape& shape, uint32_t rings) {
+  return VerbsOf({shape.begin(), shape.begin() + static_cast<ptrdiff_t>(Rung(rings))});
+}
+
+TEST(ChainQueueTest, AllShapesAreVisitedOnce) {
+  std::vector<Shape> shapes = AllShapes(3, 4);
+  EXPECT_EQ(shapes.size(), 4u + 16 + 64);
+  std::sort(shapes.begin(), shapes.end());
+  EXPECT_EQ(std::unique(shapes.begin(), shapes.end()), shapes.end());
+}
+
+TEST(ChainQueueTest, ListsAreExecutedInOrderAndEachChainIsToldOnce) {
+  ForEachDivision(4, 4, [](const Shape& shape, uint32_t rings) {
+    SCOPED_TRACE(Describe(shape, rings));
+    Bench bench;
+    bench.PushAll(shape, rings);
+    const uint32_t verbs = RungVerbs(shape, rings);
+    ASSERT_EQ(bench.nic().accepted(), verbs);
+    EXPECT_EQ(bench.counters.doorbells, static_cast<uint64_t>(std::popcount(rings)));
+    EXPECT_EQ(bench.counters.work_requests, verbs);
+    EXPECT_EQ(bench.counters.inlined, bench.SmallWrites(Rung(rings)));
+    for (uint32_t executed = 1; executed <= verbs; ++executed) {
+      bench.Execute(1);
+      ASSERT_EQ(bench.ended.size(), bench.ChainsIn(executed)) << "of " << executed << " verbs";
+    }
+    ASSERT_TRUE(bench.queue->Pump(1).ok());
+    bench.Execute(VerbsOf(shape) - verbs);
+    bench.ExpectEnds(shape.size());
+    bench.ExpectResults(0, shape.size());
+    EXPECT_EQ(bench.counters.work_requests, VerbsOf(shape));
+    EXPECT_EQ(bench.nic().accepted(), 0u);
+  });
+}
+
+// The completion of a verb that was not signaled says which one it is, too.
+void BreakAtVerb(const Shape& shape, uint32_t rings, uint32_t failing, bool posts_later) {
+  Bench bench;
+  bench.PushAll(shape, rings);
+  bench.Execute(failing);
+  const size_t failed = bench.ChainsIn(failing);
+  const Shape before(shape.begin(), shape.begin() + static_cast<ptrdiff_t>(failed));
+  const uint32_t verb = failing - VerbsOf(before);
+  const std::string what = DescribeVerb(bench.chains[failed]->verb(verb));
+  const ibv_wc error = bench.nic().Fail(IBV_WC_REM_ACCESS_ERR);
+  if (posts_later) {  // before anybody has looked
+    bench.Push(2);
+    ASSERT_TRUE(bench.queue->Pump(1).ok());
+  }
+  const std::vector<ibv_wc> flushed = bench.nic().Flush();
+  bench.Handle(error);
+  bench.ExpectEnds(failed);
+  EXPECT_THAT(std::string(bench.chains[failed]->status().message()), HasSubstr(what));
+  bench.ExpectResults(0, failed);
+  for (const ibv_wc& completion : flushed) bench.Handle(completion);
+  bench.ExpectEnds(failed);
+  bench.ExpectWorksAgain(flushed);
+}
+
+TEST(ChainQueueTest, AnyVerbOfAnyChainMayFail) {
+  for (const bool posts_later : {false, true}) {
+    ForEachDivision(4, 4, [&](const Shape& shape, uint32_t rings) {
+      for (uint32_t failing = 0; failing < RungVerbs(shape, rings); ++failing) {
+        SCOPED_TRACE(Describe(shape, rings) + ": verb " + std::to_string(failing));
+        BreakAtVerb(shape, rings, failing, posts_later);
+      }
+    });
+  }
+}
+
+// The doorbell itself fails at one work request of the last list. What was taken of the list is
+// executed, or not; the lists before it were, or not; nobody hears of either.
+void RefusePost(const Shape& shape, uint32_t rings, uint32_t place, int error, bool executed) {
+  const size_t rung = Rung(rings), last = rung - 1;
+  Bench bench;
+  for (size_t i = 0; i < rung; ++i) {
+    bench.Push(shape[i]);
+    if (i == last) bench.nic().RefuseAt(place, error);
+    if ((rings >> i & 1) == 0) continue;
+    const absl::Status posted = bench.queue->Pump(1);
+    ASSERT_EQ(posted.ok(), i < last) << posted;
+    if (i < last) continue;
+    EXPECT_TRUE(absl::IsUnavailable(posted)) << posted;
+    EXPECT_THAT(std::string(posted.message()), HasSubstr(std::strerror(error)));
+  }
+  for (size_t i = rung; i < shape.size(); ++i) bench.Push(shape[i]);
+  EXPECT_EQ(bench.counters.doorbells, static_cast<uint64_t>(std::popcount(rings)));
+  EXPECT_EQ(bench.counters.work_requests, RungVerbs(shape, rings));
+  std::vector<ibv_wc> late;
+  while (executed && bench.nic().accepted() > 0) {
+    const std::optional<ibv_wc> completion = bench.nic().Execute();
+    if (completion.has_value()) late.push_back(*completion);
+  }
+  bench.Break(0, "the doorbell failed");
+  bench.ExpectEnds(0);
+  for (const ibv_wc& completion : late) bench.Handle(completion);
+  bench.ExpectEnds(0);
+  bench.ExpectWorksAgain(late);
+}
+
+TEST(ChainQueueTest, ADoorbellMayBeRefusedAtAnyVerb) {
+  for (const int error : {ENOMEM, EINVAL}) {
+    ForEachDivision(3, 4, [&](const Shape& shape, uint32_t rings) {
+      const size_t last = Rung(rings) - 1;
+      // Chains of the last list.
+      size_t first = last;
+      while (first > 0 && (rings >> (first - 1) & 1) == 0) --first;
+      const auto at = [&](size_t i) { return shape.begin() + static_cast<ptrdiff_t>(i); };
+      for (uint32_t place = 0; place < VerbsOf({at(first), at(last + 1)}); ++place) {
+        for (const bool executed : {false, true}) {
+          SCOPED_TRACE(Describe(shape, rings) + ": refused at " + std::to_string(place));
+          RefusePost(shape, rings, place, error, executed);
+        }
+      }
+    });
+  }
+}
+
+// As when a link is down, a server is gone, or the NIC says nothing any more.
+TEST(ChainQueueTest, AQueuePairIsDestroyedWithListsInFlight) {
+  ForEachDivision(3, 4, [](const Shape& shape, uint32_t rings) {
+    for (uint32_t executed = 0; executed <= RungVerbs(shape, rings); ++executed) {
+      for (const bool heard : {true, false}) {
+        SCOPED_TRACE(Describe(shape, rings) + ": after " + std::to_string(executed));
+        Bench bench;
+        bench.PushAll(shape, rings);
+        std::vector<ibv_wc> late;
+        for (uint32_t i = 0; i < executed; ++i) {
+          const std::optional<ibv_wc> completion = bench.nic().Execute();
+          if (!completion.has_value()) continue;
+          heard ? bench.Handle(*completion) : late.push_back(*completion);
+        }
+        for (const ibv_wc& flushed : bench.nic().Flush()) late.push_back(flushed);
+        bench.Break(0, "broken by a test");
+        const size_t done = heard ? bench.ChainsIn(executed) : 0;
+        bench.ExpectEnds(done);
+        bench.ExpectResults(0, done);
+        for (const ibv_wc& completion : late) bench.Handle(completion);
+        bench.ExpectEnds(done);
+        bench.ExpectWorksAgain(late);
+      }
+    }
+  });
+}
+
+// A completion that cannot be: the provider left one out. Nothing it says is relied on then.
+TEST(ChainQueueTest, ACompletionOutOfTurnBreaks) {
+  Bench bench;
+  bench.PushAll({2, 1, 3}, 0b101);
+  std::vector<ibv_wc> completions;
+  while (bench.nic().accepted() > 0) {
+    const std::optional<ibv_wc> completion = bench.nic().Execute();
+    if (completion.has_value()) completions.push_back(*completion);
+  }
+  ASSERT_EQ(completions.size(), 3u);
+  bench.Handle(completions[0]);
+  bench.Handle(completions[2]);
+  bench.ExpectEnds(1);
+  bench.Handle(completions[1]);
+  bench.ExpectEnds(1);
+}
+
+// Chains of any length, more than there is room for: they wait, nobody overtakes, and as many go
+// with each doorbell as fit. Numbers and places come around many times.
+TEST(ChainQueueTest, WhatDoesNotFitGoesFirstNextTime) {
+  for (const uint32_t places : {16u, 32u, 64u, 256u}) {
+    SCOPED_TRACE(places);
+    Random random(places);
+    Bench bench(places);
+    uint32_t waiting = 0, in_use = 0, executed = 0;
+    for (size_t posted = 0, done = 0; done < 2000;) {
+      for (uint64_t pushes = random.Uniform(8); pushes > 0; --pushes) {
+        bench.Push(1 + static_cast<uint32_t>(random.Uniform(Chain::kMaxVerbs)));
+        waiting += bench.shape.back();
+        ASSERT_EQ(bench.queue->list_is_full(), waiting >= ChainQueue::kListMax);
+      }
+      // What the lists have to be.
+      std::vector<uint32_t> lists = bench.nic().lists();
+      uint32_t list = 0;
+      for (; posted < bench.shape.size() && in_use + bench.shape[posted] <= places; ++posted) {
+        if (list + bench.shape[posted] > ChainQueue::kListMax) {
+          lists.push_back(std::exchange(list, 0));
+        }
+        list += bench.shape[posted];
+        in_use += bench.shape[posted];
+        waiting -= bench.shape[posted];
+      }
+      if (list > 0) lists.push_back(list);
+      ASSERT_TRUE(bench.queue->Pump(1).ok());
+      ASSERT_EQ(bench.nic().lists(), lists);
+      ASSERT_EQ(bench.counters.doorbells, lists.size());
+      const auto count = static_cast<uint32_t>(random.Uniform(bench.nic().accepted() + 1));
+      bench.Execute(count);
+      executed += count;
+      for (; done < bench.ended.size(); ++done) in_use -= bench.shape[done];
+      ASSERT_EQ(done, bench.ChainsIn(executed));
+    }
+    const size_t ended = bench.ended.size();
+    bench.ExpectResults(0, ended);
+    bench.Break(0, "the end");
+    bench.ExpectEnds(ended);
+  }
+}
+
+// Before there is a queue pair chains wait, each for as long as it may.
+TEST(ChainQueueTest, WhoWaitsTooLongLeavesTheOthersInOrder) {
+  constexpr int64_t kWithinNs = 1000;
+  for (uint32_t hasty = 0; hasty < 16; ++hasty) {
+    Bench bench;
+    bench.Break(0, "no queue pair");
+    std::vector<Chain*> late, others;
+    for (uint32_t i = 0; i < 4; ++i) {
+      bench.Push(9);
+      Chain& chain = *bench.chains.back();
+      chain.MarkPosted(1);
+      if ((hasty >> i & 1) != 0) chain.LimitWait(500, kNeverNs);
+      ((hasty >> i & 1) != 0 ? late : others).push_back(&chain);
+    }
+    EXPECT_EQ(bench.queue->NextLateNs(kNeverNs, kWithinNs), hasty != 0 ? 500 : 1 + kWithinNs);
+    std::vector<Chain*> taken;
+    for (const ChainQueue::Entry& entry : bench.queue->TakeLate(500, kWithinNs)) {
+      taken.push_back(entry.chain);
+    }
+    EXPECT_EQ(taken, late);
+    EXPECT_EQ(bench.queue->list_is_full(), others.size() == 4);
+    EXPECT_EQ(bench.queue->size(), others.size());
+    bench.Attach();
+    ASSERT_TRUE(bench.queue->Pump(1).ok());
+    bench.Execute(9 * static_cast<uint32_t>(others.size()));
+    EXPECT_EQ(bench.ended, others);
+    EXPECT_EQ(bench.counters.doorbells, (others.size() + 2) / 3) << "27 verbs of 32 a list";
+  }
+}
+
+// As often as the generation takes to come around: no completion is taken for another's.
+TEST(ChainQueueTest, QueuePairsMayBreakForEver) {
+  Bench bench;
+  for (int i = 0; i < 70'000; ++i) {
+    if (bench.queue->connected()) bench.Break(0, "again");
+    bench.chains.clear();
+    bench.ended.clear();
+    bench.shape.clear();
+    bench.Attach();
+    bench.PushAll({2, 1}, 0b11);
+    bench.Execute(2);
+    const ibv_wc late = *bench.nic().Execute();
+    ASSERT_EQ(bench.ended.size(), 1u);
+    bench.Break(0, "again");
+    bench.Handle(late);
+    bench.ExpectEnds(1);
+  }
+}
+
+}  // namespace
+}  // namespace pando
