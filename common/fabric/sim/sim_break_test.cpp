@@ -95,6 +95,79 @@ TEST(SimBreak, AWholePrefixIsExecutedMaybeLateButNotAfterTheReopening) {
   EXPECT_GT(failed, 0u);
 }
 
+// Chains of two WRITEs each, that several coroutines post in one turn.
+constexpr uint64_t kListChains = 4, kListVerbs = 2 * kListChains;
+
+uint64_t Executed(const TestWorld& sim) {
+  uint64_t executed = 0;
+  while (executed < kListVerbs && sim.Word(4096 + 64 * executed) == executed + 1) ++executed;
+  for (uint64_t verb = executed; verb < kListVerbs; ++verb) {
+    EXPECT_EQ(sim.Word(4096 + 64 * verb), 0u) << "not a prefix";
+  }
+  return executed;
+}
+
+// The queue pair breaks after so many packets of the list: exactly there, or what was held back may
+// leave it late; and before anything was heard of the chains in front, or afterwards. How many
+// packets arrived.
+uint64_t BreakAList(uint64_t seed, DeliveryMode mode, uint64_t packets, bool late, bool heard) {
+  TestWorld sim({.seed = seed, .mode = mode, .long_delay_probability = 0});
+  TestClient client(sim.world.NewFabric());
+  sim.world.LimitPackets(*client.fabric, packets);
+  std::vector<std::unique_ptr<Chain>> chains;
+  std::vector<Chain*> ended;
+  for (uint64_t i = 0; i < kListVerbs; ++i) {
+    if (i % 2 == 0) chains.push_back(std::make_unique<Chain>(kServer));
+    client.Store(8 * static_cast<uint32_t>(i), i + 1);
+    chains.back()->Write(MemorySpace::kMain, 4096 + 64 * i,
+                         client.buffer.Slice(8 * static_cast<uint32_t>(i), 8));
+    if (i % 2 == 0) continue;
+    chains.back()->set_on_done(
+        [](Chain* chain, void* list) { static_cast<std::vector<Chain*>*>(list)->push_back(chain); },
+        &ended);
+    client.endpoint->Post(chains.back().get());
+  }
+  while (!sim.world.PacketsSpent(*client.fabric)) EXPECT_TRUE(sim.world.Step());
+  if (heard) sim.world.RunUntil(sim.world.clock().NowNs() + 50 * kMicrosecondNs);
+  if (late) sim.world.LimitPackets(*client.fabric, UINT64_MAX);
+  sim.world.BreakQueuePairs(*client.fabric, kServer);
+  sim.world.LimitPackets(*client.fabric, UINT64_MAX);
+  while (ended.size() < chains.size()) EXPECT_TRUE(sim.world.Step());
+  for (uint64_t i = 0; i < kListChains; ++i) {
+    const absl::Status& status = chains[i]->status();
+    const bool before = 2 * (i + 1) <= packets;
+    EXPECT_TRUE(status.ok() ? before : IsRecoverable(status)) << i << ": " << status;
+    EXPECT_TRUE(status.ok() || !heard || !before) << i << ": " << status;
+    EXPECT_EQ(absl::IsUnavailable(status), !status.ok()) << i << ": " << status;
+  }
+  std::memset(client.buffer.data, 0xee, client.buffer.bytes);
+  AwaitReopened(sim, client);
+  const uint64_t executed = Executed(sim);
+  sim.world.RunUntil(sim.world.clock().NowNs() + kLongAfterNs);
+  EXPECT_EQ(Executed(sim), executed) << "something moved after the queue pair was opened again";
+  EXPECT_EQ(ended.size(), chains.size()) << "told twice";
+  return executed;
+}
+
+TEST(SimBreak, AListBreaksBetweenAnyTwoPackets) {
+  for (const DeliveryMode mode : {DeliveryMode::kLines, DeliveryMode::kWords,
+                                  DeliveryMode::kShmOrder, DeliveryMode::kWhole}) {
+    for (uint64_t packets = 0; packets < kListVerbs; ++packets) {
+      std::set<uint64_t> arrived;
+      for (uint64_t seed = 0; seed < 80; ++seed) {
+        for (const bool heard : {false, true}) {
+          SCOPED_TRACE(testing::Message() << packets << " packets, seed " << seed);
+          EXPECT_EQ(BreakAList(seed, mode, packets, /*late=*/false, heard), packets);
+          arrived.insert(BreakAList(seed, mode, packets, /*late=*/true, heard));
+        }
+      }
+      EXPECT_EQ(arrived.size(), kListVerbs - packets + 1) << "late: none, up to all of the others";
+      EXPECT_EQ(*arrived.begin(), packets);
+      EXPECT_EQ(*arrived.rbegin(), kListVerbs);
+    }
+  }
+}
+
 TEST(SimBreak, OnlyTheBrokenQueuePairsFail) {
   constexpr ServerId kOther = 2;
   TestWorld sim({.seed = 3});
