@@ -37,6 +37,13 @@ struct ExhaustiveOptions {
   // on, and so does the recoverer. `break_late`: packets that it was not to send may leave it all
   // the same, and come late.
   bool break_only = false, break_late = false;
+  // What was executed by then is heard of first: of a list the chains before the break are done,
+  // and their coroutines have posted again.
+  bool break_heard = false;
+  // The victim's session has others under way beside it, each in a coroutine of its own: readers,
+  // writers of the same leaf and of others. They begin in one turn, so the packets between which it
+  // ends are those of several chains to one server.
+  bool side_by_side = false;
 };
 
 struct ExhaustiveResult {
@@ -45,6 +52,7 @@ struct ExhaustiveResult {
   uint64_t worlds = 0;
   uint64_t locks_recovered = 0;  // with `break_only`
   uint64_t verbs_late = 0;       // executed after their chain had failed
+  uint64_t lists_broken = 0;     // worlds where a break failed several chains at once
   bool ok() const { return problems.empty(); }
 };
 

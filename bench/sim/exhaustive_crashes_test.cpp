@@ -55,6 +55,40 @@ TEST_P(ExhaustiveCrashes, WhereQueuePairsBreakEverybodyGoesOn) {
   EXPECT_GT(late.verbs_late, 0u);
 }
 
+// Rule L5 with lists: several coroutines of a session have chains to one server under way, and the
+// queue pair breaks between any two packets of them, so also between any two of the chains. Those
+// before are done or of unknown outcome, those behind may have been executed or not.
+void BreakLists(sim::DeliveryMode mode, int memory_servers) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = mode;
+  options.memory_servers = memory_servers;
+  options.break_only = options.side_by_side = true;
+  options.victims_of_a_kind = 1;
+  const ExhaustiveResult exact = ExpectOk(options);
+  EXPECT_GT(exact.locks_recovered, exact.worlds / 2);
+  EXPECT_GT(exact.lists_broken, exact.worlds / 3);
+  options.break_late = true;
+  const ExhaustiveResult late = ExpectOk(options);
+  EXPECT_GT(late.verbs_late, late.worlds / 4);
+  EXPECT_GT(late.lists_broken, late.worlds / 3);
+  options.break_late = false;
+  options.break_heard = true;
+  EXPECT_GT(ExpectOk(options).lists_broken, exact.worlds / 3);
+}
+
+TEST_P(ExhaustiveCrashes, AListBreaksBetweenAnyTwoPacketsOfItsChains) { BreakLists(GetParam(), 1); }
+
+TEST(ExhaustiveCrashesTest, ListsToTwoServersBreakTogether) {
+  BreakLists(sim::DeliveryMode::kLines, 2);
+}
+
+TEST(ExhaustiveCrashesTest, WhoHasSeveralOperationsUnderWayMayDie) {
+  ExhaustiveOptions options = SmallNodes();
+  options.side_by_side = true;
+  options.victims_of_a_kind = 1;
+  ExpectOk(options);
+}
+
 TEST(ExhaustiveCrashesTest, TheQueuePairsOfTheRecovererMayBreakToo) {
   ExhaustiveOptions options = SmallNodes();
   options.break_only = options.break_late = true;

@@ -1,5 +1,6 @@
 #include "bench/sim/exhaustive_script.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <utility>
@@ -17,6 +18,7 @@ using history::OperationKind;
 namespace {
 
 constexpr uint64_t kScriptSeed = 0x736372697074;
+constexpr size_t kFollowing = 3;  // of the script, beside one
 
 }  // namespace
 
@@ -49,6 +51,23 @@ ExhaustiveScript::ExhaustiveScript(const ExhaustiveOptions& options) {
   operations_.push_back(MakeOperation(OperationKind::kUpdate, keys_[0], value++));
   for (const std::string& key : shuffled())
     operations_.push_back(MakeOperation(OperationKind::kDelete, key, 0));
+}
+
+std::vector<Operation> ExhaustiveScript::Beside(size_t i, uint64_t stamp) const {
+  std::vector<std::string> sorted = keys_;
+  std::sort(sorted.begin(), sorted.end());
+  const auto own = std::find(sorted.begin(), sorted.end(), operations_[i].key) - sorted.begin();
+  const auto size = static_cast<ptrdiff_t>(sorted.size());
+  const auto near = [&](ptrdiff_t distance) {
+    return sorted[static_cast<size_t>((own + distance + size) % size)];
+  };
+  std::vector<Operation> work;
+  for (size_t next = i + 1; next < std::min(i + 1 + kFollowing, operations_.size()); ++next)
+    work.push_back(operations_[next]);
+  work.push_back(MakeOperation(OperationKind::kPut, near(1), stamp));
+  work.push_back(MakeOperation(OperationKind::kPut, near(-1), stamp + 1));
+  work.push_back(MakeOperation(OperationKind::kGet, near(2), 0));
+  return work;
 }
 
 history::State ExhaustiveScript::StateBefore(size_t end) const {

@@ -20,6 +20,9 @@ class ExhaustiveScript {
   std::vector<history::Operation> Before(size_t i) const {
     return {operations_.begin(), operations_.begin() + static_cast<ptrdiff_t>(i)};
   }
+  // What goes on beside the i-th in its session: the operations that follow it, mostly at other
+  // leaves, and puts and a get of the keys next to its own, mostly at the same leaf.
+  std::vector<history::Operation> Beside(size_t i, uint64_t stamp) const;
   history::State StateBefore(size_t i) const;
   // What others do afterwards: read, write, erase and scan all over.
   std::vector<history::Operation> Readers(uint64_t stamp) const;

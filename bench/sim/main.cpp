@@ -27,8 +27,11 @@ DEFINE_bool(exhaustive_crashes, false,
             "kills a client between every two packets of every kind of operation, instead of a "
             "random workload");
 DEFINE_bool(exhaustive_breaks, false,
-            "the same, but the client lives: its queue pairs break, exactly there and with packets "
-            "that come late");
+            "the same, but the client lives: its queue pairs break, exactly there, with packets "
+            "that come late, and after what was executed has been heard of");
+DEFINE_bool(side_by_side, false,
+            "with these two: that client has several operations under way in one session, whose "
+            "chains are told to a NIC in one list");
 DEFINE_uint64(
     kill_recoverer, 0,
     "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
@@ -264,9 +267,14 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     if (FLAGS_mode != "mixed" && !ParseDeliveryMode(FLAGS_mode, &options.mode))
       BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
     options.break_only = FLAGS_exhaustive_breaks;
+    options.side_by_side = FLAGS_side_by_side;
     ok = RunExhaustiveOnce(options) && ok;
+    if (!options.break_only) continue;
     options.break_late = true;
-    if (options.break_only) ok = RunExhaustiveOnce(options) && ok;
+    ok = RunExhaustiveOnce(options) && ok;
+    options.break_late = false;
+    options.break_heard = true;
+    ok = RunExhaustiveOnce(options) && ok;
   }
   if (ok) std::printf("ok\n");
   return ok ? kExitOk : kExitBroke;

@@ -142,6 +142,8 @@ void SimWorld::SetBreakProbability(const Fabric& fabric, double probability) {
   impl_->core.processes[AsSim(fabric).process()]->break_probability = probability;
 }
 
+void SimWorld::SeedBreaks(uint64_t seed) { impl_->core.break_random = Random(seed); }
+
 void SimWorld::PauseCalls(ServerId id, bool paused) {
   impl_->core.servers[impl_->core.ServerIndex(id)].calls_paused = paused;
 }

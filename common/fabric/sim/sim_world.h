@@ -80,6 +80,8 @@ class SimWorld {
   // Each chain that this compute server posts from now on breaks its queue pair with this
   // probability, a seeded moment later; 0: none.
   void SetBreakProbability(const Fabric& fabric, double probability);
+  // What breaks from now on follows from this seed: for copies of one world that are to differ.
+  void SeedBreaks(uint64_t seed);
   // While the link is cut nothing gets from this compute server to the memory server, nor back:
   // their queue pairs break and are not opened again, calls and replies are lost. Both live, and
   // reach everybody else.
