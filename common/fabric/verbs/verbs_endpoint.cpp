@@ -198,10 +198,10 @@ void VerbsEndpoint::Pump(Target* target, int64_t now_ns) {
   const uint64_t before = counters_.doorbells;
   const absl::Status posted = target->queue->Pump(now_ns);
   if (!posted.ok()) [[unlikely]]
-    return Break(target, State::kClosed, 0, std::string(posted.message()));
+    return Break(target, State::kClosed, std::nullopt, std::string(posted.message()));
   const uint64_t break_every = client_->options().break_every;
   if (break_every != 0 && counters_.doorbells / break_every != before / break_every) [[unlikely]] {
-    Break(target, State::kClosed, 0, "broken by a test");
+    Break(target, State::kClosed, std::nullopt, "broken by a test");
   }
 }
 
@@ -367,7 +367,8 @@ void VerbsEndpoint::CheckStalls() {
   ForEachBusy([&](Target& target) {
     const int64_t oldest_ns = target.queue->oldest_ns();
     if (oldest_ns != 0 && now_ns - oldest_ns >= kStallNs) {
-      Break(&target, State::kClosed, 0, "the NIC does not say what became of the oldest chain");
+      Break(&target, State::kClosed, std::nullopt,
+            "the NIC does not say what became of the oldest chain");
     }
   });
 }

@@ -17,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -132,8 +133,9 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   void CheckUnsettled();
   // Chains that have waited long enough for the first queue pair.
   void FailLate(Target* target, int64_t now_ns);
-  // Destroys the queue pair; its chains are done.
-  void Break(Target* target, State next, size_t verb, const std::string& reason);
+  // Destroys the queue pair; its chains are done. `failing`: the verb of the oldest one that it
+  // broke at, if that is known.
+  void Break(Target* target, State next, std::optional<size_t> failing, std::string reason);
 
   absl::Status WhyNot(const Target& target, const Chain& chain) const;
   int64_t NowNs();

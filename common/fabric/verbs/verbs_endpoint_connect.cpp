@@ -126,7 +126,7 @@ void VerbsEndpoint::CheckGone() {
         target.state == State::kGone) {
       continue;
     }
-    Break(&target, State::kGone, 0, "the memory server is gone");
+    Break(&target, State::kGone, std::nullopt, "the memory server is gone");
   }
 }
 
@@ -179,7 +179,7 @@ void VerbsEndpoint::OpenQueuePair(Target* target) {
   request.incarnation = incarnation_;
   const absl::StatusOr<uint32_t> sequence =
       client_->Send(target->link.get(), VerbsFrameType::kOpen, EncodeVerbsOpen(request), mailbox_);
-  if (!sequence.ok()) return Break(target, State::kGone, 0, "the memory server is gone");
+  if (!sequence.ok()) return Break(target, State::kGone, std::nullopt, "the memory server is gone");
   if (*sequence == 0) {
     return RetryLater(target, absl::UnavailableError("the control connection is congested"));
   }
@@ -219,7 +219,7 @@ void VerbsEndpoint::OnConnected(Target* target, const absl::Status& connected) {
   if (target->connecting.joinable()) target->connecting.join();
   if (target->link->gone.load(std::memory_order_acquire)) {
     target->fresh.Destroy();
-    return Break(target, State::kGone, 0, "the memory server is gone");
+    return Break(target, State::kGone, std::nullopt, "the memory server is gone");
   }
   if (connected.ok()) {
     target->queue->Attach(std::move(target->fresh), target->room.results);
@@ -232,7 +232,7 @@ void VerbsEndpoint::OnConnected(Target* target, const absl::Status& connected) {
   target->fresh.Destroy();
   if (!absl::IsPermissionDenied(connected)) return RetryLater(target, connected);
   target->refusal = connected;
-  Break(target, State::kRefused, 0, connected.ToString());
+  Break(target, State::kRefused, std::nullopt, connected.ToString());
 }
 
 void VerbsEndpoint::RetryLater(Target* target, const absl::Status& why) {
@@ -244,7 +244,8 @@ void VerbsEndpoint::RetryLater(Target* target, const absl::Status& why) {
   target->retry_ns = RealClock().NowNs() + target->retry_delay_ns;
 }
 
-void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::string& reason) {
+void VerbsEndpoint::Break(Target* target, State next, std::optional<size_t> failing,
+                          std::string reason) {
   const bool was_connected = target->queue->connected();
   if (was_connected) ++counters_.broken;
   SetState(target, next);
@@ -262,17 +263,20 @@ void VerbsEndpoint::Break(Target* target, State next, size_t verb, const std::st
   }
   const int64_t now_ns = NowNs();
   for (ChainQueue::Entry& entry : chains) {
-    absl::Status status = BrokenChainError(server, *entry.chain, verb, reason);
+    absl::Status status = BrokenChainError(server, *entry.chain, failing.value_or(0), reason);
     if (reopens) status = MarkRecoverable(std::move(status));
     Complete(entry.chain, std::move(status), now_ns);
-    verb = 0;
+    if (!failing.has_value()) continue;
+    reason = absl::StrCat("it may have been executed or not; a chain before it failed: ", reason);
+    failing.reset();
   }
 }
 
 void VerbsEndpoint::BreakQueuePair(ServerId server) {
   Target* const target = TargetOf(server);
   PANDO_CHECK(target != nullptr);
-  if (target->state == State::kConnected) Break(target, State::kClosed, 0, "broken by a test");
+  if (target->state == State::kConnected)
+    Break(target, State::kClosed, std::nullopt, "broken by a test");
 }
 
 }  // namespace pando

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <thread>
 
+#include "common/fabric/recoverable.h"
 #include "common/fabric/verbs/fake_device_memory.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/thread_domain.h"
@@ -211,31 +213,52 @@ TEST_F(VerbsFabricTest, ChainsOfOneTurnAreOneDoorbell) {
 // Rule L5: what was before the failing chain of a list is done, what was behind it may be.
 TEST_F(VerbsFabricTest, AListBreaksAtTheFailingChain) {
   Start();
-  for (int failing = 0; failing < 4; ++failing) {
-    auto endpoint = *Connect()->Connect(1, 1);
-    ASSERT_TRUE(Add(*endpoint, 64).ok());
-    LocalBuffer foreign = *endpoint->AllocateBuffer(64);
-    foreign.key ^= 0x5500;
-    const uint64_t found = Word(0);
+  constexpr size_t kChains = 4;
+  auto endpoint = *Connect()->Connect(1, 1);
+  const VerbsCounters& counters = VerbsCountersOf(*endpoint);
+  const LocalBuffer buffer = *endpoint->AllocateBuffer(64 * kChains);
+  LocalBuffer foreign = *endpoint->AllocateBuffer(64);
+  foreign.key ^= 0x5500;
+  ASSERT_TRUE(Add(*endpoint, 64).ok());
+  for (size_t at = 0; at < 3 * kChains; ++at) {
+    const size_t failing = at / 3, failing_verb = at % 3;
+    SCOPED_TRACE(testing::Message() << "verb " << failing_verb << " of chain " << failing);
+    const uint64_t found = Word(0), doorbells = counters.doorbells, failures = counters.failures;
     std::vector<std::unique_ptr<Chain>> chains;
     endpoint->set_overlap(true);
-    for (int i = 0; i < 4; ++i) {
-      chains.push_back(std::make_unique<Chain>(1));
-      chains.back()->FetchAdd(MemorySpace::kMain, 0, 1);
-      if (i == failing) chains.back()->Read(MemorySpace::kMain, 128, foreign);
-      endpoint->Post(chains.back().get());
+    for (size_t i = 0; i < kChains; ++i) {
+      Chain& chain = *chains.emplace_back(std::make_unique<Chain>(1));
+      const auto fail_at = [&](size_t verb) {
+        if (i == failing && verb == failing_verb) chain.Read(MemorySpace::kMain, 128, foreign);
+      };
+      fail_at(0);
+      chain.FetchAdd(MemorySpace::kMain, 0, 1);
+      fail_at(1);
+      chain.Read(MemorySpace::kMain, 0, buffer.Slice(64 * static_cast<uint32_t>(i), 64));
+      fail_at(2);
+      endpoint->Post(&chain);
     }
     endpoint->set_overlap(false);
-    for (int i = 0; i < 4; ++i) {
-      Finish(*endpoint, *chains[i]);
-      EXPECT_EQ(chains[i]->ok(), i < failing) << i << ": " << chains[i]->status();
-      EXPECT_EQ(absl::IsUnavailable(chains[i]->status()), i >= failing);
+    for (const auto& chain : chains) Finish(*endpoint, *chain);
+    EXPECT_EQ(counters.doorbells, doorbells + 1);
+    EXPECT_EQ(counters.failures, failures + 1);
+    for (size_t i = 0; i < kChains; ++i) {
+      const absl::Status& status = chains[i]->status();
+      EXPECT_EQ(status.ok(), i < failing) << i << ": " << status;
+      EXPECT_EQ(absl::IsUnavailable(status), i >= failing) << i << ": " << status;
+      EXPECT_EQ(IsRecoverable(status), i >= failing) << i << ": " << status;
+      if (i > failing) {
+        EXPECT_THAT(std::string(status.message()), HasSubstr("a chain before it failed"));
+      }
     }
     EXPECT_THAT(std::string(chains[failing]->status().message()),
-                HasSubstr("READ of 64 bytes at main+128"));
+                HasSubstr("READ of 64 bytes at main+128: "));
+    // The buffers are the session's again.
+    std::memset(buffer.data, 0x5a, buffer.bytes);
     AwaitReconnect(*endpoint);
-    EXPECT_GE(Word(0), found + static_cast<uint64_t>(failing));
-    EXPECT_LE(Word(0), found + 4);
+    for (uint32_t i = 0; i < buffer.bytes; ++i) ASSERT_EQ(buffer.data[i], std::byte{0x5a});
+    EXPECT_GE(Word(0), found + failing + (failing_verb > 0 ? 1 : 0));
+    EXPECT_LE(Word(0), found + kChains);
   }
 }
 
