@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/fabric/chain_list.h"
 #include "common/fabric/server_index.h"
 #include "common/fabric/sim/world_impl.h"
 #include "common/fabric/verb_check.h"
@@ -162,10 +163,7 @@ void SimEndpoint::DoPost(Chain* chain) {
   } else if (link == nullptr) {
     Finish(chain, UnknownServerError(*chain));
   } else if (world_->timed != nullptr) {
-    const NicProfile::Cpu& cpu = world_->timed->profile().cpu;
-    world_->core.SpendCpu(cpu.post_chain_ns +
-                          static_cast<double>(chain->size()) * cpu.post_verb_ns);
-    world_->timed->Post(link->queue_pair, chain, world_->core.NowNs());
+    PostTimed(link->queue_pair, chain);
   } else if (world_->network.IsBroken(link->queue_pair) ||
              world_->network.BreakIfLinkCut(link->queue_pair)) [[unlikely]] {
     if (!world_->network.PostToBroken(link->queue_pair, chain)) {
@@ -176,6 +174,48 @@ void SimEndpoint::DoPost(Chain* chain) {
     if (owner().break_probability > 0) [[unlikely]]
       world_->MaybeBreak(process_, link->queue_pair);
   }
+}
+
+void SimEndpoint::PostTimed(uint32_t queue_pair, Chain* chain) {
+  const auto unrung_end = lists_.begin() + static_cast<ptrdiff_t>(unrung_);
+  auto list = std::find_if(lists_.begin(), unrung_end,
+                           [&](const List& one) { return one.queue_pair == queue_pair; });
+  if (list == unrung_end) {
+    if (!overlap()) return Ring(queue_pair, {&chain, 1});
+    if (++unrung_ > lists_.size()) lists_.emplace_back();
+    list = lists_.begin() + static_cast<ptrdiff_t>(unrung_) - 1;
+    list->queue_pair = queue_pair;
+  }
+  list->chains.push_back(chain);
+  list->verbs += static_cast<uint32_t>(chain->size());
+  if (!overlap() || list->verbs >= kChainListVerbsMax) Ring(&*list);
+}
+
+void SimEndpoint::Ring(List* list) {
+  Ring(list->queue_pair, list->chains);
+  list->chains.clear();
+  list->verbs = 0;
+}
+
+void SimEndpoint::Ring(uint32_t queue_pair, std::span<Chain* const> left) {
+  Core& core = world_->core;
+  while (!left.empty()) {
+    const int64_t now_ns = core.NowNs();
+    size_t chains = 0;
+    uint32_t verbs = 0;
+    do {
+      left[chains]->MarkStarted(now_ns);
+      verbs += static_cast<uint32_t>(left[chains++]->size());
+    } while (chains < left.size() && verbs + left[chains]->size() <= kChainListVerbsMax);
+    core.SpendCpu(world_->timed->PostNs(verbs));
+    world_->timed->Post(queue_pair, left.first(chains), core.NowNs());
+    left = left.subspan(chains);
+  }
+}
+
+void SimEndpoint::RingAll() {
+  for (size_t i = 0; i < unrung_; ++i) Ring(&lists_[i]);
+  unrung_ = 0;
 }
 
 void SimEndpoint::DoCall(PendingCall* call) {
@@ -219,6 +259,7 @@ void SimEndpoint::FailAbandoned() {
 
 void SimEndpoint::Wait(int64_t until_ns) {
   PANDO_CHECK(!world_->in_event) << "Wait() from inside an event";
+  RingAll();
   if (owner().killed && !owner().draining) {
     world_->BeginDrain(process_);
     return;
@@ -276,6 +317,7 @@ void SimEndpoint::RunThread() {
     Finish(completion.chain, std::move(completion.status));
   }
   CallRunner();
+  RingAll();
   busy_until_ns_ = core.NowNs();
   core.in_runner = false;
   core.spent_cpu_ns = 0;

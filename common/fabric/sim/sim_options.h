@@ -116,6 +116,7 @@ struct SimStats {
   uint64_t verbs_after_break = 0;  // executed although their sender had seen the chain fail
   uint64_t links_cut = 0;          // SimWorld::CutLink
   uint64_t runner_calls = 0;
+  uint64_t doorbells = 0;     // with a timing model
   uint64_t packets_held = 0;  // times that a limit on packets was reached (SimWorld::LimitPackets)
 };
 

@@ -62,7 +62,7 @@ uint32_t TimedNetwork::TakeFlight() {
   return index;
 }
 
-void TimedNetwork::Post(uint32_t queue_pair, Chain* chain, int64_t time_ns) {
+uint32_t TimedNetwork::StartFlight(uint32_t queue_pair, Chain* chain) {
   ++core_->stats.chains;
   core_->stats.verbs += chain->size();
   const uint32_t index = TakeFlight();
@@ -88,11 +88,19 @@ void TimedNetwork::Post(uint32_t queue_pair, Chain* chain, int64_t time_ns) {
     const bool fetched = verb.kind == VerbKind::kWrite && verb.bytes > times_.inline_bytes;
     flight.payload += fetched ? verb.bytes : 0;
   }
-  const Picoseconds known =
-      time_ns * 1000 + times_.doorbell + (chain->size() > 1 ? times_.fetch_chain : 0);
+  return index;
+}
+
+void TimedNetwork::Post(uint32_t queue_pair, std::span<Chain* const> list, int64_t time_ns) {
+  ++core_->stats.doorbells;
+  // mlx5 copies a work request into the doorbell only where it is alone.
+  const bool alone = list.size() == 1 && list[0]->size() <= 1;
+  const Picoseconds known = time_ns * 1000 + times_.doorbell + (alone ? 0 : times_.fetch_chain);
   Picoseconds& last_known = queue_pairs_[queue_pair].known;
   last_known = std::max(last_known, known);
-  ScheduleAt(last_known, EventKind::kPost, index);
+  for (Chain* chain : list) {
+    ScheduleAt(last_known, EventKind::kPost, StartFlight(queue_pair, chain));
+  }
 }
 
 void TimedNetwork::OnPost(uint32_t index) {

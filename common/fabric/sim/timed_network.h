@@ -7,6 +7,9 @@
 // queue. The constants are those of a NicProfile; the resources of a host are shared by all that
 // lives on it.
 //
+// Chains come in lists, as the verbs fabric posts them: a list has one doorbell. A list of one verb
+// comes with it; a longer one, of one chain or of several, is read over PCIe as a whole.
+//
 // Verbs of one queue pair are executed in the order they were posted; each READ and WRITE is whole.
 // Not modelled: acknowledgements' bytes, congestion control, caches of the NIC (queue pairs, work
 // requests, translations), losses, NUMA.
@@ -19,6 +22,7 @@
 //   4. An atomic has its effect when its turn in the internal lock comes, a WRITE when the receive
 //      engine has taken it, a READ when its data has come over PCIe.
 //   5. A verb does not allocate (what is held up grows to its greatest length once).
+//   6. The chains of a list are known to the NIC at the same time; nothing of them leaves before.
 #pragma once
 
 #include <array>
@@ -43,8 +47,8 @@ class TimedNetwork {
   void AddProcess(int server_index);  // -1: a host of its own
 
   uint32_t AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server);
-  // At `time_ns` (not in the past) the session rings the doorbell.
-  void Post(uint32_t queue_pair, Chain* chain, int64_t time_ns);
+  // At `time_ns` (not in the past) the session rings the doorbell for all of `list`.
+  void Post(uint32_t queue_pair, std::span<Chain* const> list, int64_t time_ns);
 
   // Events.
   // The NIC knows of the chain, or has its payload, or what stood before a fence is answered.
@@ -62,6 +66,10 @@ class TimedNetwork {
   int64_t ServeCall(uint32_t server);
   // CPU time of looking at what a chain has read.
   double SearchNs(const Chain& chain) const;
+  // CPU time of posting a list of so many verbs.
+  double PostNs(uint32_t verbs) const {
+    return profile_.cpu.post_chain_ns + verbs * profile_.cpu.post_verb_ns;
+  }
   const NicProfile& profile() const { return profile_; }
 
  private:
@@ -89,7 +97,7 @@ class TimedNetwork {
     uint32_t unanswered = 0;  // verbs
     // Chains that wait: the first has come to a fence, or its payload has not come.
     uint32_t blocked_head = kNone, blocked_tail = kNone;
-    Picoseconds known = 0;  // when the NIC knows of the last chain
+    Picoseconds known = 0;  // when the NIC knows of the last list
     BusyUntil send;
     Picoseconds executed = 0;   // the responder is through with the last atomic
     Picoseconds completed = 0;  // the chain before
@@ -97,6 +105,8 @@ class TimedNetwork {
 
   uint32_t AddHost();
   uint32_t TakeFlight();
+  // A flight for the chain, its verbs checked.
+  uint32_t StartFlight(uint32_t queue_pair, Chain* chain);
   // Sends what may be sent of the chain, and of those behind it.
   void Send(uint32_t flight);
   // False: it has to wait.

@@ -121,7 +121,11 @@ class SimEndpoint final : public Endpoint {
   SimEndpoint(SimWorld::Impl* world, const SimFabric* fabric);
   ~SimEndpoint() override;
 
-  size_t Poll() override { return 0; }  // completions are events
+  // Completions are events; what waits for a doorbell gets it.
+  size_t Poll() override {
+    RingAll();
+    return 0;
+  }
   size_t in_flight() const override { return in_flight_; }
   absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
   void Wait(int64_t until_ns) override;
@@ -164,10 +168,24 @@ class SimEndpoint final : public Endpoint {
     uint32_t server;  // index
     uint32_t queue_pair;
   };
+  // With a timing model: chains that wait for a doorbell.
+  struct List {
+    uint32_t queue_pair = 0;
+    uint32_t verbs = 0;
+    std::vector<Chain*> chains;
+  };
   // To the latest life that it has taken up. Null: none.
   const Link* FindLink(ServerId server) const;
   void LinkTo(size_t count);  // the first of fabric_->known()
   void CallRunner();
+  // With a timing model, as on verbs (verbs_endpoint.h): chains that are posted while others are
+  // ready wait; they are rung for when one is posted with nobody else ready or they fill a list,
+  // at the end of the turn, and when the endpoint is polled or waits.
+  void PostTimed(uint32_t queue_pair, Chain* chain);
+  void Ring(List* list);
+  // Of as many lists as it takes.
+  void Ring(uint32_t queue_pair, std::span<Chain* const> left);
+  void RingAll();
   enum RunCause : uint8_t { kWoken, kTimed, kPolled };
   void ScheduleRun(RunCause cause, int64_t ns);
   Process& owner() { return *world_->core.processes[process_]; }
@@ -177,6 +195,8 @@ class SimEndpoint final : public Endpoint {
   const uint32_t process_;
   const uint32_t id_;
   std::vector<Link> links_;  // in the order of fabric_->known()
+  std::vector<List> lists_;  // pooled: the first `unrung_` may have chains
+  size_t unrung_ = 0;
   size_t in_flight_ = 0;
   // Earliest runner calls on the agenda. One by cause, because one who asked by WakeAt() need not
   // ask again after a Wake().

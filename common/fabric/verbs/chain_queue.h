@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "common/fabric/chain.h"
+#include "common/fabric/chain_list.h"
 #include "common/fabric/verbs/queue_pair.h"
 #include "common/fabric/verbs/verbs_fabric.h"
 #include "common/fabric/verbs/verbs_frame.h"
@@ -37,7 +38,7 @@ class ChainQueue {
   };
 
   // Work requests behind one doorbell, at most.
-  static constexpr uint32_t kListMax = 32;
+  static constexpr uint32_t kListMax = kChainListVerbsMax;
   // Where lists are made; one an endpoint.
   struct List {
     std::array<ibv_send_wr, kListMax> requests;
