@@ -39,7 +39,10 @@ class LoadThread {
     auto buffer = endpoint_->AllocateBuffer(load.bytes);
     PANDO_CHECK_OK(buffer.status());
     buffer_ = *buffer;
-    for (int i = 0; i < load.batch; ++i) chains_.push_back(std::make_unique<Chain>(kServer));
+    for (int i = 0; i < load.batch; ++i) {
+      chains_.push_back(std::make_unique<Chain>(kServer));
+      completed_.push_back(chains_.back().get());
+    }
     endpoint_->set_runner([this] { OnTurn(); });
     // Not all at once: in a world without chance they would stay together.
     endpoint_->WakeAt(world_.clock().NowNs() + kStaggerNs * number / load.threads);
@@ -57,6 +60,7 @@ class LoadThread {
 
  private:
   void OnTurn() {
+    if (load_.window) return OnWindowTurn();
     if (endpoint_->in_flight() > 0) return;
     if (load_.verb == "lock") return OnLockTurn();
     const int64_t now_ns = world_.clock().NowNs();
@@ -69,6 +73,26 @@ class LoadThread {
     begin_ns_ = now_ns;
     ++batches_;
     for (auto& chain : chains_) PostNext(chain.get());
+  }
+
+  // What has completed is posted again, as one list.
+  void OnWindowTurn() {
+    const int64_t now_ns = world_.clock().NowNs();
+    std::vector<Chain*> completed;
+    completed.swap(completed_);
+    for (const Chain* chain : completed) {
+      if (!chain->done() || now_ns < since_ns || stopping_) continue;
+      verbs += chain->size();
+      batch_ns += now_ns - chain->posted_ns();
+      ++measured;
+    }
+    if (stopping_) return;
+    for (size_t i = 0; i < completed.size(); ++i) {
+      endpoint_->set_overlap(i + 1 < completed.size());
+      PostNext(completed[i]);
+    }
+    posted_ += completed.size();
+    batches_ = posted_ / chains_.size();
   }
 
   // In turn: the CAS until it succeeds, and the WRITE.
@@ -98,6 +122,10 @@ class LoadThread {
   void PostNext(Chain* chain) {
     chain->Reset(kServer);
     for (int i = 0; i < load_.chain; ++i) AddVerb(chain);
+    const auto note = [](Chain* done, void* thread) {
+      static_cast<LoadThread*>(thread)->completed_.push_back(done);
+    };
+    if (load_.window) chain->set_on_done(note, this);
     endpoint_->Post(chain);
   }
 
@@ -126,6 +154,8 @@ class LoadThread {
   std::unique_ptr<Endpoint> endpoint_;
   LocalBuffer buffer_;
   std::vector<std::unique_ptr<Chain>> chains_;
+  std::vector<Chain*> completed_;  // window: to be posted again
+  uint64_t posted_ = 0;            // chains
   uint64_t turns_ = 0;
   uint64_t batches_ = 0;
   int64_t begin_ns_ = 0;
@@ -175,12 +205,13 @@ NicResult RunNicBench(const NicProfile& profile, const NicProfile::Published& lo
         static_cast<double>(verbs) / static_cast<double>(end_ns - since_ns) * kMicrosecondNs;
     result.mean_us = static_cast<double>(batch_ns) / static_cast<double>(measured) / kMicrosecondNs;
     result.verbs = world.stats().verbs;
+    result.doorbells = world.stats().doorbells;
   }
   return result;
 }
 
 std::string DescribeLoad(const NicProfile::Published& load) {
-  std::string text = absl::StrCat(load.threads, " x ", load.batch);
+  std::string text = absl::StrCat(load.threads, " x ", load.window ? "window of " : "", load.batch);
   if (load.chain > 1) absl::StrAppend(&text, " x ", load.chain);
   absl::StrAppend(&text, " ", absl::AsciiStrToUpper(load.verb), " ", load.bytes, " B");
   if (load.verb == "cas" || load.verb == "lock") {

@@ -59,6 +59,23 @@ TEST(NicBenchTest, FewAddressesAreSlowInHostMemoryAndLessSoOnChip) {
   EXPECT_GT(rate(4096, true), rate(4096, false));
 }
 
+TEST(NicBenchTest, ABatchHasADoorbellAChainAndAWindowOneAList) {
+  const auto profile = LoadNicProfile("connectx5-100g");
+  ASSERT_TRUE(profile.ok());
+  NicProfile::Published load = {.verb = "write", .batch = 64};
+  const NicResult batch = RunNicBench(*profile, load);
+  EXPECT_EQ(batch.doorbells, batch.verbs);
+  load.window = true;
+  const NicResult window = RunNicBench(*profile, load);
+  EXPECT_LT(window.doorbells, window.verbs / 2);
+  EXPECT_GT(window.mops, 2 * batch.mops);
+  // With one in flight there is nothing to share.
+  load = {.verb = "write"};
+  const NicResult alone = RunNicBench(*profile, load);
+  load.window = true;
+  EXPECT_NEAR(RunNicBench(*profile, load).mean_us, alone.mean_us, 0.001);
+}
+
 TEST(NicBenchTest, SameLoadSameNumbers) {
   const auto profile = LoadNicProfile("connectx6-100g");
   ASSERT_TRUE(profile.ok());

@@ -168,9 +168,11 @@ absl::Status ParsePublished(const Json& json, const std::string& path,
       status = ParseText(value, at, &point->unit);
     } else if (member == "source") {
       status = ParseText(value, at, &point->source);
-    } else if (member == "on_chip" || member == "inline") {
+    } else if (member == "on_chip" || member == "inline" || member == "window") {
       if (!value.is_boolean()) return Bad(at, "is not a truth value");
-      (member == "on_chip" ? point->on_chip : point->is_inline) = value.get<bool>();
+      (member == "on_chip"  ? point->on_chip
+       : member == "window" ? point->window
+                            : point->is_inline) = value.get<bool>();
     } else if (member == "threads") {
       status = ParseCount(value, at, 1, kThreadsMax, &point->threads);
     } else if (member == "batch") {

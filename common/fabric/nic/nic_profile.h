@@ -22,8 +22,8 @@ namespace pando {
 struct NicProfile {
   // Time of the thread that owns a session.
   struct Cpu {
-    double post_chain_ns = 0;   // of each doorbell
-    double post_verb_ns = 0;    // of each verb of a chain
+    double post_chain_ns = 0;   // of each doorbell: of a list of chains (chain_list.h)
+    double post_verb_ns = 0;    // of each verb
     double completion_ns = 0;   // of polling and handing over one completion
     double search_node_ns = 0;  // of a node that has been read: checks, decoding, search
     double operation_ns = 0;    // of an index operation besides: cache lookup, bookkeeping
@@ -31,7 +31,7 @@ struct NicProfile {
   };
   struct Nic {
     double doorbell_ns = 0;  // from the doorbell to the first byte of a request that came with it
-    double fetch_chain_ns = 0;    // besides, for a chain of several verbs: read over PCIe
+    double fetch_chain_ns = 0;    // besides, for a list of several verbs: read over PCIe
     double fetch_payload_ns = 0;  // besides, for a WRITE that is too long to come with its request
     double inline_bytes = 0;      // the longest that does
     double send_ns = 0;           // of the requester's engine, a message
@@ -72,14 +72,17 @@ struct NicProfile {
   };
 
   // A published measurement: `threads` threads of one compute server, each with a queue pair of its
-  // own, post `batch` chains of `chain` verbs and wait for all of them. "lock": each takes a word
-  // by CAS, again and again until it has it, and frees it by a WRITE; chains are ignored.
+  // own, have up to `batch` chains of `chain` verbs in flight. They post them with a doorbell each
+  // and wait for all of them; or, with `window`, post again what has completed since they looked
+  // last, as one list with one doorbell. "lock": each takes a word by CAS, again and again until it
+  // has it, and frees it by a WRITE; chains are ignored.
   struct Published {
     std::string verb;  // "read", "write", "cas" or "lock"
     bool on_chip = false;
     bool is_inline = true;  // "inline": payloads come with their requests where they fit
     int threads = 1;
     int batch = 1;
+    bool window = false;
     int chain = 1;
     uint32_t bytes = 8;
     uint64_t addresses = 0;  // cas, lock: distinct words; 0: each thread has its own

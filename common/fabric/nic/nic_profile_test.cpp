@@ -48,12 +48,14 @@ TEST(NicProfileTest, ThoseThatComeWithPandoAreValid) {
 TEST(NicProfileTest, ValuesArriveWhereTheyBelong) {
   const auto profile = NicProfile::Parse(Valid().dump());
   ASSERT_TRUE(profile.ok());
-  EXPECT_EQ(profile->cpu.post_chain_ns, 45);
+  EXPECT_EQ(profile->cpu.post_chain_ns, 80);
   EXPECT_EQ(profile->link.gbits, 100);
   EXPECT_EQ(profile->atomics.waiting_max, 64);
   EXPECT_EQ(profile->atomics.host_hold_ns, 357);
   EXPECT_EQ(profile->published[0].unit, "us");
   EXPECT_EQ(profile->published[0].value, 2.18);
+  EXPECT_FALSE(profile->published[0].window);
+  EXPECT_TRUE(profile->published[4].window);
 }
 
 TEST(NicProfileTest, EveryConstantIsNeeded) {
@@ -122,6 +124,9 @@ TEST(NicProfileTest, SlipsAreNamed) {
   json = Valid();
   json["published"][0]["bytes"] = 12;
   EXPECT_THAT(Refusal(json), HasSubstr("published[0].bytes"));
+  json = Valid();
+  json["published"][1]["window"] = 1;
+  EXPECT_EQ(Refusal(json), "'published[1].window' is not a truth value");
   json = Valid();
   json["published"][0].erase("source");
   EXPECT_EQ(Refusal(json), "'published[0].source' is missing");
