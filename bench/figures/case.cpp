@@ -35,6 +35,7 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("cut_short", result.cut_short);
   visit("events", result.events);
   visit("verbs", result.verbs);
+  visit("doorbells", result.doorbells);
   visit("cpu_seconds", result.cpu_seconds);
   visit("wall_seconds", result.wall_seconds);
 }

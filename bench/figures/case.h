@@ -83,6 +83,7 @@ struct CaseResult {
   bool cut_short = false;  // at Span::events_max
   // For messages, in no file: of the simulation, without what came before and after it.
   uint64_t events = 0, verbs = 0;
+  uint64_t doorbells = 0;  // with a NIC's timing
   double cpu_seconds = 0;
   double wall_seconds = 0;  // of everything
 

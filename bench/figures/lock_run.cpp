@@ -68,6 +68,7 @@ absl::StatusOr<CaseResult> RunLockCase(const LockCase& lock_case,
   result.tree.handovers = locks.handovers;
   result.events = world.stats().events;
   result.verbs = world.stats().verbs;
+  result.doorbells = world.stats().doorbells;
   return result;
 }
 

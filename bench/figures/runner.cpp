@@ -151,7 +151,10 @@ void Runner::Report(const Place& place, const CaseResult& result) {
   const std::string speed =
       IsReal() ? ""
                : absl::StrFormat(
-                     "; %.1f s of CPU at %.2f M verbs/s", result.cpu_seconds,
+                     "; %.2f verbs a doorbell; %.1f s of CPU at %.2f M verbs/s",
+                     static_cast<double>(result.verbs) /
+                         static_cast<double>(std::max<uint64_t>(result.doorbells, 1)),
+                     result.cpu_seconds,
                      static_cast<double>(result.verbs) / 1e6 / std::max(result.cpu_seconds, 1e-6));
   options_.progress(
       absl::StrFormat("[%d/%d] %s: %.3f Mops, p50 %.1f us, p99 %.1f us (%.1f s%s)%s", ++finished_,

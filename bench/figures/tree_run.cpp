@@ -100,6 +100,7 @@ absl::StatusOr<CaseResult> TreeRun::Run() {
   result_.cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   result_.events = world_.stats().events - start.events;
   result_.verbs = world_.stats().verbs - start.verbs;
+  result_.doorbells = world_.stats().doorbells - start.doorbells;
   workers_.clear();
   servers_.clear();
   return std::move(result_);

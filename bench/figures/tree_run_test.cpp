@@ -6,6 +6,7 @@
 #include "bench/figures/lock_run.h"
 #include "bench/figures/parts.h"
 #include "bench/host/fork_pool.h"
+#include "bench/nic/nic_bench.h"
 #include "gtest/gtest.h"
 
 namespace pando::bench {
@@ -109,6 +110,32 @@ TEST_F(TreeRunTest, TheSameCaseGivesTheSameNumbers) {
   EXPECT_EQ(CaseResultToJson(Run(one)), first);
   one.seed = 2;
   EXPECT_NE(CaseResultToJson(Run(one)), first);
+}
+
+// With the timing of a NIC, that nothing else here needs.
+TEST(TimedTreeRunTest, CoroutinesOfASessionShareDoorbells) {
+  const auto nic = LoadNicProfile("connectx5-100g");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  const auto snapshot = Snapshot::Load(
+      {.records = 20'000, .memory_servers = 1, .nic = std::make_shared<NicProfile>(*nic)});
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  const auto verbs_a_doorbell = [&](int coroutines) {
+    TreeCase one;
+    one.system = OurSystem();
+    one.compute_servers = one.threads = 1;
+    one.coroutines = coroutines;
+    one.span = {.warmup_operations = 50,
+                .warmup_ns = 0,
+                .operations = 2'000,
+                .measured_ns = 100 * kMicrosecondNs,
+                .events_max = 1'000'000};
+    const auto result = RunTreeCase(one, snapshot->get());
+    EXPECT_TRUE(result.ok()) << result.status();
+    return static_cast<double>(result->verbs) / static_cast<double>(result->doorbells);
+  };
+  // A get is a READ.
+  EXPECT_EQ(verbs_a_doorbell(1), 1);
+  EXPECT_GT(verbs_a_doorbell(16), 3);
 }
 
 TEST_F(TreeRunTest, ASmallCacheMisses) {
