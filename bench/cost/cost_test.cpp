@@ -134,6 +134,34 @@ TEST(Cost, UpdatesOfOneLeafAreCombined) {
   EXPECT_GT(everything.tree.combined, 0u);
 }
 
+// Rule L6: it leaves the word alone for others, and there are none.
+TEST(Cost, AComputeServerByItselfDoesNotStayAway) {
+  constexpr int kCoroutines = 16, kUpdatesEach = 200;
+  const sim::SimOptions options = Quiet(6).sim;
+  SimCluster cluster(Quiet(6));
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  BulkLoad(*session, *tree, 16);
+  Warm(*session, *tree, 16);
+  const uint64_t turns_before = client->Stats().tree.lock_attempts;
+  const int64_t start_ns = cluster.world().clock().NowNs();
+  for (int k = 0; k < kCoroutines; ++k) {
+    session->Spawn([&] {
+      for (uint64_t i = 0; i < kUpdatesEach; ++i) {
+        EXPECT_TRUE(session->Update(*tree, KeyOf(i % 16 * 2), KeyOf(i)).ok());
+      }
+    });
+  }
+  session->Run();
+  const TreeStats stats = client->Stats().tree;
+  EXPECT_GT(stats.combined, 0u);
+  const auto turns = static_cast<int64_t>(stats.lock_attempts - turns_before);
+  // Two chains a turn, and what comes between them.
+  const int64_t chain_ns = 2 * (options.delay_ns + options.jitter_ns);
+  EXPECT_LE(cluster.world().clock().NowNs() - start_ns, turns * 4 * chain_ns);
+}
+
 TEST(Cost, UpdatesOfOneLeafAreHandedOver) {
   Techniques techniques;
   techniques.operation_combining = false;

@@ -28,11 +28,6 @@ constexpr int64_t kBackOffCombining = 2;
 // The first attempts carry the READ: an uncontended word is free, a briefly held one is free by the
 // next.
 constexpr int kAttemptsWithRead = 2;
-// Chain times for which a compute server leaves a word alone after its turn (rule L6); longer where
-// it combines and the word is wanted: what waits meanwhile is gathered into one write-back, and the
-// word goes round the servers.
-constexpr int64_t kStayAwayChains = 2;
-constexpr int64_t kStayAwayChainsCombining = 16;
 // Before a READ that was interrupted is tried again.
 constexpr int64_t kReadBackOff = 4;
 // Chain times for which a word has to show the same owner before that owner's death is considered
@@ -53,7 +48,7 @@ HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
   image_is_fresh_ = other.image_is_fresh_;
   image_is_older_ = other.image_is_older_;
   answers_from_image_ = other.answers_from_image_;
-  contended_ = other.contended_;
+  wanted_ = other.wanted_;
   may_hand_over_ = other.may_hand_over_;
   held_ = std::exchange(other.held_, false);
   return *this;
@@ -263,8 +258,12 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
       return status;
     }
     counters.lock_failures.Add();
-    lock.contended_ = true;
+    lock.wanted_ = true;
     changed_hands = std::exchange(last_seen, chain->verb(0).old_value) != last_seen;
+    if (lock.local_ != nullptr && last_seen != LockWord::kFree) {
+      lock.local_->NoteRival(LockWord::Decode(last_seen).owner, context.session.NowNs(),
+                             kRivalChains * context.session.chain_ns());
+    }
     expected = LockWord::kFree;
     if (changed_hands) {
       suspect_ns = context.session.NowNs() + kSuspectChains * context.session.chain_ns();
@@ -326,7 +325,7 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::TryAcquire(OperationContext& conte
 std::vector<LockRequestPtr> Hocl::TakeCombinable(HeldLock& lock, uint32_t tree_id, size_t max) {
   if (lock.local_ == nullptr || !options_.techniques.operation_combining) return {};
   std::vector<LockRequestPtr> taken = lock.local_->TakeCombinable(tree_id, lock.target_.node, max);
-  lock.contended_ = lock.contended_ || !taken.empty();
+  lock.wanted_ = lock.wanted_ || !taken.empty();
   lock.image_is_older_ = lock.image_is_older_ || !taken.empty();
   return taken;
 }
@@ -425,10 +424,12 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
 int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& lock) const {
   int64_t chains = 0;
   if (lock.handovers_ >= options_.handover_max) chains = kStayAwayChains;
-  if (lock.contended_ && options_.techniques.operation_combining) {
-    chains = kStayAwayChainsCombining;
+  const int64_t now_ns = context.session.NowNs();
+  if (options_.techniques.operation_combining && lock.wanted_) {
+    const int rivals = lock.local_->CountRivals(now_ns, kRivalChains * context.session.chain_ns());
+    chains = std::max(chains, StayAwayChains(rivals));
   }
-  return chains == 0 ? 0 : context.session.NowNs() + context.session.WaitNs(chains);
+  return chains == 0 ? 0 : now_ns + context.session.WaitNs(chains);
 }
 
 }  // namespace pando

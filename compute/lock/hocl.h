@@ -73,7 +73,7 @@ class HeldLock {
   bool image_is_fresh_ = false;
   bool image_is_older_ = false;
   bool answers_from_image_ = false;
-  bool contended_ = false;  // others wanted it: a failed CAS, or waiters to combine
+  bool wanted_ = false;  // by others: a failed CAS, or waiters to combine
   bool may_hand_over_ = true;
   bool held_ = false;
 };

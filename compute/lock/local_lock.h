@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "compute/lock/lock_request.h"
+#include "compute/lock/stay_away.h"
 
 namespace pando {
 
@@ -58,6 +59,15 @@ class LocalLock {
   // take the word itself.
   void Release(int64_t stay_away_until_ns);
 
+  // --- The holder's: who was seen to have the global word (stay_away.h).
+  void NoteRival(uint16_t compute_server, int64_t now_ns, int64_t period_ns) {
+    contended().rivals.Note(compute_server, now_ns, period_ns);
+  }
+  int CountRivals(int64_t now_ns, int64_t period_ns) {
+    Contended* const contended = contended_.load(std::memory_order_acquire);
+    return contended == nullptr ? 0 : contended->rivals.Count(now_ns, period_ns);
+  }
+
   // Copies the image that came with the handover to the new holder. False: none for this node.
   bool TakeImage(const Reference& node, std::byte* to, uint32_t bytes);
 
@@ -77,8 +87,9 @@ class LocalLock {
   struct Contended {
     std::mutex mutex;
     std::deque<LockRequestPtr> queue;
-    int64_t stay_away_until_ns = 0;  // the holder's
-    // The handed-over image; touched by the holder alone.
+    // Touched by the holder alone, these and the handed-over image.
+    int64_t stay_away_until_ns = 0;
+    Rivals rivals;
     Reference image_of;
     std::vector<std::byte> image;
   };

@@ -77,6 +77,16 @@ TEST_F(LocalLockTest, WaitersAreServedInOrderOfArrival) {
   EXPECT_TRUE(lock_.TryAcquire(&stay_away_ns_));
 }
 
+// Rule L6.
+TEST_F(LocalLockTest, RemembersWhoElseHadTheWordWhoeverHoldsTheLock) {
+  EXPECT_EQ(lock_.CountRivals(0, 100), 0);
+  lock_.NoteRival(7, 10, 100);
+  lock_.Release(0);
+  ASSERT_TRUE(lock_.TryAcquire(&stay_away_ns_));
+  lock_.NoteRival(8, 20, 100);
+  EXPECT_EQ(lock_.CountRivals(30, 100), 2);
+}
+
 // Rule L6: the one who has been waiting, and the one who comes later.
 TEST_F(LocalLockTest, TellsTheNextHolderHowLongToStayAway) {
   const LockRequestPtr waiter = Wait();
