@@ -1,5 +1,7 @@
 #include "common/base/ticks.h"
 
+#include <algorithm>
+
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -18,6 +20,7 @@ bool HasInvariantTsc() {
 struct Moment {
   int64_t ns;
   int64_t ticks;
+  int64_t look_ticks;  // how long the look at the clock took
 };
 
 // Counter and clock of one moment: the closest of several pairs, because a thread may be
@@ -31,40 +34,45 @@ Moment TakeMoment() {
     const auto after = static_cast<int64_t>(__builtin_ia32_rdtsc());
     if (after - before >= best_gap) continue;
     best_gap = after - before;
-    best = {ns, before + best_gap / 2};
+    best = {ns, before + best_gap / 2, best_gap};
   }
   return best;
 }
 
-double MeasureNsPerTick() {
-  if (!HasInvariantTsc()) return 0;
+TickRate MeasureRate() {
+  if (!HasInvariantTsc()) return {};
   const Moment start = TakeMoment();
   while (RealClock().NowNs() - start.ns < kMeasureNs) {
   }
   const Moment end = TakeMoment();
-  if (end.ticks <= start.ticks) return 0;
-  return static_cast<double>(end.ns - start.ns) / static_cast<double>(end.ticks - start.ticks);
+  if (end.ticks <= start.ticks) return {};
+  const double ns_per_tick =
+      static_cast<double>(end.ns - start.ns) / static_cast<double>(end.ticks - start.ticks);
+  return {ns_per_tick, std::min(start.look_ticks, end.look_ticks)};
 }
 #else
-double MeasureNsPerTick() { return 0; }
+TickRate MeasureRate() { return {}; }
 #endif
 
-double NsPerTick() {
-  static const double measured = MeasureNsPerTick();
+const TickRate& MeasuredRate() {
+  static const TickRate measured = MeasureRate();
   return measured;
 }
 
 }  // namespace
 
-TickClock::TickClock() : ns_per_tick_(NsPerTick()) {}
+TickClock::TickClock() : rate_(MeasuredRate()) {}
 
 int64_t TickClock::AnchorClosely() {
   constexpr int kTries = 16;
   constexpr double kCloseNs = 5'000;
-  if (ns_per_tick_ == 0) return Anchor();
-  const auto close = static_cast<int64_t>(kCloseNs / ns_per_tick_);
+  if (rate_.ns_per_tick == 0) return Anchor();
+  // Where each look is a call of the kernel, and calls are slow (virtual machines, User-Mode
+  // Linux), none takes less than that.
+  const auto close = std::max(static_cast<int64_t>(kCloseNs / rate_.ns_per_tick),
+                              rate_.look_ticks + rate_.look_ticks / 2);
   int64_t best_gap = INT64_MAX;
-  for (int i = 0; i < kTries && best_gap > close; ++i) {
+  for (looks_ = 0; looks_ < kTries && best_gap > close; ++looks_) {
     const int64_t before = Ticks();
     const int64_t ns = RealClock().NowNs();
     const int64_t gap = Ticks() - before;

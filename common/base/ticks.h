@@ -14,6 +14,11 @@
 
 namespace pando {
 
+struct TickRate {
+  double ns_per_tick = 0;  // 0: there is no such counter
+  int64_t look_ticks = 0;  // that a look at the clock takes, at best
+};
+
 class TickClock {
  public:
   // The first one in a process measures the rate for some milliseconds.
@@ -31,11 +36,13 @@ class TickClock {
   int64_t AnchorClosely();
   // Needs an Anchor() before.
   int64_t NowNs() const {
-    if (ns_per_tick_ == 0) [[unlikely]]
+    if (rate_.ns_per_tick == 0) [[unlikely]]
       return RealClock().NowNs();
     return anchor_ns_ +
-           static_cast<int64_t>(static_cast<double>(Ticks() - anchor_ticks_) * ns_per_tick_);
+           static_cast<int64_t>(static_cast<double>(Ticks() - anchor_ticks_) * rate_.ns_per_tick);
   }
+  // How often the last AnchorClosely() looked at the clock.
+  int looks() const { return looks_; }
 
  private:
   static int64_t Ticks() {
@@ -46,8 +53,9 @@ class TickClock {
 #endif
   }
 
-  const double ns_per_tick_;  // 0: there is no such counter
+  const TickRate rate_;
   int64_t anchor_ns_ = 0, anchor_ticks_ = 0;
+  int looks_ = 0;
 };
 
 }  // namespace pando
