@@ -63,6 +63,10 @@ class LocalLock {
   void NoteRival(uint16_t compute_server, int64_t now_ns, int64_t period_ns) {
     contended().rivals.Note(compute_server, now_ns, period_ns);
   }
+  bool MayHaveRivals() const {
+    const Contended* const contended = contended_.load(std::memory_order_acquire);
+    return contended != nullptr && contended->rivals.any();
+  }
   int CountRivals(int64_t now_ns, int64_t period_ns) {
     Contended* const contended = contended_.load(std::memory_order_acquire);
     return contended == nullptr ? 0 : contended->rivals.Count(now_ns, period_ns);

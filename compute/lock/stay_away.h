@@ -31,6 +31,8 @@ class Rivals {
     Turn(now_ns, period_ns);
     seen_ |= uint64_t{1} << (compute_server % 64);
   }
+  // False: Count() is 0, whatever the time.
+  bool any() const { return (seen_ | seen_before_) != 0; }
   // Some of more than three may be taken for one; StayAwayChains() is at its most with three.
   int Count(int64_t now_ns, int64_t period_ns) {
     Turn(now_ns, period_ns);

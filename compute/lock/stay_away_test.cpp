@@ -18,6 +18,7 @@ TEST(StayAwayTest, LongerForMoreRivalsUpToABound) {
 TEST(StayAwayTest, EachRivalCountsOnce) {
   Rivals rivals;
   EXPECT_EQ(rivals.Count(0, kPeriodNs), 0);
+  EXPECT_FALSE(rivals.any());
   rivals.Note(7, 10, kPeriodNs);
   rivals.Note(8, 20, kPeriodNs);
   rivals.Note(7, 30, kPeriodNs);
@@ -38,7 +39,9 @@ TEST(StayAwayTest, WhoIsNotSeenAnyMoreIsForgottenAfterOnePeriodOrTwo) {
 TEST(StayAwayTest, NobodyIsRememberedOverALongQuiet) {
   Rivals rivals;
   rivals.Note(1, 1'000, kPeriodNs);
+  EXPECT_TRUE(rivals.any());
   EXPECT_EQ(rivals.Count(1'000'000, kPeriodNs), 0);
+  EXPECT_FALSE(rivals.any());
   rivals.Note(2, 1'000'001, kPeriodNs);
   EXPECT_EQ(rivals.Count(1'000'001, kPeriodNs), 1);
 }
