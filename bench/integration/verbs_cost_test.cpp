@@ -150,7 +150,7 @@ TEST(VerbsCostTest, OperationsCostWhatTheyCostOnShm) {
   EXPECT_EQ(meter.bytes_written, shm_meter.bytes_written);
 
   const VerbsCounters& counters = VerbsCountersOf(verbs.endpoint());
-  EXPECT_LE(counters.doorbells, meter.chains) << "one a list of chains";
+  EXPECT_LE(counters.doorbells, meter.verbs()) << "one a list, or a verb that is alone on a NIC";
   EXPECT_EQ(counters.completions, meter.chains) << "one completion a chain";
   EXPECT_EQ(counters.work_requests, meter.verbs());
   EXPECT_EQ(counters.failures + counters.broken, 0u);

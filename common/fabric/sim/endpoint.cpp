@@ -207,8 +207,9 @@ void SimEndpoint::Ring(uint32_t queue_pair, std::span<Chain* const> left) {
       left[chains]->MarkStarted(now_ns);
       verbs += static_cast<uint32_t>(left[chains++]->size());
     } while (chains < left.size() && verbs + left[chains]->size() <= kChainListVerbsMax);
-    core.SpendCpu(world_->timed->PostNs(verbs));
-    world_->timed->Post(queue_pair, left.first(chains), core.NowNs());
+    const bool alone = in_flight_ == 1 && world_->timed->RingsForEach(verbs);
+    core.SpendCpu(alone ? verbs * world_->timed->PostNs(1) : world_->timed->PostNs(verbs));
+    world_->timed->Post(queue_pair, left.first(chains), alone, core.NowNs());
     left = left.subspan(chains);
   }
 }

@@ -91,11 +91,12 @@ uint32_t TimedNetwork::StartFlight(uint32_t queue_pair, Chain* chain) {
   return index;
 }
 
-void TimedNetwork::Post(uint32_t queue_pair, std::span<Chain* const> list, int64_t time_ns) {
-  ++core_->stats.doorbells;
-  // mlx5 copies a work request into the doorbell only where it is alone.
-  const bool alone = list.size() == 1 && list[0]->size() <= 1;
-  const Picoseconds known = time_ns * 1000 + times_.doorbell + (alone ? 0 : times_.fetch_chain);
+void TimedNetwork::Post(uint32_t queue_pair, std::span<Chain* const> list, bool alone,
+                        int64_t time_ns) {
+  core_->stats.doorbells += alone ? list[0]->size() : 1;
+  // mlx5 copies a work request into the doorbell only where it is posted by itself.
+  const bool is_read = !alone && (list.size() > 1 || list[0]->size() > 1);
+  const Picoseconds known = time_ns * 1000 + times_.doorbell + (is_read ? times_.fetch_chain : 0);
   Picoseconds& last_known = queue_pairs_[queue_pair].known;
   last_known = std::max(last_known, known);
   for (Chain* chain : list) {

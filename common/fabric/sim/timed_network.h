@@ -8,7 +8,9 @@
 // lives on it.
 //
 // Chains come in lists, as the verbs fabric posts them: a list has one doorbell. A list of one verb
-// comes with it; a longer one, of one chain or of several, is read over PCIe as a whole.
+// comes with it; a longer one, of one chain or of several, is read over PCIe as a whole. A short
+// chain that is alone has a doorbell for each verb (chain_list.h): nothing is read, the thread pays
+// for all of them, and the first verb leaves no earlier than the last.
 //
 // Verbs of one queue pair are executed in the order they were posted; each READ and WRITE is whole.
 // Not modelled: acknowledgements' bytes, congestion control, caches of the NIC (queue pairs, work
@@ -33,6 +35,7 @@
 
 #include "absl/status/status.h"
 #include "common/fabric/chain.h"
+#include "common/fabric/chain_list.h"
 #include "common/fabric/nic/nic.h"
 #include "common/fabric/sim/core.h"
 
@@ -47,8 +50,9 @@ class TimedNetwork {
   void AddProcess(int server_index);  // -1: a host of its own
 
   uint32_t AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server);
-  // At `time_ns` (not in the past) the session rings the doorbell for all of `list`.
-  void Post(uint32_t queue_pair, std::span<Chain* const> list, int64_t time_ns);
+  // At `time_ns` (not in the past) the session rings the doorbell for all of `list`. `alone`: the
+  // last doorbell of a chain that has one for each verb.
+  void Post(uint32_t queue_pair, std::span<Chain* const> list, bool alone, int64_t time_ns);
 
   // Events.
   // The NIC knows of the chain, or has its payload, or what stood before a fence is answered.
@@ -69,6 +73,11 @@ class TimedNetwork {
   // CPU time of posting a list of so many verbs.
   double PostNs(uint32_t verbs) const {
     return profile_.cpu.post_chain_ns + verbs * profile_.cpu.post_verb_ns;
+  }
+  // Whether a chain of so many verbs that is alone has a doorbell for each (chain_list.h): where
+  // the NIC is known not to read lists by itself it has not.
+  bool RingsForEach(uint32_t verbs) const {
+    return verbs > 1 && verbs <= kAloneVerbsMax && profile_.nic.fetch_chain_ns > 0;
   }
   const NicProfile& profile() const { return profile_; }
 

@@ -98,9 +98,10 @@ TEST(TimedNetworkTest, LongPayloadsAndChainsAreFetched) {
   client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 1000));
   EXPECT_EQ(client.RunFor(), kThere + 100 + kFetchPayload + 100 + kBack);
   client.chain.Reset(kServer);
-  client.chain.Write(MemorySpace::kMain, 64, client.buffer.Slice(0, 80));
-  client.chain.Write(MemorySpace::kMain, 512, client.buffer.Slice(0, 80));
-  EXPECT_EQ(client.RunFor(), kThere + 8 + kFetchChain + kQueuePair + kBack);
+  for (uint32_t i = 0; i <= kAloneVerbsMax; ++i) {
+    client.chain.Write(MemorySpace::kMain, 512 * i, client.buffer.Slice(0, 80));
+  }
+  EXPECT_EQ(client.RunFor(), kThere + 8 + kFetchChain + kAloneVerbsMax * kQueuePair + kBack);
 }
 
 TEST(TimedNetworkTest, OneHostHasNoWire) {
@@ -358,19 +359,49 @@ NicProfile WithCpu() {
 TEST(TimedNetworkTest, ChainsOfATurnShareADoorbell) {
   Turn turn(WithCpu());
   const int64_t began_ns = turn.Run([&] {
-    for (const bool others_are_ready : {true, true, false}) turn.Post(1, others_are_ready);
-    EXPECT_EQ(turn.world.world.clock().NowNs(), turn.chains[0]->posted_ns() + kPostChain + 300);
+    for (const bool others_are_ready : {true, true, true, true, false}) {
+      turn.Post(1, others_are_ready);
+    }
+    EXPECT_EQ(turn.world.world.clock().NowNs(), turn.chains[0]->posted_ns() + kPostChain + 500);
   });
   EXPECT_EQ(turn.doorbells(), 1u);
   EXPECT_EQ(turn.doorbells_in_turn, 1u);
   for (const auto& chain : turn.chains) EXPECT_EQ(chain->started_ns(), began_ns);
-  // It is as one chain of three verbs, up to the completion of its last.
+  // It is as one chain of five verbs, up to the completion of its last.
   Turn whole(WithCpu());
-  const int64_t whole_began_ns = whole.Run([&] { whole.Post(3, false); });
+  const int64_t whole_began_ns = whole.Run([&] { whole.Post(5, false); });
   EXPECT_EQ(whole.doorbells(), 1u);
-  EXPECT_EQ(turn.chains[2]->completed_ns() - began_ns,
+  EXPECT_EQ(turn.chains[4]->completed_ns() - began_ns,
             whole.chains[0]->completed_ns() - whole_began_ns);
-  EXPECT_LT(turn.chains[0]->completed_ns(), turn.chains[2]->completed_ns());
+  EXPECT_LT(turn.chains[0]->completed_ns(), turn.chains[4]->completed_ns());
+}
+
+TEST(TimedNetworkTest, AShortChainThatIsAloneHasADoorbellForEachVerb) {
+  for (const bool others_are_ready : {false, true}) {
+    Turn turn(WithCpu());
+    const int64_t began_ns = turn.Run([&] { turn.Post(3, others_are_ready); });
+    EXPECT_EQ(turn.doorbells(), 3u);
+    // Three doorbells of the processor's time, and nothing is fetched.
+    EXPECT_NEAR(turn.chains[0]->completed_ns() - began_ns,
+                3 * (kPostChain + kPostVerb) + kThere + 2 * kQueuePair + 1 + kBack, 1);
+  }
+  Turn side_by_side(WithCpu());
+  side_by_side.Run([&] {
+    side_by_side.Post(2, true);
+    side_by_side.Post(2, false);
+  });
+  EXPECT_EQ(side_by_side.doorbells(), 1u) << "two chains, one list";
+  Turn one_after_the_other(WithCpu());
+  one_after_the_other.Run([&] {
+    one_after_the_other.Post(1, false);
+    one_after_the_other.Post(2, false);
+  });
+  EXPECT_EQ(one_after_the_other.doorbells(), 2u) << "the first is in flight";
+  NicProfile reads_nothing = WithCpu();
+  reads_nothing.nic.fetch_chain_ns = 0;
+  Turn in_software(reads_nothing);
+  in_software.Run([&] { in_software.Post(3, false); });
+  EXPECT_EQ(in_software.doorbells(), 1u) << "there is nothing to gain";
 }
 
 TEST(TimedNetworkTest, AChainAloneCostsADoorbellWheneverItIsRungFor) {

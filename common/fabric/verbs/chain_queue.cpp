@@ -41,7 +41,7 @@ void ChainQueue::Push(Chain* chain, uint32_t verbs, absl::Status refused) {
   waiting_.push_back({chain, verbs, std::move(refused), 0});
 }
 
-absl::Status ChainQueue::Pump(int64_t now_ns) {
+absl::Status ChainQueue::Pump(int64_t now_ns, bool alone) {
   while (connected() && HasRoom(0)) {
     uint32_t count = 0;
     do {
@@ -55,7 +55,8 @@ absl::Status ChainQueue::Pump(int64_t now_ns) {
       Append(entry, &count);
       posted_.push_back(std::move(entry));
     } while (HasRoom(count));
-    PANDO_RETURN_IF_ERROR(Ring(count));
+    const bool each = alone && count > 1 && count <= kAloneVerbsMax;
+    PANDO_RETURN_IF_ERROR(each ? RingForEach(count) : Ring(count));
   }
   return absl::OkStatus();
 }
@@ -71,11 +72,19 @@ void ChainQueue::Append(const Entry& entry, uint32_t* count) {
   list_->requests[*count - 1].send_flags |= IBV_SEND_SIGNALED;
 }
 
-absl::Status ChainQueue::Ring(uint32_t count) {
+absl::Status ChainQueue::RingForEach(uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    list_->requests[i].next = nullptr;
+    PANDO_RETURN_IF_ERROR(Ring(1, i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChainQueue::Ring(uint32_t count, uint32_t first) {
   ++counters_->doorbells;
   counters_->work_requests += count;
   ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(pair_.get(), list_->requests.data(), &bad);
+  const int error = ibv_post_send(pair_.get(), &list_->requests[first], &bad);
   if (error == 0) [[likely]]
     return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("the doorbell failed: ", std::strerror(error)));

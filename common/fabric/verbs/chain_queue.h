@@ -1,6 +1,6 @@
 // The chains of one endpoint to one memory server: posted to a queue pair in order, those that wait
-// together as one list with one doorbell; or waiting for that, for room, or for a queue pair. Not
-// thread-safe.
+// together as one list with one doorbell (chain_list.h); or waiting for that, for room, or for a
+// queue pair. Not thread-safe.
 //
 // Invariants:
 //   1. Work requests complete in the order they were posted; only a chain's last one is signaled,
@@ -66,8 +66,9 @@ class ChainQueue {
   // What waits is as much as one doorbell takes.
   bool list_is_full() const { return waiting_verbs_ >= kListMax; }
   // Posts what there is room for; nothing while there is no queue pair. `now_ns`: no later than the
-  // doorbell. An error: the queue pair is of no more use.
-  absl::Status Pump(int64_t now_ns);
+  // doorbell. `alone`: the session has one chain in flight, and a short one has a doorbell for each
+  // verb. An error: the queue pair is of no more use.
+  absl::Status Pump(int64_t now_ns, bool alone = false);
 
   // For chains that wait for their first queue pair: those whose time is up (Chain::StartByNs()),
   // taken out; and when the next one's is, if before `until_ns`.
@@ -92,7 +93,9 @@ class ChainQueue {
   }
   // Appends the chain to the `*count` work requests of the list.
   void Append(const Entry& entry, uint32_t* count);
-  absl::Status Ring(uint32_t count);
+  // For the first `count` work requests of the list from `first` on.
+  absl::Status Ring(uint32_t count, uint32_t first = 0);
+  absl::Status RingForEach(uint32_t count);
   void Fill(const Verb& verb, uint32_t number, ibv_send_wr* request, ibv_sge* pieces) const;
   uint64_t RequestId(uint32_t number) const {
     return uint64_t{index_} << 48 | uint64_t{generation_} << 32 | number;

@@ -393,6 +393,45 @@ TEST(ChainQueueTest, ACompletionOutOfTurnBreaks) {
 
 // Chains of any length, more than there is room for: they wait, nobody overtakes, and as many go
 // with each doorbell as fit. Numbers and places come around many times.
+// chain_list.h: each verb comes with a doorbell of its own, and the chain is as any other.
+TEST(ChainQueueTest, AShortChainThatIsAloneHasADoorbellForEachVerb) {
+  for (uint32_t verbs = 1; verbs <= kAloneVerbsMax + 1; ++verbs) {
+    Bench bench;
+    bench.Push(verbs);
+    ASSERT_TRUE(bench.queue->Pump(1, /*alone=*/true).ok());
+    EXPECT_EQ(bench.counters.doorbells, verbs <= kAloneVerbsMax ? verbs : 1);
+    EXPECT_EQ(bench.counters.work_requests, verbs);
+    bench.Execute(verbs - 1);
+    EXPECT_TRUE(bench.ended.empty()) << "its last verb alone is signaled";
+    bench.Execute(1);
+    ASSERT_EQ(bench.ended.size(), 1u);
+    EXPECT_TRUE(bench.chains[0]->status().ok()) << bench.chains[0]->status();
+  }
+}
+
+TEST(ChainQueueTest, AnyVerbOfAChainWithADoorbellForEachMayFailOrBeRefused) {
+  for (uint32_t verbs = 2; verbs <= kAloneVerbsMax; ++verbs) {
+    for (uint32_t at = 0; at < verbs; ++at) {
+      Bench failing;
+      failing.Push(verbs);
+      ASSERT_TRUE(failing.queue->Pump(1, /*alone=*/true).ok());
+      failing.Execute(at);
+      failing.Handle(failing.nic().Fail(IBV_WC_RETRY_EXC_ERR));
+      ASSERT_EQ(failing.ended.size(), 1u);
+      EXPECT_TRUE(absl::IsUnavailable(failing.chains[0]->status()));
+      Bench refused;
+      refused.Push(verbs);
+      refused.nic().RefuseAt(0, ENOMEM, at);
+      const absl::Status posted = refused.queue->Pump(1, /*alone=*/true);
+      EXPECT_TRUE(absl::IsUnavailable(posted)) << posted;
+      EXPECT_EQ(refused.counters.doorbells, at + 1) << "what is behind is not posted";
+      refused.Break(0, std::string(posted.message()));
+      ASSERT_EQ(refused.ended.size(), 1u);
+      EXPECT_TRUE(absl::IsUnavailable(refused.chains[0]->status()));
+    }
+  }
+}
+
 TEST(ChainQueueTest, WhatDoesNotFitGoesFirstNextTime) {
   for (const uint32_t places : {16u, 32u, 64u, 256u}) {
     SCOPED_TRACE(places);

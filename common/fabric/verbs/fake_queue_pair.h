@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/check.h"
@@ -34,9 +35,11 @@ class FakeQueuePair {
   // Its only owner's.
   QueuePair Take() { return QueuePair(QueuePairHandle(&pair_), kInlineBytes); }
 
-  // The next list is refused, with `error`, at the work request with this place in it.
-  void RefuseAt(uint32_t place, int error) {
+  // The next list, or the one after so many others, is refused, with `error`, at the work request
+  // with this place in it.
+  void RefuseAt(uint32_t place, int error, uint32_t lists_before = 0) {
     refuse_at_ = place;
+    lists_before_ = lists_before;
     refuse_error_ = error;
   }
   // Executes the oldest work request that was accepted: atomics find kFirstFound
@@ -103,13 +106,15 @@ class FakeQueuePair {
   int PostList(ibv_send_wr* first, ibv_send_wr** bad) {
     PANDO_CHECK(!is_destroyed_);
     lists_.push_back(0);
+    const uint32_t refuse_at = lists_before_ == 0 ? std::exchange(refuse_at_, kNever) : kNever;
+    lists_before_ -= lists_before_ > 0 ? 1 : 0;
     uint32_t place = 0;
     int error = 0;
     for (ibv_send_wr* request = first; request != nullptr; request = request->next, ++place) {
       ++lists_.back();
       if (error != 0) continue;
       const bool full = accepted_.size() + unreported_ >= places_;
-      if (place == refuse_at_ || full) {
+      if (place == refuse_at || full) {
         *bad = request;
         error = full ? ENOMEM : refuse_error_;
         continue;
@@ -119,7 +124,6 @@ class FakeQueuePair {
       accepted_.push_back({request->wr_id, request->sg_list[0].addr, is_atomic,
                            (request->send_flags & IBV_SEND_SIGNALED) != 0});
     }
-    refuse_at_ = kNever;
     return error;
   }
   Request TakeOldest() {
@@ -133,7 +137,7 @@ class FakeQueuePair {
   const uint32_t places_;
   ibv_context context_ = {};
   ibv_qp pair_ = {};
-  uint32_t refuse_at_ = kNever;
+  uint32_t refuse_at_ = kNever, lists_before_ = 0;
   int refuse_error_ = 0;
   std::deque<Request> accepted_;
   uint32_t unreported_ = 0;  // executed; their places are free when a completion has said so

@@ -59,6 +59,7 @@ absl::Status VerbsEndpoint::Init() {
   anchor_again_ns_ = ticks_.AnchorClosely() + kAnchorNs;
   const VerbsDevice& device = client_->device();
   const auto servers = static_cast<uint32_t>(found.links.size());
+  alone_doorbells_ = client_->options().alone_doorbells.value_or(!device.is_software());
   // A power of two: numbers of work requests wrap around at 2^32 (chain_queue.h).
   depth_ = std::bit_floor(std::min({client_->options().work_requests, device.work_requests_max(),
                                     device.completions_max() / servers}));
@@ -196,7 +197,7 @@ void VerbsEndpoint::DoPost(Chain* chain) {
 
 void VerbsEndpoint::Pump(Target* target, int64_t now_ns) {
   const uint64_t before = counters_.doorbells;
-  const absl::Status posted = target->queue->Pump(now_ns);
+  const absl::Status posted = target->queue->Pump(now_ns, alone_doorbells_ && chains_ == 1);
   if (!posted.ok()) [[unlikely]]
     return Break(target, State::kClosed, std::nullopt, std::string(posted.message()));
   const uint64_t break_every = client_->options().break_every;

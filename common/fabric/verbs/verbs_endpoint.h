@@ -185,6 +185,7 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   bool unrung_ = false;        // chains wait for a doorbell
   std::vector<ibv_wc> ready_;  // fetched, not handled yet
   size_t chains_ = 0;          // posted and not done
+  bool alone_doorbells_ = false;
   uint32_t polls_ = 0;
   CallList calls_{this, kVerbsBodyBytesMax};
 };

@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,6 +46,9 @@ struct VerbsFabricOptions {
   // and mapping them is most of what a session costs there.
   uint32_t work_requests = 120;
   uint32_t inline_bytes = 128;  // WRITEs up to this travel with the doorbell, where the NIC can
+  // Whether a short chain that is alone has a doorbell for each verb (chain_list.h). Not given:
+  // where the device is a NIC; on software devices a doorbell is a call of the kernel.
+  std::optional<bool> alone_doorbells;
   std::shared_ptr<const ClusterSecret> secret;       // nullptr: the cluster has none
   ThreadDomainCalls* thread_domain_calls = nullptr;  // nullptr: the library's; tests have a fake
   // Where given, servers that cannot be connected are left out, and why is said here; one must

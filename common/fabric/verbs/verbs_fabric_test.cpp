@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "common/fabric/chain_list.h"
 #include "common/fabric/recoverable.h"
 #include "common/fabric/verbs/fake_device_memory.h"
 #include "common/fabric/verbs/tcp_socket.h"
@@ -80,7 +81,7 @@ class VerbsFabricTest : public testing::Test {
 
 TEST_F(VerbsFabricTest, AChainIsOneDoorbellAndOneCompletion) {
   Start();
-  auto endpoint = *Connect()->Connect(1, 1);
+  auto endpoint = *Connect({.alone_doorbells = false})->Connect(1, 1);
   const LocalBuffer buffer = *endpoint->AllocateBuffer(4096);
   const VerbsCounters& counters = VerbsCountersOf(*endpoint);
   for (int i = 0; i < 10; ++i) {
@@ -99,6 +100,41 @@ TEST_F(VerbsFabricTest, AChainIsOneDoorbellAndOneCompletion) {
   EXPECT_EQ(counters.doorbells, endpoint->meter().chains);
   EXPECT_EQ(counters.inlined, 10u) << "the small WRITEs, and no others";
   EXPECT_EQ(counters.failures + counters.broken, 0u);
+}
+
+// As on a NIC: chain_list.h.
+TEST_F(VerbsFabricTest, AShortChainThatIsAloneHasADoorbellForEachVerb) {
+  Start();
+  auto endpoint = *Connect({.alone_doorbells = true})->Connect(1, 1);
+  const VerbsCounters& counters = VerbsCountersOf(*endpoint);
+  const auto post = [&](Chain* chain, int verbs) {
+    for (int verb = 0; verb < verbs; ++verb) chain->FetchAdd(MemorySpace::kMain, 0, 1);
+    endpoint->Post(chain);
+  };
+  uint64_t expected = 0, doorbells = 0;
+  for (int verbs = 1; verbs <= 6; ++verbs) {
+    Chain chain(1);
+    post(&chain, verbs);
+    Finish(*endpoint, chain);
+    ASSERT_TRUE(chain.ok()) << chain.status();
+    for (int verb = 0; verb < verbs; ++verb) EXPECT_EQ(chain.verb(verb).old_value, expected++);
+    doorbells += verbs <= static_cast<int>(kAloneVerbsMax) ? verbs : 1;
+    EXPECT_EQ(counters.doorbells, doorbells) << verbs << " verbs";
+    EXPECT_EQ(counters.completions, static_cast<uint64_t>(verbs));
+  }
+  // Two side by side share one, as ever.
+  Chain first(1), second(1);
+  endpoint->set_overlap(true);
+  post(&first, 2);
+  endpoint->set_overlap(false);
+  post(&second, 2);
+  Finish(*endpoint, second);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(counters.doorbells, doorbells + 1);
+  // A queue pair that breaks under such a chain is as any other that breaks.
+  BreakVerbsQueuePair(endpoint.get(), 1);
+  AwaitReconnect(*endpoint);
+  EXPECT_TRUE(Add(*endpoint).ok());
 }
 
 TEST_F(VerbsFabricTest, MoreChainsThanFitWaitTheirTurn) {
