@@ -14,7 +14,7 @@ constexpr int64_t kStayAwayChains = 2;
 // Where operations are combined: for each other compute server that was lately seen to have the
 // word, so that it goes round them, while what waits here is gathered into one write-back.
 // Measured: see README.md.
-constexpr int64_t kStayAwayChainsARival = 6;
+constexpr int64_t kStayAwayChainsARival = 5;
 constexpr int64_t kStayAwayChainsMax = 16;
 // Chain times for which somebody who was seen to have the word counts, at least: each of eight
 // servers may well find it free, one after the other.
@@ -33,7 +33,7 @@ class Rivals {
   }
   // False: Count() is 0, whatever the time.
   bool any() const { return (seen_ | seen_before_) != 0; }
-  // Some of more than three may be taken for one; StayAwayChains() is at its most with three.
+  // Some of more than four may be taken for one; StayAwayChains() is at its most with four.
   int Count(int64_t now_ns, int64_t period_ns) {
     Turn(now_ns, period_ns);
     return std::popcount(seen_ | seen_before_);

@@ -9,9 +9,9 @@ constexpr int64_t kPeriodNs = 100;
 
 TEST(StayAwayTest, LongerForMoreRivalsUpToABound) {
   EXPECT_EQ(StayAwayChains(0), 0);
-  EXPECT_EQ(StayAwayChains(1), 6);
-  EXPECT_EQ(StayAwayChains(2), 12);
-  EXPECT_EQ(StayAwayChains(3), 16);
+  EXPECT_EQ(StayAwayChains(1), 5);
+  EXPECT_EQ(StayAwayChains(3), 15);
+  EXPECT_EQ(StayAwayChains(4), 16);
   EXPECT_EQ(StayAwayChains(64), 16);
 }
 
