@@ -19,13 +19,14 @@ constexpr int kSweepsMax = 20;
 
 }  // namespace
 
-// Nobody but the fenced may have been refused anything.
+// Nobody but the fenced may have been refused anything; or those whom a memory server had cut off
+// that died before it said so: to all others they live.
 void SimRun::CheckGiversUp() {
   if (options_.lease_ns == 0) return;
   world_.RunUntil(NowNs() + options_.pause_max_ns + options_.partition_max_ns +
                   2 * options_.lease_ns);
   for (const auto& server : servers_) {
-    if (!server->gave_up || !IsAlive(*server)) continue;
+    if (!server->gave_up || server->cutter_died || !IsAlive(*server)) continue;
     if (!server->client->fenced()) Problem("a client was refused something and is not fenced");
   }
 }

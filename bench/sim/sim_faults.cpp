@@ -65,6 +65,7 @@ void SimRun::MaybeKillServer() {
   server_dead_[dies] = true;
   ++result_.server_deaths;
   world_.KillServer(static_cast<ServerId>(dies + 1));
+  for (const auto& server : servers_) server->cutter_died |= server->gave_up;
 }
 
 void SimRun::MaybePartition() {

@@ -69,6 +69,7 @@ struct ComputeServer {
   size_t refused_slot = SIZE_MAX;  // its tree is to be reopened
   bool gave_up = false;            // a client of the workload stopped: it was cut off
   bool closed = false;             // and has come back as another compute server
+  bool cutter_died = false;        // it may never hear why it was cut off: who did so is dead
 
   int running() const;
   void Halt();
