@@ -257,6 +257,7 @@ absl::Status Run(const std::string& registry_name) {
   } else {
     handler_options.fence_step_ns = 0;  // words in host memory: no reason to wait
   }
+  PANDO_RETURN_IF_ERROR(memory::MemoryServer::Check(server->memory(), handler_options));
   const StopSignals stop_signals(server.get());
   const ServerLocation location = {
       .id = id, .address = server->address(), .fabric = FLAGS_fabric, .host = ""};

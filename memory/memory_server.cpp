@@ -24,15 +24,17 @@ ControlHeader SalvageHeader(std::string_view bytes) {
   return header.magic == kControlMagic ? header : ControlHeader{};
 }
 
+RegionOptions OfRegion(const MemoryServerOptions& options) {
+  return {.server_id = options.server_id,
+          .chunk_bytes = options.chunk_bytes,
+          .packet_bytes = options.packet_bytes,
+          .needs_crc = options.needs_crc};
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
-    const ServerMemory& memory, const MemoryServerOptions& options) {
-  PANDO_ASSIGN_OR_RETURN(Region region,
-                         Region::Format(memory, {.server_id = options.server_id,
-                                                 .chunk_bytes = options.chunk_bytes,
-                                                 .packet_bytes = options.packet_bytes,
-                                                 .needs_crc = options.needs_crc}));
+absl::Status MemoryServer::Check(const ServerMemory& memory, const MemoryServerOptions& options) {
+  PANDO_RETURN_IF_ERROR(Region::Check(memory, OfRegion(options)));
   PANDO_RETURN_IF_ERROR(options.times.Validate());
   if (options.lease_ns < 0 ||
       options.lease_ns / kMicrosecondNs > static_cast<int64_t>(kLeaseUsMax) ||
@@ -41,6 +43,13 @@ absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
         "a lease is 1 us to a day, on a fabric that can cut a client off");
   }
   if (options.life == 0) return absl::InvalidArgumentError("a server's life is above 0");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(
+    const ServerMemory& memory, const MemoryServerOptions& options) {
+  PANDO_RETURN_IF_ERROR(Check(memory, options));
+  PANDO_ASSIGN_OR_RETURN(Region region, Region::Format(memory, OfRegion(options)));
   MemoryServerOptions complete = options;
   if (complete.clock == nullptr) complete.clock = &RealClock();
   return std::unique_ptr<MemoryServer>(new MemoryServer(region, complete));

@@ -81,7 +81,10 @@ struct MemoryServerOptions {
 
 class MemoryServer : public ControlHandler {
  public:
-  // Formats `memory`, which is zero. InvalidArgument: sizes or options that cannot work.
+  // InvalidArgument: sizes or options that cannot work. For who announces a server before it makes
+  // it: one that cannot start is never announced.
+  static absl::Status Check(const ServerMemory& memory, const MemoryServerOptions& options);
+  // Formats `memory`, which is zero and passes Check().
   static absl::StatusOr<std::unique_ptr<MemoryServer>> Create(const ServerMemory& memory,
                                                               const MemoryServerOptions& options);
 

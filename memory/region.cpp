@@ -34,11 +34,20 @@ uint32_t ChooseChunkBytes(uint64_t bytes, uint32_t upper_bound) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(even, Region::kChunkBytesMin, upper_bound));
 }
 
-absl::Status CheckOptions(const ServerMemory& memory, const RegionOptions& options) {
-  if (options.chunk_bytes < Region::kChunkBytesMin || !std::has_single_bit(options.chunk_bytes)) {
+// Where the parts of a region begin.
+struct Places {
+  uint64_t roots = kPageBytes;
+  uint64_t dead = RoundUp(kPageBytes + uint64_t{kRootRecordsMax} * kLineBytes, kPageBytes);
+  uint64_t chunks = RoundUp(dead + kDeadTableBytes, kPageBytes);
+};
+
+}  // namespace
+
+absl::Status Region::Check(const ServerMemory& memory, const RegionOptions& options) {
+  if (options.chunk_bytes < kChunkBytesMin || !std::has_single_bit(options.chunk_bytes)) {
     return absl::InvalidArgumentError(absl::StrCat("chunk size ", options.chunk_bytes,
                                                    " must be a power of two of at least ",
-                                                   Region::kChunkBytesMin));
+                                                   kChunkBytesMin));
   }
   if (options.packet_bytes < kPacketBytesMin || options.packet_bytes > kPacketBytesMax ||
       options.packet_bytes % kLineBytes != 0) {
@@ -54,27 +63,26 @@ absl::Status CheckOptions(const ServerMemory& memory, const RegionOptions& optio
     return absl::InvalidArgumentError(
         absl::StrCat(lock_words, " lock words: more than ", kRootLockWords, " are needed"));
   }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::StatusOr<Region> Region::Format(const ServerMemory& memory, const RegionOptions& options) {
-  PANDO_RETURN_IF_ERROR(CheckOptions(memory, options));
-  PANDO_CHECK(reinterpret_cast<uintptr_t>(memory.main.data()) % kLineBytes == 0);
-  Superblock superblock;
-  superblock.server_id = options.server_id;
-  superblock.features.incompatible = options.needs_crc ? kIncompatibleLineCrc : 0;
-  superblock.region_bytes = memory.main.size();
-  superblock.root_offset = kPageBytes;
-  superblock.dead_offset = RoundUp(kPageBytes + uint64_t{kRootRecordsMax} * kLineBytes, kPageBytes);
-  superblock.chunk_offset = RoundUp(superblock.dead_offset + kDeadTableBytes, kPageBytes);
-  const uint64_t needed = superblock.chunk_offset + uint64_t{kChunksMin} * kChunkBytesMin;
+  const uint64_t needed = Places{}.chunks + uint64_t{kChunksMin} * kChunkBytesMin;
   if (memory.main.size() < needed) {
     return absl::InvalidArgumentError(absl::StrCat("a region of ", FormatBytes(memory.main.size()),
                                                    " is too small: at least ",
                                                    FormatBytes(needed)));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Region> Region::Format(const ServerMemory& memory, const RegionOptions& options) {
+  PANDO_RETURN_IF_ERROR(Check(memory, options));
+  PANDO_CHECK(reinterpret_cast<uintptr_t>(memory.main.data()) % kLineBytes == 0);
+  Superblock superblock;
+  superblock.server_id = options.server_id;
+  superblock.features.incompatible = options.needs_crc ? kIncompatibleLineCrc : 0;
+  superblock.region_bytes = memory.main.size();
+  const Places places;
+  superblock.root_offset = places.roots;
+  superblock.dead_offset = places.dead;
+  superblock.chunk_offset = places.chunks;
   const uint64_t for_chunks = memory.main.size() - superblock.chunk_offset;
   superblock.chunk_bytes = ChooseChunkBytes(for_chunks, options.chunk_bytes);
   superblock.chunk_count =

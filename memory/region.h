@@ -32,8 +32,9 @@ class Region {
   static constexpr uint32_t kChunkBytesMin = 64 * 1024;
   static constexpr uint32_t kChunksMin = 2;
 
-  // Formats fresh (zero) memory. InvalidArgument: sizes that cannot work, saying which and what
-  // would.
+  // InvalidArgument: sizes that cannot work, saying which and what would.
+  static absl::Status Check(const ServerMemory& memory, const RegionOptions& options);
+  // Formats fresh (zero) memory that passes Check().
   static absl::StatusOr<Region> Format(const ServerMemory& memory, const RegionOptions& options);
 
   const Superblock& superblock() const { return superblock_; }
