@@ -30,6 +30,7 @@ constexpr int kGraceMs = 5'000;
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
 // Before an agreed start: the compute servers, whose sleep nothing ends, are told only then.
 constexpr int64_t kStartNearNs = 500 * kMillisecondNs;
+constexpr char kConnect[] = "connect";  // what is waited for, as progress is shown
 
 }  // namespace
 
@@ -161,6 +162,8 @@ absl::Status Coordinator::AwaitAnswers(const std::string& what) {
     poll(ready.data(), ready.size(), std::clamp<int>(left_ms, 0, 1'000));
     if (ready[0].revents != 0) return absl::CancelledError("stopped by a signal");
     PANDO_RETURN_IF_ERROR(TakeMessages());
+    // Later a run may go on without one. Who connects would wait for it.
+    if (what == kConnect) PANDO_RETURN_IF_ERROR(CheckMemoryServers(&memory_servers_));
     if (RealClock().NowNs() < next_line_ns) continue;
     next_line_ns += kSecondNs;
     uint64_t finished = 0;
@@ -222,9 +225,9 @@ absl::Status Coordinator::OpenTree() {
   // Whoever takes a share of a run finds the tree made.
   const bool create = plan_.load != "none" || (!plan_.workload.preload && !plan_.is_share());
   PANDO_RETURN_IF_ERROR(
-      Command(0, {{"do", "open"}, {"create", create}, {"drop", plan_.drop}}, "connect"));
+      Command(0, {{"do", "open"}, {"create", create}, {"drop", plan_.drop}}, kConnect));
   for (int i = 1; i < plan_.compute_servers; ++i) {
-    PANDO_RETURN_IF_ERROR(Command(i, {{"do", "open"}}, "connect"));
+    PANDO_RETURN_IF_ERROR(Command(i, {{"do", "open"}}, kConnect));
   }
   return absl::OkStatus();
 }
