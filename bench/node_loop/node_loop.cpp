@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include "bench/workload/distribution.h"
 #include "common/base/clock.h"
@@ -17,11 +16,7 @@ uint64_t KeyOf(uint64_t record) { return MixBits(record, 64, 1) | 1; }
 
 }  // namespace
 
-double ThreadCpuSeconds() {
-  timespec used;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / kSecondNs;
-}
+double ThreadCpuSeconds() { return static_cast<double>(ThreadCpuNs()) / kSecondNs; }
 
 uint32_t NodeArray::SlotOffset(uint32_t slot) {
   return (kHeaderLines + slot / kSlotsPerLine) * kLineBytes + 1 +

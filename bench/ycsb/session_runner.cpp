@@ -18,12 +18,6 @@ using HistoryKind = history::OperationKind;
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSecondNs); }
 
-int64_t ThreadCpuNs() {
-  timespec used;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return used.tv_sec * kSecondNs + used.tv_nsec;
-}
-
 bool IsError(const absl::Status& status) {
   return !status.ok() && !absl::IsNotFound(status) && !absl::IsAlreadyExists(status);
 }

@@ -21,4 +21,8 @@ class Clock {
 // CLOCK_MONOTONIC. One object for the life of the process.
 const Clock& RealClock();
 
+// The processor time that the calling thread has used, in nanoseconds: what a computation takes,
+// however busy the machine is.
+int64_t ThreadCpuNs();
+
 }  // namespace pando

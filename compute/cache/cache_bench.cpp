@@ -5,7 +5,6 @@
 // meets both sides: `wall_ratio` counts by the clock on the wall, `cpu_ratio` by the time that the
 // threads were running (what it would be on idle cores).
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/random.h"
 #include "compute/cache/index_cache.h"
 
@@ -81,11 +81,7 @@ Reference Descend(const IndexCache& cache, EpochDomain& epochs, EpochDomain::Slo
   return node->Child(node->ChildIndex(key));
 }
 
-double SecondsOnCpu() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double SecondsOnCpu() { return static_cast<double>(ThreadCpuNs()) / kSecondNs; }
 
 struct Rate {  // lookups a second, of all threads together
   double wall = 0, cpu = 0;
