@@ -1,14 +1,8 @@
-// One client's connection as the memory server sees it: hello, then requests, answered one at a
-// time. Not thread-safe.
-//
-// Invariants:
-//   1. At most one reply waits to be sent; until it is gone nothing further is read.
-//   2. A connection that sends what is no frame, or frames out of order, is closed; it cannot harm
-//   others.
+// One client's connection as the memory server sees it (served_link.h, with its invariants): one
+// message is one frame, and at most one reply waits to be sent. Not thread-safe.
 #pragma once
 
-#include <sys/epoll.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/base/rate_limited_log.h"
 #include "common/base/unique_fd.h"
+#include "common/fabric/link/served_link.h"
 #include "common/fabric/server.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_region.h"
@@ -26,9 +21,9 @@
 
 namespace pando {
 
-class ShmConnection {
+class ShmConnection final : public ServedLink {
  public:
-  // What a connection needs of its server.
+  // What connections need of their server.
   struct Context {
     ServerId server_id;
     const ShmRegion* region;
@@ -38,43 +33,31 @@ class ShmConnection {
     std::span<std::byte> buffer;  // kShmFrameBytesMax
   };
 
-  ShmConnection(PeerId peer, UniqueFd socket, PeerProcess process)
-      : peer_(peer), socket_(std::move(socket)), process_(std::move(process)) {}
+  ShmConnection(PeerId peer, UniqueFd socket, PeerProcess process, const Context* context);
 
-  // The socket can be read or written. An error: close it (Cancelled: the client did).
-  absl::Status OnReady(const Context& context, bool writable);
-  void CloseSocket() {
-    socket_.Reset();
+  absl::Status OnReady() override;
+  absl::Status Refuse(const absl::Status& status) override;
+  bool wants_write() const override { return !reply_.empty(); }
+  int exit_descriptor() const override { return process_.pidfd.get(); }
+
+  // What it holds stays the client's.
+  void Close() {
+    CloseSocket();
     reply_.clear();
   }
-
-  PeerId peer() const { return peer_; }
-  pid_t pid() const { return process_.pid; }
-  int socket() const { return socket_.get(); }
-  int pidfd() const { return process_.pidfd.get(); }
-  bool introduced() const { return introduced_; }
-  bool is_open() const { return static_cast<bool>(socket_); }
-  bool wants_write() const { return !reply_.empty(); }
   const std::vector<uint32_t>& slots() const { return slots_; }
 
-  // Best effort: tells the client why, then the caller closes.
-  absl::Status Refuse(const absl::Status& status);
-
-  uint32_t watched_events = EPOLLIN;  // the server's notes
-  bool has_time = false;              // until it has an identity
-
  private:
-  absl::Status HandleFrame(const Context& context, std::string_view bytes);
-  absl::Status HandleRequest(const Context& context, const ShmFrame& frame);
-  absl::Status Hello(const Context& context);
-  absl::Status CloseSlot(const Context& context, std::string_view body);
+  absl::Status HandleFrame(std::string_view bytes);
+  absl::Status HandleRequest(const ShmFrame& frame);
+  absl::Status Hello();
+  absl::Status OpenSlot(const ShmFrame& frame);
+  absl::Status CloseSlot(std::string_view body);
   // Sends the frame or keeps it until the socket takes it.
   absl::Status Reply(ShmFrameType type, uint32_t sequence, std::string_view body);
 
-  const PeerId peer_;
-  UniqueFd socket_;
   const PeerProcess process_;
-  bool introduced_ = false;
+  const Context& context_;
   std::vector<uint32_t> slots_;
   std::string reply_;  // waiting for the socket
 };

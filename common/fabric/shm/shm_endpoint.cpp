@@ -56,7 +56,8 @@ uint64_t GatherWord(const Verb& verb) {
 
 ShmEndpoint::ShmEndpoint(std::shared_ptr<ShmClient> client, uint16_t compute_server,
                          uint32_t incarnation)
-    : client_(std::move(client)), mailbox_(std::make_shared<Mailbox>(compute_server, incarnation)) {
+    : client_(std::move(client)),
+      mailbox_(std::make_shared<ShmMailbox>(compute_server, incarnation)) {
   TakeTime();
 }
 
@@ -77,7 +78,8 @@ absl::StatusOr<std::unique_ptr<Endpoint>> ShmEndpoint::Open(std::shared_ptr<ShmC
   std::unique_ptr<ShmEndpoint> endpoint(
       new ShmEndpoint(std::move(client), compute_server, incarnation));
   PANDO_RETURN_IF_ERROR(endpoint->mailbox_->Init());
-  for (std::shared_ptr<ShmLink>& link : endpoint->client_->Attach(endpoint->mailbox_)) {
+  ShmClient::Attached found = endpoint->client_->Attach(endpoint->mailbox_);
+  for (std::shared_ptr<ShmLink>& link : found.links) {
     endpoint->index_.Set(link->location.id, static_cast<int>(endpoint->targets_.size()));
     endpoint->targets_.push_back(TargetOf(std::move(link)));
   }
@@ -86,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> ShmEndpoint::Open(std::shared_ptr<ShmC
 }
 
 void ShmEndpoint::AdoptServers(uint32_t added) {
-  for (Mailbox::AddedSlot& slot : mailbox_->TakeSlots(added)) {
+  for (ShmMailbox::AddedSlot& slot : mailbox_->TakeSlots(added)) {
     const ServerId server = slot.link->location.id;
     int index = index_.Of(server);
     // Posted before, and not run yet: it is none of this life's business.
@@ -127,7 +129,7 @@ absl::Status ShmEndpoint::OpenSlots() {
     requests.push_back({link, *sequence});
   }
   while (status.ok() && !requests.empty()) {
-    for (Mailbox::Reply& reply : mailbox_->TakeAll()) {
+    for (Reply& reply : mailbox_->TakeAll()) {
       const auto request =
           std::find_if(requests.begin(), requests.end(),
                        [&reply](const Request& r) { return r.sequence == reply.sequence; });
@@ -136,7 +138,7 @@ absl::Status ShmEndpoint::OpenSlots() {
       requests.erase(request);
       if (absl::IsUnavailable(reply.status)) continue;
       const absl::StatusOr<uint32_t> slot =
-          reply.type == ShmFrameType::kSlotReply ? ParseShmSlot(reply.body) : reply.status;
+          reply.kind == ReplyKind::kOpened ? ParseShmSlot(reply.body) : reply.status;
       if (!slot.ok() || *slot >= target.link->region.geometry().endpoints_max) {
         status = Annotate(slot.ok() ? absl::DataLossError("impossible slot") : slot.status(),
                           absl::StrCat("server ", target.link->location.id));
@@ -151,7 +153,7 @@ absl::Status ShmEndpoint::OpenSlots() {
           absl::StrCat("server ", targets_[requests.front().link].link->location.id,
                        " does not answer: is it stuck or stopped?"));
     }
-    mailbox_->doorbell().WaitUntil(deadline_ns);
+    mailbox_->sleeper().Sleep(deadline_ns);
   }
   for (const Request& request : requests) client_->Forget(request.sequence);
   return status;
@@ -160,7 +162,7 @@ absl::Status ShmEndpoint::OpenSlots() {
 ShmEndpoint::~ShmEndpoint() {
   PANDO_CHECK_EQ(in_flight(), 0u) << "an endpoint is destroyed with chains or calls in flight";
   client_->Detach(mailbox_);
-  for (const Mailbox::AddedSlot& slot : mailbox_->CloseSlots()) {
+  for (const ShmMailbox::AddedSlot& slot : mailbox_->CloseSlots()) {
     client_->CloseSlot(slot.link.get(), slot.slot);
   }
   for (const Target& target : targets_) {
@@ -330,8 +332,8 @@ absl::StatusOr<uint32_t> ShmEndpoint::SendRequest(ServerId server, std::string_v
 }
 
 void ShmEndpoint::TakeReplies() {
-  for (Mailbox::Reply& reply : mailbox_->TakeAll()) {
-    calls_.Answer(reply.sequence, std::move(reply.status), reply.type == ShmFrameType::kCallReply,
+  for (Reply& reply : mailbox_->TakeAll()) {
+    calls_.Answer(reply.sequence, std::move(reply.status), reply.kind == ReplyKind::kCall,
                   std::move(reply.body));
   }
 }
@@ -349,7 +351,7 @@ size_t ShmEndpoint::Poll() {
 void ShmEndpoint::Wait(int64_t until_ns) {
   if (!deferred_.empty()) return;
   if (!calls_.empty()) until_ns = calls_.NextDueNs(until_ns, NowNs());
-  mailbox_->doorbell().WaitUntil(until_ns);
+  mailbox_->sleeper().Sleep(until_ns);
 }
 
 const Clock& ShmEndpoint::clock() const { return RealClock(); }

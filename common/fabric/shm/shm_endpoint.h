@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ticks.h"
-#include "common/fabric/call_list.h"
+#include "common/fabric/link/call_list.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/server_index.h"
 #include "common/fabric/shm/shm_client.h"
@@ -33,7 +33,7 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
   absl::StatusOr<LocalBuffer> AllocateBuffer(size_t bytes) override;
   void Wait(int64_t until_ns) override;
   void AdoptServers(uint32_t added) override;
-  void Wake() override { mailbox_->doorbell().Ring(); }
+  void Wake() override { mailbox_->sleeper().Wake(); }
   void WakeAt(int64_t) override {}
   void set_runner(std::function<void()>) override {}
   const Clock& clock() const override;
@@ -79,7 +79,7 @@ class ShmEndpoint final : public Endpoint, private CallList::Connections {
   void TakeReplies();
 
   const std::shared_ptr<ShmClient> client_;
-  const std::shared_ptr<Mailbox> mailbox_;
+  const std::shared_ptr<ShmMailbox> mailbox_;
   std::vector<Target> targets_;
   ServerIndex index_;  // of the targets
   CallList calls_{this, kShmBodyBytesMax};

@@ -28,11 +28,7 @@ class ShmFabric final : public Fabric {
 
   const Capabilities& capabilities() const override { return capabilities_; }
 
-  std::vector<ServerId> servers() const override {
-    std::vector<ServerId> ids;
-    for (const auto& link : client_->links()) ids.push_back(link->location.id);
-    return ids;
-  }
+  std::vector<ServerId> servers() const override { return client_->servers(); }
 
   uint64_t SpaceBytes(ServerId server, MemorySpace space) const override {
     const std::shared_ptr<ShmLink> link = client_->LinkTo(server);
@@ -48,10 +44,7 @@ class ShmFabric final : public Fabric {
                                      const std::function<void()>& about_to_add) override {
     return client_->AddServer(location, about_to_add, capabilities_.packet_bytes);
   }
-  bool IsConnected(ServerId server) const override {
-    const std::shared_ptr<ShmLink> link = client_->LinkTo(server);
-    return link != nullptr && !link->gone.load(std::memory_order_acquire);
-  }
+  bool IsConnected(ServerId server) const override { return client_->IsConnected(server); }
   void Disconnect(ServerId server) override { client_->Disconnect(server); }
 
  private:

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/unique_fd.h"
+#include "common/fabric/link/link.h"
 
 namespace pando {
 
@@ -38,7 +39,6 @@ struct PeerProcess {
 // root.
 absl::StatusOr<PeerProcess> IdentifyPeer(int socket);
 
-enum class SendResult { kSent, kFull, kGone };
 // Sends one message, optionally with a file descriptor. kFull: nothing was sent, try again later.
 SendResult SendMessage(int socket, std::string_view message, int fd_to_pass = -1);
 

@@ -1,6 +1,6 @@
-// The TCP side of a verbs server: control connections, who of them is a stranger, and the queue
-// pairs of each. It knows no device: what it needs of one is QueuePairHost, and tests have one that
-// is none.
+// The TCP side of a verbs server: control connections (link_server.h, with its invariants), and the
+// queue pairs of each. It knows no device: what it needs of one is QueuePairHost, and tests have
+// one that is none.
 //
 // Thread safety: Serve() runs on one thread and calls the handler there. Stop() may be called from
 // any thread and from a signal handler; the getters are thread-safe; CutOff() belongs to the thread
@@ -8,11 +8,8 @@
 //
 // Invariants:
 //   1. As VerbsServer's 1 to 5 (verbs_server.h), of which this is the part that deals with peers.
-//   2. The thread of Serve() waits for no peer: queue pairs are connected on other threads, and a
-//   peer is reported gone after its last attempt, too, is over and destroyed.
-//   3. Connections without an identity are bounded and have their time (strangers.h); a newcomer is
-//   turned away only by clients that have one.
-//   4. What strangers cause in the log is bounded a second.
+//   2. Queue pairs are connected on other threads, and a peer is reported gone after its last
+//   attempt, too, is over and destroyed.
 #pragma once
 
 #include <atomic>
@@ -20,19 +17,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/auth/cluster_secret.h"
-#include "common/base/clock.h"
 #include "common/base/rate_limited_log.h"
 #include "common/base/unique_fd.h"
+#include "common/fabric/link/link_server.h"
 #include "common/fabric/server.h"
-#include "common/fabric/strangers.h"
 #include "common/fabric/verbs/queue_pair_opener.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/verbs_connection.h"
@@ -52,7 +46,7 @@ class QueuePairHost {
   virtual absl::Status AwaitQuiet() = 0;
 };
 
-class ControlPort final : private VerbsHost {
+class ControlPort final : private VerbsHost, private LinkServer {
  public:
   struct Options {
     ServerId server_id = 1;
@@ -68,7 +62,7 @@ class ControlPort final : private VerbsHost {
   static absl::StatusOr<std::unique_ptr<ControlPort>> Listen(const Options& options,
                                                              const HostPort& address,
                                                              QueuePairHost* device);
-  ~ControlPort() override { CloseAll(); }
+  ~ControlPort() override { Close(); }
 
   // With the port that the kernel chose.
   const HostPort& bound() const { return bound_; }
@@ -82,7 +76,7 @@ class ControlPort final : private VerbsHost {
   // Once. Then every queue pair is destroyed and every connection closed; peers still connected are
   // not reported gone.
   absl::Status Serve(ControlHandler* handler);
-  void Stop();
+  using LinkServer::Stop;
   void CutOff(PeerId peer);
 
  private:
@@ -90,7 +84,7 @@ class ControlPort final : private VerbsHost {
   const VerbsHelloReply& hello() const override { return hello_; }
   const VerbsMemory& described_memory() const override { return described_; }
   const ClusterSecret* secret() const override { return options_.secret.get(); }
-  ControlHandler* handler() override { return handler_; }
+  ControlHandler* handler() override { return LinkServer::handler(); }
   absl::Status BeginOpen(const VerbsConnection& connection,
                          const QueuePairAddress& remote) override;
   void OnQueuePairsClosed(size_t count) override {
@@ -99,41 +93,32 @@ class ControlPort final : private VerbsHost {
   absl::Status AwaitQuiet() override;
   RateLimitedLog& open_log() override { return open_log_; }
 
-  absl::Status Loop();
-  void Accept();
-  void Welcome(UniqueFd socket);
-  absl::Status Watch(int operation, int fd, uint32_t events, uint64_t key);
-  void OnEvent(uint64_t key, uint32_t events);
-  void OnSocket(VerbsConnection* connection);
-  void NoteIdentity(VerbsConnection* connection);
-  void MakeStranger(VerbsConnection* connection);
-  void OnClosed(PeerId peer);
-  void OnOpened();
-  void CloseLateStrangers();
-  // Says why, then closes. Unavailable: whoever connects again may have better luck.
-  void TurnOut(PeerId peer, const absl::Status& why);
+  void Welcome(UniqueFd socket) override;
+  void OnClosed(ServedLink* connection) override;
+  // Queue pairs that were connected, or were not.
+  void OnOwnEvent() override;
+  void AfterTurn() override { ReportGone(); }
+  int64_t NextTurnNs() const override;
+
   // Reports whom nothing is in flight of any more.
   void ReportGone();
-  int TimeoutMs() const;
-  void CloseAll();
+  // nullptr: there is none any more.
+  VerbsConnection* ConnectionOf(PeerId peer) const {
+    return static_cast<VerbsConnection*>(Find(peer));
+  }
+  void Close();
 
   const Options options_;
   QueuePairHost* const device_;
   HostPort bound_;
-  UniqueFd listener_, epoll_, stop_, opened_;
+  UniqueFd opened_;
   VerbsHelloReply hello_;
   VerbsMemory described_;
-  ControlHandler* handler_ = nullptr;
   std::atomic<size_t> queue_pairs_{0};  // with those that are being connected
-  PeerId last_peer_ = 0;
-  int64_t accept_again_ns_ = 0;  // 0: accepting
   int64_t quiet_again_ns_ = 0;
-  int64_t timer_ns_ = kNeverNs;  // when the handler wants to be called
-  Strangers strangers_;
-  absl::flat_hash_map<PeerId, std::unique_ptr<VerbsConnection>> connections_;
   std::vector<PeerId> leaving_;          // cut off or closed, and not reported gone yet
   absl::flat_hash_set<PeerId> opening_;  // whose queue pair is being connected
-  RateLimitedLog accept_log_, refused_log_, closed_log_, late_log_, open_log_, quiet_log_;
+  RateLimitedLog open_log_, quiet_log_;
   std::optional<QueuePairOpener> opener_;
 };
 

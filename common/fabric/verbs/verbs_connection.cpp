@@ -21,7 +21,7 @@ constexpr size_t kPairsOfStrangerMax = 4;
 
 absl::Status VerbsConnection::Flush() {
   if (out_.empty()) return absl::OkStatus();
-  if (SendTcp(socket_.get(), &out_) == TcpResult::kGone) {
+  if (SendTcp(socket(), &out_) == TcpResult::kGone) {
     return absl::CancelledError("closed by the client");
   }
   return absl::OkStatus();
@@ -40,7 +40,7 @@ absl::Status VerbsConnection::OnReady() {
     if (!frame->has_value()) {
       if (reads++ == kReadsPerEvent) return absl::OkStatus();
       std::string bytes;
-      switch (ReceiveTcp(socket_.get(), &bytes)) {
+      switch (ReceiveTcp(socket(), &bytes)) {
         case TcpResult::kNothing:
           return absl::OkStatus();
         case TcpResult::kGone:
@@ -125,7 +125,7 @@ absl::Status VerbsConnection::BeginOpen(const VerbsOpen& request) {
     host_->OnQueuePairsClosed(destroyed);
     PANDO_RETURN_IF_ERROR(host_->AwaitQuiet());
   }
-  if (pairs_.size() >= kPairsOfStrangerMax && !host_->handler()->IsKnown(peer_)) {
+  if (pairs_.size() >= kPairsOfStrangerMax && !host_->handler()->IsKnown(peer())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("without an identity there are ", kPairsOfStrangerMax, " queue pairs: join"));
   }
@@ -156,7 +156,7 @@ void VerbsConnection::ReplyToOpen(const absl::StatusOr<VerbsOpenReply>& reply) {
     return Reply(VerbsFrameType::kOpenReply, sequence, EncodeVerbsOpenReply(*reply));
   }
   PANDO_LOG_LIMITED(host_->open_log(), WARNING)
-      << "compute server " << opening_for_ << " at " << name_
+      << "compute server " << opening_for_ << " at " << name()
       << " gets no queue pair: " << reply.status();
   Reply(VerbsFrameType::kError, sequence, EncodeStatus(reply.status()));
 }
@@ -170,14 +170,12 @@ absl::Status VerbsConnection::Close(const VerbsFrame& frame) {
 }
 
 absl::Status VerbsConnection::Call(const VerbsFrame& frame) {
-  const std::string reply = host_->handler()->Handle(peer_, frame.body);
-  if (reply.size() > kVerbsBodyBytesMax) {
-    const absl::Status status = absl::InternalError(
-        absl::StrCat("reply of ", reply.size(), " bytes is over ", kVerbsBodyBytesMax));
-    PANDO_LOG(ERROR) << status;
-    Reply(VerbsFrameType::kError, frame.sequence, EncodeStatus(status));
+  const absl::StatusOr<std::string> reply =
+      AnswerCall(host_->handler(), frame.body, kVerbsBodyBytesMax);
+  if (reply.ok()) {
+    Reply(VerbsFrameType::kCallReply, frame.sequence, *reply);
   } else {
-    Reply(VerbsFrameType::kCallReply, frame.sequence, reply);
+    Reply(VerbsFrameType::kError, frame.sequence, EncodeStatus(reply.status()));
   }
   return absl::OkStatus();
 }
@@ -194,7 +192,7 @@ void VerbsConnection::DestroyQueuePairs() {
 
 absl::Status VerbsConnection::Refuse(const absl::Status& status) {
   Reply(VerbsFrameType::kError, 0, EncodeStatus(status));
-  SendTcp(socket_.get(), &out_);
+  SendTcp(socket(), &out_);
   return status;
 }
 

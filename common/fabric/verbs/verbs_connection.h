@@ -1,26 +1,23 @@
-// One client's connection as the memory server sees it: hello, proof, then requests, answered one
-// at a time; and the queue pairs it owns. Not thread-safe.
+// One client's connection as the memory server sees it (served_link.h, with its invariants): hello,
+// proof, then requests; and the queue pairs it owns. Not thread-safe.
 //
-// Invariants:
-//   1. At most the replies to one frame wait to be sent; until they are gone nothing further is
-//   handled.
-//   2. A connection that sends what is no frame, or frames out of order, is closed.
-//   3. One queue pair at a time is connected, by others; calls are answered meanwhile, and a second
+// One more invariant:
+//   One queue pair at a time is connected, by others; calls are answered meanwhile, and a second
 //   request of this kind waits, with all that is behind it.
 #pragma once
-
-#include <sys/epoll.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/auth/mutual_proof.h"
 #include "common/base/rate_limited_log.h"
 #include "common/base/unique_fd.h"
+#include "common/fabric/link/served_link.h"
 #include "common/fabric/server.h"
 #include "common/fabric/verbs/queue_pair_opener.h"
 #include "common/fabric/verbs/verbs_frame.h"
@@ -49,44 +46,27 @@ class VerbsHost {
   virtual RateLimitedLog& open_log() = 0;
 };
 
-class VerbsConnection {
+class VerbsConnection final : public ServedLink {
  public:
-  // `origin`: whom the connection counts for (OriginOfTcp()).
+  // `origin`: OriginOfTcp().
   VerbsConnection(PeerId peer, UniqueFd socket, std::string name, std::string origin,
                   VerbsHost* host)
-      : peer_(peer),
-        socket_(std::move(socket)),
-        name_(std::move(name)),
-        origin_(std::move(origin)),
-        host_(host) {}
-  ~VerbsConnection() { DestroyQueuePairs(); }
-  VerbsConnection(const VerbsConnection&) = delete;
-  VerbsConnection& operator=(const VerbsConnection&) = delete;
+      : ServedLink(peer, std::move(socket), std::move(name), std::move(origin)), host_(host) {}
+  ~VerbsConnection() override { DestroyQueuePairs(); }
 
-  // The socket can be read or written, or OnOpened() was called. An error: close it (Cancelled: the
-  // client did).
-  absl::Status OnReady();
+  // OnOpened() is something new, too.
+  absl::Status OnReady() override;
+  absl::Status Refuse(const absl::Status& status) override;
+  bool wants_write() const override { return !out_.empty(); }
+  // Nothing is read until OnOpened().
+  bool is_held() const override { return held_.has_value(); }
+
   // What came of VerbsHost::BeginOpen(). OnReady() has to follow.
   void OnOpened(ServedPairOr opened);
-  // Nothing is read until OnOpened().
-  bool is_held() const { return held_.has_value(); }
   // No further queue pair from now on; those that there are are destroyed.
   void CutOff();
   void DestroyQueuePairs();
-
-  PeerId peer() const { return peer_; }
-  int socket() const { return socket_.get(); }
-  const std::string& name() const { return name_; }
-  const std::string& origin() const { return origin_; }
-  bool introduced() const { return introduced_; }
   bool cut_off() const { return cut_off_; }
-  bool wants_write() const { return !out_.empty(); }
-
-  // Best effort: tells the client why, then the caller closes.
-  absl::Status Refuse(const absl::Status& status);
-
-  uint32_t watched_events = EPOLLIN;  // the server's notes
-  bool has_time = false;              // until it has an identity
 
  private:
   absl::Status Flush();
@@ -103,13 +83,9 @@ class VerbsConnection {
     out_ += EncodeVerbsFrame(type, sequence, body);
   }
 
-  const PeerId peer_;
-  const UniqueFd socket_;
-  const std::string name_;
-  const std::string origin_;
   VerbsHost* const host_;
   std::optional<ServerProof> proof_;  // after the hello, where there is a secret
-  bool introduced_ = false, cut_off_ = false;
+  bool cut_off_ = false;
   std::optional<uint32_t> opening_;  // sequence of the request for the queue pair being connected
   uint16_t opening_for_ = 0;         // compute server, for the log
   std::optional<VerbsFrame> held_;   // the next such request

@@ -37,7 +37,7 @@ constexpr int64_t kAnchorNs = 2 * kMillisecondNs;
 VerbsEndpoint::VerbsEndpoint(std::shared_ptr<VerbsClient> client, uint32_t packet_bytes,
                              uint16_t compute_server, uint32_t incarnation)
     : client_(std::move(client)),
-      mailbox_(std::make_shared<VerbsMailbox>()),
+      mailbox_(std::make_shared<Mailbox>()),
       packet_bytes_(packet_bytes),
       compute_server_(compute_server),
       incarnation_(incarnation),
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsEndpoint::Open(std::shared_ptr<Ve
 
 absl::Status VerbsEndpoint::Init() {
   PANDO_RETURN_IF_ERROR(mailbox_->Init());
-  VerbsClient::Servers found = client_->Attach(mailbox_);
+  VerbsClient::Attached found = client_->Attach(mailbox_);
   anchor_again_ns_ = ticks_.AnchorClosely() + kAnchorNs;
   const VerbsDevice& device = client_->device();
   const auto servers = static_cast<uint32_t>(found.links.size());
@@ -102,8 +102,8 @@ VerbsEndpoint::~VerbsEndpoint() {
   }
 }
 
-void VerbsEndpoint::CloseUnwanted(const std::vector<VerbsMailbox::Reply>& replies) {
-  for (const VerbsMailbox::Reply& reply : replies) {
+void VerbsEndpoint::CloseUnwanted(const std::vector<Reply>& replies) {
+  for (const Reply& reply : replies) {
     for (const Target& target : targets_) {
       if (target.state != State::kOpening || target.sequence != reply.sequence) continue;
       const auto opened = ParseVerbsOpenReply(reply.body);
@@ -310,7 +310,7 @@ absl::StatusOr<uint32_t> VerbsEndpoint::SendRequest(ServerId server, std::string
 }
 
 void VerbsEndpoint::TakeReplies() {
-  for (VerbsMailbox::Reply& reply : mailbox_->TakeAll()) {
+  for (Reply& reply : mailbox_->TakeAll()) {
     const auto waits = std::find_if(unsettled_.begin(), unsettled_.end(), [&](const Target* t) {
       return t->state == State::kOpening && t->sequence == reply.sequence;
     });
@@ -318,7 +318,7 @@ void VerbsEndpoint::TakeReplies() {
       OnOpenReply(*waits, &reply);
       continue;
     }
-    calls_.Answer(reply.sequence, std::move(reply.status), reply.type == VerbsFrameType::kCallReply,
+    calls_.Answer(reply.sequence, std::move(reply.status), reply.kind == ReplyKind::kCall,
                   std::move(reply.body));
   }
 }

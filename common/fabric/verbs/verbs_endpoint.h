@@ -26,7 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ticks.h"
-#include "common/fabric/call_list.h"
+#include "common/fabric/link/call_list.h"
 #include "common/fabric/fabric.h"
 #include "common/fabric/server_index.h"
 #include "common/fabric/verbs/chain_queue.h"
@@ -123,9 +123,9 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   // verbs_endpoint_connect.cpp: the life of the queue pairs.
   void SetState(Target* target, State state);
   void OpenQueuePair(Target* target);
-  void OnOpenReply(Target* target, VerbsMailbox::Reply* reply);
+  void OnOpenReply(Target* target, Reply* reply);
   // Starts the thread that does.
-  absl::Status ConnectFresh(Target* target, const VerbsMailbox::Reply& reply);
+  absl::Status ConnectFresh(Target* target, const Reply& reply);
   void OnConnected(Target* target, const absl::Status& connected);
   void RetryLater(Target* target, const absl::Status& why);
   void CheckTargets();
@@ -157,10 +157,10 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   // Breaks queue pairs whose completions are overdue.
   void CheckStalls();
   // Queue pairs that were asked for and are not needed any more.
-  void CloseUnwanted(const std::vector<VerbsMailbox::Reply>& replies);
+  void CloseUnwanted(const std::vector<Reply>& replies);
 
   const std::shared_ptr<VerbsClient> client_;
-  const std::shared_ptr<VerbsMailbox> mailbox_;
+  const std::shared_ptr<Mailbox> mailbox_;
   const uint32_t packet_bytes_;
   const uint16_t compute_server_;
   const uint32_t incarnation_;

@@ -188,14 +188,14 @@ void VerbsEndpoint::OpenQueuePair(Target* target) {
   SetState(target, State::kOpening);
 }
 
-void VerbsEndpoint::OnOpenReply(Target* target, VerbsMailbox::Reply* reply) {
+void VerbsEndpoint::OnOpenReply(Target* target, Reply* reply) {
   if (target->connecting.joinable()) return OnConnected(target, reply->status);
   const absl::Status status = reply->status.ok() ? ConnectFresh(target, *reply) : reply->status;
   if (!status.ok()) OnConnected(target, status);
 }
 
-absl::Status VerbsEndpoint::ConnectFresh(Target* target, const VerbsMailbox::Reply& reply) {
-  if (reply.type != VerbsFrameType::kOpenReply) {
+absl::Status VerbsEndpoint::ConnectFresh(Target* target, const Reply& reply) {
+  if (reply.kind != ReplyKind::kOpened) {
     return absl::DataLossError("the answer is no queue pair");
   }
   PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply opened, ParseVerbsOpenReply(reply.body));
@@ -205,7 +205,7 @@ absl::Status VerbsEndpoint::ConnectFresh(Target* target, const VerbsMailbox::Rep
   const auto connect = [client = client_, mailbox = mailbox_, pair = &target->fresh,
                         sequence = target->sequence, address = opened.address] {
     absl::Status connected = pair->Connect(client->device(), address);
-    mailbox->Put({sequence, VerbsFrameType::kOpenReply, std::move(connected), {}});
+    mailbox->Put({sequence, ReplyKind::kOpened, std::move(connected), {}});
   };
   try {
     target->connecting = StartQuietThread("pando-connect", connect);

@@ -1,4 +1,4 @@
-#include "common/fabric/call_list.h"
+#include "common/fabric/link/call_list.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "common/fabric/strangers.h"
+#include "common/fabric/link/strangers.h"
 
 #include "common/base/check.h"
 

@@ -1,10 +1,9 @@
-#include "common/fabric/verbs/sleeper.h"
+#include "common/fabric/link/sleeper.h"
 
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "common/base/clock.h"
@@ -31,20 +30,24 @@ void Sleeper::Wake() {
 }
 
 void Sleeper::Sleep(int64_t deadline_ns, int events_fd) {
-  const int64_t left_ns = deadline_ns - RealClock().NowNs();
-  if (left_ns < kYieldBelowNs) {
-    if (left_ns > 0) sched_yield();
-    TakeWake();
-    return;
-  }
-  int awake = kAwake;
-  if (state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel)) {
+  while (state_.load(std::memory_order_acquire) != kWoken) {
+    const int64_t left_ns = deadline_ns - RealClock().NowNs();
+    if (left_ns <= 0) break;
+    if (left_ns < kYieldBelowNs) {
+      sched_yield();
+      if (events_fd >= 0) break;  // whoever has events looks for them himself
+      continue;
+    }
+    int awake = kAwake;
+    if (!state_.compare_exchange_strong(awake, kAsleep, std::memory_order_acq_rel)) break;
     const timespec timeout = {left_ns / kSecondNs, left_ns % kSecondNs};
     pollfd entries[] = {{event_.get(), POLLIN, 0}, {events_fd, POLLIN, 0}};
     ppoll(entries, 2, &timeout, nullptr);  // poll skips a negative descriptor
     uint64_t count;
-    // Nothing to read where nobody rang; a ring that comes late makes the next sleep return early.
+    // Nothing to read where nobody woke; a wake-up that comes late makes the next sleep return
+    // early.
     [[maybe_unused]] const ssize_t ignored = read(event_.get(), &count, sizeof(count));
+    break;
   }
   TakeWake();
 }
