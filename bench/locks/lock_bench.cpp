@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -115,16 +114,11 @@ class LockSession {
   absl::Status TakeAndRelease(OperationContext& operation, uint64_t number) {
     Hocl& hocl = client_.environment().hocl;
     PANDO_ASSIGN_OR_RETURN(const BufferLease image, context_->buffers().Lease(kReadBytes));
-    absl::Status executed;
-    PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock,
-                           hocl.Acquire(operation, TargetOf(number), image.buffer(), /*tree_id=*/0,
-                                        /*operation=*/nullptr, &executed));
-    PANDO_CHECK(lock.has_value());  // nothing was offered for combining
+    PANDO_ASSIGN_OR_RETURN(HeldLock lock,
+                           hocl.Acquire(operation, TargetOf(number), image.buffer()));
     if (!holders_.Take(number)) ++result_.violations;
-    ChainLease chain(&context_->buffers());
-    chain->Reset(lock->target().server);
     holders_.Give(number);
-    return hocl.Release(operation, *std::move(lock), chain.get(), image.data());
+    return hocl.ReleaseUnchanged(operation, std::move(lock), image.data());
   }
 
   const LockBenchOptions& options_;

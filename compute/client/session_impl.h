@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "compute/client/client_impl.h"
 #include "compute/core/session_context.h"
-#include "compute/lock/lock_request.h"
+#include "compute/index/write_operation.h"
 #include "pando/client.h"
 
 namespace pando {

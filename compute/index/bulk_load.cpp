@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/leaf.h"
+#include "compute/index/held_root.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -300,46 +301,31 @@ absl::Status Swing(OperationContext& context, TreeContext& tree, const RootRecor
 // `old_root`: set as soon as something may have been written; dead if all went well.
 absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRecord& root,
                       std::optional<Reference>* old_root) {
-  Hocl& hocl = tree.environment.hocl;
-  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
-  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
-                         context.session.buffers().Lease(tree.layout.node_bytes()));
-  PANDO_ASSIGN_OR_RETURN(auto acquired, hocl.Acquire(context, tree.RootLock(), line.buffer(),
-                                                     tree.id(), nullptr, nullptr));
-  HeldLock record_lock = *std::move(acquired);
-  record_lock.ForbidHandover();  // the leaf's is held, too (rule L6)
-  WriteBack record_done(context, tree, record_lock.target().server);
-  const auto release_record = [&](absl::Status status) {
-    const absl::Status released = record_done.Release(std::move(record_lock), line.data());
-    return status.ok() ? released : status;
-  };
-  RootRecord record;
-  if (DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) !=
-      RootVerdict::kAccepted) {
-    return release_record(absl::DataLossError("the root record is inconsistent under its lock"));
-  }
-  if (record.level != 0) return release_record(NotEmpty());
-  const absl::StatusOr<LockTarget> leaf = tree.NodeLock(context, record.root);
-  if (!leaf.ok()) return release_record(leaf.status());
-  absl::StatusOr<std::optional<HeldLock>> leaf_lock =
-      hocl.TryAcquire(context, *leaf, image.buffer());
-  if (!leaf_lock.ok()) return release_record(leaf_lock.status());
-  if (!leaf_lock->has_value()) return release_record(absl::AbortedError("the root is busy"));
+  HeldRoot held(context, tree);
+  PANDO_RETURN_IF_ERROR(held.Hold());
+  const RootRecord& record = held.record();
   absl::Status status;
-  const bool accepted = Classify(image.data(), tree.layout, Expect(tree, record.root, 0, ""),
-                                 tree.environment.crc) == NodeVerdict::kAccepted;
-  if (!accepted || !IsEmptyLeaf(image.data(), tree)) {
+  if (!held.accepted()) {
+    status = RecordDamaged();
+  } else if (record.level != 0) {
+    status = NotEmpty();
+  } else if (const absl::StatusOr<bool> leaf = held.TryNode(record.root); !leaf.ok()) {
+    status = leaf.status();
+  } else if (!*leaf) {
+    status = absl::AbortedError("the root is busy");
+  } else if (const LocalBuffer image = held.image();
+             Classify(image.data, tree.layout, Expect(tree, record.root, 0, ""),
+                      tree.environment.crc) != NodeVerdict::kAccepted ||
+             !IsEmptyLeaf(image.data, tree)) {
     status = NotEmpty();
   } else {
     *old_root = record.root;
-    status = Swing(context, tree, root, line.buffer(), record.root, image.buffer());
+    status = Swing(context, tree, root, held.line(), record.root, image);
     if (!status.ok()) status = WriteBackFailed(status);
   }
-  // Whatever has happened, words that can be given back are (rule L5); without images, which may be
-  // of what was not written. Once the record points to the new tree the load is done.
-  WriteBack leaf_done(context, tree, record.root.address.server());
-  (void)leaf_done.Release(**std::move(leaf_lock), nullptr);
-  (void)record_done.Release(std::move(record_lock), nullptr);
+  // Whatever has happened, words that can be given back are (rule L5). Once the record points to
+  // the new tree the load is done.
+  (void)held.locks().ReleaseAll();
   return status;
 }
 

@@ -34,6 +34,8 @@ class Descent {
   // grow first).
   absl::Status Find();
   const Reference& node() const { return node_; }
+  std::string_view key() const { return key_; }
+  uint8_t level() const { return level_; }
   // Why the last Find() failed: the tree has no such level (rule R1). The status alone does not
   // tell, since others fail like that, too.
   bool above_root() const { return above_root_; }

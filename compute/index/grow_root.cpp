@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "compute/index/child_check.h"
+#include "compute/index/held_root.h"
 #include "compute/index/hold.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
@@ -73,19 +74,19 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
   while (!(spare = allocator.TryTake(tree.id(), tree.entry.root_record.server()))) {
     PANDO_RETURN_IF_ERROR(tree.Refill(context, tree.entry.root_record.server()));
   }
-  absl::StatusOr<std::optional<HeldLock>> acquired = tree.environment.hocl.Acquire(
-      context, tree.RootLock(), line.buffer(), tree.id(), nullptr, nullptr);
+  absl::StatusOr<HeldLock> acquired =
+      tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer());
   if (!acquired.ok()) {
     allocator.PutBack(tree.id(), *std::move(spare));
     return acquired.status();
   }
-  HeldLock lock = **std::move(acquired);
+  HeldLock lock = *std::move(acquired);
   WriteBack writes(context, tree, tree.entry.root_record.server());
   RootRecord record;
   absl::Status status;
   if (DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) !=
       RootVerdict::kAccepted) {
-    status = absl::DataLossError("the root record is inconsistent under its lock");
+    status = RecordDamaged();
   }
   absl::StatusOr<bool> grow = false;
   bool torn = false;

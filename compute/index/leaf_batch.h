@@ -9,7 +9,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "common/wire/leaf.h"
-#include "compute/lock/lock_request.h"
+#include "compute/index/write_operation.h"
 
 namespace pando {
 

@@ -6,7 +6,6 @@
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
-#include "compute/index/write_back.h"
 
 namespace pando {
 
@@ -42,14 +41,13 @@ absl::StatusOr<bool> LockSet::TryAdd(const Reference& node, LocalBuffer image) {
 }
 
 absl::Status LockSet::Release(HeldLock lock) {
-  WriteBack nothing(context_, tree_, lock.target().server);
   if (shares_ && !RuleHolds(Rule::kL1)) {  // the variant releases the word once a node
     ChainLease twice(&context_.session.buffers());
     twice->Reset(lock.target().server);
     PANDO_CHECK_OK(tree_.environment.hocl.AppendRelease(context_, lock, twice.get()));
     (void)context_.Await(twice.get());
   }
-  return nothing.Release(std::move(lock), nullptr);
+  return tree_.environment.hocl.ReleaseUnchanged(context_, std::move(lock), nullptr);
 }
 
 absl::Status LockSet::ReleaseLast() {

@@ -12,6 +12,7 @@
 #include "common/wire/leaf.h"
 #include "compute/index/descend.h"
 #include "compute/index/fill.h"
+#include "compute/index/held_node.h"
 #include "compute/index/hold.h"
 #include "compute/index/lock_set.h"
 #include "compute/index/operations.h"
@@ -263,26 +264,11 @@ absl::StatusOr<MergeAttempt::Outcome> MergeOnce(OperationContext& context, TreeC
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   Descent descent(context, tree, key, parent_level);
-  PANDO_RETURN_IF_ERROR(descent.Find());
-  const Reference parent = descent.node();
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, parent));
-  PANDO_ASSIGN_OR_RETURN(
-      std::optional<HeldLock> lock,
-      tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));
-  PANDO_ASSIGN_OR_RETURN(
-      const HeldVerdict inspected,
-      InspectHeld(context, tree, &*lock, Expect(tree, parent, parent_level, key), image.buffer()));
-  if (inspected.released) return Outcome::kBusy;
-  if (inspected.verdict != NodeVerdict::kAccepted) {
-    WriteBack nothing(context, tree, parent.address.server());
-    const Reference right =
-        inspected.verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
-    PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
-    descent.Report(inspected.verdict, right);
-    return Outcome::kBusy;
-  }
+  HeldNode parent(context, tree, image.buffer());
+  PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt held, parent.Hold(descent));
+  if (held != HeldNode::Attempt::kHeld) return Outcome::kBusy;
   MergeAttempt attempt(context, tree, key, level);
-  PANDO_ASSIGN_OR_RETURN(const Outcome outcome, attempt.Run(*std::move(lock), image.buffer()));
+  PANDO_ASSIGN_OR_RETURN(const Outcome outcome, attempt.Run(parent.TakeLock(), image.buffer()));
   if (outcome == Outcome::kUnsound) {
     PANDO_RETURN_IF_ERROR(
         LookAfterNode(context, tree, attempt.unsound(), level, attempt.unsound_low()));

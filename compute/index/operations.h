@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
-#include "compute/lock/lock_request.h"
+#include "compute/index/write_operation.h"
 #include "pando/client.h"
 
 namespace pando {

@@ -10,6 +10,8 @@
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/index/descend.h"
+#include "compute/index/held_node.h"
+#include "compute/index/held_root.h"
 #include "compute/index/hold.h"
 #include "compute/index/lock_set.h"
 #include "compute/index/read_node.h"
@@ -19,12 +21,6 @@ namespace pando {
 namespace {
 
 constexpr int64_t kRedoAgainChains = 4;
-
-absl::Status ReleaseUnchanged(OperationContext& context, TreeContext& tree, HeldLock lock,
-                              const std::byte* image) {
-  WriteBack nothing(context, tree, lock.target().server);
-  return nothing.Release(std::move(lock), image);
-}
 
 // The greatest key below `key`, of at most `bytes_max` bytes: what the left neighbour of the node
 // that starts at `key` covers.
@@ -68,26 +64,19 @@ absl::Status EndMerging(OperationContext& context, TreeContext& tree, LockSet* l
 // A root that was being shrunk away: it is the root still, or the record names its child.
 absl::Status ResolveOldRoot(OperationContext& context, TreeContext& tree, const Reference& node,
                             uint8_t level) {
-  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
-  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
-                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  HeldRoot root(context, tree);
   while (true) {
-    PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> record_lock,
-                           tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer(),
-                                                         tree.id(), nullptr, nullptr));
-    LockSet locks(context, tree);
-    locks.Adopt(*std::move(record_lock));
-    RootRecord record;
-    if (DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) !=
-        RootVerdict::kAccepted) {
-      (void)locks.ReleaseAll();
-      return absl::DataLossError("the root record is inconsistent under its lock");
+    PANDO_RETURN_IF_ERROR(root.Hold());
+    if (!root.accepted()) {
+      (void)root.locks().ReleaseAll();
+      return RecordDamaged();
     }
-    const absl::StatusOr<bool> held = locks.TryAdd(node, image.buffer());
-    if (held.ok() && *held && IsStillMerging(tree, image.data(), node, level)) {
-      return EndMerging(context, tree, &locks, node, image.buffer(), record.root != node);
+    const absl::StatusOr<bool> held = root.TryNode(node);
+    if (held.ok() && *held && IsStillMerging(tree, root.image().data, node, level)) {
+      return EndMerging(context, tree, &root.locks(), node, root.image(),
+                        root.record().root != node);
     }
-    PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+    PANDO_RETURN_IF_ERROR(root.locks().ReleaseAll());
     if (!held.ok() || *held) return held.status();
     if (context.expired()) return context.DeadlineError("looking after an old root");
     context.BackOff(kRedoAgainChains);
@@ -145,31 +134,16 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   Descent descent(context, tree, before, level);
+  HeldNode left(context, tree, left_image.buffer());
   while (true) {
     if (context.expired()) return context.DeadlineError("looking after a merge");
-    PANDO_RETURN_IF_ERROR(descent.Find());
-    const Reference left = descent.node();
-    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, left));
-    PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock,
-                           tree.environment.hocl.Acquire(context, target, left_image.buffer(),
-                                                         tree.id(), nullptr, nullptr));
-    PANDO_ASSIGN_OR_RETURN(
-        const HeldVerdict inspected,
-        InspectHeld(context, tree, &*lock, Expect(tree, left, level, before), left_image.buffer()));
-    if (inspected.released) {
-      context.BackOff(kRedoAgainChains);
-      continue;
-    }
-    const NodeVerdict verdict = inspected.verdict;
-    if (verdict != NodeVerdict::kAccepted) {
-      const Reference right =
-          verdict == NodeVerdict::kMovedRight ? RightOf(left_image.data()) : Reference{};
-      PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, *std::move(lock), left_image.data()));
-      descent.Report(verdict, right);
+    PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt, left.Hold(descent));
+    if (attempt != HeldNode::Attempt::kHeld) {
+      if (attempt == HeldNode::Attempt::kLookedAfter) context.BackOff(kRedoAgainChains);
       continue;
     }
     LockSet locks(context, tree);
-    locks.Adopt(*std::move(lock));
+    locks.Adopt(left.TakeLock());
     const absl::StatusOr<bool> held = locks.TryAdd(node, image.buffer());
     if (held.ok() && *held && IsStillMerging(tree, image.data(), node, level)) {
       const bool absorbed = RightOf(left_image.data()) != node;
@@ -185,13 +159,14 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
                                         HeldLock* lock, const NodeExpectation& expectation,
                                         LocalBuffer image) {
   const bool crc = tree.environment.crc;
+  Hocl& hocl = tree.environment.hocl;
   const Reference node = lock->target().node;
   HeldVerdict result;
   result.verdict = Classify(image.data, tree.layout, expectation, crc, &result.match);
   if (result.verdict == NodeVerdict::kTorn) {
     const absl::StatusOr<bool> repaired = RepairNode(context, tree, expectation, *lock, image);
     if (absl::IsAborted(repaired.status())) {
-      PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), nullptr));
+      PANDO_RETURN_IF_ERROR(hocl.ReleaseUnchanged(context, std::move(*lock), nullptr));
       result.released = true;
       if (context.expired()) {
         return context.DeadlineError(
@@ -204,7 +179,7 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
       // Where the chain of a failed repair may still be in flight, the release fails, too (rule
       // L5); a handover would post nothing that can fail.
       lock->ForbidHandover();
-      (void)ReleaseUnchanged(context, tree, std::move(*lock), nullptr);
+      (void)hocl.ReleaseUnchanged(context, std::move(*lock), nullptr);
       return repaired.status();
     }
     // What is not ours to repair is not the node meant (rule V4).
@@ -218,7 +193,7 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
   if (StateOf(image.data) == NodeState::kMerging) {
     FenceScratch scratch;
     const std::string low(LowFence(image.data, tree.layout, &scratch));
-    PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), image.data));
+    PANDO_RETURN_IF_ERROR(hocl.ReleaseUnchanged(context, std::move(*lock), image.data));
     result.released = true;
     PANDO_RETURN_IF_ERROR(ResolveMerging(context, tree, node, expectation.level, low));
     return result;
@@ -227,11 +202,11 @@ absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& 
       FinishAbsorbing(context, tree, *lock, expectation.level, image);
   if (!finished.ok()) {
     lock->ForbidHandover();
-    (void)ReleaseUnchanged(context, tree, std::move(*lock), nullptr);
+    (void)hocl.ReleaseUnchanged(context, std::move(*lock), nullptr);
     return finished.status();
   }
   if (!*finished) {
-    PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, std::move(*lock), image.data));
+    PANDO_RETURN_IF_ERROR(hocl.ReleaseUnchanged(context, std::move(*lock), image.data));
     result.released = true;
     if (context.expired()) return context.DeadlineError("finishing a merge");
     context.BackOff(kRedoAgainChains);
@@ -243,13 +218,12 @@ namespace {
 
 absl::Status InspectNode(OperationContext& context, TreeContext& tree, const LockTarget& target,
                          const NodeExpectation& expectation, LocalBuffer image) {
-  PANDO_ASSIGN_OR_RETURN(
-      std::optional<HeldLock> lock,
-      tree.environment.hocl.Acquire(context, target, image, tree.id(), nullptr, nullptr));
+  Hocl& hocl = tree.environment.hocl;
+  PANDO_ASSIGN_OR_RETURN(HeldLock lock, hocl.Acquire(context, target, image));
   PANDO_ASSIGN_OR_RETURN(const HeldVerdict inspected,
-                         InspectHeld(context, tree, &*lock, expectation, image));
+                         InspectHeld(context, tree, &lock, expectation, image));
   if (inspected.released) return absl::OkStatus();
-  const absl::Status released = ReleaseUnchanged(context, tree, *std::move(lock), image.data);
+  const absl::Status released = hocl.ReleaseUnchanged(context, std::move(lock), image.data);
   return inspected.verdict == NodeVerdict::kTorn ? StaysTorn(target.node) : released;
 }
 
@@ -286,41 +260,31 @@ absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tre
                                      const Reference& node, const NodeExpectation& expectation,
                                      LocalBuffer image, LeafMatch* match) {
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
-  PANDO_ASSIGN_OR_RETURN(
-      std::optional<HeldLock> lock,
-      tree.environment.hocl.Acquire(context, target, image, tree.id(), nullptr, nullptr));
+  Hocl& hocl = tree.environment.hocl;
+  PANDO_ASSIGN_OR_RETURN(HeldLock lock, hocl.Acquire(context, target, image));
   const NodeVerdict verdict =
       Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
-  lock->AnswerFromImage();
-  PANDO_RETURN_IF_ERROR(ReleaseUnchanged(context, tree, *std::move(lock), image.data));
+  lock.AnswerFromImage();
+  PANDO_RETURN_IF_ERROR(hocl.ReleaseUnchanged(context, std::move(lock), image.data));
   return verdict;
 }
 
 absl::Status ReviveRoot(OperationContext& context, TreeContext& tree) {
-  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
-  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
-                         context.session.buffers().Lease(tree.layout.node_bytes()));
-  PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> record_lock,
-                         tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer(),
-                                                       tree.id(), nullptr, nullptr));
-  LockSet locks(context, tree);
-  locks.Adopt(*std::move(record_lock));
-  RootRecord record;
-  const bool is_leaf = DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) ==
-                           RootVerdict::kAccepted &&
-                       record.level == 0;
+  HeldRoot root(context, tree);
+  PANDO_RETURN_IF_ERROR(root.Hold());
+  const Reference& leaf = root.record().root;
   absl::StatusOr<bool> held = false;
-  if (is_leaf) held = locks.TryAdd(record.root, image.buffer());
+  if (root.accepted() && root.record().level == 0) held = root.TryNode(leaf);
   NodeEdges edges;
   const bool dead = held.ok() && *held &&
-                    ReadEdges(image.data(), tree.layout, Expect(tree, record.root, 0, ""),
+                    ReadEdges(root.image().data, tree.layout, Expect(tree, leaf, 0, ""),
                               tree.environment.crc, &edges) &&
                     edges.state == NodeState::kDead;
   if (!dead) {
-    PANDO_RETURN_IF_ERROR(locks.ReleaseAll());
+    PANDO_RETURN_IF_ERROR(root.locks().ReleaseAll());
     return held.status();
   }
-  return EndMerging(context, tree, &locks, record.root, image.buffer(), /*absorbed=*/false);
+  return EndMerging(context, tree, &root.locks(), leaf, root.image(), /*absorbed=*/false);
 }
 
 }  // namespace pando

@@ -8,7 +8,7 @@
 #include "common/wire/internal_node.h"
 #include "compute/index/child_check.h"
 #include "compute/index/descend.h"
-#include "compute/index/hold.h"
+#include "compute/index/held_node.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -40,18 +40,17 @@ size_t SplitPosition(const InternalNode& node, std::string_view inserted) {
 absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock lock,
                          InternalNode node, std::string_view inserted, LocalBuffer image,
                          Attempt* attempt) {
+  Hocl& hocl = tree.environment.hocl;
   std::optional<SpareNode> spare =
       tree.environment.allocator.TryTake(tree.id(), lock.target().server);
   if (!spare.has_value()) {
     attempt->needs_node = true;
-    WriteBack nothing(context, tree, lock.target().server);
-    return nothing.Release(std::move(lock), image.data);
+    return hocl.ReleaseUnchanged(context, std::move(lock), image.data);
   }
   absl::StatusOr<BufferLease> lease = context.session.buffers().Lease(tree.layout.node_bytes());
   if (!lease.ok()) {
     tree.environment.allocator.PutBack(tree.id(), *std::move(spare));
-    WriteBack nothing(context, tree, lock.target().server);
-    (void)nothing.Release(std::move(lock), image.data);
+    (void)hocl.ReleaseUnchanged(context, std::move(lock), image.data);
     return lease.status();
   }
   const Reference self = lock.target().node;
@@ -81,44 +80,40 @@ absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock 
   return absl::OkStatus();
 }
 
-absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, HeldLock lock,
-                              const MissingSeparator& missing, LocalBuffer image,
-                              Attempt* attempt) {
-  const auto release = [&]() -> absl::Status {
-    WriteBack nothing(context, tree, lock.target().server);
-    return nothing.Release(std::move(lock), image.data);
-  };
+absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, HeldNode& parent,
+                              const MissingSeparator& missing, Attempt* attempt) {
+  const LocalBuffer image = parent.image();
   InternalNode node;
   const absl::Status decoded = DecodeInternal(image.data, tree.layout, &node);
   if (!decoded.ok()) {
-    (void)release();
+    (void)parent.ReleaseUnchanged();
     return decoded;
   }
-  const Reference self = lock.target().node;
+  const Reference self = parent.node();
   // Known already: as an entry, or as the leftmost child of a parent that was split just there.
   if (node.header.low == missing.separator || node.FindSeparator(missing.separator) >= 0) {
     context.session.counters().lost_races.Add();
     tree.environment.cache.Insert(tree.id(), self, node);
-    return release();
+    return parent.ReleaseUnchanged();
   }
   const absl::StatusOr<bool> wanted = ChildWantsSeparator(context, tree, missing);
   if (!wanted.ok() || !*wanted) {
-    (void)release();
+    (void)parent.ReleaseUnchanged();
     return wanted.status();
   }
   node.Insert(missing.separator, missing.child);
   if (!node.Fits(tree.layout)) {
-    return SplitParent(context, tree, std::move(lock), std::move(node), missing.separator, image,
+    return SplitParent(context, tree, parent.TakeLock(), std::move(node), missing.separator, image,
                        attempt);
   }
   EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
   WriteBack writes(context, tree, self.address.server());
   const absl::Status added = writes.AddNodeHeaderFirst(self.address, image);
   if (!added.ok()) {
-    tree.environment.hocl.LeaveToFencing(context, std::move(lock), added);
+    tree.environment.hocl.LeaveToFencing(context, parent.TakeLock(), added);
     return added;
   }
-  PANDO_RETURN_IF_ERROR(writes.Release(std::move(lock), image.data));
+  PANDO_RETURN_IF_ERROR(writes.Release(parent.TakeLock(), image.data));
   tree.environment.cache.Insert(tree.id(), self, node);
   return absl::OkStatus();
 }
@@ -126,35 +121,13 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
 // One way down to the parent that covers the separator, and the insertion there.
 absl::Status TryInsert(OperationContext& context, TreeContext& tree,
                        const MissingSeparator& missing, Descent& descent, Attempt* attempt) {
-  PANDO_RETURN_IF_ERROR(descent.Find());
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
-  const Reference parent = descent.node();
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, parent));
-  PANDO_ASSIGN_OR_RETURN(
-      std::optional<HeldLock> lock,
-      tree.environment.hocl.Acquire(context, target, image.buffer(), tree.id(), nullptr, nullptr));
-  PANDO_ASSIGN_OR_RETURN(
-      const HeldVerdict inspected,
-      InspectHeld(context, tree, &*lock,
-                  Expect(tree, parent, missing.parent_level, missing.separator), image.buffer()));
-  if (inspected.released) {
-    attempt->retry = true;
-    return absl::OkStatus();
+  HeldNode parent(context, tree, image.buffer(), Rule::kS3);
+  PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt held, parent.Hold(descent));
+  if (held == HeldNode::Attempt::kHeld) {
+    return InsertIntoParent(context, tree, parent, missing, attempt);
   }
-  NodeVerdict verdict = inspected.verdict;
-  if (!RuleHolds(Rule::kS3) && verdict == NodeVerdict::kMovedRight) {
-    verdict =
-        NodeVerdict::kAccepted;  // the variant does not ask whether the parent covers the separator
-  }
-  if (verdict == NodeVerdict::kAccepted) {
-    return InsertIntoParent(context, tree, *std::move(lock), missing, image.buffer(), attempt);
-  }
-  const Reference right = verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
-  WriteBack nothing(context, tree, parent.address.server());
-  PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
-  if (verdict == NodeVerdict::kTorn) return StaysTorn(parent);
-  descent.Report(verdict, right);
   attempt->retry = true;
   return absl::OkStatus();
 }

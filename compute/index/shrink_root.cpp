@@ -6,8 +6,8 @@
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/root_record.h"
+#include "compute/index/held_root.h"
 #include "compute/index/hold.h"
-#include "compute/index/lock_set.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -50,21 +50,14 @@ absl::Status WriteShrink(OperationContext& context, TreeContext& tree, const Ref
 
 absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t level) {
   if (level == 0) return absl::OkStatus();
-  PANDO_ASSIGN_OR_RETURN(const BufferLease line, context.session.buffers().Lease(kLineBytes));
-  PANDO_ASSIGN_OR_RETURN(const BufferLease image,
-                         context.session.buffers().Lease(tree.layout.node_bytes()));
-  PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock,
-                         tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer(),
-                                                       tree.id(), nullptr, nullptr));
-  LockSet locks(context, tree);
-  locks.Adopt(*std::move(lock));
-  RootRecord record;
-  const bool decoded = DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record) ==
-                       RootVerdict::kAccepted;
-  if (!decoded || record.level != level) return locks.ReleaseAll();
-  const absl::StatusOr<bool> held = locks.TryAdd(record.root, image.buffer());
+  HeldRoot root(context, tree);
+  PANDO_RETURN_IF_ERROR(root.Hold());
+  LockSet& locks = root.locks();
+  const RootRecord& record = root.record();
+  if (!root.accepted() || record.level != level) return locks.ReleaseAll();
+  const absl::StatusOr<bool> held = root.TryNode(record.root);
   absl::StatusOr<std::optional<Reference>> child = std::optional<Reference>();
-  if (held.ok() && *held) child = OnlyChild(context, tree, record, image.data());
+  if (held.ok() && *held) child = OnlyChild(context, tree, record, root.image().data);
   if (!held.ok() || !*held || !child.ok() || !child->has_value()) {
     const absl::Status released = locks.ReleaseAll();
     if (!held.ok()) return held.status();
@@ -74,7 +67,7 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
   shrunk.root = **child;
   shrunk.level = static_cast<uint8_t>(record.level - 1);
   const absl::Status written =
-      WriteShrink(context, tree, record.root, image.buffer(), shrunk, line.buffer());
+      WriteShrink(context, tree, record.root, root.image(), shrunk, root.line());
   if (!written.ok()) {
     tree.environment.allocator.NoteUncertain(tree.id());
     (void)locks.ReleaseAll();

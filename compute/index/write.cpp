@@ -1,5 +1,7 @@
 #include <cstring>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,16 +13,15 @@
 #include "common/wire/node_image.h"
 #include "compute/index/descend.h"
 #include "compute/index/fill.h"
-#include "compute/index/hold.h"
+#include "compute/index/held_node.h"
 #include "compute/index/leaf_batch.h"
 #include "compute/index/operations.h"
-#include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
 
 namespace pando {
 namespace {
 
-// A write at the leaf it belongs to: the lock is held, the image accepted.
+// `image`: an accepted leaf, read under its lock, which is held.
 class LeafWrite {
  public:
   LeafWrite(OperationContext& context, TreeContext& tree, LocalBuffer image)
@@ -36,12 +37,13 @@ class LeafWrite {
  private:
   absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
   absl::Status Split(HeldLock lock, const WriteOperation& operation, bool* needs_node);
-  absl::Status ReleaseUnchanged(HeldLock lock);
   void NoteUnderfull(const LeafEditor& editor);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);
   // Results of combined operations; `outcome`: what all of them get instead if it is an error.
   void FinishCombined(LocalLock* local, const absl::Status& outcome);
+
+  Hocl& hocl() const { return tree_.environment.hocl; }
 
   OperationContext& context_;
   TreeContext& tree_;
@@ -63,7 +65,7 @@ absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation
   const bool image_is_older = lock.image_is_older();
   if (!editor.dirty()) {
     lock.AnswerFromImage();
-    const absl::Status released = ReleaseUnchanged(std::move(lock));
+    const absl::Status released = hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
     FinishCombined(local, released);
     // Nothing was written: what an image says that was READ for this operation stands all the same.
     return image_is_older && !released.ok() && RuleHolds(Rule::kV5) ? released : result;
@@ -87,24 +89,24 @@ void LeafWrite::NoteUnderfull(const LeafEditor& editor) {
 
 void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
   const auto max = static_cast<size_t>(tree_.environment.combine_max - 1);
-  std::vector<LockRequestPtr> waiting =
-      tree_.environment.hocl.TakeCombinable(lock, tree_.id(), max);
+  std::vector<LockRequestPtr> waiting = hocl().TakeCombinable(lock, tree_.id(), max);
   if (waiting.empty()) return;
   FenceScratch low_scratch, high_scratch;
   const std::string_view low = LowFence(image_.data, tree_.layout, &low_scratch);
   const std::string_view high = HighFence(image_.data, tree_.layout, &high_scratch);
   std::vector<LockRequestPtr> rest;
   for (LockRequestPtr& request : waiting) {
-    const std::string_view key = request->key;
+    const WriteOperation operation = static_cast<const WriteRequest&>(*request).operation();
+    const std::string_view key = operation.key;
     absl::Status result;
-    if (key >= low && (high.empty() || key < high) && batch.Apply(request->operation(), &result)) {
+    if (key >= low && (high.empty() || key < high) && batch.Apply(operation, &result)) {
       combined_.push_back(std::move(request));
       results_.push_back(std::move(result));
     } else {
       rest.push_back(std::move(request));
     }
   }
-  tree_.environment.hocl.PutBack(lock, rest);
+  hocl().PutBack(lock, rest);
 }
 
 void LeafWrite::FinishCombined(LocalLock* local, const absl::Status& outcome) {
@@ -112,7 +114,7 @@ void LeafWrite::FinishCombined(LocalLock* local, const absl::Status& outcome) {
     // Also NotFound and AlreadyExists: they may follow from what the batch did before them.
     for (absl::Status& result : results_) result = outcome;
   }
-  tree_.environment.hocl.Finish(context_, local, combined_, results_);
+  hocl().Finish(context_, local, combined_, results_);
   combined_.clear();
   results_.clear();
 }
@@ -135,19 +137,14 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   if (!RuleHolds(Rule::kL4)) {  // the variant lets others in before the write
     ChainLease early(&context_.session.buffers());
     early->Reset(node.server());
-    PANDO_CHECK_OK(tree_.environment.hocl.AppendRelease(context_, lock, early.get()));
+    PANDO_CHECK_OK(hocl().AppendRelease(context_, lock, early.get()));
     (void)context_.Await(early.get());
   }
   if (!status.ok()) {
-    tree_.environment.hocl.LeaveToFencing(context_, std::move(lock), status);
+    hocl().LeaveToFencing(context_, std::move(lock), status);
     return status;
   }
   return writes.Release(std::move(lock), image_.data);
-}
-
-absl::Status LeafWrite::ReleaseUnchanged(HeldLock lock) {
-  WriteBack nothing(context_, tree_, lock.target().server);
-  return nothing.Release(std::move(lock), image_.data);
 }
 
 absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
@@ -157,7 +154,7 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   std::optional<std::string> chosen = editor.ChooseSeparator(operation.key);
   if (!chosen.has_value()) {
     const RemoteAddress node = lock.target().node.address;
-    (void)ReleaseUnchanged(std::move(lock));
+    (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
     return absl::DataLossError(absl::StrCat("leaf ", node.offset(), " of server ", node.server(),
                                             " is full, but not of different keys"));
   }
@@ -166,12 +163,12 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
       tree_.environment.allocator.TryTake(tree_.id(), lock.target().server);
   if (!spare.has_value()) {
     *needs_node = true;
-    return ReleaseUnchanged(std::move(lock));
+    return hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
   }
   absl::StatusOr<BufferLease> sibling_lease = context_.session.buffers().Lease(layout.node_bytes());
   if (!sibling_lease.ok()) {
     tree_.environment.allocator.PutBack(tree_.id(), *std::move(spare));
-    (void)ReleaseUnchanged(std::move(lock));
+    (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
     return sibling_lease.status();
   }
   const LocalBuffer sibling_image = sibling_lease->buffer();
@@ -219,43 +216,27 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
                       const WriteOperation& operation) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
-  Hocl& hocl = tree.environment.hocl;
   Descent descent(context, tree, operation.key, 0);
+  HeldNode leaf(context, tree, image.buffer(), Rule::kU1);
+  std::shared_ptr<WriteRequest> request;
+  const auto delegate = [&]() -> LockRequestPtr {
+    request = std::make_shared<WriteRequest>(&context.session.scheduler(), context.deadline_ns(),
+                                             tree.id(), descent.node(), operation);
+    return request;
+  };
   while (true) {
-    PANDO_RETURN_IF_ERROR(descent.Find());
-    const Reference node = descent.node();
-    PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
-    absl::Status executed;
-    PANDO_ASSIGN_OR_RETURN(
-        std::optional<HeldLock> lock,
-        hocl.Acquire(context, target, image.buffer(), tree.id(), &operation, &executed));
-    if (!lock.has_value()) return executed;
-    PANDO_ASSIGN_OR_RETURN(
-        const HeldVerdict inspected,
-        InspectHeld(context, tree, &*lock, Expect(tree, node, 0, operation.key), image.buffer()));
-    if (inspected.released) [[unlikely]]
+    PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt, leaf.HoldOrDelegate(descent, delegate));
+    if (attempt == HeldNode::Attempt::kExecuted) return request->result;
+    if (attempt != HeldNode::Attempt::kHeld) [[unlikely]]
       continue;
-    NodeVerdict verdict = inspected.verdict;
-    if (verdict == NodeVerdict::kMovedRight && !RuleHolds(Rule::kU1)) {
-      verdict = NodeVerdict::kAccepted;  // the variant writes into whatever it has locked
-    }
-    if (verdict == NodeVerdict::kAccepted) [[likely]] {
-      FenceScratch scratch;
-      if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
-      bool needs_node = false;
-      LeafWrite write(context, tree, image.buffer());
-      const absl::Status status =
-          write.Execute(*std::move(lock), operation, inspected.match.slot, &needs_node);
-      if (!needs_node) return status;
-      PANDO_RETURN_IF_ERROR(tree.Refill(context, node.address.server()));
-      continue;
-    }
-    const Reference right =
-        verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{};
-    WriteBack nothing(context, tree, node.address.server());
-    PANDO_RETURN_IF_ERROR(nothing.Release(*std::move(lock), image.data()));
-    if (verdict == NodeVerdict::kTorn) return StaysTorn(node);
-    descent.Report(verdict, right);
+    FenceScratch scratch;
+    if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
+    bool needs_node = false;
+    LeafWrite write(context, tree, image.buffer());
+    const absl::Status status =
+        write.Execute(leaf.TakeLock(), operation, leaf.match().slot, &needs_node);
+    if (!needs_node) return status;
+    PANDO_RETURN_IF_ERROR(tree.Refill(context, descent.node().address.server()));
   }
 }
 

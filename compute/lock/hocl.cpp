@@ -40,22 +40,6 @@ constexpr uint64_t kNotExecuted = ~uint64_t{0};
 
 }  // namespace
 
-HeldLock& HeldLock::operator=(HeldLock&& other) noexcept {
-  PANDO_CHECK(!held_) << "a held lock is overwritten";
-  target_ = other.target_;
-  local_ = other.local_;
-  handovers_ = other.handovers_;
-  image_is_fresh_ = other.image_is_fresh_;
-  image_is_older_ = other.image_is_older_;
-  answers_from_image_ = other.answers_from_image_;
-  wanted_ = other.wanted_;
-  may_hand_over_ = other.may_hand_over_;
-  held_ = std::exchange(other.held_, false);
-  return *this;
-}
-
-HeldLock::~HeldLock() { PANDO_CHECK(!held_) << "a node lock was not released"; }
-
 Hocl::Hocl(Options options) : options_(std::move(options)), servers_(size_t{UINT16_MAX} + 1) {}
 
 void Hocl::AddServer(ServerId server, uint32_t words, uint64_t dead_offset) {
@@ -70,11 +54,25 @@ uint32_t Hocl::Words(ServerId server) const {
   return locks == nullptr ? 0 : locks->words;
 }
 
-absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
-                                                      const LockTarget& target, LocalBuffer image,
-                                                      uint32_t tree_id,
-                                                      const WriteOperation* operation,
-                                                      absl::Status* executed) {
+absl::StatusOr<HeldLock> Hocl::Acquire(OperationContext& context, const LockTarget& target,
+                                       LocalBuffer image) {
+  absl::StatusOr<std::optional<HeldLock>> lock = AcquireFor(context, target, image, nullptr);
+  if (!lock.ok()) return lock.status();
+  return **std::move(lock);
+}
+
+absl::StatusOr<std::optional<HeldLock>> Hocl::AcquireOrDelegate(OperationContext& context,
+                                                                const LockTarget& target,
+                                                                LocalBuffer image,
+                                                                Delegate delegate) {
+  return AcquireFor(context, target, image,
+                    options_.techniques.operation_combining ? &delegate : nullptr);
+}
+
+inline absl::StatusOr<std::optional<HeldLock>> Hocl::AcquireFor(OperationContext& context,
+                                                                const LockTarget& target,
+                                                                LocalBuffer image,
+                                                                const Delegate* delegate) {
   HeldLock lock;
   lock.target_ = target;
   int64_t stay_away_ns = 0;
@@ -87,19 +85,14 @@ absl::StatusOr<std::optional<HeldLock>> Hocl::Acquire(OperationContext& context,
     if (!options_.techniques.wait_queue) {
       PANDO_RETURN_IF_ERROR(AcquireLocalBySpinning(context, local, &stay_away_ns));
     } else if (!local.TryAcquire(&stay_away_ns)) {
-      Scheduler* const scheduler = &context.session.scheduler();
-      const bool combinable = operation != nullptr && options_.techniques.operation_combining;
       const LockRequestPtr request =
-          combinable ? std::make_shared<LockRequest>(scheduler, context.deadline_ns(), tree_id,
-                                                     target.node, *operation)
-                     : std::make_shared<LockRequest>(scheduler, context.deadline_ns());
+          delegate != nullptr
+              ? (*delegate)()
+              : std::make_shared<LockRequest>(&context.session.scheduler(), context.deadline_ns());
       bool acquired = false;
       PANDO_ASSIGN_OR_RETURN(const State state,
                              WaitInQueue(context, local, request, &acquired, &stay_away_ns));
-      if (state == State::kDone) {
-        *executed = request->result;
-        return std::optional<HeldLock>();
-      }
+      if (state == State::kDone) return std::optional<HeldLock>();
       if (state == State::kGrantedGlobal) {
         lock.held_ = true;
         lock.handovers_ = request->handovers;
@@ -419,6 +412,13 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
     lock.local_->Release(StayAwayUntil(context, lock));
   }
   return absl::OkStatus();
+}
+
+absl::Status Hocl::ReleaseUnchanged(OperationContext& context, HeldLock lock,
+                                    const std::byte* image) {
+  ChainLease nothing(&context.session.buffers());
+  nothing->Reset(lock.target_.server);
+  return Release(context, std::move(lock), nothing.get(), image);
 }
 
 int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& lock) const {

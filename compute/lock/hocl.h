@@ -22,61 +22,17 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/time_constants.h"
 #include "compute/core/session_context.h"
+#include "compute/lock/held_lock.h"
 #include "compute/lock/local_lock.h"
 #include "compute/lock/lock_request.h"
 #include "pando/options.h"
 
 namespace pando {
-
-// What is locked, and what is read with it.
-struct LockTarget {
-  ServerId server = 0;
-  uint32_t word = 0;         // index in the server's lock table
-  Reference node;            // what `read_offset` holds, for handed-over images
-  uint64_t read_offset = 0;  // in main
-  uint32_t read_bytes = 0;
-};
-
-// A held lock. Move-only; must be released (CHECKed).
-class HeldLock {
- public:
-  HeldLock() = default;
-  HeldLock(HeldLock&& other) noexcept { *this = std::move(other); }
-  HeldLock& operator=(HeldLock&& other) noexcept;
-  ~HeldLock();
-
-  const LockTarget& target() const { return target_; }
-  // What the requests of TakeCombinable() wait for; it outlives them.
-  LocalLock* local() const { return local_; }
-  bool held() const { return held_; }
-  // False after a handover that did not carry the image.
-  bool image_is_fresh() const { return image_is_fresh_; }
-  // True: some operation that the image serves may have been invoked after its READ: it was handed
-  // over, or operations were combined.
-  bool image_is_older() const { return image_is_older_; }
-  // Operations are answered from the image and nothing is written. If the image is older the answer
-  // counts once a chain under the lock has succeeded (rule V5): Release() makes sure that there is
-  // one, and its result says so.
-  void AnswerFromImage() { answers_from_image_ = true; }
-  // Rule L6: a holder of more than one word hands none of them over.
-  void ForbidHandover() { may_hand_over_ = false; }
-
- private:
-  friend class Hocl;
-  LockTarget target_;
-  LocalLock* local_ = nullptr;  // null: local locks are off
-  int handovers_ = 0;
-  bool image_is_fresh_ = false;
-  bool image_is_older_ = false;
-  bool answers_from_image_ = false;
-  bool wanted_ = false;  // by others: a failed CAS, or waiters to combine
-  bool may_hand_over_ = true;
-  bool held_ = false;
-};
 
 class Hocl {
  public:
@@ -100,13 +56,19 @@ class Hocl {
   // 0: there is no such server.
   uint32_t Words(ServerId server) const;
 
-  // Takes the lock and reads the target into `image`. An empty optional: a holder executed
-  // `operation` and `*executed` is its result. `operation` null: the lock itself is wanted.
-  // DeadlineExceeded: nothing happened. Unknown: a holder may have executed it (IsOutcomeUnknown).
-  absl::StatusOr<std::optional<HeldLock>> Acquire(OperationContext& context,
-                                                  const LockTarget& target, LocalBuffer image,
-                                                  uint32_t tree_id, const WriteOperation* operation,
-                                                  absl::Status* executed);
+  // Takes the lock and reads the target into `image`. DeadlineExceeded: nothing happened.
+  absl::StatusOr<HeldLock> Acquire(OperationContext& context, const LockTarget& target,
+                                   LocalBuffer image);
+
+  // Makes the request that waits in the caller's place. It names the target's node.
+  using Delegate = absl::FunctionRef<LockRequestPtr()>;
+  // The same for whoever wants the lock for a single operation on the target. If somebody else has
+  // it, the operation waits as what `delegate` returns, called once at most. An empty optional: a
+  // holder executed it, and the request has the result. DeadlineExceeded: nothing happened.
+  // Unknown: a holder may have executed it (IsOutcomeUnknown).
+  absl::StatusOr<std::optional<HeldLock>> AcquireOrDelegate(OperationContext& context,
+                                                            const LockTarget& target,
+                                                            LocalBuffer image, Delegate delegate);
 
   // One attempt, for holders of another lock (rule L2). An empty optional: somebody has it. The
   // lock is never handed over.
@@ -135,6 +97,8 @@ class Hocl {
   // fencing; where there were none, what was answered from an older image must not be.
   absl::Status Release(OperationContext& context, HeldLock&& lock, Chain* chain,
                        const std::byte* image);
+  // The same where nothing was written.
+  absl::Status ReleaseUnchanged(OperationContext& context, HeldLock lock, const std::byte* image);
   // After a chain under the lock that failed with `why` (rule L5). Where the fabric gets over it
   // the word is freed once nothing of the chain is in flight any more; else it stays taken. Then
   // local waiters go on and find out for themselves.
@@ -146,6 +110,10 @@ class Hocl {
   absl::Status AppendRelease(OperationContext& context, const HeldLock& lock, Chain* chain);
 
  private:
+  // `delegate` null: the lock itself is wanted, and the optional never empty.
+  absl::StatusOr<std::optional<HeldLock>> AcquireFor(OperationContext& context,
+                                                     const LockTarget& target, LocalBuffer image,
+                                                     const Delegate* delegate);
   // Takes lock.target()'s word and reads the target. On an error lock.held() says whether the word
   // was taken.
   absl::Status AcquireGlobal(OperationContext& context, LocalBuffer image, HeldLock& lock);

@@ -27,11 +27,10 @@ class LocalLockTest : public testing::Test {
   void SetUp() override { ASSERT_TRUE(lock_.TryAcquire(&stay_away_ns_)); }
 
   // A waiter behind the holder that SetUp() made.
-  LockRequestPtr Wait(const Reference& node = {}, std::string key = "k", uint32_t tree = kTree) {
+  LockRequestPtr Wait(const Reference& node = {}, uint32_t tree = kTree) {
     auto request = node.is_null()
                        ? std::make_shared<LockRequest>(&session_.scheduler, kNeverNs)
-                       : std::make_shared<LockRequest>(&session_.scheduler, kNeverNs, tree, node,
-                                                       WriteOperation{WriteKind::kPut, key, "v"});
+                       : std::make_shared<LockRequest>(&session_.scheduler, kNeverNs, tree, node);
     EXPECT_FALSE(lock_.AcquireOrEnqueue(request, &stay_away_ns_));
     return request;
   }
@@ -160,9 +159,9 @@ TEST_F(LocalLockTest, AGrantThatCrossesTheDeadlineStaysAGrant) {
 }
 
 TEST_F(LocalLockTest, TakesOnlyOperationsOnTheNodeInOrder) {
-  const LockRequestPtr a = Wait(kNode, "a"), lock_only = Wait(), b = Wait(kNode, "b"),
-                       other_node = Wait(kOtherNode), other_tree = Wait(kNode, "c", kTree + 1),
-                       other_life = Wait({kNode.address, kNode.life + 1}), d = Wait(kNode, "d");
+  const LockRequestPtr a = Wait(kNode), lock_only = Wait(), b = Wait(kNode),
+                       other_node = Wait(kOtherNode), other_tree = Wait(kNode, kTree + 1),
+                       other_life = Wait({kNode.address, kNode.life + 1}), d = Wait(kNode);
   EXPECT_EQ(Take(2), (std::vector{a, b}));
   EXPECT_EQ(Take(), (std::vector{d}));
   EXPECT_TRUE(Take().empty());
@@ -172,7 +171,7 @@ TEST_F(LocalLockTest, TakesOnlyOperationsOnTheNodeInOrder) {
 }
 
 TEST_F(LocalLockTest, ExecutedOperationsGetTheirResults) {
-  const LockRequestPtr a = Wait(kNode, "a"), b = Wait(kNode, "b");
+  const LockRequestPtr a = Wait(kNode), b = Wait(kNode);
   const std::vector<LockRequestPtr> taken = Take();
   lock_.Finish(taken, {absl::OkStatus(), absl::NotFoundError("b")});
   EXPECT_EQ(lock_.Resolve(a, false), State::kDone);
@@ -182,9 +181,9 @@ TEST_F(LocalLockTest, ExecutedOperationsGetTheirResults) {
 }
 
 TEST_F(LocalLockTest, WhatIsPutBackIsServedFirstAndInOrder) {
-  const LockRequestPtr a = Wait(kNode, "a"), b = Wait(kNode, "b"), c = Wait(kNode, "c");
+  const LockRequestPtr a = Wait(kNode), b = Wait(kNode), c = Wait(kNode);
   std::vector<LockRequestPtr> taken = Take();
-  const LockRequestPtr late = Wait(kNode, "late");
+  const LockRequestPtr late = Wait(kNode);
   lock_.PutBack({taken[1], taken[2]});
   lock_.Finish({taken[0]}, {absl::OkStatus()});
   EXPECT_EQ(b->state(), State::kQueued);
@@ -192,7 +191,7 @@ TEST_F(LocalLockTest, WhatIsPutBackIsServedFirstAndInOrder) {
 }
 
 TEST_F(LocalLockTest, GivingUpWhileTheHolderExecutesLeavesTheOutcomeUnknown) {
-  const LockRequestPtr a = Wait(kNode, "a"), b = Wait(kNode, "b"), c = Wait(kNode, "c");
+  const LockRequestPtr a = Wait(kNode), b = Wait(kNode), c = Wait(kNode);
   std::vector<LockRequestPtr> taken = Take();
   EXPECT_EQ(lock_.Resolve(a, true), State::kExecuting);
   EXPECT_EQ(lock_.Resolve(b, true), State::kExecuting);
@@ -212,8 +211,7 @@ TEST_F(LocalLockTest, GrantsWakeTheWaiter) {
     session.scheduler.Spawn([&, i] {
       const auto request =
           i < 2 ? std::make_shared<LockRequest>(&session.scheduler, kNeverNs)
-                : std::make_shared<LockRequest>(&session.scheduler, kNeverNs, kTree, kNode,
-                                                WriteOperation{WriteKind::kPut, "key", "value"});
+                : std::make_shared<LockRequest>(&session.scheduler, kNeverNs, kTree, kNode);
       int64_t stay_away_ns = 0;
       ASSERT_FALSE(lock_.AcquireOrEnqueue(request, &stay_away_ns));
       ASSERT_TRUE(request->parking.ParkUntil(session.In(20 * kSecondNs)));
@@ -249,8 +247,8 @@ class LocalLockThreadsTest : public testing::Test {
     const int64_t deadline_ns = random.Uniform(4) == 0
                                     ? session.In(static_cast<int64_t>(random.Uniform(20'000)))
                                     : kNeverNs;
-    const auto request = std::make_shared<LockRequest>(
-        &session.scheduler, deadline_ns, kTree, kNode, WriteOperation{WriteKind::kPut, "k", "v"});
+    const auto request =
+        std::make_shared<LockRequest>(&session.scheduler, deadline_ns, kTree, kNode);
     int64_t stay_away_ns = 0;
     int handovers = 0;
     if (!lock_.AcquireOrEnqueue(request, &stay_away_ns)) {

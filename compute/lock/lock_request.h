@@ -1,5 +1,5 @@
-// A waiter in a local lock's queue (rule L6): the operation by value, and the one state machine
-// that deadline, handover, combining and destruction go through.
+// A waiter in a local lock's queue (rule L6), and the one state machine that deadline, handover,
+// combining and destruction go through.
 //
 //   kQueued    -> kGrantedLocal   the local lock is the waiter's; the global word is not
 //   kQueued    -> kGrantedGlobal  handover: the waiter holds the word, too, maybe with the image
@@ -15,23 +15,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "common/sched/scheduler.h"
 #include "common/wire/remote_address.h"
 
 namespace pando {
-
-enum class WriteKind : uint8_t { kPut, kInsert, kUpdate, kErase };
-
-// A write to one key. A view: the strings outlive it.
-struct WriteOperation {
-  WriteKind kind = WriteKind::kPut;
-  std::string_view key;
-  std::string_view value;
-};
 
 class LockRequest {
  public:
@@ -45,30 +34,24 @@ class LockRequest {
     kStates
   };
 
-  // A waiter that wants the lock itself (structural changes).
+  // A waiter that wants the lock itself.
   LockRequest(Scheduler* scheduler, int64_t deadline_ns)
       : parking(scheduler), deadline_ns(deadline_ns) {}
-  // A waiter whose operation a holder may execute on `node` instead.
-  LockRequest(Scheduler* scheduler, int64_t deadline_ns, uint32_t tree_id, const Reference& node,
-              const WriteOperation& operation)
-      : parking(scheduler),
-        deadline_ns(deadline_ns),
-        tree_id(tree_id),
-        node(node),
-        kind(operation.kind),
-        key(operation.key),
-        value(operation.value) {}
+  // A waiter whose operation a holder may execute on `node` instead. What the operation is, and
+  // what it says beside `result`, is between the two: a class derived from this one has it, by
+  // value. All requests that name a node are of one such class.
+  LockRequest(Scheduler* scheduler, int64_t deadline_ns, uint32_t tree_id, const Reference& node)
+      : parking(scheduler), deadline_ns(deadline_ns), tree_id(tree_id), node(node) {}
+  virtual ~LockRequest() = default;
+  LockRequest(const LockRequest&) = delete;
+  LockRequest& operator=(const LockRequest&) = delete;
 
   Parking parking;
   const int64_t deadline_ns;
   const uint32_t tree_id = 0;
   const Reference node;  // null: not combinable
-  const WriteKind kind = WriteKind::kPut;
-  const std::string key;
-  const std::string value;
 
   bool combinable() const { return !node.is_null(); }
-  WriteOperation operation() const { return {kind, key, value}; }
 
   State state() const { return state_; }
   // CHECKs the table above.

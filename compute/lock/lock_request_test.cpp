@@ -78,15 +78,10 @@ TEST_F(LockRequestTest, GrantsAndOutcomesAreFinal) {
   }
 }
 
-TEST_F(LockRequestTest, OwnsItsOperation) {
-  std::string key = "key", value = "value";
-  const LockRequest request(&session_.scheduler, 17, 3, {RemoteAddress(1, 4096), 2},
-                            {WriteKind::kInsert, key, value});
-  key = value = "gone";
+TEST_F(LockRequestTest, SaysWhatItWaitsFor) {
+  const LockRequest request(&session_.scheduler, 17, 3, {RemoteAddress(1, 4096), 2});
   EXPECT_TRUE(request.combinable());
-  EXPECT_EQ(request.operation().kind, WriteKind::kInsert);
-  EXPECT_EQ(request.operation().key, "key");
-  EXPECT_EQ(request.operation().value, "value");
+  EXPECT_EQ(request.node.address, RemoteAddress(1, 4096));
   EXPECT_EQ(request.deadline_ns, 17);
   EXPECT_EQ(request.tree_id, 3u);
   EXPECT_FALSE(LockRequest(&session_.scheduler, 0).combinable());
