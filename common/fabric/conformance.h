@@ -21,6 +21,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/fabric/fabric.h"
@@ -77,6 +78,15 @@ struct ConformanceBackend {
   // Why this machine cannot run it; "": it can.
   std::function<std::string()> why_not = {};
 };
+
+template <typename Cluster>
+ConformanceBackend MakeBackend(std::string name, std::function<std::string()> why_not = {}) {
+  return {std::move(name),
+          [](const ConformanceOptions& options, const std::vector<ControlHandler*>& handlers) {
+            return std::make_unique<Cluster>(options, handlers);
+          },
+          std::move(why_not)};
+}
 
 inline std::string ConformanceName(const testing::TestParamInfo<ConformanceBackend>& info) {
   return info.param.name;
@@ -144,6 +154,7 @@ class FabricConformance : public testing::TestWithParam<ConformanceBackend> {
   // Adds 1 to a word of the server's main space.
   absl::Status Add(Endpoint& endpoint, ServerId server, uint64_t offset = 0);
   absl::Status Call(Endpoint& endpoint, ServerId server);
+  std::string Ask(Endpoint& endpoint, ServerId server, std::string request);
   // Runs all actors to their end; gives each an endpoint first (of fabric i % fabrics).
   void RunActors(std::span<Actor* const> actors);
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/fabric/conformance.h"
 #include "common/wire/control.h"
@@ -20,6 +21,17 @@ void ExpectUnavailable(const absl::Status& status, ServerId server) {
 }
 
 }  // namespace
+
+// The answer to a call that succeeds.
+std::string FabricConformance::Ask(Endpoint& endpoint, ServerId server, std::string request) {
+  PendingCall call;
+  call.server = server;
+  call.request = std::move(request);
+  endpoint.Call(&call);
+  Finish(endpoint, call);
+  EXPECT_TRUE(call.status.ok()) << call.status;
+  return call.reply;
+}
 
 TEST_P(FabricConformance, CallsAreAnswered) {
   auto endpoint = Connect();
@@ -120,24 +132,13 @@ TEST_P(FabricConformance, CallsEndAtTheirDeadline) {
   EXPECT_TRUE(other.status.ok()) << other.status;
   // A reply that comes late is nobody's.
   cluster_->ResumeCalls(kServer);
-  PendingCall call;
-  call.server = kServer;
-  call.request = "now";
-  endpoint->Call(&call);
-  Finish(*endpoint, call);
-  ASSERT_TRUE(call.status.ok()) << call.status;
-  EXPECT_EQ(call.reply, "echo:now");
+  EXPECT_EQ(Ask(*endpoint, kServer, "now"), "echo:now");
 }
 
 TEST_P(FabricConformance, AProcessIsOnePeerUntilItLeaves) {
   auto a = Connect(0), b = Connect(0), c = Connect(1);
   for (Endpoint* endpoint : {a.get(), b.get(), c.get()}) {
-    PendingCall call;
-    call.server = kServer;
-    call.request = "who am I?";
-    endpoint->Call(&call);
-    Finish(*endpoint, call);
-    ASSERT_TRUE(call.status.ok()) << call.status;
+    Ask(*endpoint, kServer, "who am I?");
   }
   EXPECT_EQ(handlers_[kServer]->callers().size(), 2u);
   a.reset();

@@ -80,25 +80,29 @@ void CopyWarmNodeByWords(benchmark::State& state) {
 }
 BENCHMARK(CopyWarmNodeByWords);
 
-void ReadNode(benchmark::State& state) {
+// A chain that `add` fills, one after the other.
+template <typename Add>
+void PostChains(benchmark::State& state, const Add& add) {
   Bench& bench = Shared();
   Chain chain(1);
   for (auto _ : state) {
     chain.Reset(1);
-    chain.Read(MemorySpace::kMain, bench.NextNode(), bench.buffer.Slice(0, kNodeBytes));
+    add(bench, chain);
     bench.endpoint->Post(&chain);
   }
+}
+
+void ReadNode(benchmark::State& state) {
+  PostChains(state, [](Bench& bench, Chain& chain) {
+    chain.Read(MemorySpace::kMain, bench.NextNode(), bench.buffer.Slice(0, kNodeBytes));
+  });
 }
 BENCHMARK(ReadNode);
 
 void ReadWord(benchmark::State& state) {
-  Bench& bench = Shared();
-  Chain chain(1);
-  for (auto _ : state) {
-    chain.Reset(1);
+  PostChains(state, [](Bench& bench, Chain& chain) {
     chain.Read(MemorySpace::kMain, 0, bench.buffer.Slice(0, 8));
-    bench.endpoint->Post(&chain);
-  }
+  });
 }
 BENCHMARK(ReadWord);
 
@@ -111,38 +115,26 @@ void WriteOneLine(benchmark::State& state) {
 BENCHMARK(WriteOneLine);
 
 void WriteNode(benchmark::State& state) {
-  Bench& bench = Shared();
-  Chain chain(1);
-  for (auto _ : state) {
-    chain.Reset(1);
+  PostChains(state, [](Bench& bench, Chain& chain) {
     chain.Write(MemorySpace::kMain, bench.NextNode(), bench.buffer.Slice(0, kNodeBytes));
-    bench.endpoint->Post(&chain);
-  }
+  });
 }
 BENCHMARK(WriteNode);
 
 void LockAndRead(benchmark::State& state) {
-  Bench& bench = Shared();
-  Chain chain(1);
-  for (auto _ : state) {
-    chain.Reset(1);
+  PostChains(state, [](Bench& bench, Chain& chain) {
     chain.CompareSwap(MemorySpace::kLocks, 64, 0, 0);
     chain.Read(MemorySpace::kMain, bench.NextNode(), bench.buffer.Slice(0, kNodeBytes));
-    bench.endpoint->Post(&chain);
-  }
+  });
 }
 BENCHMARK(LockAndRead);
 
 void WriteAndRelease(benchmark::State& state) {
-  Bench& bench = Shared();
-  std::memset(bench.buffer.data, 0, 128);
-  Chain chain(1);
-  for (auto _ : state) {
-    chain.Reset(1);
+  std::memset(Shared().buffer.data, 0, 128);
+  PostChains(state, [](Bench& bench, Chain& chain) {
     chain.Write(MemorySpace::kMain, 4096, bench.buffer.Slice(0, 64));
     chain.Write(MemorySpace::kLocks, 64, bench.buffer.Slice(64, 8));
-    bench.endpoint->Post(&chain);
-  }
+  });
 }
 BENCHMARK(WriteAndRelease);
 

@@ -3,12 +3,6 @@
 namespace pando {
 
 INSTANTIATE_TEST_SUITE_P(Shm, FabricConformance,
-                         testing::Values(ConformanceBackend{
-                             "shm",
-                             [](const ConformanceOptions& options,
-                                const std::vector<ControlHandler*>& handlers) {
-                               return std::make_unique<ShmTestCluster>(options, handlers);
-                             }}),
-                         ConformanceName);
+                         testing::Values(MakeBackend<ShmTestCluster>("shm")), ConformanceName);
 
 }  // namespace pando

@@ -4,10 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status.h"
 #include "common/fabric/body.h"
 
 namespace pando {
 namespace {
+
+constexpr FrameFormat kFormat = {"shm", kShmMagic, kShmVersion,
+                                 static_cast<uint16_t>(ShmFrameType::kError), kShmBodyBytesMax};
 
 // Bodies on the wire; hosts are one and the same, so integers are in its order.
 struct HelloReplyBody {
@@ -32,41 +36,25 @@ static_assert(std::is_trivially_copyable_v<OpenSlotBody> && sizeof(OpenSlotBody)
 
 std::string EncodeShmFrame(ShmFrameType type, uint32_t sequence, std::string_view body) {
   PANDO_CHECK_LE(body.size(), kShmBodyBytesMax);
-  ShmFrameHeader header;
-  header.type = static_cast<uint16_t>(type);
-  header.sequence = sequence;
-  header.length = static_cast<uint32_t>(body.size());
-  std::string bytes = EncodeBody(header);
-  bytes.append(body);
-  return bytes;
+  const FrameStart start = {kShmMagic, kShmVersion, static_cast<uint16_t>(type), sequence,
+                            static_cast<uint32_t>(body.size())};
+  return EncodeBody(start).append(body);
 }
 
 absl::StatusOr<ShmFrame> ParseShmFrame(std::string_view bytes) {
-  ShmFrameHeader header;
-  if (bytes.size() < sizeof(header)) {
+  FrameStart start;
+  if (bytes.size() < sizeof(start)) {
     return absl::DataLossError(
         absl::StrCat("message of ", bytes.size(), " bytes is too short for a shm control frame"));
   }
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kShmMagic) {
-    return absl::DataLossError("message is no shm control frame (wrong magic number)");
+  std::memcpy(&start, bytes.data(), sizeof(start));
+  PANDO_RETURN_IF_ERROR(CheckFrameStart(start, kFormat));
+  if (start.length != bytes.size() - sizeof(start)) {
+    return absl::DataLossError(absl::StrCat("shm control frame says ", start.length,
+                                            " bytes and has ", bytes.size() - sizeof(start)));
   }
-  if (header.version != kShmVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the other side speaks version ", header.version,
-                     " of the shm handshake, this side version ", kShmVersion,
-                     ": use the same release of Pando on both"));
-  }
-  if (header.length != bytes.size() - sizeof(header) || header.length > kShmBodyBytesMax) {
-    return absl::DataLossError(absl::StrCat("shm control frame says ", header.length,
-                                            " bytes and has ", bytes.size() - sizeof(header)));
-  }
-  if (header.type < static_cast<uint16_t>(ShmFrameType::kHello) ||
-      header.type > static_cast<uint16_t>(ShmFrameType::kError)) {
-    return absl::DataLossError(absl::StrCat("shm control frame of unknown type ", header.type));
-  }
-  return ShmFrame{static_cast<ShmFrameType>(header.type), header.sequence,
-                  bytes.substr(sizeof(header))};
+  return ShmFrame{static_cast<ShmFrameType>(start.type), start.sequence,
+                  bytes.substr(sizeof(start))};
 }
 
 std::string EncodeShmHelloReply(const ShmHelloReply& reply) {

@@ -1,6 +1,5 @@
 // Messages on the control socket of the shm fabric. One datagram is one frame: a header and a body
-// of `length` bytes. Magic and version stand first in every version, so that two versions can tell
-// each other apart.
+// of `length` bytes.
 //
 // Encoders and parsers are pure; parsers take any bytes. FailedPrecondition: another version (says
 // both). DataLoss: anything else that is no frame.
@@ -14,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/fabric/link/frame.h"
 #include "common/fabric/shm/shm_geometry.h"
 #include "common/wire/remote_address.h"
 
@@ -34,17 +34,7 @@ enum class ShmFrameType : uint16_t {
   kError = 8,       // a status (body.h). Sequence 0: the connection is refused
 };
 
-struct ShmFrameHeader {
-  uint32_t magic = kShmMagic;
-  uint16_t version = kShmVersion;
-  uint16_t type = 0;
-  uint32_t sequence = 0;  // replies repeat their request's; never 0 after the hello
-  uint32_t length = 0;    // of the body
-};
-static_assert(std::is_trivially_copyable_v<ShmFrameHeader>);
-static_assert(sizeof(ShmFrameHeader) == 16);
-
-inline constexpr size_t kShmFrameBytesMax = sizeof(ShmFrameHeader) + kShmBodyBytesMax;
+inline constexpr size_t kShmFrameBytesMax = sizeof(FrameStart) + kShmBodyBytesMax;
 
 struct ShmFrame {
   ShmFrameType type = ShmFrameType::kError;

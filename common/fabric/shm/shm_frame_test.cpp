@@ -13,9 +13,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string WithHeader(void (*change)(ShmFrameHeader*)) {
+std::string WithHeader(void (*change)(FrameStart*)) {
   std::string bytes = EncodeShmFrame(ShmFrameType::kCall, 7, "body");
-  ShmFrameHeader header;
+  FrameStart header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   change(&header);
   std::memcpy(bytes.data(), &header, sizeof(header));
@@ -35,7 +35,7 @@ TEST(ShmFrame, ComesBackAsItWas) {
 }
 
 TEST(ShmFrame, NamesBothVersions) {
-  const auto frame = ParseShmFrame(WithHeader([](ShmFrameHeader* h) { h->version = 93; }));
+  const auto frame = ParseShmFrame(WithHeader([](FrameStart* h) { h->version = 93; }));
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(frame.status().message()),
               AllOf(HasSubstr("version 93"), HasSubstr("version 1")));
@@ -48,12 +48,12 @@ TEST(ShmFrame, RefusesWhatIsNoFrame) {
       std::string(15, '\0'),
       std::string(16, '\0'),
       std::string(100, '\xff'),
-      WithHeader([](ShmFrameHeader* h) { ++h->magic; }),
-      WithHeader([](ShmFrameHeader* h) { h->type = 0; }),
-      WithHeader([](ShmFrameHeader* h) { h->type = 9; }),
-      WithHeader([](ShmFrameHeader* h) { h->length = 5; }),
-      WithHeader([](ShmFrameHeader* h) { h->length = 3; }),
-      WithHeader([](ShmFrameHeader* h) { h->length = UINT32_MAX; }),
+      WithHeader([](FrameStart* h) { ++h->magic; }),
+      WithHeader([](FrameStart* h) { h->type = 0; }),
+      WithHeader([](FrameStart* h) { h->type = 9; }),
+      WithHeader([](FrameStart* h) { h->length = 5; }),
+      WithHeader([](FrameStart* h) { h->length = 3; }),
+      WithHeader([](FrameStart* h) { h->length = UINT32_MAX; }),
   };
   for (const std::string& bytes : no_frames) {
     EXPECT_EQ(ParseShmFrame(bytes).status().code(), absl::StatusCode::kDataLoss);

@@ -1,10 +1,8 @@
 #include "common/fabric/shm/shm_region.h"
 
 #include <fcntl.h>
-#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <bitset>
 #include <cerrno>
@@ -13,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/numa.h"
 #include "common/base/status.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -22,33 +21,12 @@
 namespace pando {
 namespace {
 
-constexpr int kNumaNodesMax = 1024;
-
 absl::StatusOr<std::byte*> MapShared(int fd, uint64_t bytes, int extra_flags) {
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | extra_flags, fd, 0);
   if (base == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("mapping ", bytes, " bytes of shared memory"));
   }
   return static_cast<std::byte*>(base);
-}
-
-// The raw call: binding a mapping is all that is needed of libnuma here.
-absl::Status BindToNode(std::byte* base, uint64_t bytes, int numa_node) {
-  if (numa_node >= kNumaNodesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no NUMA node ", numa_node));
-  }
-  unsigned long mask[kNumaNodesMax / (8 * sizeof(unsigned long))] = {};
-  constexpr int kBits = 8 * sizeof(unsigned long);
-  mask[numa_node / kBits] |= 1ul << (numa_node % kBits);
-  if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, kNumaNodesMax, 0) == 0) return {};
-  if (errno == ENOSYS || errno == EPERM) {
-    PANDO_LOG(WARNING) << "cannot bind memory to NUMA node " << numa_node
-                       << " here: pages lie wherever they are touched first";
-    return absl::OkStatus();
-  }
-  const int error = errno;
-  return absl::InvalidArgumentError(absl::StrCat("binding memory to NUMA node ", numa_node, ": ",
-                                                 absl::ErrnoToStatus(error, "").ToString()));
 }
 
 }  // namespace
@@ -98,7 +76,7 @@ absl::StatusOr<ShmRegion> ShmRegion::CreateOnNode(const ShmGeometry& geometry, b
   PANDO_ASSIGN_OR_RETURN(ShmRegion region, CreateWithPages(geometry, huge_pages));
   const uint64_t bytes = geometry.total_bytes();
   if (numa_node < 0) return region;
-  PANDO_RETURN_IF_ERROR(BindToNode(region.base_, bytes, numa_node));
+  PANDO_RETURN_IF_ERROR(BindToNumaNode(region.base_, bytes, numa_node));
   // Huge pages are reserved on the machine, not on a node of it: those that the node lacks would
   // be a SIGBUS when they are touched. (EINVAL: Linux before 5.14 cannot be asked.)
   if (huge_pages && madvise(region.base_, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {

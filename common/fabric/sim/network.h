@@ -183,6 +183,8 @@ class Network {
   void Orphan(Flight& flight);
   void CutFlight(uint32_t flight);
   void KillQueuePair(uint32_t queue_pair);
+  // Of what waits in the queue pair, all is nobody's, and only the first `sent` verbs arrive.
+  void CutQueue(const QueuePair& queue_pair, uint64_t sent);
   void CutVerbs(uint32_t flight, uint64_t* sent);
   // network_break.cpp: nobody hears what the atomics found; a failed chain's completion; what a
   // broken queue pair has left is delayed, or never starts; a verb whose chain is gone was

@@ -61,13 +61,7 @@ void Network::Break(uint32_t queue_pair_index) {
     // What has ended and is on its way back is not heard of either.
     if (!flight->in_queue) flight->chain = nullptr;
   }
-  uint32_t next = kNone;
-  for (uint32_t index = queue_pair.head; index != kNone; index = next) {
-    next = flights_[index]->next;
-    CutVerbs(index, &sent);
-    Orphan(*flights_[index]);
-    if (flights_[index]->unfinished == 0) FinishFlight(index);
-  }
+  CutQueue(queue_pair, sent);
   for (Chain* chain : failed) FailLater(queue_pair_index, chain);
   core_->ScheduleAt(queue_pair.break_seen_ns, EventKind::kBreakSeen, queue_pair_index);
   if (core_->break_random.Chance(0.75))

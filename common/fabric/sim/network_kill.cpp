@@ -28,6 +28,14 @@ void Network::KillQueuePair(uint32_t queue_pair_index) {
   uint64_t sent = nothing_more || core_->random.Chance(0.5)
                       ? 0
                       : core_->random.Uniform(queue_pair.waiting_verbs + 1);
+  CutQueue(queue_pair, sent);
+  if (core_->options.kill_late_ns > 0 && !queue_pair.broken) {
+    DelayRemains(queue_pair_index, core_->options.kill_late_ns);
+  }
+  Pump(queue_pair_index);
+}
+
+void Network::CutQueue(const QueuePair& queue_pair, uint64_t sent) {
   uint32_t next = kNone;
   for (uint32_t index = queue_pair.head; index != kNone; index = next) {
     next = flights_[index]->next;
@@ -35,10 +43,6 @@ void Network::KillQueuePair(uint32_t queue_pair_index) {
     Orphan(*flights_[index]);
     if (flights_[index]->unfinished == 0) FinishFlight(index);
   }
-  if (core_->options.kill_late_ns > 0 && !queue_pair.broken) {
-    DelayRemains(queue_pair_index, core_->options.kill_late_ns);
-  }
-  Pump(queue_pair_index);
 }
 
 void Network::CutVerbs(uint32_t index, uint64_t* sent) {

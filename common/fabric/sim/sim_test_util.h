@@ -45,6 +45,15 @@ struct TestClient {
     endpoint->Post(&chain);
   }
 
+  // A WRITE of the buffer's first word arrives there.
+  void ExpectReaches(ServerId server, const ServerMemory& memory) {
+    chain.Reset(server);
+    chain.Write(MemorySpace::kMain, 4096, buffer.Slice(0, 8));
+    Run();
+    EXPECT_TRUE(chain.ok()) << chain.status();
+    EXPECT_EQ(std::memcmp(memory.main.data() + 4096, buffer.data, 8), 0);
+  }
+
   std::shared_ptr<Fabric> fabric;
   std::unique_ptr<Endpoint> endpoint;
   LocalBuffer buffer;

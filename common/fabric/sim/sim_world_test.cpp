@@ -102,19 +102,21 @@ TEST(SimWorld, LinesAreWholeAndNodesAreTorn) {
   EXPECT_GT(traffic.sim.world.stats().long_delays, 0u);
 }
 
+void ExpectTornLines(NodeTraffic* traffic, int64_t until_ns, uint64_t reads_min) {
+  traffic->sim.world.RunUntil(until_ns);
+  EXPECT_GT(traffic->reads, reads_min);
+  EXPECT_GT(traffic->torn_lines, 100u);
+}
+
 TEST(SimWorld, WordsAreTornBehindEqualEnds) {
   NodeTraffic traffic(Options(DeliveryMode::kWords), 2, 2);
-  traffic.sim.world.RunUntil(20 * kMillisecondNs);
-  EXPECT_GT(traffic.reads, 300u);
-  EXPECT_GT(traffic.torn_lines, 100u);
+  ExpectTornLines(&traffic, 20 * kMillisecondNs, 300);
   EXPECT_GT(traffic.torn_lines_with_equal_ends, 10u);
 }
 
 TEST(SimWorld, ShmOrderTearsLinesButFrontAndRearTell) {
   NodeTraffic traffic(Options(DeliveryMode::kShmOrder), 1, 3);
-  traffic.sim.world.RunUntil(40 * kMillisecondNs);
-  EXPECT_GT(traffic.reads, 500u);
-  EXPECT_GT(traffic.torn_lines, 100u);
+  ExpectTornLines(&traffic, 40 * kMillisecondNs, 500);
   EXPECT_EQ(traffic.torn_lines_with_equal_ends, 0u);
 }
 

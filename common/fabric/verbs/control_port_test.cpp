@@ -11,6 +11,7 @@
 
 #include "common/base/bystander.h"
 #include "common/base/log_hook.h"
+#include "common/fabric/verbs/address_test_util.h"
 #include "common/fabric/verbs/speaker_test_util.h"
 #include "memory/test_support.h"
 
@@ -19,13 +20,6 @@ namespace {
 
 constexpr int64_t kResolveNs = kSecondNs;  // what the kernel takes where nobody answers
 
-QueuePairAddress PairAt(uint8_t network, int host) {
-  QueuePairAddress address = {.number = 1, .mtu_bytes = 1024, .responder_depth = 1};
-  address.gid[10] = network;
-  address.gid[14] = static_cast<uint8_t>(host >> 8);
-  address.gid[15] = static_cast<uint8_t>(host);
-  return address;
-}
 constexpr uint8_t kOurs = 1, kNobodys = 66;
 
 // Nobody answers in network 66.
@@ -91,14 +85,14 @@ class ControlPortTest : public testing::Test, private PeerFence {
       Speaker anna(port_->bound(), host);
       Timed(anna.Greet(secret_.get()), "greet");
       Timed(anna.Join().ok(), "join");
-      Timed(anna.OpenPair(PairAt(kOurs, host)).ok(), "pair");
+      Timed(anna.OpenPair(FakeAddress(kOurs, host)).ok(), "pair");
       while (!work_is_over_) {
         Begin();
         Timed(anna.Call(ControlOpcode::kPing).ok(), "ping");
         Speaker newcomer(port_->bound(), host);
         Timed(newcomer.Greet(secret_.get()), "newcomer's greeting");
         Timed(newcomer.Join().ok(), "newcomer's join");
-        const auto pair = newcomer.OpenPair(PairAt(kOurs, host));
+        const auto pair = newcomer.OpenPair(FakeAddress(kOurs, host));
         Timed(pair.ok(), "newcomer's pair");
         if (pair.ok()) newcomer.ClosePair(*pair);
         Timed(newcomer.Call(ControlOpcode::kLeave).ok(), "newcomer's leave");
@@ -154,7 +148,7 @@ TEST_F(ControlPortTest, AddressesThatNobodyAnswersForHoldUpNobody) {
   }
   for (const int count : {20, 60}) {
     for (int i = 0; i < count; ++i) {
-      hostile[static_cast<size_t>(i)]->AskForPair(PairAt(kNobodys, 100 * count + i));
+      hostile[static_cast<size_t>(i)]->AskForPair(FakeAddress(kNobodys, 100 * count + i));
     }
     // Also one whose address was never seen, in the middle of it: he needs a thread of the few, or
     // waits for one.
@@ -164,7 +158,7 @@ TEST_F(ControlPortTest, AddressesThatNobodyAnswersForHoldUpNobody) {
     EXPECT_TRUE(bert.Join().ok());
     EXPECT_LT(RealClock().NowNs() - begun_ns, bystander_.Bound(kSecondNs / 2))
         << "before his queue pair";
-    EXPECT_TRUE(bert.OpenPair(PairAt(kOurs, count)).ok());
+    EXPECT_TRUE(bert.OpenPair(FakeAddress(kOurs, count)).ok());
     EXPECT_LT(RealClock().NowNs() - begun_ns,
               bystander_.Bound(kSecondNs + (count > 20 ? kResolveNs : 0)))
         << "it is his turn next";
@@ -206,9 +200,9 @@ TEST_F(ControlPortTest, IdlersTakeNoClientsPlaceAndEndWithTheirTime) {
     if (i > 0) continue;
     EXPECT_TRUE(idle[0]->Call(ControlOpcode::kPing).ok()) << "to talk is not to have an identity";
     for (int pair = 0; pair < 4; ++pair) {
-      EXPECT_TRUE(idle[0]->OpenPair(PairAt(kOurs, pair)).ok());
+      EXPECT_TRUE(idle[0]->OpenPair(FakeAddress(kOurs, pair)).ok());
     }
-    EXPECT_TRUE(absl::IsResourceExhausted(idle[0]->OpenPair(PairAt(kOurs, 5)).status()));
+    EXPECT_TRUE(absl::IsResourceExhausted(idle[0]->OpenPair(FakeAddress(kOurs, 5)).status()));
   }
   for (const auto& speaker : idle) {
     EXPECT_TRUE(absl::IsUnavailable(speaker->HearTheEnd()));
@@ -224,10 +218,10 @@ TEST_F(ControlPortTest, WhoIsCutOffIsToldAndThenEnds) {
   ASSERT_NO_FATAL_FAILURE(Start({.identity_timeout_ms = 600}, 400 * kMillisecondNs));
   Speaker anna(port_->bound());
   ASSERT_TRUE(anna.Greet() && anna.Join().ok());
-  ASSERT_TRUE(anna.OpenPair(PairAt(kOurs, 1)).ok());
+  ASSERT_TRUE(anna.OpenPair(FakeAddress(kOurs, 1)).ok());
   while (device_.alive != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(absl::IsFailedPrecondition(anna.Call(ControlOpcode::kPing).status()));
-  EXPECT_TRUE(absl::IsPermissionDenied(anna.OpenPair(PairAt(kOurs, 1)).status()));
+  EXPECT_TRUE(absl::IsPermissionDenied(anna.OpenPair(FakeAddress(kOurs, 1)).status()));
   EXPECT_TRUE(absl::IsUnavailable(anna.HearTheEnd()));
   EXPECT_EQ(Count("clients_dead"), 1u);
 }
@@ -238,7 +232,8 @@ TEST_F(ControlPortTest, GarbageFillsNoLogAndHoldsUpNobody) {
   std::atomic<int64_t> lines{0};
   SetLogHook([&](const LogLine&) { ++lines; });
   const int64_t begun_ns = RealClock().NowNs();
-  const std::string hello = EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeVerbsHello({}));
+  const std::string hello =
+      EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeBody<VerbsFeatures>({}));
   for (int i = 0; i < 1'500; ++i) {
     Speaker hostile(port_->bound());
     switch (i % 4) {
@@ -249,7 +244,7 @@ TEST_F(ControlPortTest, GarbageFillsNoLogAndHoldsUpNobody) {
         hostile.Say(hello + hello);
         break;
       case 2:
-        hostile.Say(hello + EncodeVerbsFrame(VerbsFrameType::kOpen, 1, EncodeVerbsOpen({})));
+        hostile.Say(hello + EncodeVerbsFrame(VerbsFrameType::kOpen, 1, EncodeBody<VerbsOpen>({})));
         break;
       case 3:
         break;  // gone at once
@@ -271,9 +266,9 @@ TEST_F(ControlPortTest, WhoEndsWhileHisQueuePairIsConnectedIsGoneAfterIt) {
   {
     Speaker anna(port_->bound());
     ASSERT_TRUE(anna.Greet() && anna.Join().ok());
-    anna.AskForPair(PairAt(kOurs, 1));
+    anna.AskForPair(FakeAddress(kOurs, 1));
     ASSERT_TRUE(anna.Call(ControlOpcode::kPing).ok()) << "calls are answered meanwhile";
-    anna.AskForPair(PairAt(kOurs, 1));  // and this one waits
+    anna.AskForPair(FakeAddress(kOurs, 1));  // and this one waits
   }
   // Not yet: something of the one that is being made could be in flight.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -292,14 +287,14 @@ TEST_F(ControlPortTest, WhoAsksAndGoesLeavesNothingBehind) {
   for (int i = 0; i < kHostile; ++i) {
     Speaker hostile(port_->bound());
     ASSERT_TRUE(hostile.Greet());
-    hostile.AskForPair(PairAt(kNobodys, i));
+    hostile.AskForPair(FakeAddress(kNobodys, i));
     ASSERT_TRUE(hostile.Call(ControlOpcode::kPing).ok());
   }
   {
     Speaker bert(port_->bound());  // from the host of the hostile ones
     ASSERT_TRUE(bert.Greet() && bert.Join().ok());
-    bert.AskForPair(PairAt(kOurs, 3));
-    bert.AskForPair(PairAt(kNobodys, kHostile));
+    bert.AskForPair(FakeAddress(kOurs, 3));
+    bert.AskForPair(FakeAddress(kNobodys, kHostile));
   }
   const int64_t begun_ns = RealClock().NowNs();
   while (Count("deaths") == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -313,7 +308,7 @@ TEST_F(ControlPortTest, RequestsBehindOneAnotherAreAnsweredInOrder) {
   Speaker anna(port_->bound());
   ASSERT_TRUE(anna.Greet() && anna.Join().ok());
   device_.slow_ns = 50 * kMillisecondNs;
-  for (int i = 0; i < 5; ++i) anna.AskForPair(PairAt(kOurs, 1));
+  for (int i = 0; i < 5; ++i) anna.AskForPair(FakeAddress(kOurs, 1));
   uint32_t last = 0;
   for (int i = 0; i < 5; ++i) {
     const std::optional<VerbsFrame> frame = anna.Hear();

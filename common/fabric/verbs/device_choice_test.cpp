@@ -99,10 +99,8 @@ TEST(DeviceChoice, DevicesWithoutAtomicsAreNotTaken) {
 
 TEST(DeviceChoice, MtusAreChecked) {
   const std::vector<DeviceFacts> devices = {Device("rxe0", true, 1024)};
-  EXPECT_EQ(ChooseDevice(devices, {.mtu_bytes = 1500}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ChooseDevice(devices, {.mtu_bytes = 8192}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::IsInvalidArgument(ChooseDevice(devices, {.mtu_bytes = 1500}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ChooseDevice(devices, {.mtu_bytes = 8192}).status()));
   const auto too_large = ChooseDevice(devices, {.mtu_bytes = 4096});
   EXPECT_EQ(too_large.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(too_large), HasSubstr("active MTU is 1024"));
@@ -139,10 +137,8 @@ TEST(DeviceChoice, PacketsAreMarkedAsAsked) {
   EXPECT_EQ(marked->traffic_class, 106);
   EXPECT_EQ(marked->service_level, 3);
   EXPECT_EQ(marked->pkey_index, 1);
-  EXPECT_EQ(ChooseDevice(devices, {.traffic_class = 256}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ChooseDevice(devices, {.service_level = 16}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::IsInvalidArgument(ChooseDevice(devices, {.traffic_class = 256}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ChooseDevice(devices, {.service_level = 16}).status()));
   const auto partition = ChooseDevice(devices, {.pkey_index = 2});
   EXPECT_EQ(partition.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(partition), HasSubstr("it has 2"));

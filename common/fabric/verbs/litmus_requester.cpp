@@ -1,7 +1,5 @@
 #include "common/fabric/verbs/litmus_requester.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <cerrno>
 #include <thread>
@@ -52,20 +50,7 @@ absl::Status LitmusRequester::Execute() {
     requests_[i].next = last ? nullptr : &requests_[i + 1];
     if (last) requests_[i].send_flags |= IBV_SEND_SIGNALED;
   }
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(from_.get(), requests_.data(), &bad);
-  ibv_wc completion = {};
-  int count = 0;
-  const int64_t give_up_ns = RealClock().NowNs() + kGiveUpNs;
-  while (error == 0 && (count = ibv_poll_cq(completions_.get(), 1, &completion)) == 0 &&
-         RealClock().NowNs() < give_up_ns) {
-    sched_yield();
-  }
-  if (error == 0 && count == 1 && completion.status == IBV_WC_SUCCESS) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "RDMA device ", device_->name(), ": a verb to this host itself failed: ",
-      error != 0 ? std::strerror(error)
-                 : (count == 1 ? ibv_wc_status_str(completion.status) : "no completion")));
+  return PostAndAwait(*device_, from_, completions_.get(), requests_.data(), kGiveUpNs);
 }
 
 absl::StatusOr<LitmusRequesters> MakeLitmusRequesters(const std::shared_ptr<VerbsDevice>& device,

@@ -10,11 +10,16 @@
 namespace pando {
 namespace {
 
-class LitmusTest : public testing::Test {
+class LitmusTest : public VerbsDeviceTest {
  protected:
-  void SetUp() override {
-    const std::string why_not = WhyNoVerbs();
-    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  // Tests so many locks.
+  static absl::StatusOr<LitmusResult> Run(const LitmusOptions& options, size_t locks) {
+    absl::StatusOr<LitmusResult> result = RunLitmus(options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (result.ok()) {
+      EXPECT_EQ(result->locks.size(), locks);
+    }
+    return result;
   }
   static void ExpectSoundLock(const LockLitmus& lock, bool on_chip, ReleaseVerb release) {
     EXPECT_EQ(lock.on_chip, on_chip);
@@ -29,9 +34,8 @@ class LitmusTest : public testing::Test {
 
 TEST_F(LitmusTest, ReleasesByCasHold) {
   FakeDeviceMemory none(0);
-  const auto result = RunLitmus({.test_ms = 300, .device_memory_calls = &none});
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_EQ(result->locks.size(), 2u);
+  const auto result = Run({.test_ms = 300, .device_memory_calls = &none}, 2);
+  ASSERT_FALSE(HasFailure());
   ExpectSoundLock(result->locks[0], false, ReleaseVerb::kWrite);
   ExpectSoundLock(result->locks[1], false, ReleaseVerb::kCompareSwap);
   ASSERT_EQ(result->releases.size(), 1u);
@@ -51,9 +55,8 @@ TEST_F(LitmusTest, ReleasesByCasHold) {
 
 TEST_F(LitmusTest, LocksInDeviceMemoryAreTestedToo) {
   FakeDeviceMemory calls(4096);
-  const auto result = RunLitmus({.test_ms = 100, .device_memory_calls = &calls});
-  ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_EQ(result->locks.size(), 4u);
+  const auto result = Run({.test_ms = 100, .device_memory_calls = &calls}, 4);
+  ASSERT_FALSE(HasFailure());
   ExpectSoundLock(result->locks[2], true, ReleaseVerb::kWrite);
   ExpectSoundLock(result->locks[3], true, ReleaseVerb::kCompareSwap);
   ASSERT_EQ(result->releases.size(), 2u);

@@ -15,11 +15,11 @@ namespace {
 
 constexpr uint64_t kBytes = 64 << 10;
 
-class LockSpaceTest : public testing::Test {
+class LockSpaceTest : public VerbsDeviceTest {
  protected:
   void SetUp() override {
-    const std::string why_not = WhyNoVerbs();
-    if (!why_not.empty()) GTEST_SKIP() << why_not;
+    VerbsDeviceTest::SetUp();
+    if (IsSkipped()) return;
     device_ = *VerbsDevice::Open({});
     loopback_ = *Loopback::Create(device_);
   }

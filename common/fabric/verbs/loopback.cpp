@@ -1,7 +1,5 @@
 #include "common/fabric/verbs/loopback.h"
 
-#include <sched.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -48,21 +46,9 @@ absl::Status Loopback::Execute(ibv_send_wr* request, uint32_t bytes) {
   request->sg_list = &piece;
   request->num_sge = 1;
   request->send_flags = IBV_SEND_SIGNALED;
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(from_.get(), request, &bad);
-  ibv_wc completion = {};
-  int count = 0;
-  const int64_t give_up_ns = RealClock().NowNs() + kGiveUpNs;
-  while (error == 0 && (count = ibv_poll_cq(completions_.get(), 1, &completion)) == 0 &&
-         RealClock().NowNs() < give_up_ns) {
-    sched_yield();
-  }
-  if (error == 0 && count == 1 && completion.status == IBV_WC_SUCCESS) return absl::OkStatus();
-  connected_ = false;
-  return absl::UnavailableError(absl::StrCat(
-      "RDMA device ", device_->name(), ": a verb to this host itself failed: ",
-      error != 0 ? strerror(error)
-                 : (count == 1 ? ibv_wc_status_str(completion.status) : "no completion")));
+  absl::Status status = PostAndAwait(*device_, from_, completions_.get(), request, kGiveUpNs);
+  connected_ = status.ok();
+  return status;
 }
 
 absl::Status Loopback::Read(const RemoteSpace& space, uint64_t offset, std::span<std::byte> into) {

@@ -1,10 +1,13 @@
 #include "common/fabric/verbs/queue_pair.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/base/system_random.h"
 
@@ -132,6 +135,24 @@ void QueuePair::Break() {
   attributes.qp_state = IBV_QPS_ERR;
   // Where the device refuses this it has broken the pair itself.
   ibv_modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
+}
+
+absl::Status PostAndAwait(const VerbsDevice& device, const QueuePair& from, ibv_cq* completions,
+                          ibv_send_wr* list, int64_t give_up_ns) {
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(from.get(), list, &bad);
+  ibv_wc completion = {};
+  int count = 0;
+  const int64_t until_ns = RealClock().NowNs() + give_up_ns;
+  while (error == 0 && (count = ibv_poll_cq(completions, 1, &completion)) == 0 &&
+         RealClock().NowNs() < until_ns) {
+    sched_yield();
+  }
+  if (error == 0 && count == 1 && completion.status == IBV_WC_SUCCESS) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "RDMA device ", device.name(), ": a verb to this host itself failed: ",
+      error != 0 ? std::strerror(error)
+                 : (count == 1 ? ibv_wc_status_str(completion.status) : "no completion")));
 }
 
 }  // namespace pando

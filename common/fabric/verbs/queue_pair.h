@@ -73,4 +73,9 @@ class QueuePair {
   uint32_t inline_bytes_ = 0;
 };
 
+// Posts a list of which the last verb is signaled, and yields until it has completed; for queue
+// pairs of this host to itself. Unavailable: it failed, or has not completed after `give_up_ns`.
+absl::Status PostAndAwait(const VerbsDevice& device, const QueuePair& from, ibv_cq* completions,
+                          ibv_send_wr* list, int64_t give_up_ns);
+
 }  // namespace pando

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "common/base/clock.h"
+#include "common/fabric/verbs/address_test_util.h"
 #include "gtest/gtest.h"
 
 namespace pando {
@@ -23,14 +24,6 @@ class FakePair : public ServedPair {
   const QueuePairAddress address_;
 };
 
-QueuePairAddress AddressOf(uint8_t network, int host) {
-  QueuePairAddress address = {.number = 1, .mtu_bytes = 1024, .responder_depth = 1};
-  address.gid[10] = network;
-  address.gid[14] = static_cast<uint8_t>(host >> 8);
-  address.gid[15] = static_cast<uint8_t>(host);
-  return address;
-}
-
 // Nobody answers in network 66.
 ServedPairOr FakeOpen(const QueuePairAddress& remote) {
   if (remote.gid[10] != 66) return std::make_unique<FakePair>(remote);
@@ -41,7 +34,7 @@ ServedPairOr FakeOpen(const QueuePairAddress& remote) {
 class QueuePairOpenerTest : public testing::Test {
  protected:
   void StartDead(PeerId peer, int host, const std::string& origin = "mallory") {
-    ASSERT_TRUE(opener_.Start({peer, origin, AddressOf(66, host)}).ok());
+    ASSERT_TRUE(opener_.Start({peer, origin, FakeAddress(66, host)}).ok());
   }
   // How long until the peer has its result.
   int64_t Await(PeerId peer, bool* ok = nullptr) {
@@ -63,24 +56,24 @@ class QueuePairOpenerTest : public testing::Test {
 
 TEST_F(QueuePairOpenerTest, WhoIsReachedIsConnectedAndWhoIsNotIsToldWhy) {
   bool ok = false;
-  ASSERT_TRUE(opener_.Start({1, "anna", AddressOf(1, 1)}).ok());
+  ASSERT_TRUE(opener_.Start({1, "anna", FakeAddress(1, 1)}).ok());
   Await(1, &ok);
   EXPECT_TRUE(ok);
   StartDead(2, 1);
   Await(2, &ok);
   EXPECT_FALSE(ok);
   EXPECT_EQ(woken_, 2);
-  EXPECT_TRUE(absl::IsUnavailable(opener_.Start({2, "mallory", AddressOf(66, 1)})))
+  EXPECT_TRUE(absl::IsUnavailable(opener_.Start({2, "mallory", FakeAddress(66, 1)})))
       << "a moment later";
 }
 
 TEST_F(QueuePairOpenerTest, AddressesThatNobodyAnswersForHoldUpNobody) {
-  ASSERT_TRUE(opener_.Start({1, "anna", AddressOf(1, 1)}).ok());
+  ASSERT_TRUE(opener_.Start({1, "anna", FakeAddress(1, 1)}).ok());
   Await(1);
   for (int i = 0; i < 500; ++i) StartDead(static_cast<PeerId>(1000 + i), i);
   // Anna was reached before. Bert was not: he takes his turn beside the many of the other origin.
-  ASSERT_TRUE(opener_.Start({2, "anna", AddressOf(1, 1)}).ok());
-  ASSERT_TRUE(opener_.Start({3, "bert", AddressOf(1, 2)}).ok());
+  ASSERT_TRUE(opener_.Start({2, "anna", FakeAddress(1, 1)}).ok());
+  ASSERT_TRUE(opener_.Start({3, "bert", FakeAddress(1, 2)}).ok());
   EXPECT_LT(Await(2), kAttemptNs / 2);
   EXPECT_LT(Await(3), 3 * kAttemptNs);
 }
@@ -88,15 +81,15 @@ TEST_F(QueuePairOpenerTest, AddressesThatNobodyAnswersForHoldUpNobody) {
 TEST_F(QueuePairOpenerTest, OneAddressDoesNotTakeAllThreads) {
   for (int i = 0; i < 100; ++i) {
     // On a slow machine the first attempts are over, and the others wait their pause.
-    (void)opener_.Start({static_cast<PeerId>(1000 + i), "mallory", AddressOf(66, 1)});
+    (void)opener_.Start({static_cast<PeerId>(1000 + i), "mallory", FakeAddress(66, 1)});
   }
-  ASSERT_TRUE(opener_.Start({2, "mallory", AddressOf(1, 2)}).ok());
+  ASSERT_TRUE(opener_.Start({2, "mallory", FakeAddress(1, 2)}).ok());
   EXPECT_LT(Await(2), kAttemptNs / 2);
 }
 
 TEST_F(QueuePairOpenerTest, WhatNobodyWantsAnyMoreDoesNotBegin) {
   for (int i = 0; i < 200; ++i) StartDead(static_cast<PeerId>(1000 + i), i);
-  ASSERT_TRUE(opener_.Start({2, "mallory", AddressOf(1, 2)}).ok());
+  ASSERT_TRUE(opener_.Start({2, "mallory", FakeAddress(1, 2)}).ok());
   for (int i = 0; i < 200; ++i) opener_.Withdraw(static_cast<PeerId>(1000 + i));
   EXPECT_LT(Await(2), 2 * kAttemptNs) << "those that had begun were before him";
   EXPECT_GE(done_.size(), 200u - QueuePairOpener::kThreadsMax) << "all have their result";
@@ -112,7 +105,7 @@ TEST(QueuePairOpener, ADeviceWithoutQueuePairsSaysNothingAboutTheAddress) {
       [](const QueuePairAddress&) { return absl::ResourceExhaustedError("none left"); },
       [&] { ++done; });
   for (int i = 1; i <= 3; ++i) {
-    EXPECT_TRUE(opener.Start({1, "anna", AddressOf(1, 1)}).ok());
+    EXPECT_TRUE(opener.Start({1, "anna", FakeAddress(1, 1)}).ok());
     while (done < i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -122,7 +115,7 @@ TEST(QueuePairOpener, IsDestroyedWhileAttemptsAreUnderWay) {
   {
     QueuePairOpener opener(FakeOpen, [] {});
     for (int i = 0; i < 100; ++i) {
-      ASSERT_TRUE(opener.Start({static_cast<PeerId>(i + 1), "m", AddressOf(66, i)}).ok());
+      ASSERT_TRUE(opener.Start({static_cast<PeerId>(i + 1), "m", FakeAddress(66, i)}).ok());
     }
   }
   EXPECT_LT(RealClock().NowNs() - begun_ns, 5 * kAttemptNs) << "not the hundred of them";

@@ -1,8 +1,6 @@
 #include "common/fabric/verbs/registered_memory.h"
 
-#include <linux/mempolicy.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/numa.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
 
@@ -18,24 +17,6 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kHugePageBytes = 2 << 20;
-constexpr int kNumaNodesMax = 1024;
-
-absl::Status BindToNode(std::byte* base, uint64_t bytes, int node) {
-  constexpr int kBits = 8 * sizeof(unsigned long);
-  if (node >= kNumaNodesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no NUMA node ", node));
-  }
-  unsigned long mask[kNumaNodesMax / kBits] = {};
-  mask[node / kBits] |= 1ul << (node % kBits);
-  if (syscall(SYS_mbind, base, bytes, MPOL_BIND, mask, kNumaNodesMax, 0) == 0) return {};
-  if (errno == ENOSYS || errno == EPERM) {
-    PANDO_LOG(WARNING) << "cannot bind memory to NUMA node " << node
-                       << " here: pages lie wherever they are touched first";
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("binding memory to NUMA node ", node, ": ",
-                                                 absl::ErrnoToStatus(errno, "mbind").ToString()));
-}
 
 }  // namespace
 
@@ -83,7 +64,7 @@ absl::StatusOr<RegisteredMemory> RegisteredMemory::Create(const VerbsDevice& dev
         absl::StrCat("no memory of ", FormatBytes(bytes), ": ", mapped.message()));
   }
   if (options.numa_node >= 0) {
-    PANDO_RETURN_IF_ERROR(BindToNode(memory.data_, memory.mapped_bytes_, options.numa_node));
+    PANDO_RETURN_IF_ERROR(BindToNumaNode(memory.data_, memory.mapped_bytes_, options.numa_node));
   }
   PANDO_ASSIGN_OR_RETURN(memory.region_, device.Register(memory.data_, bytes, options.remote));
   return memory;

@@ -70,7 +70,7 @@ class Speaker {
   // Hello, and where there is a secret the proof. False: refused.
   bool Greet(const ClusterSecret* secret = nullptr) {
     const std::string hello =
-        EncodeVerbsHello({.compatible = secret != nullptr ? kVerbsCompatibleProof : 0});
+        EncodeBody<VerbsFeatures>({.compatible = secret != nullptr ? kVerbsCompatibleProof : 0});
     Say(VerbsFrameType::kHello, 0, hello);
     std::optional<VerbsFrame> frame = Hear();
     if (!frame.has_value() || frame->type != VerbsFrameType::kHelloReply) return false;
@@ -109,7 +109,7 @@ class Speaker {
   }
   void AskForPair(const QueuePairAddress& at) {
     Say(VerbsFrameType::kOpen, ++sequence_,
-        EncodeVerbsOpen({.address = at, .compute_server = identity.compute_server}));
+        EncodeBody<VerbsOpen>({.address = at, .compute_server = identity.compute_server}));
   }
   // The handle, or why there is none.
   absl::StatusOr<uint32_t> OpenPair(const QueuePairAddress& at) {
@@ -119,7 +119,7 @@ class Speaker {
     if (frame->type == VerbsFrameType::kError) return ParseStatus(frame->body);
     return ParseVerbsOpenReply(frame->body)->handle;
   }
-  void ClosePair(uint32_t handle) { Say(VerbsFrameType::kClose, 0, EncodeVerbsHandle(handle)); }
+  void ClosePair(uint32_t handle) { Say(VerbsFrameType::kClose, 0, EncodeBody<uint32_t>(handle)); }
   void Hush() { socket_.Reset(); }
 
   JoinReply identity;  // zeros before Join()

@@ -98,7 +98,7 @@ SendResult VerbsClient::Transmit(VerbsLink* link, VerbsFrameType type, uint32_t 
 
 void VerbsClient::CloseHandle(VerbsLink* link, uint32_t handle) {
   if (link->gone.load(std::memory_order_acquire)) return;
-  Enqueue(link, EncodeVerbsFrame(VerbsFrameType::kClose, 0, EncodeVerbsHandle(handle)), true);
+  Enqueue(link, EncodeVerbsFrame(VerbsFrameType::kClose, 0, EncodeBody<uint32_t>(handle)), true);
 }
 
 absl::Status VerbsClient::GiveBack(VerbsLink* link, std::string_view body) {

@@ -3,13 +3,7 @@
 namespace pando {
 
 INSTANTIATE_TEST_SUITE_P(Verbs, FabricConformance,
-                         testing::Values(ConformanceBackend{
-                             "verbs",
-                             [](const ConformanceOptions& options,
-                                const std::vector<ControlHandler*>& handlers) {
-                               return std::make_unique<VerbsTestCluster>(options, handlers);
-                             },
-                             WhyNoVerbs}),
+                         testing::Values(MakeBackend<VerbsTestCluster>("verbs", WhyNoVerbs)),
                          ConformanceName);
 
 }  // namespace pando

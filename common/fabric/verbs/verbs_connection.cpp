@@ -75,7 +75,7 @@ absl::Status VerbsConnection::Hello(const VerbsFrame& frame) {
   if (frame.type != VerbsFrameType::kHello) return Refuse(absl::DataLossError("no hello"));
   const absl::StatusOr<VerbsFeatures> features = ParseVerbsHello(frame.body);
   if (!features.ok()) return Refuse(features.status());
-  const std::string hello = EncodeVerbsHelloReply(host_->hello());
+  const std::string hello = EncodeBody<VerbsHelloReply>(host_->hello());
   Reply(VerbsFrameType::kHelloReply, 0, hello);
   if (host_->secret() == nullptr) return Welcome();
   proof_.emplace(host_->secret(), Handshakes{frame.body, hello});  // the client speaks next
@@ -96,7 +96,7 @@ absl::Status VerbsConnection::CheckProof(const VerbsFrame& frame) {
 
 absl::Status VerbsConnection::Welcome() {
   introduced_ = true;
-  Reply(VerbsFrameType::kMemory, 0, EncodeVerbsMemory(host_->described_memory()));
+  Reply(VerbsFrameType::kMemory, 0, EncodeBody<VerbsMemory>(host_->described_memory()));
   return absl::OkStatus();
 }
 
@@ -153,7 +153,7 @@ void VerbsConnection::OnOpened(ServedPairOr opened) {
 void VerbsConnection::ReplyToOpen(const absl::StatusOr<VerbsOpenReply>& reply) {
   const uint32_t sequence = *std::exchange(opening_, std::nullopt);
   if (reply.ok()) {
-    return Reply(VerbsFrameType::kOpenReply, sequence, EncodeVerbsOpenReply(*reply));
+    return Reply(VerbsFrameType::kOpenReply, sequence, EncodeBody<VerbsOpenReply>(*reply));
   }
   PANDO_LOG_LIMITED(host_->open_log(), WARNING)
       << "compute server " << opening_for_ << " at " << name()

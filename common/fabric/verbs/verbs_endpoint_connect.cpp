@@ -177,8 +177,8 @@ void VerbsEndpoint::OpenQueuePair(Target* target) {
   request.replaces = target->handle;
   request.compute_server = compute_server_;
   request.incarnation = incarnation_;
-  const absl::StatusOr<uint32_t> sequence =
-      client_->Send(target->link.get(), VerbsFrameType::kOpen, EncodeVerbsOpen(request), mailbox_);
+  const absl::StatusOr<uint32_t> sequence = client_->Send(target->link.get(), VerbsFrameType::kOpen,
+                                                          EncodeBody<VerbsOpen>(request), mailbox_);
   if (!sequence.ok()) return Break(target, State::kGone, std::nullopt, "the memory server is gone");
   if (*sequence == 0) {
     return RetryLater(target, absl::UnavailableError("the control connection is congested"));

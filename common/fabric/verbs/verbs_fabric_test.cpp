@@ -23,12 +23,8 @@ namespace {
 
 using testing::HasSubstr;
 
-class VerbsFabricTest : public testing::Test {
+class VerbsFabricTest : public VerbsDeviceTest {
  protected:
-  void SetUp() override {
-    const std::string why_not = WhyNoVerbs();
-    if (!why_not.empty()) GTEST_SKIP() << why_not;
-  }
   void Start(VerbsServerOptions options = {}) {
     options.main_bytes = 1 << 20;
     server_ = std::make_unique<VerbsServerThread>(options, &handler_);
@@ -477,16 +473,17 @@ TEST_F(VerbsFabricTest, BadPeersAreRefusedAndHarmNobody) {
   const auto address = ParseHostPort(server_->location().address);
   ASSERT_TRUE(address.ok());
   VerbsFrameHeader newer;
-  newer.version = 9;
-  const std::string hello = EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeVerbsHello({}));
+  newer.start.version = 9;
+  const std::string hello =
+      EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeBody<VerbsFeatures>({}));
   const std::string cases[] = {
       "GET / HTTP/1.1\r\nHost: nobody\r\n\r\n",
       std::string(reinterpret_cast<const char*>(&newer), sizeof(newer)),
-      EncodeVerbsFrame(VerbsFrameType::kOpen, 1, EncodeVerbsOpen({})),  // before the hello
+      EncodeVerbsFrame(VerbsFrameType::kOpen, 1, EncodeBody<VerbsOpen>({})),  // before the hello
       hello + hello,
       hello + EncodeVerbsFrame(VerbsFrameType::kOpen, 1, "short"),
-      hello + EncodeVerbsFrame(VerbsFrameType::kOpen, 1, EncodeVerbsOpen({})),
-      EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeVerbsHello({.incompatible = 4})),
+      hello + EncodeVerbsFrame(VerbsFrameType::kOpen, 1, EncodeBody<VerbsOpen>({})),
+      EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeBody<VerbsFeatures>({.incompatible = 4})),
       "",  // says nothing, until it is closed
   };
   for (const std::string& sent : cases) {

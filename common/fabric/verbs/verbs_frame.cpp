@@ -22,26 +22,8 @@ uint32_t FrameCrc(VerbsFrameHeader header, std::string_view body) {
   return Crc32c(body.data(), body.size(), Crc32c(&header, sizeof(header)));
 }
 
-absl::Status CheckHeader(const VerbsFrameHeader& header) {
-  if (header.magic != kVerbsMagic) {
-    return absl::DataLossError("what arrives is no verbs control frame (wrong magic number)");
-  }
-  if (header.version != kVerbsVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the other side speaks version ", header.version,
-                     " of the verbs handshake, this side version ", kVerbsVersion,
-                     ": use the same release of Pando on both"));
-  }
-  if (header.length > kVerbsBodyBytesMax) {
-    return absl::DataLossError(
-        absl::StrCat("verbs control frame of ", header.length, " bytes is too long"));
-  }
-  if (header.type < static_cast<uint16_t>(VerbsFrameType::kHello) ||
-      header.type > static_cast<uint16_t>(VerbsFrameType::kError)) {
-    return absl::DataLossError(absl::StrCat("verbs control frame of unknown type ", header.type));
-  }
-  return absl::OkStatus();
-}
+constexpr FrameFormat kFormat = {"verbs", kVerbsMagic, kVerbsVersion,
+                                 static_cast<uint16_t>(VerbsFrameType::kError), kVerbsBodyBytesMax};
 
 absl::Status CheckFeatures(const VerbsFeatures& features) {
   const uint64_t unknown = features.incompatible & ~kVerbsIncompatibleKnown;
@@ -61,9 +43,9 @@ bool IsSpace(uint64_t address, uint64_t bytes) {
 std::string EncodeVerbsFrame(VerbsFrameType type, uint32_t sequence, std::string_view body) {
   PANDO_CHECK_LE(body.size(), kVerbsBodyBytesMax);
   VerbsFrameHeader header;
-  header.type = static_cast<uint16_t>(type);
-  header.sequence = sequence;
-  header.length = static_cast<uint32_t>(body.size());
+  header.start.type = static_cast<uint16_t>(type);
+  header.start.sequence = sequence;
+  header.start.length = static_cast<uint32_t>(body.size());
   header.crc = FrameCrc(header, body);
   std::string bytes = EncodeBody(header);
   bytes.append(body);
@@ -75,18 +57,19 @@ absl::StatusOr<std::optional<VerbsFrame>> VerbsFrameReader::Next(uint32_t body_b
   const std::string_view left = std::string_view(bytes_).substr(used_);
   if (left.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, left.data(), sizeof(header));
-  PANDO_RETURN_IF_ERROR(CheckHeader(header));
-  if (header.length > body_bytes_max) {
-    return absl::DataLossError(absl::StrCat("verbs control frame of ", header.length,
+  PANDO_RETURN_IF_ERROR(CheckFrameStart(header.start, kFormat));
+  if (header.start.length > body_bytes_max) {
+    return absl::DataLossError(absl::StrCat("verbs control frame of ", header.start.length,
                                             " bytes where at most ", body_bytes_max, " may come"));
   }
-  if (left.size() < sizeof(header) + header.length) return std::nullopt;
-  const std::string_view body = left.substr(sizeof(header), header.length);
+  if (left.size() < sizeof(header) + header.start.length) return std::nullopt;
+  const std::string_view body = left.substr(sizeof(header), header.start.length);
   if (FrameCrc(header, body) != header.crc) {
     return absl::DataLossError("verbs control frame with a wrong checksum");
   }
-  VerbsFrame frame = {static_cast<VerbsFrameType>(header.type), header.sequence, std::string(body)};
-  used_ += sizeof(header) + header.length;
+  VerbsFrame frame = {static_cast<VerbsFrameType>(header.start.type), header.start.sequence,
+                      std::string(body)};
+  used_ += sizeof(header) + header.start.length;
   if (used_ == bytes_.size() || used_ >= kCompactBytes) {
     bytes_.erase(0, used_);
     used_ = 0;
@@ -94,15 +77,11 @@ absl::StatusOr<std::optional<VerbsFrame>> VerbsFrameReader::Next(uint32_t body_b
   return frame;
 }
 
-std::string EncodeVerbsHello(const VerbsFeatures& features) { return EncodeBody(features); }
-
 absl::StatusOr<VerbsFeatures> ParseVerbsHello(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsFeatures features, ParseBody<VerbsFeatures>(body, "a hello"));
   PANDO_RETURN_IF_ERROR(CheckFeatures(features));
   return features;
 }
-
-std::string EncodeVerbsHelloReply(const VerbsHelloReply& reply) { return EncodeBody(reply); }
 
 absl::StatusOr<VerbsHelloReply> ParseVerbsHelloReply(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsHelloReply reply,
@@ -110,8 +89,6 @@ absl::StatusOr<VerbsHelloReply> ParseVerbsHelloReply(std::string_view body) {
   PANDO_RETURN_IF_ERROR(CheckFeatures(reply.features));
   return reply;
 }
-
-std::string EncodeVerbsMemory(const VerbsMemory& memory) { return EncodeBody(memory); }
 
 absl::StatusOr<VerbsMemory> ParseVerbsMemory(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsMemory memory,
@@ -126,16 +103,12 @@ absl::StatusOr<VerbsMemory> ParseVerbsMemory(std::string_view body) {
   return memory;
 }
 
-std::string EncodeVerbsOpen(const VerbsOpen& request) { return EncodeBody(request); }
-
 absl::StatusOr<VerbsOpen> ParseVerbsOpen(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsOpen request,
                          ParseBody<VerbsOpen>(body, "a request for a queue pair"));
   PANDO_RETURN_IF_ERROR(CheckQueuePairAddress(request.address));
   return request;
 }
-
-std::string EncodeVerbsOpenReply(const VerbsOpenReply& reply) { return EncodeBody(reply); }
 
 absl::StatusOr<VerbsOpenReply> ParseVerbsOpenReply(std::string_view body) {
   PANDO_ASSIGN_OR_RETURN(const VerbsOpenReply reply,
@@ -144,8 +117,6 @@ absl::StatusOr<VerbsOpenReply> ParseVerbsOpenReply(std::string_view body) {
   if (reply.handle == 0) return absl::DataLossError("a queue pair without a handle");
   return reply;
 }
-
-std::string EncodeVerbsHandle(uint32_t handle) { return EncodeBody(handle); }
 
 absl::StatusOr<uint32_t> ParseVerbsHandle(std::string_view body) {
   return ParseBody<uint32_t>(body, "a handle");

@@ -15,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/fabric/body.h"
+#include "common/fabric/link/frame.h"
 #include "common/fabric/verbs/queue_pair.h"
 #include "common/wire/remote_address.h"
 
@@ -40,12 +42,8 @@ enum class VerbsFrameType : uint16_t {
 };
 
 struct VerbsFrameHeader {
-  uint32_t magic = kVerbsMagic;
-  uint16_t version = kVerbsVersion;
-  uint16_t type = 0;
-  uint32_t sequence = 0;  // replies repeat their request's; never 0 after the hello
-  uint32_t length = 0;    // of the body
-  uint32_t crc = 0;       // CRC32C of header (this field 0) and body
+  FrameStart start = {.magic = kVerbsMagic, .version = kVerbsVersion};
+  uint32_t crc = 0;  // CRC32C of header (this field 0) and body
   uint32_t reserved = 0;
 };
 static_assert(std::is_trivially_copyable_v<VerbsFrameHeader> && sizeof(VerbsFrameHeader) == 24);
@@ -72,6 +70,8 @@ class VerbsFrameReader {
   size_t used_ = 0;
 };
 
+// --- Bodies: EncodeBody() (body.h) makes them, these read and check them.
+
 // What a side can do and needs: unknown bits of `incompatible` are refused.
 struct VerbsFeatures {
   uint64_t compatible = 0;
@@ -82,7 +82,6 @@ static_assert(sizeof(VerbsFeatures) == 24);
 inline constexpr uint64_t kVerbsIncompatibleKnown = 0;
 inline constexpr uint64_t kVerbsCompatibleProof = 1;  // this side has a secret
 
-std::string EncodeVerbsHello(const VerbsFeatures& features);
 absl::StatusOr<VerbsFeatures> ParseVerbsHello(std::string_view body);
 
 struct VerbsHelloReply {
@@ -92,7 +91,6 @@ struct VerbsHelloReply {
   uint32_t reserved2 = 0;
 };
 static_assert(std::is_trivially_copyable_v<VerbsHelloReply> && sizeof(VerbsHelloReply) == 32);
-std::string EncodeVerbsHelloReply(const VerbsHelloReply& reply);
 absl::StatusOr<VerbsHelloReply> ParseVerbsHelloReply(std::string_view body);
 
 // A server's memory, as verbs name it.
@@ -108,7 +106,6 @@ struct VerbsMemory {
   uint16_t reserved = 0;
 };
 static_assert(std::is_trivially_copyable_v<VerbsMemory> && sizeof(VerbsMemory) == 56);
-std::string EncodeVerbsMemory(const VerbsMemory& memory);
 absl::StatusOr<VerbsMemory> ParseVerbsMemory(std::string_view body);
 
 // A queue pair of the client's wants one of the server's.
@@ -121,7 +118,6 @@ struct VerbsOpen {
   uint32_t reserved2 = 0;
 };
 static_assert(std::is_trivially_copyable_v<VerbsOpen> && sizeof(VerbsOpen) == 48);
-std::string EncodeVerbsOpen(const VerbsOpen& request);
 absl::StatusOr<VerbsOpen> ParseVerbsOpen(std::string_view body);
 
 // It is ready; of the one that it replaces nothing is in flight any more.
@@ -131,10 +127,8 @@ struct VerbsOpenReply {
   uint32_t reserved = 0;
 };
 static_assert(std::is_trivially_copyable_v<VerbsOpenReply> && sizeof(VerbsOpenReply) == 40);
-std::string EncodeVerbsOpenReply(const VerbsOpenReply& reply);
 absl::StatusOr<VerbsOpenReply> ParseVerbsOpenReply(std::string_view body);
 
-std::string EncodeVerbsHandle(uint32_t handle);
 absl::StatusOr<uint32_t> ParseVerbsHandle(std::string_view body);
 
 }  // namespace pando

@@ -12,9 +12,9 @@ namespace {
 
 void CheckBody(std::string_view body) {
   const auto handle = ParseVerbsHandle(body);
-  if (handle.ok()) PANDO_CHECK(EncodeVerbsHandle(*handle) == body);
+  if (handle.ok()) PANDO_CHECK(EncodeBody<uint32_t>(*handle) == body);
   const auto open = ParseVerbsOpen(body);
-  if (open.ok()) PANDO_CHECK(EncodeVerbsOpen(*open) == body);
+  if (open.ok()) PANDO_CHECK(EncodeBody<VerbsOpen>(*open) == body);
   const auto opened = ParseVerbsOpenReply(body);
   if (opened.ok()) PANDO_CHECK(opened->handle != 0);
   const auto hello = ParseVerbsHello(body);
@@ -58,16 +58,17 @@ std::vector<std::string> FuzzSeeds() {
   memory.main_address = 4096;
   memory.lock_bytes = 4096;
   memory.packet_bytes = memory.mtu_bytes = 1024;
-  const std::string hello = EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeVerbsHello({}));
+  const std::string hello =
+      EncodeVerbsFrame(VerbsFrameType::kHello, 0, EncodeBody<VerbsFeatures>({}));
   const std::string call = EncodeVerbsFrame(VerbsFrameType::kCall, 3, "request");
   return {
       hello + call,
       call + call + call,
-      EncodeVerbsHello({}),
-      EncodeVerbsHelloReply({.server_id = 1}),
-      EncodeVerbsMemory(memory),
-      EncodeVerbsOpen({.address = address}),
-      EncodeVerbsOpenReply({address, 4}),
+      EncodeBody<VerbsFeatures>({}),
+      EncodeBody<VerbsHelloReply>({.server_id = 1}),
+      EncodeBody<VerbsMemory>(memory),
+      EncodeBody<VerbsOpen>({.address = address}),
+      EncodeBody<VerbsOpenReply>({address, 4}),
       EncodeVerbsFrame(VerbsFrameType::kError, 4, EncodeStatus(absl::NotFoundError("why"))),
   };
 }

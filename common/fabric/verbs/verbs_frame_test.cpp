@@ -90,8 +90,8 @@ TEST(VerbsFrame, AnotherVersionIsToldApartFromRubbish) {
 
 TEST(VerbsFrame, LengthsHaveALimit) {
   VerbsFrameHeader header;
-  header.type = static_cast<uint16_t>(VerbsFrameType::kCall);
-  header.length = kVerbsBodyBytesMax + 1;
+  header.start.type = static_cast<uint16_t>(VerbsFrameType::kCall);
+  header.start.length = kVerbsBodyBytesMax + 1;
   const auto frame = Read({reinterpret_cast<const char*>(&header), sizeof(header)});
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kDataLoss);
 }
@@ -107,31 +107,32 @@ TEST(VerbsFrame, AReaderMayTakeLess) {
 }
 
 TEST(VerbsFrame, BodiesComeBack) {
-  const auto hello = ParseVerbsHello(EncodeVerbsHello({.compatible = 5}));
+  const auto hello = ParseVerbsHello(EncodeBody<VerbsFeatures>({.compatible = 5}));
   ASSERT_TRUE(hello.ok());
   EXPECT_EQ(hello->compatible, 5u);
-  const auto reply = ParseVerbsHelloReply(EncodeVerbsHelloReply({.server_id = 3}));
+  const auto reply = ParseVerbsHelloReply(EncodeBody<VerbsHelloReply>({.server_id = 3}));
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->server_id, 3);
-  const auto memory = ParseVerbsMemory(EncodeVerbsMemory(GoodMemory()));
+  const auto memory = ParseVerbsMemory(EncodeBody<VerbsMemory>(GoodMemory()));
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_EQ(memory->main_address, 0x7f0000001000u);
-  const auto open = ParseVerbsOpen(EncodeVerbsOpen({.address = GoodAddress(), .replaces = 9}));
+  const auto open =
+      ParseVerbsOpen(EncodeBody<VerbsOpen>({.address = GoodAddress(), .replaces = 9}));
   ASSERT_TRUE(open.ok()) << open.status();
   EXPECT_EQ(open->address.number, 17u);
   EXPECT_EQ(open->replaces, 9u);
-  const auto opened = ParseVerbsOpenReply(EncodeVerbsOpenReply({GoodAddress(), 4}));
+  const auto opened = ParseVerbsOpenReply(EncodeBody<VerbsOpenReply>({GoodAddress(), 4}));
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->handle, 4u);
-  EXPECT_EQ(*ParseVerbsHandle(EncodeVerbsHandle(77)), 77u);
+  EXPECT_EQ(*ParseVerbsHandle(EncodeBody<uint32_t>(77)), 77u);
 }
 
 TEST(VerbsFrame, UnknownFeaturesAreRefusedAndNotTakenForDamage) {
-  const auto hello = ParseVerbsHello(EncodeVerbsHello({.incompatible = 1}));
+  const auto hello = ParseVerbsHello(EncodeBody<VerbsFeatures>({.incompatible = 1}));
   EXPECT_EQ(hello.status().code(), absl::StatusCode::kFailedPrecondition);
   VerbsHelloReply reply;
   reply.features.incompatible = 2;
-  EXPECT_EQ(ParseVerbsHelloReply(EncodeVerbsHelloReply(reply)).status().code(),
+  EXPECT_EQ(ParseVerbsHelloReply(EncodeBody<VerbsHelloReply>(reply)).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
@@ -139,7 +140,7 @@ TEST(VerbsFrame, ImpossibleSizesAndAddressesAreDataLoss) {
   const auto refused = [](auto change) {
     VerbsMemory memory = GoodMemory();
     change(&memory);
-    return absl::IsDataLoss(ParseVerbsMemory(EncodeVerbsMemory(memory)).status());
+    return absl::IsDataLoss(ParseVerbsMemory(EncodeBody<VerbsMemory>(memory)).status());
   };
   EXPECT_TRUE(refused([](VerbsMemory* r) { r->main_bytes = 0; }));
   EXPECT_TRUE(refused([](VerbsMemory* r) { r->main_bytes = (uint64_t{1} << 48) + 64; }));
@@ -157,8 +158,10 @@ TEST(VerbsFrame, ImpossibleSizesAndAddressesAreDataLoss) {
     if (field == 1) address.sequence = 1 << 24;
     if (field == 2) address.mtu_bytes = 1500;
     if (field == 3) address.responder_depth = 0;
-    EXPECT_TRUE(absl::IsDataLoss(ParseVerbsOpen(EncodeVerbsOpen({.address = address})).status()));
-    EXPECT_TRUE(absl::IsDataLoss(ParseVerbsOpenReply(EncodeVerbsOpenReply({address, 1})).status()));
+    EXPECT_TRUE(
+        absl::IsDataLoss(ParseVerbsOpen(EncodeBody<VerbsOpen>({.address = address})).status()));
+    EXPECT_TRUE(
+        absl::IsDataLoss(ParseVerbsOpenReply(EncodeBody<VerbsOpenReply>({address, 1})).status()));
   }
 }
 

@@ -91,8 +91,8 @@ absl::StatusOr<std::unique_ptr<VerbsLink>> Shake(const ServerLocation& location,
   link->location = location;
   PANDO_ASSIGN_OR_RETURN(link->socket, ConnectTcp(address, deadline_ns));
   TuneTcp(link->socket.get(), options.silence_ms);
-  const std::string hello =
-      EncodeVerbsHello({.compatible = options.secret != nullptr ? kVerbsCompatibleProof : 0});
+  const std::string hello = EncodeBody<VerbsFeatures>(
+      {.compatible = options.secret != nullptr ? kVerbsCompatibleProof : 0});
   PANDO_RETURN_IF_ERROR(Send(link->socket.get(), VerbsFrameType::kHello, hello, deadline_ns));
   PANDO_ASSIGN_OR_RETURN(VerbsFrame frame, Receive(link.get(), deadline_ns));
   if (frame.type != VerbsFrameType::kHelloReply) {

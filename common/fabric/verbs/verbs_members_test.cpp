@@ -19,12 +19,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class VerbsMembersTest : public testing::Test {
+class VerbsMembersTest : public VerbsDeviceTest {
  protected:
-  void SetUp() override {
-    const std::string why_not = WhyNoVerbs();
-    if (!why_not.empty()) GTEST_SKIP() << why_not;
-  }
   std::unique_ptr<VerbsServerThread> Start(ServerId id, VerbsServerOptions options = {}) {
     options.server_id = id;
     options.main_bytes = 1 << 20;

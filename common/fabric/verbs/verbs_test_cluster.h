@@ -18,6 +18,15 @@ inline std::string WhyNoVerbs() {
   return choice.ok() ? "" : std::string(choice.status().message());
 }
 
+// Skips its tests where there is none.
+class VerbsDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why_not = WhyNoVerbs();
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  }
+};
+
 inline ServerLocation LocationOf(const VerbsServer& server) {
   return {server.options().server_id, server.address()};
 }
