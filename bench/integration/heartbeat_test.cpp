@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "bench/integration/integration_cluster.h"
-#include "compute/cache/epoch.h"
+#include "common/base/epoch.h"
 #include "compute/client/open_fabric.h"
 
 namespace pando {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/base/epoch.h"
 #include "common/base/random.h"
 #include "compute/cache/cached_node.h"
-#include "compute/cache/epoch.h"
 #include "compute/cache/parent_directory.h"
 
 namespace pando {

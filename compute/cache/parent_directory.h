@@ -16,8 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/epoch.h"
 #include "compute/cache/cached_node.h"
-#include "compute/cache/epoch.h"
 
 namespace pando {
 

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/epoch.h"
 #include "common/fabric/sim/sim_world.h"
 #include "common/wire/control.h"
 #include "common/wire/node_messages.h"
-#include "compute/cache/epoch.h"
 #include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
 

@@ -11,11 +11,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/base/epoch.h"
 #include "common/base/random.h"
 #include "common/fabric/fabric.h"
 #include "common/sched/scheduler.h"
 #include "common/wire/remote_address.h"
-#include "compute/cache/epoch.h"
 #include "compute/core/buffer_pool.h"
 #include "compute/core/counters.h"
 #include "compute/core/membership.h"

@@ -1,4 +1,4 @@
-#include "compute/cache/epoch.h"
+#include "common/base/epoch.h"
 
 #include <algorithm>
 
