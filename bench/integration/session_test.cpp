@@ -3,12 +3,15 @@
 
 #include <atomic>
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
 #include "common/base/random.h"
+#include "pando/log.h"
 
 namespace pando {
 namespace {
@@ -187,6 +190,44 @@ TEST_F(SessionTest, InsideAnotherSessionsTaskIsRefused) {
   EXPECT_EQ(seen.size(), 7u);
   for (const absl::Status& status : seen) EXPECT_CODE(status, FailedPrecondition);
   EXPECT_EQ(other->Get(*tree_, "k").value_or("none"), "v");
+}
+
+TEST_F(SessionTest, WhatATaskThrowsComesOutOfRun) {
+  int finished = 0;
+  for (const char* key : {"a", "b", "c", "d"}) {
+    session_->Spawn([&, key] {
+      EXPECT_OK(session_->Put(*tree_, key, key));
+      if (key[0] == 'b' || key[0] == 'c') throw std::runtime_error(key);
+      EXPECT_OK(session_->Put(*tree_, key, "again"));
+      ++finished;
+    });
+  }
+  std::string thrown;
+  try {
+    session_->Run();
+  } catch (const std::runtime_error& error) {
+    thrown = error.what();
+  }
+  EXPECT_TRUE(thrown == "b" || thrown == "c") << thrown;
+  EXPECT_EQ(finished, 2) << "the others end first";
+  session_->Run();  // thrown once
+  for (const char* key : {"a", "d"})
+    EXPECT_EQ(session_->Get(*tree_, key).value_or("none"), "again");
+  for (const char* key : {"b", "c"}) EXPECT_EQ(session_->Get(*tree_, key).value_or("none"), key);
+}
+
+TEST_F(SessionTest, WhatATaskThrowsIsKeptUntilRun) {
+  session_->Spawn([] { throw 7; });
+  EXPECT_OK(session_->Put(*tree_, "k", "v")) << "drives the task, too";
+  EXPECT_THROW(session_->Run(), int);
+  std::atomic<int> lines = 0;
+  SetLogSink([&lines](const LogRecord& record) {
+    if (record.message.find("unheard of") != std::string_view::npos) ++lines;
+  });
+  session_->Spawn([] { throw std::runtime_error("unheard of"); });
+  session_.reset();
+  SetLogSink(nullptr);
+  EXPECT_EQ(lines, 1);
 }
 
 TEST_F(SessionTest, ATreeOfAnotherClientIsRefused) {

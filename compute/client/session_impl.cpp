@@ -19,6 +19,16 @@ constexpr int64_t kRepairTimeoutChains = 1024;
 // Of what takes as long as there is data.
 constexpr int64_t kWholeTreeTimeoutMs = 24 * 3600 * 1000;
 
+std::string Describe(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "it is no std::exception";
+  }
+}
+
 absl::Status CheckKey(const TreeContext& tree, std::string_view key) {
   if (!key.empty() && key.size() <= tree.layout.key_bytes_max()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes; tree '",
@@ -38,6 +48,12 @@ absl::Status CheckValue(const TreeContext& tree, std::string_view value) {
 SessionImpl::~SessionImpl() {
   repairs_.clear();
   scheduler().Drain();
+  if (thrown_ != nullptr) {
+    PANDO_LOG(ERROR)
+        << "a session ends, and nobody has heard of the exception that left one of its "
+           "tasks, as Session::Run() was not called after it: "
+        << Describe(thrown_);
+  }
   repaired_trees_.clear();
   client_.RemoveSession(context_.get());
 }
@@ -166,10 +182,33 @@ void SessionImpl::SpawnRepairs() {
   }
 }
 
+void SessionImpl::Spawn(std::function<void()> task) {
+  scheduler().Spawn([this, task = std::move(task)] {
+    // Beyond this border is a coroutine's end, which no exception passes.
+    try {
+      task();
+    } catch (...) {
+      NoteException();
+    }
+  });
+}
+
+void SessionImpl::NoteException() {
+  if (thrown_ == nullptr) {
+    thrown_ = std::current_exception();
+    return;
+  }
+  PANDO_LOG(ERROR)
+      << "a second exception has left a task of this session; Session::Run() throws the "
+         "first, and this one is lost: "
+      << Describe(std::current_exception());
+}
+
 void SessionImpl::Run() {
   SpawnRepairs();
   scheduler().Drain();
   repaired_trees_.clear();
+  if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::string* value,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,7 +50,8 @@ class SessionImpl {
   // returned. `timeout_ms`: of each, 0: the default.
   void ForEach(size_t count, int64_t timeout_ms, const std::function<void(size_t)>& work);
 
-  void Spawn(std::function<void()> task) { context_->scheduler().Spawn(std::move(task)); }
+  // Keeps the first exception that leaves a task, for Run(), and logs the others.
+  void Spawn(std::function<void()> task);
   void Run();
   Scheduler& scheduler() { return context_->scheduler(); }
   SessionContext& context() { return *context_; }
@@ -68,6 +70,8 @@ class SessionImpl {
   template <typename Job>
   absl::Status Execute(const Tree& tree, int64_t timeout_ms, int64_t deadline_ns,
                        OperationCost* cost, const Job& job);
+  // In the handler of an exception that has left a task.
+  void NoteException();
   // From outside the session's coroutines.
   absl::Status RunOutside(absl::FunctionRef<void()> run);
   absl::Status Refusal(const Tree& tree) const;
@@ -85,6 +89,7 @@ class SessionImpl {
   int64_t callers_timeout_ns_ = INT64_MAX;
   // Each once; let go outside coroutines.
   std::vector<std::shared_ptr<TreeImpl>> repaired_trees_;
+  std::exception_ptr thrown_;  // by a task, and not yet by Run()
 };
 
 }  // namespace pando

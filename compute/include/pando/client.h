@@ -180,7 +180,10 @@ class Session {
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options = {});
 
   // Runs `task` in a coroutine of this session; operations inside it suspend. Run() returns when
-  // all are finished.
+  // all are finished. The library throws nothing; what a task throws and does not catch ends that
+  // task alone, and Run() throws it when all others have finished, too (of several the first; the
+  // others are lines in the log). A task calls no operation from inside a catch block: a coroutine
+  // that suspends there mixes up the exceptions of its thread.
   void Spawn(std::function<void()> task);
   void Run();
   // Inside a task: suspends it until this time, CLOCK_MONOTONIC nanoseconds (virtual time on a
