@@ -13,7 +13,7 @@ namespace {
 // Below that a kill, what follows from it, and the restart cannot be told apart from the next.
 constexpr double kSecondsAnEvent = 1;
 
-absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
+absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
 }  // namespace
 

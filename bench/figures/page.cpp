@@ -80,9 +80,11 @@ void AddValuesTable(const FigureOnPage& figure, std::string* page) {
   for (const auto& [series, x] : rows) {
     absl::StrAppend(page, "| ", Cell(series), " | ", Cell(FormatX(x)), " |");
     for (const std::string& metric : metrics) {
-      const auto at = std::find_if(figure.points.begin(), figure.points.end(), [&](const Point& p) {
-        return p.series == series && p.x == x && p.metric == metric;
-      });
+      const auto at =
+          std::find_if(figure.points.begin(), figure.points.end(),
+                       [&, &row_series = series, &row_x = x](const Point& p) {
+                         return p.series == row_series && p.x == row_x && p.metric == metric;
+                       });
       absl::StrAppend(
           page, " ", at == figure.points.end() ? std::string() : FormatNumber(at->simulated), " |");
     }

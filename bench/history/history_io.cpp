@@ -22,7 +22,7 @@ constexpr OperationKind kKinds[] = {OperationKind::kGet,    OperationKind::kPut,
                                     OperationKind::kInsert, OperationKind::kUpdate,
                                     OperationKind::kDelete, OperationKind::kScan};
 
-absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
+absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
 absl::StatusOr<std::string> TakeString(const Json& record, const char* name) {
   const auto found = record.find(name);

@@ -214,7 +214,7 @@ absl::StatusOr<LockBenchResult> RunLockBench(const LockBenchOptions& options,
     sessions.push_back(
         std::make_unique<LockSession>(options, client, i, &holders, host.step ? &world : nullptr));
     opened = sessions.back()->Open();
-    jobs.push_back([session = sessions.back().get()] { session->Drive(); });
+    jobs.emplace_back([session = sessions.back().get()] { session->Drive(); });
   }
   if (opened.ok() && host.step) {
     host.step([&world] { return world.working == 0; });

@@ -136,7 +136,7 @@ void LateSpareWorld::Check() {
         absl::StrCat(lost, " acknowledged keys cannot be read, e.g. ", example));
   }
   if (result_.refused && !absl::IsNotFound(get(KeyOfNumber(kKey)))) {
-    result_.problems.push_back("the put that was refused without effect has one");
+    result_.problems.emplace_back("the put that was refused without effect has one");
   }
   const TreeCheckResult tree =
       CheckTree(entry_, {}, [this](RemoteAddress from, std::span<std::byte> into) {

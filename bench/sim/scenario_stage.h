@@ -19,7 +19,7 @@ namespace pando {
 class Stage {
  public:
   explicit Stage(const SimCluster::Options& options, TreeOptions tree = {})
-      : cluster_(options), tree_options_(std::move(tree)) {}
+      : cluster_(options), tree_options_(tree) {}
 
   // What must be there in the end, and nothing else.
   std::map<std::string, std::string>& contents() { return contents_; }

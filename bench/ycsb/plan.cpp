@@ -56,7 +56,7 @@ std::string RdmaDevices() {
   return devices;
 }
 
-absl::Status Bad(std::string why) { return absl::InvalidArgumentError(std::move(why)); }
+absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
 template <typename Number>
 absl::Status CheckRange(const char* flag, Number value, Number low, Number high) {

@@ -112,7 +112,7 @@ std::vector<std::string> CheckWalk::Examine(const NodeLook& look, std::string_vi
                                     ", which is not its left neighbour's high fence ",
                                     DescribeBound(low)));
   }
-  if (header.state != NodeState::kLive) problems.push_back("is not live, but merging");
+  if (header.state != NodeState::kLive) problems.emplace_back("is not live, but merging");
   if (!header.peer.is_null()) {
     problems.push_back(absl::StrCat("has a merge's marker: ", DescribeNode(header.peer)));
   }

@@ -170,7 +170,7 @@ absl::StatusOr<ClientImpl::ServerRecord> ClientImpl::Examine(OperationContext& c
   if (info.lease_us > 0 && heartbeat_ == nullptr) {
     return absl::FailedPreconditionError("it has leases, which this client does not renew");
   }
-  return ServerRecord{server, std::move(info)};
+  return ServerRecord{server, info};
 }
 
 absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
@@ -179,9 +179,10 @@ absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
   // The catalog's server has forgotten its trees with everything else.
   if (server == catalog_server_) return now;
   absl::StatusOr<TreeServerList> servers = ListTreeServers(context, tree.id());
-  if (servers.ok()) now.servers = *std::move(servers);
   // Dropped: its handles go on with what they have.
-  if (!servers.ok() && !absl::IsNotFound(servers.status())) return servers.status();
+  if (absl::IsNotFound(servers.status())) return now;
+  if (!servers.ok()) return servers.status();
+  now.servers = *std::move(servers);
   return now;
 }
 
@@ -193,9 +194,9 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
   }
   // The server compares: if it answers, another life that is on record is over.
   absl::Status attached = AttachTo(context, now, server.id);
-  const bool lost = absl::IsDataLoss(attached) || absl::IsNotFound(attached);
-  if (lost) tree.fate.Lose(std::move(attached));
-  return lost ? absl::OkStatus() : attached;
+  if (!absl::IsDataLoss(attached) && !absl::IsNotFound(attached)) return attached;
+  tree.fate.Lose(std::move(attached));
+  return absl::OkStatus();
 }
 
 absl::Status ClientImpl::AddMember(const ServerLocation& location) {
