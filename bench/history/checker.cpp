@@ -134,6 +134,7 @@ void HistoryCheck::AddScan(uint32_t source) {
   for (size_t i = 0; i < scan.rows.size(); ++i) {
     const std::string& key = scan.rows[i].first;
     const char* what = key < scan.key                           ? "is before the scan's start"
+                       : scan.to.has_value() && key >= *scan.to ? "is not before the scan's end"
                        : i > 0 && key == scan.rows[i - 1].first ? "is there twice"
                        : i > 0 && key < scan.rows[i - 1].first  ? "is not in order"
                                                                 : nullptr;
@@ -144,7 +145,8 @@ void HistoryCheck::AddScan(uint32_t source) {
   if (scan.limit == 0) return;
   const bool to_end = scan.rows.size() < scan.limit;
   const size_t first = KeyIndex(scan.key);
-  const size_t end = to_end ? names_.size() : returned.back().first + 1;
+  const size_t range_end = scan.to.has_value() ? KeyIndex(*scan.to) : names_.size();
+  const size_t end = to_end ? range_end : returned.back().first + 1;
   auto row = returned.begin();
   for (size_t key = std::min(first, returned.empty() ? first : returned.front().first); key < end;
        ++key) {

@@ -43,6 +43,13 @@ Operation Scan(std::string from, size_t limit,
   return o;
 }
 
+Operation ScanTo(std::string from, std::string to, size_t limit,
+                 std::vector<std::pair<std::string, std::string>> rows) {
+  Operation o = Scan(std::move(from), limit, std::move(rows), 5, 6);
+  o.to = std::move(to);
+  return o;
+}
+
 std::string WhyWrong(const std::vector<Operation>& operations, const State* initial = nullptr,
                      const State* final = nullptr) {
   const CheckResult result = CheckHistory(operations, initial, final);
@@ -69,6 +76,12 @@ TEST(Checker, Scans) {
   EXPECT_THAT(WhyWrong(AbcAnd(Scan("a", 2, {{"a", "1"}, {"c", "3"}}, 5, 6))),
               HasSubstr("key \"b\""));
   EXPECT_EQ(WhyWrong(AbcAnd(Scan("a", 1, {{"a", "1"}}, 5, 6))), "") << "stops at its limit";
+  EXPECT_EQ(WhyWrong(AbcAnd(ScanTo("a", "b", 9, {{"a", "1"}}))), "") << "stops at its end";
+  EXPECT_EQ(WhyWrong(AbcAnd(ScanTo("a", "bb", 9, {{"a", "1"}, {"b", "2"}}))), "");
+  EXPECT_EQ(WhyWrong(AbcAnd(ScanTo("b", "", 9, {}))), "") << "nothing is below";
+  EXPECT_THAT(WhyWrong(AbcAnd(ScanTo("a", "bb", 9, {{"a", "1"}}))), HasSubstr("key \"b\""));
+  EXPECT_THAT(WhyWrong(AbcAnd(ScanTo("a", "b", 9, {{"a", "1"}, {"b", "2"}}))),
+              HasSubstr("not before the scan's end"));
   EXPECT_THAT(WhyWrong(AbcAnd(Scan("a", 2, {{"a", "1"}}, 5, 6))), HasSubstr("key \"b\""))
       << "stops too early";
   EXPECT_THAT(WhyWrong(AbcAnd(Scan("a", 9, {{"b", "2"}, {"a", "1"}, {"c", "3"}}, 5, 6))),
@@ -304,6 +317,16 @@ TEST_F(HistoryFiles, FormatIsTheDocumentedOne) {
   EXPECT_EQ(
       FormatOperation(Scan("a", 2, {{"k", "v"}}, 1, 2)),
       R"({"client":0,"op":"scan","from":"61","limit":2,"rows":[["6b","76"]],"call":1,"return":2})");
+}
+
+TEST_F(HistoryFiles, AScansEndIsThereWhereItHasOne) {
+  const Operation scan = ScanTo("a", "c", 2, {});
+  EXPECT_EQ(
+      FormatOperation(scan),
+      R"({"client":0,"op":"scan","from":"61","to":"63","limit":2,"rows":[],"call":5,"return":6})");
+  const auto read = ReadHistory(File(FormatOperation(scan)));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->front().to, "63") << "keys stay as they are in the file";
 }
 
 TEST_F(HistoryFiles, BadInputNamesFileAndLine) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ struct Operation {
                       // been stored
   int64_t call_ns = 0;
   int64_t return_ns = kNeverReturned;
+  std::optional<std::string> to;                          // scan: keys below it; none: to the end
   size_t limit = 0;                                       // scan
   std::vector<std::pair<std::string, std::string>> rows;  // scan
   uint32_t line = 0;                                      // in the file it came from; 0: none

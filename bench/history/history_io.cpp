@@ -55,6 +55,9 @@ absl::Status TakeTimes(const Json& record, Operation* operation) {
 
 absl::Status TakeScan(const Json& record, Operation* operation) {
   PANDO_ASSIGN_OR_RETURN(operation->key, TakeString(record, "from"));
+  if (record.contains("to")) {
+    PANDO_ASSIGN_OR_RETURN(operation->to, TakeString(record, "to"));
+  }
   const auto limit = record.find("limit"), rows = record.find("rows");
   if (limit == record.end() || !limit->is_number_unsigned())
     return Bad("a scan needs \"limit\" >= 0");
@@ -184,8 +187,9 @@ std::string FormatOperation(const Operation& operation) {
   std::string line = absl::StrCat("{\"client\":", operation.client, ",\"op\":\"",
                                   OperationKindName(operation.kind), "\"");
   if (operation.kind == OperationKind::kScan) {
-    absl::StrAppend(&line, ",\"from\":", quoted(operation.key), ",\"limit\":", operation.limit,
-                    ",\"rows\":[");
+    absl::StrAppend(&line, ",\"from\":", quoted(operation.key));
+    if (operation.to.has_value()) absl::StrAppend(&line, ",\"to\":", quoted(*operation.to));
+    absl::StrAppend(&line, ",\"limit\":", operation.limit, ",\"rows\":[");
     const char* separator = "";
     for (const auto& [key, value] : operation.rows) {
       absl::StrAppend(&line, separator, "[", quoted(key), ",", quoted(value), "]");

@@ -4,6 +4,8 @@
 //   {"client":1,"op":"scan","from":"61","limit":2,"rows":[["6b","76"]],"call":30,"return":50}
 //   {"key":"6b","value":"76"} (a state)
 //
+// A scan may have "to":"62": it is one of keys below that.
+//
 // "return":null: the outcome is unknown. The writers write keys and values as hex, which keeps
 // their order, so that any bytes can be tested; the readers take strings as they are (a checker
 // only compares them).
