@@ -60,6 +60,7 @@ DEFINE_double(insert, 0.15, "share of inserts");
 DEFINE_double(delete, 0.15, "share of deletes");
 DEFINE_double(scan, 0, "share of scans");
 DEFINE_uint64(scan_limit, 20, "longest scan, entries");
+DEFINE_double(cursor, 0, "share of the scans that are walks with a cursor, also downwards");
 DEFINE_int32(crashes, 0, "compute servers killed on the way");
 DEFINE_string(mode, "lines", "how bytes are delivered: lines, words, shm, whole; mixed: by seed");
 DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
@@ -204,6 +205,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.hot_keys = FLAGS_hot_keys;
   ParseShares(&options);
   options.scan_limit_max = FLAGS_scan_limit;
+  options.cursor = FLAGS_cursor;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;
   options.break_probability = FLAGS_break_probability;

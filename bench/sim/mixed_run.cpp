@@ -12,6 +12,7 @@ namespace pando {
 namespace {
 
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
+constexpr uint64_t kMixWalkSeed = 0x6d697877;
 
 struct Shape {
   uint32_t key_bytes_max, value_bytes_max, node_bytes, prefix_bytes;
@@ -125,6 +126,14 @@ void MixBreaks(uint64_t seed, SimRunOptions* options) {
   }
 }
 
+// Scans with a cursor. From a random stream of its own, too.
+void MixWalks(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixWalkSeed));
+  if (!random.Chance(0.6)) return;
+  options->cursor = 0.7;
+  options->scan = std::max(options->scan, 0.05);
+}
+
 // Everything that can be done to a run under load, with all constants so short that the run passes
 // them again and again. From a random stream of its own, too.
 void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
@@ -226,12 +235,12 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.tree.node_bytes, " packets of ", o.sim.packet_bytes, ", ", o.memory_servers, " memory and ",
       o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
       " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
-      ", hot ", o.hot_share, ", scans ", o.scan, ", ", o.lock_words, " lock words",
-      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
-      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
-      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
-      DescribeCruelty(o));
+      ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), ", o.lock_words,
+      " lock words", o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
+      o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
+      o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
+      ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
+      o.break_probability, techniques, DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
@@ -256,6 +265,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
       Pick<size_t>(&random, std::array<size_t, 3>{1, 4096, 64 << 20});
   MixDeaths(&random, &options);
   MixBreaks(seed, &options);
+  MixWalks(seed, &options);
   MixCruelty(seed, mix, &options);
   return options;
 }

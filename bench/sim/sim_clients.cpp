@@ -1,11 +1,13 @@
 // What the clients of a run do: operations, bulk loads, sweeps.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/history_io.h"
 #include "bench/sim/perform.h"
 #include "bench/sim/sim_run_state.h"
+#include "bench/sim/walk.h"
 #include "common/base/check.h"
 #include "common/fabric/recoverable.h"
 #include "compute/client/session_impl.h"
@@ -86,7 +88,16 @@ Circumstances SimRun::CircumstancesOf(bool dropped) const {
 
 bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
                      Operation* o) {
-  const absl::Status status = Perform(session, *handle.tree, o);
+  std::optional<Operation> back;
+  const bool walks = o->kind == history::OperationKind::kScan && options_.cursor > 0 &&
+                     walk_random_.Chance(options_.cursor);
+  absl::Status status;
+  if (walks) {
+    const Walk walk = RandomWalk(workload_.AnyKey(&walk_random_), &walk_random_);
+    status = PerformWalk(session, *handle.tree, walk, o, &back);
+  } else {
+    status = Perform(session, *handle.tree, o);
+  }
   // A dead client heard nothing: the outcome stays unknown.
   if (world_.IsKilled(*server.fabric)) return false;
   const Circumstances circumstances =
@@ -94,6 +105,11 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
   const Ending ending = Explain(status, circumstances, o);
   if (ending == Ending::kConcluded) {
     o->return_ns = Stamp();
+    result_.walks += walks ? 1 : 0;
+    if (back.has_value()) {
+      back->return_ns = o->return_ns;
+      handle.life->operations.push_back(*std::move(back));
+    }
     if (result_.server_deaths > 0) ++result_.after_server_death;
   }
   if (ending == Ending::kRefused) {

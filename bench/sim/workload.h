@@ -28,6 +28,7 @@ class SimWorkload {
   // Ascending keys for a bulk load, at most so many.
   std::vector<std::string> KeysToLoad(size_t count_max);
   std::string NewValue();
+  const std::string& AnyKey(Random* random) const { return keys_[random->Uniform(known_keys_)]; }
 
  private:
   const std::string& ChooseKey();

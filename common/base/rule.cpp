@@ -65,6 +65,7 @@ constexpr RuleVariant kVariants[] = {
     {"R7", Rule::kR7, "a tree is attached to the life of a server that it has nodes on",
      "memory_rules_test --gtest_filter=MemoryRulesTest.R7"},
     {"R8", Rule::kR8, "an operation on a lost tree posts nothing to the server's next life", ""},
+    {"R9", Rule::kR9, "reading downwards consumes only images that contain its cursor", ""},
     {"C0", Rule::kC0, "an incarnation is issued once",
      "memory_rules_test --gtest_filter=MemoryRulesTest.C0"},
     {"C1", Rule::kC1, "after a gap in the server's own timer all leases start again",

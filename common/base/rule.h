@@ -56,6 +56,7 @@ enum class Rule {
   kR6,
   kR7,
   kR8,
+  kR9,
   kC0,
   kC1,
   kC2,

@@ -59,6 +59,10 @@ class CachedNode {
     }
     return Reference::Load(WideChildren() + size_t{index} * Reference::kWireBytes);
   }
+  // The key from which on the child covers keys, as far as this node knows.
+  std::string_view ChildLow(uint32_t index) const {
+    return index == 0 ? low() : SeparatorText(index - 1);
+  }
   // Fetches what a search of a node of 8/8 touches: all misses at once.
   static void Prefetch(const CachedNode* node) {
     for (size_t i = 0; i < kSearchLines; ++i) {

@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "compute/client/client_impl.h"
+#include "compute/client/cursor_impl.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -87,7 +88,17 @@ absl::Status Session::Erase(const Tree& tree, std::string_view key,
 
 absl::Status Session::Scan(const Tree& tree, std::string_view from, size_t limit,
                            std::vector<KeyValue>* rows, const OperationOptions& options) {
-  return impl_->Scan(tree, from, limit, rows, options);
+  return impl_->Scan(tree, {.from = std::string(from), .limit = limit, .operation = options}, rows);
+}
+
+absl::Status Session::Scan(const Tree& tree, const CursorOptions& options,
+                           std::vector<KeyValue>* rows) {
+  return impl_->Scan(tree, options, rows);
+}
+
+std::unique_ptr<Cursor> Session::NewCursor(const Tree& tree, const CursorOptions& options) {
+  return std::unique_ptr<Cursor>(
+      new Cursor(std::make_unique<CursorImpl>(impl_.get(), tree, options)));
 }
 
 std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,

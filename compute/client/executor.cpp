@@ -48,8 +48,12 @@ OperationResult Perform(SessionImpl& session, const Job& job) {
       result.status = write(WriteKind::kErase);
       break;
     case Operation::Kind::kScan:
-      result.status = session.Scan(*job.tree, operation.key, operation.limit, &result.rows, {},
-                                   job.deadline_ns);
+      result.status = session.Scan(*job.tree,
+                                   {.from = operation.key,
+                                    .to = operation.to,
+                                    .reverse = operation.reverse,
+                                    .limit = operation.limit},
+                                   &result.rows, job.deadline_ns);
       break;
   }
   return result;

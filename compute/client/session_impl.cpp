@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "compute/check/session_check.h"
+#include "compute/client/cursor_impl.h"
 #include "compute/index/operations.h"
 
 namespace pando {
@@ -54,6 +55,7 @@ SessionImpl::~SessionImpl() {
            "tasks, as Session::Run() was not called after it: "
         << Describe(thrown_);
   }
+  PANDO_CHECK_EQ(cursors_, 0u) << "a session was destroyed before its cursors";
   repaired_trees_.clear();
   client_.RemoveSession(context_.get());
 }
@@ -234,17 +236,22 @@ absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operatio
                  [&](OperationContext& op) { return WriteKey(op, context, operation); });
 }
 
-absl::Status SessionImpl::Scan(const Tree& tree, std::string_view from, size_t limit,
-                               std::vector<KeyValue>* rows, const OperationOptions& options,
-                               int64_t deadline_ns) {
+absl::Status SessionImpl::Scan(const Tree& tree, const CursorOptions& options,
+                               std::vector<KeyValue>* rows, int64_t deadline_ns) {
   rows->clear();
-  if (from.size() > tree.impl().context().layout.key_bytes_max()) {
-    return CheckKey(tree.impl().context(), from);
-  }
-  return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
+  PANDO_RETURN_IF_ERROR(CheckCursorOptions(options));
+  TreeContext& context = tree.impl().context();
+  return Execute(tree, options.operation.timeout_ms, deadline_ns, options.operation.cost,
                  [&](OperationContext& operation) {
-                   return ScanKeys(operation, tree.impl().context(), from, limit, rows);
+                   const KeyRange range = RangeOf(options, context.layout.key_bytes_max());
+                   return ScanKeys(operation, context, range, options.reverse, options.limit,
+                                   static_cast<size_t>(options.read_ahead), rows);
                  });
+}
+
+absl::Status SessionImpl::Perform(const Tree& tree, const OperationOptions& options,
+                                  absl::FunctionRef<absl::Status(OperationContext&)> job) {
+  return Execute(tree, options.timeout_ms, kFromNow, options.cost, job);
 }
 
 absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,

@@ -39,12 +39,18 @@ class SessionImpl {
                    const OperationOptions& options, int64_t deadline_ns = kFromNow);
   absl::Status Write(const Tree& tree, const WriteOperation& operation,
                      const OperationOptions& options, int64_t deadline_ns = kFromNow);
-  absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
-                    std::vector<KeyValue>* rows, const OperationOptions& options,
+  absl::Status Scan(const Tree& tree, const CursorOptions& options, std::vector<KeyValue>* rows,
                     int64_t deadline_ns = kFromNow);
   absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options);
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options);
+
+  // Any other job of the index, as an operation of this session on the tree.
+  absl::Status Perform(const Tree& tree, const OperationOptions& options,
+                       absl::FunctionRef<absl::Status(OperationContext&)> job);
+  // Cursors must be gone before the session (CHECKed).
+  void AddCursor() { ++cursors_; }
+  void RemoveCursor() { --cursors_; }
 
   // Calls `work(i)` for each i < count from as many coroutines as there are; returns when all have
   // returned. `timeout_ms`: of each, 0: the default.
@@ -90,6 +96,7 @@ class SessionImpl {
   // Each once; let go outside coroutines.
   std::vector<std::shared_ptr<TreeImpl>> repaired_trees_;
   std::exception_ptr thrown_;  // by a task, and not yet by Run()
+  size_t cursors_ = 0;
 };
 
 }  // namespace pando

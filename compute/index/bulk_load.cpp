@@ -338,7 +338,8 @@ absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
   // A loader that died may have left the empty root as dead: the way down of a scan revives it
   // (rule C4).
   std::vector<KeyValue> rows;
-  PANDO_RETURN_IF_ERROR(ScanKeys(context, tree, "", 1, &rows));
+  PANDO_RETURN_IF_ERROR(ScanKeys(context, tree, RangeOf({}, tree.layout.key_bytes_max()),
+                                 /*reverse=*/false, /*limit=*/1, /*leaves_max=*/0, &rows));
   if (!rows.empty()) return NotEmpty();
   BulkLoader loader(context, tree);
   const absl::Status loaded = loader.Load(next);

@@ -36,6 +36,8 @@ class Descent {
   const Reference& node() const { return node_; }
   std::string_view key() const { return key_; }
   uint8_t level() const { return level_; }
+  // What led there, of the level above, from the cache or just put there; null: the root hint did.
+  const Reference& parent() const { return parent_; }
   // Why the last Find() failed: the tree has no such level (rule R1). The status alone does not
   // tell, since others fail like that, too.
   bool above_root() const { return above_root_; }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "compute/core/session_context.h"
+#include "compute/index/key_range.h"
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
 #include "pando/client.h"
@@ -23,9 +24,12 @@ absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_vi
 absl::Status WriteKey(OperationContext& context, TreeContext& tree,
                       const WriteOperation& operation);
 
-// scan.cpp (rule R2).
-absl::Status ScanKeys(OperationContext& context, TreeContext& tree, std::string_view from,
-                      size_t limit, std::vector<KeyValue>* rows);
+// scan.cpp (rules R2, R9): up to `limit` entries of the range, from its other end if `reverse`;
+// `leaves_max` READ at once, 0: as many as is usual.
+absl::Status ScanKeys(OperationContext& context, TreeContext& tree, const KeyRange& range,
+                      bool reverse, size_t limit, size_t leaves_max, std::vector<KeyValue>* rows);
+// How many leaves to READ for so many entries.
+size_t LeavesFor(const TreeContext& tree, size_t entries);
 
 // separator.cpp (rule S3): makes `child` known to its parent level, growing the root where needed.
 // OK when there is nothing (more) to do. A missing separator is always legal, so errors cost only

@@ -13,6 +13,7 @@
 #include "compute/index/held_node.h"
 #include "compute/index/held_root.h"
 #include "compute/index/hold.h"
+#include "compute/index/key_range.h"
 #include "compute/index/lock_set.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -21,19 +22,6 @@ namespace pando {
 namespace {
 
 constexpr int64_t kRedoAgainChains = 4;
-
-// The greatest key below `key`, of at most `bytes_max` bytes: what the left neighbour of the node
-// that starts at `key` covers.
-std::string KeyBefore(std::string_view key, uint32_t bytes_max) {
-  std::string before(key);
-  if (before.back() == '\0') {
-    before.pop_back();
-  } else {
-    before.back() = static_cast<char>(before.back() - 1);
-    before.resize(bytes_max, '\xff');
-  }
-  return before;
-}
 
 // The node, as read under its lock: merging still, in the life meant.
 bool IsStillMerging(const TreeContext& tree, const std::byte* image, const Reference& node,

@@ -12,7 +12,7 @@
 namespace pando::tool {
 namespace {
 
-constexpr size_t kScanRows = 1000;
+constexpr int kScanLeaves = 32;
 
 // A connection with one tree and one session: what most commands work on.
 struct OpenedTree {
@@ -105,26 +105,21 @@ absl::Status Delete(const Settings& settings, const Arguments& arguments) {
 absl::Status Scan(const Settings& settings, const Arguments&) {
   const auto opened = Open(settings);
   if (!opened.ok()) return opened.status();
-  uint64_t left = settings.limit == 0 ? UINT64_MAX : settings.limit;
-  std::string from = settings.from;
-  std::string printed;  // the last key, empty at first
-  std::vector<KeyValue> rows;
-  while (left > 0) {
-    // One row more than wanted: the batch begins with the key that ended the one before.
-    const size_t wanted = static_cast<size_t>(std::min<uint64_t>(left, kScanRows)) + 1;
-    const absl::Status status = opened->session->Scan(*opened->tree, from, wanted, &rows);
-    if (!status.ok()) return status;
-    const size_t row_count = rows.size();
-    for (const KeyValue& row : rows) {
-      if (row.key == printed || left == 0) continue;
-      absl::Status written =
-          Print(settings.values ? row.key + "\t" + row.value + "\n" : row.key + "\n");
-      if (!written.ok()) return written;
-      --left;
-    }
-    if (row_count < wanted) break;
-    from = printed = rows.back().key;
+  CursorOptions options{.from = settings.from,
+                        .prefix = settings.prefix,
+                        .reverse = settings.reverse,
+                        .read_ahead = kScanLeaves};
+  if (settings.to_given) options.to = settings.to;
+  if (settings.limit > 0) options.limit = settings.limit;
+  const auto cursor = opened->session->NewCursor(*opened->tree, options);
+  std::string line;
+  while (cursor->Next()) {
+    line.assign(cursor->key());
+    if (settings.values) line.append("\t").append(cursor->value());
+    absl::Status written = Print(line.append("\n"));
+    if (!written.ok()) return written;
   }
+  if (!cursor->status().ok()) return cursor->status();
   return opened->client->TreeStatus(*opened->tree);
 }
 

@@ -24,7 +24,8 @@ struct Settings {
   bool value_bytes_given = false;
   int sessions = 0;  // load; 0: one a CPU, at most 8
   bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
-  std::string from;  // scan
+  std::string from, to, prefix;  // scan
+  bool to_given = false, reverse = false;
   uint64_t limit = 0;
   bool values = false;
   bool tree_given = false;  // check: all trees unless one was named

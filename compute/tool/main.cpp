@@ -27,6 +27,9 @@ DEFINE_int32(value_bytes, -1,
 DEFINE_int32(sessions, 0, "load: sessions that put at the same time; 0: one a CPU, at most 8");
 DEFINE_bool(bulk, true, "load: fill an empty tree in one go; --nobulk puts key by key");
 DEFINE_string(from, "", "scan: first key, or the least key above it");
+DEFINE_string(to, "", "scan: only keys below this one");
+DEFINE_string(prefix, "", "scan: only keys that begin so");
+DEFINE_bool(reverse, false, "scan: from the greatest key down");
 DEFINE_uint64(limit, 0, "scan: at most this many keys; 0: all");
 DEFINE_bool(values, false, "scan: also print values, after a tab");
 DEFINE_bool(quiet_tree, false,
@@ -53,7 +56,8 @@ Works on the trees of running memory servers.
   get KEY         print the value
   put KEY VALUE
   delete KEY
-  scan            print keys in order, as bytes (--from, --limit, --values)
+  scan            print keys in order, as bytes (--from, --to, --prefix, --reverse, --limit,
+                  --values)
   create          make an empty tree (--key_bytes, --value_bytes)
   drop NAME       remove a tree
   trees           list the trees
@@ -133,6 +137,10 @@ Settings SettingsFromFlags(const Command& command) {
   settings.sessions = FLAGS_sessions;
   settings.bulk = FLAGS_bulk;
   settings.from = FLAGS_from;
+  settings.to = FLAGS_to;
+  settings.to_given = !gflags::GetCommandLineFlagInfoOrDie("to").is_default;
+  settings.prefix = FLAGS_prefix;
+  settings.reverse = FLAGS_reverse;
   settings.limit = FLAGS_limit;
   settings.values = FLAGS_values;
   settings.tree_given = !gflags::GetCommandLineFlagInfoOrDie("tree").is_default;

@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pando/check.h"
+#include "pando/cursor.h"
 #include "pando/options.h"
 #include "pando/stats.h"
 
@@ -150,11 +151,16 @@ class Session {
                       const OperationOptions& options = {});  // NotFound
   absl::Status Erase(const Tree& tree, std::string_view key,
                      const OperationOptions& options = {});  // NotFound
-  // At most `limit` entries with key >= from, ascending. Sorted, each key once, every key that was
-  // present throughout, each pair having been current at some moment of the scan; not a snapshot.
-  // On error `rows` holds nothing.
+  // At most `limit` entries with key >= from, ascending; `from` may be any bytes. Sorted, each key
+  // once, every key that was present throughout, each pair having been current at some moment of
+  // the scan; not a snapshot. On error `rows` holds nothing.
   absl::Status Scan(const Tree& tree, std::string_view from, size_t limit,
                     std::vector<KeyValue>* rows, const OperationOptions& options = {});
+  // All entries of the range at once, descending if it is reverse: {.from = "a", .to = "b"}.
+  absl::Status Scan(const Tree& tree, const CursorOptions& options, std::vector<KeyValue>* rows);
+  // The same entry by entry, in both directions (cursor.h). Never null: what is wrong with the
+  // options is said by its status(). No round trip. The tree's handle outlives the cursor.
+  std::unique_ptr<Cursor> NewCursor(const Tree& tree, const CursorOptions& options = {});
 
   // Many operations at once over this session's coroutines. One status per key, in order.
   std::vector<absl::StatusOr<std::string>> MultiGet(const Tree& tree,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,12 @@ namespace pando {
 struct Operation {
   enum class Kind : uint8_t { kGet, kPut, kInsert, kUpdate, kErase, kScan };
   Kind kind = Kind::kGet;
-  std::string key;         // kScan: from
-  std::string value;       // writes
-  size_t limit = 0;        // kScan
+  std::string key;    // kScan: from
+  std::string value;  // writes
+  size_t limit = 0;   // kScan
+  // kScan: keys below this one only; and whether the greatest keys come first (CursorOptions).
+  std::optional<std::string> to;
+  bool reverse = false;
   int64_t timeout_ms = 0;  // from Submit() on; 0: ClientOptions::operation_timeout_ms
 };
 
