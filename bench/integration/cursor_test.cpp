@@ -156,5 +156,19 @@ TEST_F(CursorIntegrationTest, AnotherClientsTreeIsRefused) {
   EXPECT_CODE(cursor->status(), InvalidArgument);
 }
 
+TEST_F(CursorIntegrationTest, EstimatesWhileOthersWrite) {
+  std::atomic<bool> stop{false};
+  std::thread writer([this, &stop] { Churn(5, stop); });
+  for (int i = 0; i < 50; ++i) {
+    const auto size = session_->EstimateSize(*tree_);
+    ASSERT_OK(size);
+    EXPECT_GE(size->keys, kStable / 2);
+    EXPECT_LE(size->keys, kStable * kEvery);
+    EXPECT_GT(size->nodes_bytes, 0u);
+  }
+  stop = true;
+  writer.join();
+}
+
 }  // namespace
 }  // namespace pando

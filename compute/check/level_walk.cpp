@@ -135,6 +135,8 @@ void CheckWalk::TakeEntries(NodeLook* look) {
     any_key_ = true;
     key_cursor_ = entry.key;
     ++result_.keys;
+    result_.key_bytes += entry.key.size();
+    result_.value_bytes += entry.value.size();
     if (options_.keep_entries) {
       result_.entries.emplace_back(std::move(entry.key), std::move(entry.value));
     }

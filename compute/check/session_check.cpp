@@ -239,6 +239,9 @@ absl::StatusOr<CheckReport> SessionCheck::Run() {
   if (report_.ok()) PANDO_RETURN_IF_ERROR(CheckAccounting(&walked));
   report_.nodes_per_level.assign(walked.nodes_per_level.begin(), walked.nodes_per_level.end());
   report_.keys = walked.keys;
+  report_.key_bytes = walked.key_bytes;
+  report_.value_bytes = walked.value_bytes;
+  report_.nodes_bytes = uint64_t{tree_.layout.node_bytes()} * walked.nodes.size();
   report_.missing_separators = walked.missing_separators;
   PANDO_RETURN_IF_ERROR(CheckLocks(walked.nodes));
   PANDO_RETURN_IF_ERROR(tree_.CheckServers(context_, /*waits=*/true));

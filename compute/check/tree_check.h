@@ -42,7 +42,7 @@ struct TreeCheckResult {
   std::vector<size_t> nodes_per_level;  // [0]: leaves
   std::vector<Reference> nodes;         // all that were met
   size_t missing_separators = 0;
-  uint64_t keys = 0;
+  uint64_t keys = 0, key_bytes = 0, value_bytes = 0;
   uint64_t looked_again = 0;        // places that looked wrong at first
   std::vector<Reference> doubtful;  // nodes that the problems are about
   // All entries, ascending (`keep_entries`).

@@ -6,6 +6,7 @@
 #include "compute/client/client_impl.h"
 #include "compute/client/cursor_impl.h"
 #include "compute/client/session_impl.h"
+#include "compute/index/operations.h"
 
 namespace pando {
 
@@ -130,6 +131,16 @@ absl::Status Session::BulkLoad(const Tree& tree, const std::function<bool(KeyVal
 
 absl::StatusOr<CheckReport> Session::Check(const Tree& tree, const CheckOptions& options) {
   return impl_->Check(tree, options);
+}
+
+absl::StatusOr<SizeEstimate> Session::EstimateSize(const Tree& tree,
+                                                   const EstimateOptions& options) {
+  absl::StatusOr<SizeEstimate> estimate = SizeEstimate();
+  PANDO_RETURN_IF_ERROR(impl_->Perform(tree, options.operation, [&](OperationContext& operation) {
+    estimate = EstimateTreeSize(operation, tree.impl().context(), options.reads_max);
+    return estimate.status();
+  }));
+  return estimate;
 }
 
 void Session::Spawn(std::function<void()> task) { impl_->Spawn(std::move(task)); }

@@ -13,6 +13,7 @@
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
 #include "pando/client.h"
+#include "pando/size.h"
 
 namespace pando {
 
@@ -30,6 +31,10 @@ absl::Status ScanKeys(OperationContext& context, TreeContext& tree, const KeyRan
                       bool reverse, size_t limit, size_t leaves_max, std::vector<KeyValue>* rows);
 // How many leaves to READ for so many entries.
 size_t LeavesFor(const TreeContext& tree, size_t entries);
+
+// estimate.cpp. InvalidArgument: too few READs.
+absl::StatusOr<SizeEstimate> EstimateTreeSize(OperationContext& context, TreeContext& tree,
+                                              int reads_max);
 
 // separator.cpp (rule S3): makes `child` known to its parent level, growing the root where needed.
 // OK when there is nothing (more) to do. A missing separator is always legal, so errors cost only

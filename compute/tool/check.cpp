@@ -41,8 +41,10 @@ std::string Text(const std::string& name, const CheckReport& report) {
   for (size_t level = report.nodes_per_level.size(); level-- > 0;) {
     absl::StrAppend(&text, " ", report.nodes_per_level[level]);
   }
-  absl::StrAppend(&text, "), ", report.missing_separators, " missing separators, ",
-                  report.locks_held, " locks held");
+  absl::StrAppend(&text, "), keys of ", SizeText(report.key_bytes), ", values of ",
+                  SizeText(report.value_bytes), ", nodes of ", SizeText(report.nodes_bytes), ", ",
+                  report.missing_separators, " missing separators, ", report.locks_held,
+                  " locks held");
   absl::StrAppend(&text, "; on record: ", report.nodes.held, " nodes held by clients, ",
                   report.nodes.free, " free, ", report.nodes.orphans, " orphans");
   if (report.looked_again > 0) {
@@ -61,6 +63,9 @@ Json ToJson(const std::string& name, const CheckReport& report) {
           {"problems", report.problems},
           {"nodes_per_level", report.nodes_per_level},
           {"keys", report.keys},
+          {"key_bytes", report.key_bytes},
+          {"value_bytes", report.value_bytes},
+          {"nodes_bytes", report.nodes_bytes},
           {"missing_separators", report.missing_separators},
           {"locks_held", report.locks_held},
           {"nodes",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <iomanip>
@@ -154,6 +155,20 @@ absl::Status Trees(const Settings& settings, const Arguments&) {
                    std::to_string(tree.node_bytes) + "\n");
   }
   return status;
+}
+
+absl::Status Count(const Settings& settings, const Arguments&) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  const auto size = opened->session->EstimateSize(*opened->tree);
+  if (!size.ok()) return size.status();
+  const double percent = size->relative_error * 100;
+  const std::string about = absl::StrCat("about ", size->keys, " keys (give or take ",
+                                         std::ceil(percent * 10) / 10, " %)");
+  return Print(absl::StrCat(percent > 0 ? about : absl::StrCat(size->keys, " keys"), ", ",
+                            SizeText(size->key_bytes), "; values ", SizeText(size->value_bytes),
+                            "; ", size->leaves, " leaves; ", SizeText(size->nodes_bytes),
+                            " of memory\n"));
 }
 
 absl::Status Stats(const Settings& settings, const Arguments&) {

@@ -44,6 +44,7 @@ absl::Status Scan(const Settings& settings, const Arguments& arguments);
 absl::Status Create(const Settings& settings, const Arguments& arguments);
 absl::Status Drop(const Settings& settings, const Arguments& arguments);  // NAME
 absl::Status Trees(const Settings& settings, const Arguments& arguments);
+absl::Status Count(const Settings& settings, const Arguments& arguments);
 absl::Status Stats(const Settings& settings, const Arguments& arguments);
 // Of one tree, or of all. IsDamage() is true for its status if something is wrong with a tree;
 // other errors say why it could not be checked.

@@ -58,6 +58,7 @@ Works on the trees of running memory servers.
   delete KEY
   scan            print keys in order, as bytes (--from, --to, --prefix, --reverse, --limit,
                   --values)
+  count           say about how many keys the tree has, and their size ('check' counts them)
   create          make an empty tree (--key_bytes, --value_bytes)
   drop NAME       remove a tree
   trees           list the trees
@@ -79,12 +80,13 @@ struct Command {
   absl::Status (*run)(const Settings&, const Arguments&);
 };
 
-constexpr std::array<Command, 11> kCommands = {{
+constexpr std::array<Command, 12> kCommands = {{
     {"load", 1, tool::Load},
     {"get", 1, tool::Get},
     {"put", 2, tool::Put},
     {"delete", 1, tool::Delete},
     {"scan", 0, tool::Scan},
+    {"count", 0, tool::Count},
     {"create", 0, tool::Create},
     {"drop", 1, tool::Drop},
     {"trees", 0, tool::Trees},

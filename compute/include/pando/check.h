@@ -52,6 +52,8 @@ struct CheckReport {
   std::vector<std::string> problems;      // what is wrong and where, a sentence each
   std::vector<uint64_t> nodes_per_level;  // [0]: leaves
   uint64_t keys = 0;
+  uint64_t key_bytes = 0, value_bytes = 0;  // of all keys, and of all values
+  uint64_t nodes_bytes = 0;                 // of all nodes
   // Nodes that are reached from their left sibling only: legal, repaired when somebody notices.
   uint64_t missing_separators = 0;
   // Words that guard nodes of this tree (or others too: nodes share words) and were held.

@@ -27,6 +27,7 @@
 #include "pando/check.h"
 #include "pando/cursor.h"
 #include "pando/options.h"
+#include "pando/size.h"
 #include "pando/stats.h"
 
 namespace pando {
@@ -184,6 +185,9 @@ class Session {
   // READs the whole tree and says what is wrong with it (check.h). Errors say why it could not be
   // checked: Unavailable, DeadlineExceeded.
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options = {});
+
+  // About how large the tree is, from some of its leaves (size.h); also while others work on it.
+  absl::StatusOr<SizeEstimate> EstimateSize(const Tree& tree, const EstimateOptions& options = {});
 
   // Runs `task` in a coroutine of this session; operations inside it suspend. Run() returns when
   // all are finished. The library throws nothing; what a task throws and does not catch ends that
