@@ -1,6 +1,7 @@
 #include "bench/history/checker.h"
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "bench/history/history_io.h"
+#include "bench/history/upserts.h"
 
 namespace pando::history {
 namespace {
@@ -28,6 +30,7 @@ std::string Printable(std::string_view bytes) {
 struct KeyHistory {
   int32_t initial = kAbsent;
   std::vector<KeyOperation> operations;
+  std::vector<KeyUpsert> upserts;
 };
 
 class HistoryCheck {
@@ -56,8 +59,14 @@ class HistoryCheck {
     return entry->second;
   }
   void AddOperation(uint32_t source);
+  void AddConditional(uint32_t source, KeyOperation o);
   void AddScan(uint32_t source);
   void AddFinal(const State& final);
+  int32_t NumberOfText(const std::string& text) {
+    const auto known = numbers_.find(text);
+    return known != numbers_.end() ? known->second : Number(texts_.emplace_back(text));
+  }
+  KeyVerdict Check(size_t key, const KeyLimits& limits);
   void Broken(const std::string& what) { broken_.push_back(what); }
   std::string Describe(const KeyOperation& o) const;
   std::string Explain(size_t key, const KeyVerdict& verdict) const;
@@ -67,6 +76,7 @@ class HistoryCheck {
   std::vector<KeyHistory> keys_;         // by position in names_
   std::vector<std::string_view> values_ = {"(absent)"};
   absl::flat_hash_map<std::string_view, int32_t> numbers_;
+  std::deque<std::string> texts_;    // of values that are nowhere in the history
   std::vector<std::string> broken_;  // wrong by itself, whatever the order
   int64_t last_ns_ = 0;
 };
@@ -115,10 +125,33 @@ void HistoryCheck::AddOperation(uint32_t source) {
     case OperationKind::kDelete:
       o.kind = takes_effect ? Kind::kDelete : Kind::kSee;
       break;
+    case OperationKind::kReplace:
+    case OperationKind::kEraseIf:
+    case OperationKind::kUpsert:
+      return AddConditional(source, o);
     case OperationKind::kScan:
       break;
   }
   keys_[KeyIndex(operation.key)].operations.push_back(o);
+}
+
+// `o` but for kind and values.
+void HistoryCheck::AddConditional(uint32_t source, KeyOperation o) {
+  const Operation& operation = operations_[source];
+  KeyHistory& key = keys_[KeyIndex(operation.key)];
+  if (!o.unknown && !operation.found) {
+    o.kind = Kind::kSee;
+    if (operation.actual.has_value()) o.value = Number(*operation.actual);
+  } else if (operation.kind == OperationKind::kUpsert) {
+    key.upserts.push_back(
+        {key.operations.size(), operation.upsert, operation.operand, operation.value});
+  } else {
+    const bool replaces = operation.kind == OperationKind::kReplace;
+    o.kind = replaces ? Kind::kSwap : Kind::kEraseIf;
+    o.prior = Number(operation.expected);
+    if (replaces) o.value = Number(operation.value);
+  }
+  key.operations.push_back(o);
 }
 
 void HistoryCheck::AddScan(uint32_t source) {
@@ -194,7 +227,19 @@ std::string HistoryCheck::Describe(const KeyOperation& o) const {
   if (operation.kind == OperationKind::kScan || operation.kind == OperationKind::kGet) {
     return absl::StrCat(text, " -> ", o.value == kAbsent ? "absent" : Printable(values_[o.value]));
   }
+  if (!operation.expected.empty()) {
+    absl::StrAppend(&text, " expected ", Printable(operation.expected));
+  }
+  if (operation.kind == OperationKind::kUpsert) {
+    absl::StrAppend(&text, operation.upsert == UpsertKind::kAdd ? " add " : " append ",
+                    Printable(operation.operand));
+  }
   if (o.unknown || operation.kind == OperationKind::kPut) return text;
+  if (IsConditional(operation.kind)) {
+    if (operation.found) return absl::StrCat(text, " -> done");
+    return absl::StrCat(text, " -> refused: ",
+                        operation.actual.has_value() ? Printable(*operation.actual) : "absent");
+  }
   return absl::StrCat(text, operation.found ? " -> it was there" : " -> it was not there");
 }
 
@@ -229,6 +274,24 @@ std::string HistoryCheck::Explain(size_t key, const KeyVerdict& verdict) const {
   return text;
 }
 
+KeyVerdict HistoryCheck::Check(size_t key, const KeyLimits& limits) {
+  KeyHistory& history = keys_[key];
+  UpsertsRead upserts;
+  if (!history.upserts.empty()) {
+    upserts = ReadUpserts(
+        history.initial, history.upserts, [this](int32_t value) { return values_[value]; },
+        [this](const std::string& text) { return NumberOfText(text); }, &history.operations);
+  }
+  if (upserts.impossible) {
+    return {Verdict::kViolation, "its result is none of its function and operand", upserts.culprit};
+  }
+  KeyVerdict verdict = CheckKey(history.initial, history.operations, limits);
+  if (upserts.ambiguous && verdict.verdict == Verdict::kViolation) {
+    verdict = {Verdict::kUndecided, "several upserts of unknown outcome explain what was read"};
+  }
+  return verdict;
+}
+
 CheckResult HistoryCheck::Run(const KeyLimits& limits) {
   CheckResult result;
   result.operations = operations_.size();
@@ -236,7 +299,7 @@ CheckResult HistoryCheck::Run(const KeyLimits& limits) {
   for (const Operation& o : operations_) result.unknown_operations += o.unknown() ? 1 : 0;
   result.violations = broken_;
   for (size_t i = 0; i < keys_.size(); ++i) {
-    const KeyVerdict verdict = CheckKey(keys_[i].initial, keys_[i].operations, limits);
+    const KeyVerdict verdict = Check(i, limits);
     if (verdict.verdict == Verdict::kUndecided) {
       result.undecided.push_back(absl::StrCat("key ", Printable(names_[i]), ": ",
                                               keys_[i].operations.size(),

@@ -14,9 +14,25 @@
 
 namespace pando::history {
 
-enum class OperationKind : uint8_t { kGet, kPut, kInsert, kUpdate, kDelete, kScan };
+enum class OperationKind : uint8_t {
+  kGet,
+  kPut,
+  kInsert,
+  kUpdate,
+  kDelete,
+  kScan,
+  kReplace,
+  kEraseIf,
+  kUpsert
+};
 
-const char* OperationKindName(OperationKind kind);  // as in files: "get", ..., "scan"
+const char* OperationKindName(OperationKind kind);  // as in files: "get", ..., "upsert"
+
+// What an upsert does with the present value and its operand. Numbers are 8 bytes, little-endian.
+enum class UpsertKind : uint8_t { kAdd, kAppend };
+
+// Replace, erase if, upsert.
+inline bool IsConditional(OperationKind kind) { return kind >= OperationKind::kReplace; }
 
 // The return time of an operation whose outcome is unknown: it took effect at any time after its
 // call, or never.
@@ -26,11 +42,16 @@ struct Operation {
   int32_t client = 0;
   OperationKind kind = OperationKind::kGet;
   // get: present. insert: refused, the key was there. update, delete: it was there. put, scan:
-  // ignored.
+  // ignored. replace, erase if, upsert: it was done.
   bool found = false;
-  std::string key;    // scan: from
-  std::string value;  // get that found: what was read; put, insert, update: what was or would have
-                      // been stored
+  std::string key;       // scan: from
+  std::string value;     // get that found: what was read; put, insert, update, replace: what was or
+                         // would have been stored; upsert that was done: the result
+  std::string expected;  // replace, erase if
+  UpsertKind upsert = UpsertKind::kAdd;
+  std::string operand;  // upsert
+  // replace, erase if, upsert that were refused: what was there; nothing: the key was absent.
+  std::optional<std::string> actual;
   int64_t call_ns = 0;
   int64_t return_ns = kNeverReturned;
   std::optional<std::string> to;                          // scan: keys below it; none: to the end

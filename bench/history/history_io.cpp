@@ -18,9 +18,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr OperationKind kKinds[] = {OperationKind::kGet,    OperationKind::kPut,
-                                    OperationKind::kInsert, OperationKind::kUpdate,
-                                    OperationKind::kDelete, OperationKind::kScan};
+constexpr OperationKind kKinds[] = {
+    OperationKind::kGet,     OperationKind::kPut,     OperationKind::kInsert,
+    OperationKind::kUpdate,  OperationKind::kDelete,  OperationKind::kScan,
+    OperationKind::kReplace, OperationKind::kEraseIf, OperationKind::kUpsert};
+
+const char* UpsertKindName(UpsertKind kind) { return kind == UpsertKind::kAdd ? "add" : "append"; }
 
 absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
@@ -75,6 +78,27 @@ absl::Status TakeScan(const Json& record, Operation* operation) {
   return absl::OkStatus();
 }
 
+// What conditional operations say beside key, value and found.
+absl::Status TakeCondition(const Json& record, Operation* operation) {
+  if (operation->kind != OperationKind::kUpsert) {
+    PANDO_ASSIGN_OR_RETURN(operation->expected, TakeString(record, "expected"));
+  } else {
+    PANDO_ASSIGN_OR_RETURN(operation->operand, TakeString(record, "operand"));
+    PANDO_ASSIGN_OR_RETURN(const std::string function, TakeString(record, "function"));
+    if (function != "add" && function != "append") {
+      return Bad(absl::StrCat("unknown function \"", function, "\""));
+    }
+    operation->upsert = function == "add" ? UpsertKind::kAdd : UpsertKind::kAppend;
+  }
+  if (operation->unknown() || operation->found) return absl::OkStatus();
+  const auto actual = record.find("actual");
+  if (actual == record.end() || !(actual->is_null() || actual->is_string())) {
+    return Bad("was refused and needs \"actual\"");
+  }
+  if (actual->is_string()) operation->actual = actual->get<std::string>();
+  return absl::OkStatus();
+}
+
 absl::Status TakeSingle(const Json& record, Operation* operation) {
   PANDO_ASSIGN_OR_RETURN(operation->key, TakeString(record, "key"));
   const OperationKind kind = operation->kind;
@@ -83,9 +107,11 @@ absl::Status TakeSingle(const Json& record, Operation* operation) {
     if (found == record.end() || !found->is_boolean()) return Bad("needs \"found\"");
     operation->found = found->get<bool>();
   }
-  const bool needs_value = kind == OperationKind::kPut || kind == OperationKind::kInsert ||
-                           kind == OperationKind::kUpdate ||
-                           (kind == OperationKind::kGet && operation->found);
+  if (IsConditional(kind)) PANDO_RETURN_IF_ERROR(TakeCondition(record, operation));
+  const bool needs_value =
+      kind == OperationKind::kPut || kind == OperationKind::kInsert ||
+      kind == OperationKind::kUpdate || kind == OperationKind::kReplace ||
+      ((kind == OperationKind::kGet || kind == OperationKind::kUpsert) && operation->found);
   if (!needs_value) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(operation->value, TakeString(record, "value"));
   return absl::OkStatus();
@@ -166,6 +192,12 @@ const char* OperationKindName(OperationKind kind) {
       return "delete";
     case OperationKind::kScan:
       return "scan";
+    case OperationKind::kReplace:
+      return "replace";
+    case OperationKind::kEraseIf:
+      return "erase_if";
+    case OperationKind::kUpsert:
+      return "upsert";
   }
   return "?";
 }
@@ -181,8 +213,10 @@ std::string ToHex(std::string_view bytes) {
   return hex;
 }
 
-std::string FormatOperation(const Operation& operation) {
-  const auto quoted = [](std::string_view bytes) { return absl::StrCat("\"", ToHex(bytes), "\""); };
+std::string FormatOperation(const Operation& operation, bool as_read) {
+  const auto quoted = [as_read](std::string_view bytes) {
+    return as_read ? Json(std::string(bytes)).dump() : absl::StrCat("\"", ToHex(bytes), "\"");
+  };
   const std::string returned = operation.unknown() ? "null" : absl::StrCat(operation.return_ns);
   std::string line = absl::StrCat("{\"client\":", operation.client, ",\"op\":\"",
                                   OperationKindName(operation.kind), "\"");
@@ -197,19 +231,32 @@ std::string FormatOperation(const Operation& operation) {
     }
     absl::StrAppend(&line, "]");
   } else {
-    const bool no_value = operation.kind == OperationKind::kDelete ||
-                          (operation.kind == OperationKind::kGet && !operation.found);
+    const OperationKind kind = operation.kind;
+    const bool no_value =
+        kind == OperationKind::kDelete || kind == OperationKind::kEraseIf ||
+        ((kind == OperationKind::kGet || kind == OperationKind::kUpsert) && !operation.found);
     absl::StrAppend(&line, ",\"key\":", quoted(operation.key),
                     ",\"value\":", no_value ? std::string("null") : quoted(operation.value),
                     ",\"found\":", operation.found ? "true" : "false");
+    if (kind == OperationKind::kUpsert) {
+      absl::StrAppend(&line, ",\"function\":\"", UpsertKindName(operation.upsert),
+                      "\",\"operand\":", quoted(operation.operand));
+    } else if (IsConditional(kind)) {
+      absl::StrAppend(&line, ",\"expected\":", quoted(operation.expected));
+    }
+    if (IsConditional(kind)) {
+      absl::StrAppend(
+          &line, ",\"actual\":", operation.actual.has_value() ? quoted(*operation.actual) : "null");
+    }
   }
   absl::StrAppend(&line, ",\"call\":", operation.call_ns, ",\"return\":", returned, "}");
   return line;
 }
 
-absl::Status WriteHistory(const std::vector<Operation>& operations, const std::string& path) {
+absl::Status WriteHistory(const std::vector<Operation>& operations, const std::string& path,
+                          bool as_read) {
   LineWriter out(path);
-  for (const Operation& operation : operations) out.Write(FormatOperation(operation));
+  for (const Operation& operation : operations) out.Write(FormatOperation(operation, as_read));
   return out.Close();
 }
 

@@ -2,9 +2,17 @@
 //
 //   {"client":1,"op":"put","key":"6b","value":"76","found":true,"call":10,"return":20}
 //   {"client":1,"op":"scan","from":"61","limit":2,"rows":[["6b","76"]],"call":30,"return":50}
+//   {"op":"replace","key":"6b","value":"77","found":true,"expected":"76","actual":null,...}
+//   {"op":"erase_if","key":"6b","value":null,"found":false,"expected":"76","actual":"78",...}
+//   {"op":"upsert","key":"6b","value":"7778","found":true,"function":"append","operand":"78",
+//    "actual":null,...}
 //   {"key":"6b","value":"76"} (a state)
 //
 // A scan may have "to":"62": it is one of keys below that.
+// The last three operations were done ("found":true) or refused; then "actual" is what the key
+// held, null: it was absent. An upsert's "function" is "add" (numbers of 8 bytes, little-endian,
+// modulo 2^64) or "append"; an absent key gets the operand; "value" is the result, null if there is
+// none.
 //
 // "return":null: the outcome is unknown. The writers write keys and values as hex, which keeps
 // their order, so that any bytes can be tested; the readers take strings as they are (a checker
@@ -23,10 +31,12 @@ namespace pando::history {
 
 std::string ToHex(std::string_view bytes);
 
-// One line, without the line feed.
-std::string FormatOperation(const Operation& operation);
+// One line, without the line feed. `as_read`: keys and values are of a file, and written as they
+// are.
+std::string FormatOperation(const Operation& operation, bool as_read = false);
 
-absl::Status WriteHistory(const std::vector<Operation>& operations, const std::string& path);
+absl::Status WriteHistory(const std::vector<Operation>& operations, const std::string& path,
+                          bool as_read = false);
 absl::Status WriteState(const State& state, const std::string& path);
 
 // InvalidArgument names file and line; an empty history is InvalidArgument too. Blank lines and

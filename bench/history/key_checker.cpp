@@ -1,120 +1,12 @@
 #include "bench/history/key_checker.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include "bench/history/key_search.h"
 
 namespace pando::history {
-namespace {
-
-using Kind = KeyOperation::Kind;
-
-constexpr size_t kSlots = 256;  // operations in progress at once
-constexpr int32_t kSomeValue = -1;
-constexpr size_t kNone = SIZE_MAX;
-
-// Operations in progress that have taken effect, by slot.
-struct SlotSet {
-  std::array<uint64_t, kSlots / 64> words{};
-
-  bool Has(size_t slot) const { return (words[slot / 64] >> (slot % 64) & 1) != 0; }
-  void Add(size_t slot) { words[slot / 64] |= uint64_t{1} << (slot % 64); }
-  void Remove(size_t slot) { words[slot / 64] &= ~(uint64_t{1} << (slot % 64)); }
-  friend bool operator==(const SlotSet&, const SlotSet&) = default;
-};
-
-struct Configuration {
-  int32_t state = kAbsent;  // kSomeValue: present, and nobody will ask which value
-  uint16_t unknown_stores = 0, unknown_deletes = 0;  // used up
-  SlotSet done;
-
-  bool present() const { return state != kAbsent; }
-  friend bool operator==(const Configuration&, const Configuration&) = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const Configuration& c) {
-    return H::combine(std::move(h), c.state, c.unknown_stores, c.unknown_deletes, c.done.words);
-  }
-};
-
-class Search {
- public:
-  Search(int32_t initial, std::vector<KeyOperation> operations, const KeyLimits& limits)
-      : initial_(initial), operations_(std::move(operations)), limits_(limits) {
-    NumberValues();
-  }
-
-  KeyVerdict Run();
-
- private:
-  // What is known of one value: its store and its reads.
-  struct Value {
-    size_t stores = 0;
-    size_t store = kNone;              // the last seen
-    size_t reads_to_come = 0;          // not yet called
-    size_t deadline = kNone;           // position of the first return among store and reads
-    size_t first_read_return = kNone;  // an operation
-  };
-  struct Event {
-    int64_t time_ns;
-    bool is_return;
-    size_t operation;
-  };
-
-  static bool IsStore(const KeyOperation& o) {
-    return o.kind == Kind::kPut || o.kind == Kind::kInsert || o.kind == Kind::kUpdate;
-  }
-
-  KeyVerdict Violation(size_t operation, const char* why) const {
-    return {Verdict::kViolation, why, operation};
-  }
-  void NumberValues();
-  bool CollectValues(KeyVerdict* verdict);
-  bool SettleUnknown(KeyVerdict* verdict);
-  void MakeEvents();
-  bool OnCall(size_t operation);
-  bool OnReturn(size_t operation, KeyVerdict* verdict);
-  void Settle(Configuration* c) const;
-  void SettleOnce(Configuration* c) const;
-  void Take(Configuration* c, size_t operation) const;
-  void Expand(const Configuration& c, size_t forced);
-  void ExpandAny(const Configuration& c);
-  void ExpandAbsent(const Configuration& c);
-  void ExpandPresent(const Configuration& c, size_t forced);
-  void Reach(Configuration next);
-  bool IsWhole(size_t store) const { return values_[operations_[store].value].reads_to_come == 0; }
-  size_t Deadline(size_t operation) const;
-  // The pending one of a kind, not done and whole, with the earliest deadline.
-  size_t Earliest(const Configuration& c, Kind kind) const;
-  bool MayBecomeAbsent(const Configuration& c, size_t deadline) const;
-
-  int32_t initial_;
-  std::vector<KeyOperation> operations_;
-  const KeyLimits limits_;
-  bool unique_ = true;  // each value is stored once: the facts of the header may be used
-
-  std::vector<Value> values_;  // by number, [kAbsent] is unused
-  std::vector<bool> dropped_;
-  std::vector<size_t> return_position_;  // in events_; kNone: never
-  std::vector<Event> events_;
-  std::vector<size_t> delete_calls_;                   // positions in events_, ascending
-  size_t now_ = 0;                                     // position in events_
-  uint16_t unknown_stores_ = 0, unknown_deletes_ = 0;  // called so far
-
-  std::vector<size_t> pending_;  // operations
-  std::vector<size_t> slot_of_;  // by operation
-  std::vector<size_t> free_slots_;
-  std::vector<Configuration> configurations_;
-  size_t looked_at_ = 0;
-
-  // Of the expansion in progress.
-  size_t forced_ = kNone;
-  std::vector<Configuration> frontier_;
-  absl::flat_hash_set<Configuration> seen_, reached_;
-};
 
 // Values are small numbers from here on.
 void Search::NumberValues() {
@@ -123,7 +15,10 @@ void Search::NumberValues() {
     return numbers.emplace(value, static_cast<int32_t>(numbers.size())).first->second;
   };
   initial_ = number(initial_);
-  for (KeyOperation& o : operations_) o.value = number(o.value);
+  for (KeyOperation& o : operations_) {
+    o.value = number(o.value);
+    o.prior = number(o.prior);
+  }
   values_.resize(numbers.size());
 }
 
@@ -131,6 +26,7 @@ void Search::NumberValues() {
 bool Search::CollectValues(KeyVerdict* verdict) {
   const size_t count = operations_.size();
   dropped_.resize(count);
+  settled_.resize(count);
   if (initial_ != kAbsent) values_[initial_].stores = 1;
   for (size_t i = 0; i < count; ++i) {
     const KeyOperation& o = operations_[i];
@@ -143,35 +39,83 @@ bool Search::CollectValues(KeyVerdict* verdict) {
     const KeyOperation& o = operations_[i];
     dropped_[i] = o.unknown && (o.kind == Kind::kSee || o.kind == Kind::kSeePresent);
     if (dropped_[i] || o.kind != Kind::kSee || o.value == kAbsent) continue;
-    Value& value = values_[o.value];
-    if (value.stores == 0) {
-      *verdict = Violation(i, "it read a value that nobody had stored");
-      return false;
-    }
-    ++value.reads_to_come;
-    const size_t first = value.first_read_return;
-    if (first == kNone || o.return_ns < operations_[first].return_ns) value.first_read_return = i;
+    if (!NoteRead(i, o.value, verdict)) return false;
+    ++values_[o.value].reads_to_come;
   }
-  return !unique_ || SettleUnknown(verdict);
+  for (size_t i = 0; i < count; ++i) {
+    const KeyOperation& o = operations_[i];
+    if (Takes(o) && !o.unknown && !NoteRead(i, o.prior, verdict)) return false;
+  }
+  return !unique_ || (SettleUnknown(verdict) && CollectTakers(verdict));
+}
+
+// The operation saw that value.
+bool Search::NoteRead(size_t operation, int32_t of, KeyVerdict* verdict) {
+  Value& value = values_[of];
+  if (value.stores == 0) {
+    *verdict = Violation(operation, "it read a value that nobody had stored");
+    return false;
+  }
+  const size_t first = value.first_read_return;
+  if (first == kNone || operations_[operation].return_ns < operations_[first].return_ns) {
+    value.first_read_return = operation;
+  }
+  return true;
 }
 
 // A store of unknown outcome whose value was read took effect before the first of these reads
 // returned.
 bool Search::SettleUnknown(KeyVerdict* verdict) {
-  for (const Value& value : values_) {
-    if (value.store == kNone) continue;
-    KeyOperation& store = operations_[value.store];
-    if (value.first_read_return != kNone) {
-      const int64_t first_ns = operations_[value.first_read_return].return_ns;
-      if (first_ns < store.call_ns) {
-        *verdict = Violation(value.first_read_return, "it read a value before that was stored");
-        return false;
-      }
-      if (!store.unknown) continue;
-      store.unknown = false;
-      store.return_ns = first_ns;
-    } else if (store.unknown && store.kind == Kind::kUpdate) {
-      dropped_[value.store] = true;  // nobody can tell whether it happened
+  for (bool changed = true; changed;) {  // what a swap has seen is a read of another value
+    changed = false;
+    for (const Value& value : values_) {
+      if (value.store != kNone && !SettleStore(value, &changed, verdict)) return false;
+    }
+  }
+  return true;
+}
+
+bool Search::SettleStore(const Value& value, bool* changed, KeyVerdict* verdict) {
+  KeyOperation& store = operations_[value.store];
+  if (value.first_read_return == kNone) return true;
+  const int64_t first_ns = operations_[value.first_read_return].return_ns;
+  if (first_ns < store.call_ns) {
+    *verdict = Violation(value.first_read_return, "it read a value before that was stored");
+    return false;
+  }
+  const bool told = settled_[value.store];
+  if (told ? first_ns >= store.return_ns : !store.unknown) return true;
+  settled_[value.store] = true;
+  store.unknown = false;
+  store.return_ns = first_ns;
+  *changed = true;
+  return !Takes(store) || NoteRead(value.store, store.prior, verdict);
+}
+
+// Who takes which value away, and where that leads.
+bool Search::CollectTakers(KeyVerdict* verdict) {
+  for (const KeyOperation& o : operations_) {
+    if (o.kind != Kind::kEraseIf) continue;
+    int32_t at = o.prior;
+    while (!values_[at].leads_to_erase) {
+      values_[at].leads_to_erase = true;
+      const size_t store = values_[at].store;
+      if (store == kNone || operations_[store].kind != Kind::kSwap) break;
+      at = operations_[store].prior;
+    }
+  }
+  for (size_t i = 0; i < operations_.size(); ++i) {
+    const KeyOperation& o = operations_[i];
+    // Of one that nobody has read nobody can tell whether it happened, nor does it matter.
+    const bool changes = o.kind == Kind::kUpdate || o.kind == Kind::kSwap;
+    if (o.unknown && changes && !values_[o.value].leads_to_erase) dropped_[i] = true;
+    if (!Takes(o) || dropped_[i]) continue;
+    Value& value = values_[o.prior];
+    if (o.unknown) {
+      value.may_be_taken = true;
+    } else if (std::exchange(value.taker, i) != kNone) {
+      *verdict = Violation(i, "it took a value away that somebody else had taken");
+      return false;
     }
   }
   return true;
@@ -191,7 +135,7 @@ void Search::MakeEvents() {
     const size_t i = events_[at].operation;
     const KeyOperation& o = operations_[i];
     if (!events_[at].is_return) {
-      if (o.kind == Kind::kDelete) delete_calls_.push_back(at);
+      if (o.kind == Kind::kDelete || o.kind == Kind::kEraseIf) delete_calls_.push_back(at);
       continue;
     }
     return_position_[i] = at;
@@ -224,7 +168,7 @@ KeyVerdict Search::Run() {
 
 bool Search::OnCall(size_t operation) {
   const KeyOperation& o = operations_[operation];
-  if (unique_ && o.unknown) {
+  if (unique_ && o.unknown && o.kind != Kind::kEraseIf && !values_[o.value].leads_to_erase) {
     ++(o.kind == Kind::kDelete ? unknown_deletes_ : unknown_stores_);
     return true;
   }
@@ -269,166 +213,6 @@ bool Search::OnReturn(size_t operation, KeyVerdict* verdict) {
   slot_of_[operation] = kNone;
   return true;
 }
-
-void Search::Reach(Configuration next) {
-  Settle(&next);
-  if (next.done.Has(slot_of_[forced_])) {
-    reached_.insert(next);
-  } else if (seen_.insert(next).second) {
-    frontier_.push_back(next);
-  }
-}
-
-// Facts 1 to 3: everything that can be done without choosing.
-void Search::Settle(Configuration* c) const {
-  SettleOnce(c);
-  if (unique_ && c->present() && c->state != kSomeValue && values_[c->state].reads_to_come == 0) {
-    c->state = kSomeValue;
-    SettleOnce(c);
-  }
-}
-
-void Search::SettleOnce(Configuration* c) const {
-  for (const size_t i : pending_) {
-    if (c->done.Has(slot_of_[i])) continue;
-    const KeyOperation& o = operations_[i];
-    switch (o.kind) {
-      case Kind::kSee:
-        if (c->state == o.value) c->done.Add(slot_of_[i]);
-        break;
-      case Kind::kSeePresent:
-        if (c->present()) c->done.Add(slot_of_[i]);
-        break;
-      case Kind::kPut:
-      case Kind::kUpdate:
-        if (!unique_ || c->state != kSomeValue || !IsWhole(i)) break;
-        // A put is also good for making the key present again.
-        if (o.kind == Kind::kPut && MayBecomeAbsent(*c, Deadline(i))) break;
-        Take(c, i);
-        break;
-      case Kind::kInsert:
-      case Kind::kDelete:
-        break;
-    }
-  }
-}
-
-// Marks a store and the reads of its value (called so far), or a delete.
-void Search::Take(Configuration* c, size_t operation) const {
-  c->done.Add(slot_of_[operation]);
-  if (operations_[operation].kind == Kind::kDelete) return;
-  for (const size_t i : pending_) {
-    if (operations_[i].kind == Kind::kSee && operations_[i].value == operations_[operation].value) {
-      c->done.Add(slot_of_[i]);
-    }
-  }
-}
-
-size_t Search::Deadline(size_t operation) const {
-  return operations_[operation].kind == Kind::kDelete
-             ? return_position_[operation]
-             : values_[operations_[operation].value].deadline;
-}
-
-size_t Search::Earliest(const Configuration& c, Kind kind) const {
-  size_t best = kNone;
-  for (const size_t i : pending_) {
-    if (operations_[i].kind != kind || c.done.Has(slot_of_[i])) continue;
-    if (kind != Kind::kDelete && !IsWhole(i)) continue;
-    if (best == kNone || Deadline(i) < Deadline(best)) best = i;
-  }
-  return best;
-}
-
-bool Search::MayBecomeAbsent(const Configuration& c, size_t deadline) const {
-  if (c.unknown_deletes < unknown_deletes_) return true;
-  for (const size_t i : pending_) {
-    if (operations_[i].kind == Kind::kDelete && !c.done.Has(slot_of_[i])) return true;
-  }
-  const auto next = std::upper_bound(delete_calls_.begin(), delete_calls_.end(), now_);
-  return next != delete_calls_.end() && *next < deadline;
-}
-
-void Search::Expand(const Configuration& c, size_t forced) {
-  if (!unique_) return ExpandAny(c);
-  if (c.state == kAbsent) return ExpandAbsent(c);
-  if (c.state == kSomeValue) ExpandPresent(c, forced);
-  // Else the value is read later: nothing can replace it now.
-}
-
-void Search::ExpandAbsent(const Configuration& c) {
-  Configuration next;
-  bool whole = false;
-  for (const Kind kind : {Kind::kPut, Kind::kInsert}) {
-    const size_t i = Earliest(c, kind);
-    if (i == kNone) continue;
-    whole = true;
-    next = c;
-    next.state = kSomeValue;
-    Take(&next, i);
-    Reach(next);
-  }
-  for (const size_t i : pending_) {
-    const Kind kind = operations_[i].kind;
-    if ((kind != Kind::kPut && kind != Kind::kInsert) || c.done.Has(slot_of_[i]) || IsWhole(i))
-      continue;
-    next = c;
-    next.state = operations_[i].value;
-    Take(&next, i);
-    Reach(next);
-  }
-  if (!whole && c.unknown_stores < unknown_stores_) {
-    next = c;
-    ++next.unknown_stores;
-    next.state = kSomeValue;
-    Reach(next);
-  }
-}
-
-void Search::ExpandPresent(const Configuration& c, size_t forced) {
-  Configuration next = c;
-  if (const size_t i = Earliest(c, Kind::kDelete); i != kNone) {
-    next.state = kAbsent;
-    Take(&next, i);
-    Reach(next);
-  } else if (c.unknown_deletes < unknown_deletes_) {
-    ++next.unknown_deletes;
-    next.state = kAbsent;
-    Reach(next);
-  }
-  if (const size_t i = Earliest(c, Kind::kPut); i != kNone) {
-    next = c;
-    Take(&next, i);
-    Reach(next);
-  }
-  const int32_t value = operations_[forced].value;
-  if (value == kAbsent) return;
-  const size_t store = values_[value].store;
-  if (store == kNone || slot_of_[store] == kNone || c.done.Has(slot_of_[store]) || IsWhole(store))
-    return;
-  if (operations_[store].kind == Kind::kInsert) return;
-  next = c;
-  next.state = value;
-  Take(&next, store);
-  Reach(next);
-}
-
-// Values are stored more than once: every operation in progress may come next.
-void Search::ExpandAny(const Configuration& c) {
-  for (const size_t i : pending_) {
-    if (c.done.Has(slot_of_[i])) continue;
-    const KeyOperation& o = operations_[i];
-    const bool possible = o.kind == Kind::kPut || (o.kind == Kind::kInsert && !c.present()) ||
-                          ((o.kind == Kind::kUpdate || o.kind == Kind::kDelete) && c.present());
-    if (!possible) continue;
-    Configuration next = c;
-    next.state = o.kind == Kind::kDelete ? kAbsent : o.value;
-    next.done.Add(slot_of_[i]);
-    Reach(next);
-  }
-}
-
-}  // namespace
 
 KeyVerdict CheckKey(int32_t initial, const std::vector<KeyOperation>& operations,
                     const KeyLimits& limits) {

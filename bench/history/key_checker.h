@@ -17,6 +17,10 @@
 //   4. A store whose reads have not all been called blocks the key. From "some value" there is no
 //   reason to do that
 //      before one of them returns.
+//   5. A value that a swap took away was there until then: once its other reads have been called
+//   the swap is the only way on, and taken. So nothing else comes after it. A conditional erase is
+//   the only way on, too, but may wait: it makes the key absent, which others need. One of unknown
+//   outcome is a choice, which the value is kept for.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +36,16 @@ struct KeyOperation {
     kSee,         // the state is `value` (perhaps kAbsent), no effect
     kSeePresent,  // a refused insert
     kPut,
-    kInsert,  // needs absent
-    kUpdate,  // needs present
-    kDelete,  // needs present
+    kInsert,   // needs absent
+    kUpdate,   // needs present
+    kDelete,   // needs present
+    kSwap,     // needs `prior`
+    kEraseIf,  // needs `prior`; leaves nothing
   };
   Kind kind = Kind::kSee;
   bool unknown = false;     // may take effect at any time after its call, if it can, or never
   int32_t value = kAbsent;  // kSee: what was read; stores: what was stored; else kAbsent
+  int32_t prior = kAbsent;  // kSwap, kEraseIf: a value that has to be there
   int64_t call_ns = 0;
   int64_t return_ns = 0;
   uint32_t source = 0;  // the caller's

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,11 @@ bool Apply(const KeyOperation& o, int32_t* state) {
       if (!present) return o.unknown;
       *state = kAbsent;
       return true;
+    case Kind::kSwap:
+    case Kind::kEraseIf:
+      if (*state == kAbsent || *state != o.prior) return o.unknown;
+      *state = o.kind == Kind::kSwap ? o.value : kAbsent;
+      return true;
   }
   return false;
 }
@@ -136,43 +142,59 @@ bool BruteForce(const std::vector<KeyOperation>& operations, unsigned used, int3
   return false;
 }
 
-std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unknown_share) {
+std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unknown_share,
+                                        bool conditions) {
   std::vector<KeyOperation> operations;
   const size_t count = 1 + random->Uniform(9);
   const int64_t span = 4 + static_cast<int64_t>(random->Uniform(30));
   int32_t stored = 1;
   for (size_t i = 0; i < count; ++i) {
     KeyOperation o;
-    o.kind = static_cast<Kind>(random->Uniform(6));
+    o.kind = static_cast<Kind>(random->Uniform(conditions ? 8 : 6));
     o.call_ns = static_cast<int64_t>(random->Uniform(static_cast<uint64_t>(span)));
     o.return_ns = o.call_ns + static_cast<int64_t>(random->Uniform(12));
     o.unknown = random->Chance(unknown_share);
-    if (o.kind == Kind::kPut || o.kind == Kind::kInsert || o.kind == Kind::kUpdate) {
+    if (o.kind == Kind::kPut || o.kind == Kind::kInsert || o.kind == Kind::kUpdate ||
+        o.kind == Kind::kSwap) {
       o.value = unique ? ++stored : 1 + static_cast<int32_t>(random->Uniform(3));
     }
     operations.push_back(o);
   }
+  const auto values = static_cast<uint64_t>(unique ? stored : 3);
   for (KeyOperation& o : operations) {
-    if (o.kind == Kind::kSee) {
-      o.value =
-          static_cast<int32_t>(random->Uniform(static_cast<uint64_t>(unique ? stored + 1 : 4)));
+    if (o.kind == Kind::kSee) o.value = static_cast<int32_t>(random->Uniform(values + 1));
+    if (o.kind == Kind::kSwap || o.kind == Kind::kEraseIf) {
+      o.prior = 1 + static_cast<int32_t>(random->Uniform(values));
     }
   }
   return operations;
 }
 
-void CompareWithBruteForce(uint64_t seed, int rounds, bool unique, double unknown_share) {
+std::string Describe(int32_t initial, const std::vector<KeyOperation>& operations) {
+  std::string text = "\ninitially " + std::to_string(initial);
+  for (const KeyOperation& o : operations) {
+    text += "\n[" + std::to_string(o.call_ns) + ", " +
+            (o.unknown ? "unknown" : std::to_string(o.return_ns)) + "] kind " +
+            std::to_string(static_cast<int>(o.kind)) + " value " + std::to_string(o.value) +
+            " prior " + std::to_string(o.prior);
+  }
+  return text;
+}
+
+void CompareWithBruteForce(uint64_t seed, int rounds, bool unique, double unknown_share,
+                           bool conditions = false) {
   if (kSanitized) rounds /= 10;
   Random random(seed);
   int correct = 0;
   for (int round = 0; round < rounds; ++round) {
-    const std::vector<KeyOperation> operations = RandomHistory(&random, unique, unknown_share);
+    const std::vector<KeyOperation> operations =
+        RandomHistory(&random, unique, unknown_share, conditions);
     const auto initial = static_cast<int32_t>(random.Uniform(2));
     const bool want = BruteForce(operations, 0, initial);
     correct += want ? 1 : 0;
     const KeyVerdict got = CheckKey(initial, operations);
     ASSERT_EQ(got.verdict, want ? Verdict::kCorrect : Verdict::kViolation)
-        << "round " << round << ": " << got.why;
+        << "round " << round << ": " << got.why << Describe(initial, operations);
   }
   EXPECT_GT(correct, rounds / 20);
   EXPECT_LT(correct, rounds * 19 / 20);
@@ -191,6 +213,16 @@ TEST(KeyChecker, AgreesWithBruteForceOnRepeatedAndUnknown) {
   CompareWithBruteForce(4, 30'000, false, 0.25);
 }
 
+TEST(KeyChecker, AgreesWithBruteForceOnConditions) {
+  CompareWithBruteForce(5, 120'000, true, 0.0, true);
+}
+TEST(KeyChecker, AgreesWithBruteForceOnUnknownConditions) {
+  CompareWithBruteForce(6, 120'000, true, 0.3, true);
+}
+TEST(KeyChecker, AgreesWithBruteForceOnConditionsOfRepeatedValues) {
+  CompareWithBruteForce(7, 60'000, false, 0.2, true);
+}
+
 // Long correct histories made by a register that really runs: operations take effect at a moment of
 // their interval.
 std::vector<KeyOperation> LongHistory(Random* random, size_t count, int64_t overlap, bool deletes) {
@@ -204,13 +236,16 @@ std::vector<KeyOperation> LongHistory(Random* random, size_t count, int64_t over
         effect_ns - static_cast<int64_t>(random->Uniform(static_cast<uint64_t>(overlap) * 100));
     o.return_ns =
         effect_ns + static_cast<int64_t>(random->Uniform(static_cast<uint64_t>(overlap) * 100));
-    const uint64_t kind = random->Uniform(deletes ? 6 : 3);
+    const uint64_t kind = random->Uniform(deletes ? 8 : 3);
     o.kind = kind == 0   ? Kind::kPut
              : kind <= 2 ? Kind::kSee
              : kind == 3 ? Kind::kInsert
              : kind == 4 ? Kind::kUpdate
-                         : Kind::kDelete;
-    o.value = o.kind == Kind::kSee || o.kind == Kind::kDelete ? kAbsent : ++stored;
+             : kind == 5 ? Kind::kDelete
+             : kind == 6 ? Kind::kSwap
+                         : Kind::kEraseIf;
+    const bool stores = o.kind != Kind::kSee && o.kind != Kind::kDelete && o.kind != Kind::kEraseIf;
+    o.value = stores ? ++stored : kAbsent;
     by_effect.emplace_back(effect_ns, o);
   }
   std::sort(by_effect.begin(), by_effect.end(),
@@ -219,6 +254,7 @@ std::vector<KeyOperation> LongHistory(Random* random, size_t count, int64_t over
   int32_t state = kAbsent;
   for (auto& [effect_ns, o] : by_effect) {
     if (o.kind == Kind::kSee) o.value = state;
+    o.prior = (o.kind == Kind::kSwap || o.kind == Kind::kEraseIf) && state != kAbsent ? state : 0;
     if (!Apply(o, &state)) {  // refused: what it saw instead
       o.kind = o.kind == Kind::kInsert ? Kind::kSeePresent : Kind::kSee;
       o.value = kAbsent;

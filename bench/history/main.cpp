@@ -9,10 +9,15 @@
 
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
+#include "bench/history/known_terms.h"
 #include "common/program/command_line.h"
 
 DEFINE_string(initial, "",
               "state before the first operation (JSON lines); empty: the index starts empty");
+DEFINE_string(
+    known_terms, "",
+    "write the history to this file in terms of get, put, insert, update, delete and scan, "
+    "for other checkers");
 DEFINE_string(final, "", "whole state after the last operation (JSON lines); empty: not known");
 
 namespace {
@@ -86,6 +91,11 @@ int main(int argc, char** argv) {
   }
   auto operations = pando::history::ReadHistory(arguments[0]);
   if (!operations.ok()) return BadInput(operations.status());
+  if (!FLAGS_known_terms.empty()) {
+    const absl::Status written = pando::history::WriteHistory(
+        pando::history::InKnownTerms(*operations, final), FLAGS_known_terms, /*as_read=*/true);
+    if (!written.ok()) return BadInput(written);
+  }
   return Report(
       pando::history::CheckHistory(*operations, &initial, FLAGS_final.empty() ? nullptr : &final));
 }
