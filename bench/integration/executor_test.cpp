@@ -50,6 +50,33 @@ TEST_F(ExecutorTest, EveryKindOfOperation) {
   EXPECT_CODE(executor->Execute(*tree_, {.kind = Kind::kPut, .key = ""}).status, InvalidArgument);
 }
 
+TEST_F(ExecutorTest, ConditionalOperations) {
+  const auto executor = NewExecutor({});
+  const auto execute = [&](Operation operation) {
+    operation.key = "a";
+    return executor->Execute(*tree_, std::move(operation));
+  };
+  EXPECT_CODE(execute({.kind = Kind::kReplace, .value = "2", .expected = "1"}).status, NotFound);
+  Operation add{.kind = Kind::kUpsert, .value = Int64Value(40)};
+  EXPECT_EQ(execute(add).value, Int64Value(40)) << "the key was absent";
+  add.value = Int64Value(2);
+  const OperationResult sum = execute(add);
+  ASSERT_OK(sum.status);
+  EXPECT_EQ(sum.value, Int64Value(42));
+  const OperationResult refused = execute({.kind = Kind::kReplace, .value = "2", .expected = "1"});
+  EXPECT_TRUE(IsConditionFailed(refused.status)) << refused.status;
+  EXPECT_EQ(refused.value, Int64Value(42));
+  ASSERT_OK(execute({.kind = Kind::kReplace, .value = "2", .expected = Int64Value(42)}).status);
+  EXPECT_TRUE(IsConditionFailed(execute(add).status)) << "\"2\" is no number";
+  const OperationResult kept = execute({.kind = Kind::kEraseIf, .expected = "1"});
+  EXPECT_TRUE(IsConditionFailed(kept.status));
+  EXPECT_EQ(kept.value, "2");
+  ASSERT_OK(execute({.kind = Kind::kEraseIf, .expected = "2"}).status);
+  EXPECT_CODE(execute({.kind = Kind::kGet}).status, NotFound);
+  add.function = static_cast<UpsertFunction>(1024);
+  EXPECT_CODE(execute(add).status, InvalidArgument);
+}
+
 TEST_F(ExecutorTest, FromManyThreads) {
   constexpr uint64_t kThreads = 8, kEach = 300;
   const auto executor = NewExecutor({.workers = 3});

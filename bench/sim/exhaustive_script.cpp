@@ -26,8 +26,11 @@ Operation MakeOperation(OperationKind kind, std::string key, uint64_t value) {
   Operation operation;
   operation.kind = kind;
   operation.key = std::move(key);
-  if (kind == OperationKind::kPut || kind == OperationKind::kInsert ||
-      kind == OperationKind::kUpdate) {
+  if (kind == OperationKind::kUpsert) {
+    operation.upsert = history::UpsertKind::kAppend;
+    operation.operand = absl::StrCat(value);
+  } else if (kind == OperationKind::kPut || kind == OperationKind::kInsert ||
+             kind == OperationKind::kUpdate || kind == OperationKind::kReplace) {
     operation.value = absl::StrCat(value);
   }
   return operation;
@@ -49,6 +52,18 @@ ExhaustiveScript::ExhaustiveScript(const ExhaustiveOptions& options) {
   for (const std::string& key : shuffled())
     operations_.push_back(MakeOperation(OperationKind::kInsert, key, value++));
   operations_.push_back(MakeOperation(OperationKind::kUpdate, keys_[0], value++));
+  // What is conditional sees what the script has done, where nothing is in between.
+  const auto expect_last = [this](Operation operation) {
+    const history::State state = StateBefore(operations_.size());
+    for (const auto& [key, present] : state) {
+      if (key == operation.key) operation.expected = present;
+    }
+    operations_.push_back(std::move(operation));
+  };
+  expect_last(MakeOperation(OperationKind::kReplace, keys_[0], value++));
+  operations_.push_back(MakeOperation(OperationKind::kUpsert, keys_[1], value++));
+  expect_last(MakeOperation(OperationKind::kEraseIf, keys_[1], 0));
+  operations_.push_back(MakeOperation(OperationKind::kUpsert, keys_[1], value++));
   for (const std::string& key : shuffled())
     operations_.push_back(MakeOperation(OperationKind::kDelete, key, 0));
 }
@@ -73,8 +88,11 @@ std::vector<Operation> ExhaustiveScript::Beside(size_t i, uint64_t stamp) const 
 history::State ExhaustiveScript::StateBefore(size_t end) const {
   std::map<std::string, std::string> state;
   for (size_t i = 0; i < end; ++i) {
-    if (operations_[i].kind == OperationKind::kDelete) {
+    const OperationKind kind = operations_[i].kind;
+    if (kind == OperationKind::kDelete || kind == OperationKind::kEraseIf) {
       state.erase(operations_[i].key);
+    } else if (kind == OperationKind::kUpsert) {
+      state[operations_[i].key] += operations_[i].operand;
     } else {
       state[operations_[i].key] = operations_[i].value;
     }

@@ -1,5 +1,6 @@
-// The operations of exhaustive crashes: inserts, an update and erases of one client, so chosen by
-// the seed that the tree grows to all its levels and shrinks again; and what others do meanwhile.
+// The operations of exhaustive crashes: inserts, an update, conditional writes and erases of one
+// client, so chosen by the seed that the tree grows to all its levels and shrinks again; and what
+// others do meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class ExhaustiveScript {
   std::vector<history::Operation> operations_;
 };
 
-// `value`: what a put, insert or update stores, as decimal digits.
+// `value`: what a put, insert, update or replace stores, or an upsert appends, as decimal digits.
 history::Operation MakeOperation(history::OperationKind kind, std::string key, uint64_t value);
 
 }  // namespace pando

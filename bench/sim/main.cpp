@@ -59,6 +59,7 @@ DEFINE_double(update, 0.1, "share of updates");
 DEFINE_double(insert, 0.15, "share of inserts");
 DEFINE_double(delete, 0.15, "share of deletes");
 DEFINE_double(scan, 0, "share of scans");
+DEFINE_double(conditional, 0, "share of the writes that are replace, erase if and upsert");
 DEFINE_uint64(scan_limit, 20, "longest scan, entries");
 DEFINE_double(cursor, 0, "share of the scans that are walks with a cursor, also downwards");
 DEFINE_int32(crashes, 0, "compute servers killed on the way");
@@ -176,6 +177,7 @@ void ParseShares(SimRunOptions* options) {
       0) {
     BadFlag("no operation has a share");
   }
+  options->conditional = FLAGS_conditional;
   options->load = FLAGS_load;
   if (options->put + options->insert <= 0) options->load = options->keys;
 }

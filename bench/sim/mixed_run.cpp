@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
 constexpr uint64_t kMixWalkSeed = 0x6d697877;
+constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
   uint32_t key_bytes_max, value_bytes_max, node_bytes, prefix_bytes;
@@ -235,8 +236,9 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.tree.node_bytes, " packets of ", o.sim.packet_bytes, ", ", o.memory_servers, " memory and ",
       o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
       " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
-      ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), ", o.lock_words,
-      " lock words", o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
+      ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ",
+      o.conditional, ", ", o.lock_words, " lock words",
+      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
       o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
       o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
       ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
@@ -264,6 +266,8 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   options.client.index_cache_bytes =
       Pick<size_t>(&random, std::array<size_t, 3>{1, 4096, 64 << 20});
   MixDeaths(&random, &options);
+  Random conditions(DeriveSeed(seed, kConditionsSeed));
+  options.conditional = Pick<double>(&conditions, std::array{0.0, 0.1, 0.3, 0.9});
   MixBreaks(seed, &options);
   MixWalks(seed, &options);
   MixCruelty(seed, mix, &options);

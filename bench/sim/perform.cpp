@@ -1,5 +1,6 @@
 #include "bench/sim/perform.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,18 @@ namespace pando {
 
 using history::OperationKind;
 
+namespace {
+
+// Where the key's value refused the operation that value is the answer.
+absl::Status Refusable(history::Operation* o, const absl::Status& status, const std::string& seen) {
+  if (IsConditionFailed(status)) o->actual = seen;
+  return status;
+}
+
+}  // namespace
+
 absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) {
+  std::string seen;
   switch (o->kind) {
     case OperationKind::kGet:
       return session.GetTo(tree, o->key, &o->value);
@@ -22,6 +34,17 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) 
       return session.Update(tree, o->key, o->value);
     case OperationKind::kDelete:
       return session.Erase(tree, o->key);
+    case OperationKind::kReplace:
+      return Refusable(o, session.Replace(tree, o->key, o->expected, o->value, {}, &seen), seen);
+    case OperationKind::kEraseIf:
+      return Refusable(o, session.EraseIf(tree, o->key, o->expected, {}, &seen), seen);
+    case OperationKind::kUpsert: {
+      const auto function =
+          o->upsert == history::UpsertKind::kAdd ? UpsertFunction::kAdd : UpsertFunction::kAppend;
+      const absl::Status status = session.UpsertTo(tree, o->key, function, o->operand, &seen);
+      if (status.ok()) o->value = seen;
+      return Refusable(o, status, seen);
+    }
     case OperationKind::kScan:
       break;
   }
@@ -34,8 +57,10 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) 
 bool Conclude(const absl::Status& status, history::Operation* o) {
   const bool exists = absl::IsAlreadyExists(status) && o->kind == OperationKind::kInsert;
   const bool may_miss = o->kind == OperationKind::kGet || o->kind == OperationKind::kUpdate ||
-                        o->kind == OperationKind::kDelete;
-  if (!status.ok() && !exists && !(absl::IsNotFound(status) && may_miss)) return false;
+                        o->kind == OperationKind::kDelete || o->kind == OperationKind::kReplace ||
+                        o->kind == OperationKind::kEraseIf;
+  const bool refused = (absl::IsNotFound(status) && may_miss) || IsConditionFailed(status);
+  if (!status.ok() && !exists && !refused) return false;
   o->found = o->kind == OperationKind::kInsert ? exists : status.ok();
   return true;
 }

@@ -73,6 +73,7 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
     const size_t place = operations.size();
     operations.push_back(next);
     const bool go_on = Execute(server, session, handle, &next);
+    if (!next.unknown()) workload_.Learn(next, slot);
     operations[place] = std::move(next);
     if (!go_on) return;
   }

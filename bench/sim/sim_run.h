@@ -38,6 +38,8 @@ struct SimRunOptions {
   uint64_t hot_keys = 4;
   // Shares of the operations; they need not sum to 1.
   double get = 0.4, put = 0.2, update = 0.1, insert = 0.15, remove = 0.15, scan = 0;
+  // This share of the writes is conditional: replace, erase if, upsert.
+  double conditional = 0;
   // Operations of a phase: in one most are puts, in the next most are deletes of one key after the
   // other, so that the tree grows and shrinks as a whole; 0: no phases.
   uint64_t phase = 0;

@@ -9,7 +9,7 @@ namespace pando {
 namespace {
 
 // Streams of random numbers of a run, apart from the simulator's own.
-constexpr uint64_t kKeySeed = 0x6b6579, kWorkloadSeed = 0x776f726b;
+constexpr uint64_t kKeySeed = 0x6b6579, kWorkloadSeed = 0x776f726b, kConditionSeed = 0x636f6e64;
 constexpr uint32_t kCounterBytes = 4;
 
 void AppendBigEndian(uint64_t value, uint32_t bytes, std::string* to) {
@@ -50,9 +50,11 @@ std::vector<std::string> MakeKeys(const SimRunOptions& options, uint64_t count) 
 SimWorkload::SimWorkload(const SimRunOptions& options)
     : options_(options),
       random_(DeriveSeed(options.sim.seed, kWorkloadSeed)),
+      condition_random_(DeriveSeed(options.sim.seed, kConditionSeed)),
       known_keys_(options.keys),
       left_(options.operations),
       emptied_(static_cast<size_t>(options.trees)),
+      learned_(static_cast<size_t>(options.trees)),
       total_share_(options.get + options.put + options.update + options.insert + options.remove +
                    options.scan) {
   PANDO_CHECK_GE(options.tree.value_bytes_max, kCounterBytes) << "values must be unique";
@@ -95,6 +97,41 @@ bool SimWorkload::NextOfPhase(history::Operation* operation, size_t slot) {
   return true;
 }
 
+void SimWorkload::Learn(const history::Operation& o, size_t slot) {
+  if (options_.conditional == 0 || o.kind == history::OperationKind::kScan) return;
+  if (o.actual.has_value()) {
+    learned_[slot][o.key] = *o.actual;
+  } else if (!o.value.empty()) {
+    learned_[slot][o.key] = o.value;
+  }
+}
+
+void SimWorkload::Condition(history::Operation* o, size_t slot) {
+  using Kind = history::OperationKind;
+  if (!condition_random_.Chance(options_.conditional)) return;
+  // Right, unless somebody else was quicker; now and then of nobody.
+  std::string& expected = learned_[slot][o->key];
+  if (expected.empty() || condition_random_.Chance(0.05)) expected = NewValue();
+  if (o->kind == Kind::kDelete) {
+    o->kind = Kind::kEraseIf;
+    o->expected = expected;
+  } else if (condition_random_.Chance(0.35)) {
+    o->kind = Kind::kReplace;
+    o->expected = expected;
+  } else {
+    o->kind = Kind::kUpsert;
+    o->value.clear();
+    const bool number = expected.size() == 8 && options_.tree.value_bytes_max >= 8;
+    o->upsert = number && condition_random_.Chance(0.8) ? history::UpsertKind::kAdd
+                                                        : history::UpsertKind::kAppend;
+    if (o->upsert == history::UpsertKind::kAdd) {
+      AppendBigEndian(condition_random_.Next(), 8, &o->operand);
+    } else {
+      AppendBigEndian(++values_, kCounterBytes, &o->operand);
+    }
+  }
+}
+
 bool SimWorkload::Next(history::Operation* operation, size_t slot) {
   using Kind = history::OperationKind;
   *operation = {};
@@ -124,6 +161,9 @@ bool SimWorkload::Next(history::Operation* operation, size_t slot) {
     operation->key = ChooseKey();
   }
   if (writes) operation->value = NewValue();
+  if (options_.conditional > 0 && (writes || operation->kind == Kind::kDelete)) {
+    Condition(operation, slot);
+  }
   if (operation->kind == Kind::kScan) {
     operation->limit = 1 + random_.Uniform(options_.scan_limit_max);
     if (random_.Chance(0.2)) operation->key.clear();  // from the start

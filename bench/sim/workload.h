@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ class SimWorkload {
   // The next operation, on the tree of this slot. False: enough.
   bool Next(history::Operation* operation, size_t slot = 0);
   bool is_over() const { return left_ == 0 && loaded_ >= std::min(options_.load, options_.keys); }
+  // What the operation, which has returned, said of its key: what others expect there.
+  void Learn(const history::Operation& operation, size_t slot);
   // Ascending keys for a bulk load, at most so many.
   std::vector<std::string> KeysToLoad(size_t count_max);
   std::string NewValue();
@@ -32,16 +35,19 @@ class SimWorkload {
 
  private:
   const std::string& ChooseKey();
+  // Makes a conditional operation of a write.
+  void Condition(history::Operation* operation, size_t slot);
   // Of a phase of the workload; false: it goes as ever.
   bool NextOfPhase(history::Operation* operation, size_t slot);
 
   const SimRunOptions& options_;
-  Random random_;
+  Random random_, condition_random_;
   std::vector<std::string> keys_;
   uint64_t known_keys_;
   uint64_t loaded_ = 0;
   uint64_t left_;
   std::vector<uint64_t> emptied_;  // by slot: keys deleted one after the other
+  std::vector<std::map<std::string, std::string>> learned_;  // by slot
   uint32_t values_ = 0;
   double total_share_;
 };

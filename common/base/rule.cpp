@@ -37,6 +37,8 @@ constexpr RuleVariant kVariants[] = {
      ""},
     {"U2", Rule::kU2, "a key present before and after an entry-level write keeps its slot", ""},
     {"U3", Rule::kU3, "all changed lines are written before the acknowledgement", ""},
+    {"U4", Rule::kU4, "a write sees what those before it in its batch have left", ""},
+    {"U5", Rule::kU5, "a write that may have been written is not tried again", ""},
     {"S1", Rule::kS1, "a new node is written before the commit that refers to it", ""},
     {"S2", Rule::kS2, "a split's node-level write changes NV on every line", ""},
     {"S3", Rule::kS3, "a separator goes only into the parent that covers it", ""},

@@ -35,6 +35,8 @@ enum class Rule {
   kU1,
   kU2,
   kU3,
+  kU4,
+  kU5,
   kS1,
   kS2,
   kS3,

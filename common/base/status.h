@@ -16,6 +16,11 @@ namespace pando {
 absl::Status OutcomeUnknownError(std::string_view message);
 bool IsOutcomeUnknown(const absl::Status& status);
 
+// A conditional write that was refused because of what the key's value is: it changed nothing.
+// FailedPrecondition, marked, as others end in that, too.
+absl::Status ConditionFailedError(std::string_view message);
+bool IsConditionFailed(const absl::Status& status);
+
 // The same code with `context` put before the message: "open tree 'words': server 2: ...".
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 

@@ -22,6 +22,15 @@ TEST(StatusTest, OutcomeUnknownIsAStatusOfItsOwn) {
   EXPECT_FALSE(IsOutcomeUnknown(absl::UnavailableError("x")));
 }
 
+TEST(StatusTest, AFailedConditionIsTold) {
+  const absl::Status status = ConditionFailedError("another value");
+  EXPECT_TRUE(IsConditionFailed(status));
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_TRUE(IsConditionFailed(Annotate(status, "replace")));
+  EXPECT_FALSE(IsConditionFailed(absl::FailedPreconditionError("cut off")));
+  EXPECT_FALSE(IsConditionFailed(absl::OkStatus()));
+}
+
 TEST(StatusTest, AnnotateKeepsCodeAndPayload) {
   absl::Status status = absl::UnavailableError("server 2 is gone");
   status.SetPayload("pando/server", absl::Cord("2"));

@@ -41,6 +41,10 @@ absl::Status Client::TreeStatus(const Tree& tree) {
   return impl_->TreeStatus(tree.impl().context());
 }
 std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
+absl::Status Client::RegisterUpsertFunction(uint32_t number, UpsertCallback function) {
+  return impl_->upserts().Register(number, std::move(function));
+}
+
 bool Client::fenced() const { return impl_->fenced(); }
 ClientStats Client::Stats() const { return impl_->Stats(); }
 uint16_t Client::compute_server_id() const { return impl_->compute_server_id(); }
@@ -85,6 +89,33 @@ absl::Status Session::Update(const Tree& tree, std::string_view key, std::string
 absl::Status Session::Erase(const Tree& tree, std::string_view key,
                             const OperationOptions& options) {
   return impl_->Write(tree, {WriteKind::kErase, key, ""}, options);
+}
+
+absl::Status Session::Replace(const Tree& tree, std::string_view key, std::string_view expected,
+                              std::string_view desired, const OperationOptions& options,
+                              std::string* actual) {
+  return impl_->Write(tree, {WriteKind::kReplace, key, desired, expected}, options,
+                      SessionImpl::kFromNow, actual);
+}
+
+absl::Status Session::EraseIf(const Tree& tree, std::string_view key, std::string_view expected,
+                              const OperationOptions& options, std::string* actual) {
+  return impl_->Write(tree, {WriteKind::kEraseIf, key, "", expected}, options,
+                      SessionImpl::kFromNow, actual);
+}
+
+absl::StatusOr<std::string> Session::Upsert(const Tree& tree, std::string_view key,
+                                            UpsertFunction function, std::string_view operand,
+                                            const OperationOptions& options) {
+  std::string value;
+  PANDO_RETURN_IF_ERROR(UpsertTo(tree, key, function, operand, &value, options));
+  return value;
+}
+
+absl::Status Session::UpsertTo(const Tree& tree, std::string_view key, UpsertFunction function,
+                               std::string_view operand, std::string* value,
+                               const OperationOptions& options) {
+  return impl_->Upsert(tree, key, function, operand, options, SessionImpl::kFromNow, value);
 }
 
 absl::Status Session::Scan(const Tree& tree, std::string_view from, size_t limit,

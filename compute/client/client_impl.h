@@ -26,6 +26,7 @@
 #include "compute/client/heartbeat.h"
 #include "compute/client/member_watch.h"
 #include "compute/client/tree_impl.h"
+#include "compute/client/upsert_table.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/membership.h"
 #include "compute/core/node_allocator.h"
@@ -72,6 +73,7 @@ class ClientImpl {
   uint16_t compute_server_id() const { return control_channel_.compute_server(); }
   IndexEnvironment& environment() { return *environment_; }
   CheckServers check_servers() { return {control_channel_, members_.Ids()}; }
+  UpsertTable& upserts() { return upserts_; }
 
  private:
   struct ServerRecord {
@@ -134,6 +136,7 @@ class ClientImpl {
   NodeAllocator allocator_;
   Membership members_;
   std::unique_ptr<IndexEnvironment> environment_;
+  UpsertTable upserts_;
 
   std::mutex control_mutex_;
   std::unique_ptr<SessionContext> control_;

@@ -27,10 +27,11 @@ struct Job {
 
 OperationResult Perform(SessionImpl& session, const Job& job) {
   const Operation& operation = job.operation;
-  const auto write = [&](WriteKind kind) {
-    return session.Write(*job.tree, {kind, operation.key, operation.value}, {}, job.deadline_ns);
-  };
   OperationResult result;
+  const auto write = [&](WriteKind kind) {
+    return session.Write(*job.tree, {kind, operation.key, operation.value, operation.expected}, {},
+                         job.deadline_ns, &result.value);
+  };
   switch (operation.kind) {
     case Operation::Kind::kGet:
       result.status = session.Get(*job.tree, operation.key, &result.value, {}, job.deadline_ns);
@@ -46,6 +47,16 @@ OperationResult Perform(SessionImpl& session, const Job& job) {
       break;
     case Operation::Kind::kErase:
       result.status = write(WriteKind::kErase);
+      break;
+    case Operation::Kind::kReplace:
+      result.status = write(WriteKind::kReplace);
+      break;
+    case Operation::Kind::kEraseIf:
+      result.status = write(WriteKind::kEraseIf);
+      break;
+    case Operation::Kind::kUpsert:
+      result.status = session.Upsert(*job.tree, operation.key, operation.function, operation.value,
+                                     {}, job.deadline_ns, &result.value);
       break;
     case Operation::Kind::kScan:
       result.status = session.Scan(*job.tree,

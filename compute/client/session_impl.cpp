@@ -223,7 +223,8 @@ absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::strin
 }
 
 absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operation,
-                                const OperationOptions& options, int64_t deadline_ns) {
+                                const OperationOptions& options, int64_t deadline_ns,
+                                std::string* answer) {
   TreeContext& context = tree.impl().context();
   if (absl::Status status = CheckKey(context, operation.key); !status.ok()) return status;
   if (absl::Status status = CheckValue(context, operation.value); !status.ok()) return status;
@@ -233,7 +234,24 @@ absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operatio
     SpawnRepairs();
   }
   return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
-                 [&](OperationContext& op) { return WriteKey(op, context, operation); });
+                 [&](OperationContext& op) { return WriteKey(op, context, operation, answer); });
+}
+
+absl::Status SessionImpl::Upsert(const Tree& tree, std::string_view key, UpsertFunction function,
+                                 std::string_view operand, const OperationOptions& options,
+                                 int64_t deadline_ns, std::string* answer) {
+  PANDO_RETURN_IF_ERROR(
+      CheckOperand(function, operand, tree.impl().context().layout.value_bytes_max()));
+  const WriteOperation operation{.kind = WriteKind::kUpsert,
+                                 .key = key,
+                                 .value = operand,
+                                 .function = client_.upserts().Find(function)};
+  if (operation.function == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no upsert function ", static_cast<uint32_t>(function),
+                     ": register it first (Client::RegisterUpsertFunction())"));
+  }
+  return Write(tree, operation, options, deadline_ns, answer);
 }
 
 absl::Status SessionImpl::Scan(const Tree& tree, const CursorOptions& options,

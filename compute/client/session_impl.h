@@ -37,8 +37,13 @@ class SessionImpl {
   static constexpr int64_t kFromNow = OperationContext::kUnset;
   absl::Status Get(const Tree& tree, std::string_view key, std::string* value,
                    const OperationOptions& options, int64_t deadline_ns = kFromNow);
+  // `answer`: as WriteKey().
   absl::Status Write(const Tree& tree, const WriteOperation& operation,
-                     const OperationOptions& options, int64_t deadline_ns = kFromNow);
+                     const OperationOptions& options, int64_t deadline_ns = kFromNow,
+                     std::string* answer = nullptr);
+  absl::Status Upsert(const Tree& tree, std::string_view key, UpsertFunction function,
+                      std::string_view operand, const OperationOptions& options,
+                      int64_t deadline_ns, std::string* answer);
   absl::Status Scan(const Tree& tree, const CursorOptions& options, std::vector<KeyValue>* rows,
                     int64_t deadline_ns = kFromNow);
   absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options);

@@ -52,7 +52,8 @@ class HeldNode {
   LocalBuffer image() const { return image_; }
   // Of a leaf: where the descent's key is.
   const LeafMatch& match() const { return match_; }
-  HeldLock TakeLock() { return std::move(lock_); }
+  // Moves it out where it is bound to a HeldLock.
+  HeldLock&& TakeLock() { return std::move(lock_); }
   absl::Status ReleaseUnchanged() {
     return tree_.environment.hocl.ReleaseUnchanged(context_, std::move(lock_), image_.data);
   }

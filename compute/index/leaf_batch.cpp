@@ -1,11 +1,23 @@
 #include "compute/index/leaf_batch.h"
 
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
 
 namespace pando {
 
 absl::Status KeyNotFound() { return absl::NotFoundError("no such key"); }
 absl::Status KeyExists() { return absl::AlreadyExistsError("the key is already there"); }
+absl::Status ValueDiffers() {
+  static const absl::Status* const status =
+      new absl::Status(ConditionFailedError("the key holds another value"));
+  return *status;
+}
 
 LeafBatch::KeyState& LeafBatch::StateOf(std::string_view key) {
   for (KeyState& state : keys_) {
@@ -15,45 +27,98 @@ LeafBatch::KeyState& LeafBatch::StateOf(std::string_view key) {
   return keys_.emplace_back(KeyState{.key = key, .slot = slot, .is_present = slot >= 0});
 }
 
-bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result) {
-  KeyState& state = StateOf(operation.key);
-  switch (operation.kind) {
-    case WriteKind::kErase:
-      *result = state.is_present ? absl::OkStatus() : KeyNotFound();
-      if (!state.is_present) return true;
-      state.is_present = false;
-      erased_ = true;
-      break;
-    case WriteKind::kInsert:
-      if (state.is_present) {
-        *result = KeyExists();
-        return true;
-      }
-      break;
-    case WriteKind::kUpdate:
-      if (!state.is_present) {
-        *result = KeyNotFound();
-        return true;
-      }
-      break;
-    case WriteKind::kPut:
-      break;
+std::string_view LeafBatch::ValueOf(const KeyState& state) {
+  if (state.changed && (RuleHolds(Rule::kU4) || state.slot < 0)) return state.value;
+  std::string& value = texts_.emplace_front();
+  ReadSlotValue(image_, layout_, static_cast<uint32_t>(state.slot), &value);
+  return value;
+}
+
+LeafBatch::Effect LeafBatch::DecideUpsert(const WriteOperation& operation, const KeyState& state,
+                                          std::string_view* value, absl::Status* result,
+                                          std::string* answer) {
+  std::optional<std::string_view> present;
+  if (state.is_present) present = ValueOf(state);
+  absl::StatusOr<std::string> computed = (*operation.function)(operation.key, present, *value);
+  if (computed.ok() && computed->size() > layout_.value_bytes_max()) {
+    computed =
+        ConditionFailedError(absl::StrCat("the new value is of ", computed->size(),
+                                          " bytes; the tree takes 0..", layout_.value_bytes_max()));
   }
-  if (operation.kind != WriteKind::kErase) {
+  *result = computed.status();
+  if (!computed.ok()) {
+    if (answer != nullptr) answer->assign(present.value_or(std::string_view()));
+    return Effect::kNone;
+  }
+  if (present == *computed) {
+    if (answer != nullptr) answer->assign(*computed);
+    return Effect::kNone;
+  }
+  *value = texts_.emplace_front(*std::move(computed));
+  return Effect::kStore;
+}
+
+inline LeafBatch::Effect LeafBatch::Decide(const WriteOperation& operation, const KeyState& state,
+                                           std::string_view* value, absl::Status* result,
+                                           std::string* answer) {
+  *result = absl::OkStatus();
+  switch (operation.kind) {
+    case WriteKind::kPut:
+      return Effect::kStore;
+    case WriteKind::kInsert:
+      if (!state.is_present) return Effect::kStore;
+      *result = KeyExists();
+      return Effect::kNone;
+    case WriteKind::kUpdate:
+      if (state.is_present) return Effect::kStore;
+      break;
+    case WriteKind::kErase:
+      if (state.is_present) return Effect::kErase;
+      break;
+    case WriteKind::kReplace:
+    case WriteKind::kEraseIf: {
+      if (!state.is_present) break;
+      const std::string_view present = ValueOf(state);
+      if (present == operation.expected) {
+        return operation.kind == WriteKind::kReplace ? Effect::kStore : Effect::kErase;
+      }
+      *result = ValueDiffers();
+      if (answer != nullptr) answer->assign(present);
+      return Effect::kNone;
+    }
+    case WriteKind::kUpsert:
+      return DecideUpsert(operation, state, value, result, answer);
+  }
+  *result = KeyNotFound();
+  return Effect::kNone;
+}
+
+bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std::string* answer) {
+  KeyState& state = StateOf(operation.key);
+  std::string_view value = operation.value;
+  const Effect effect = Decide(operation, state, &value, result, answer);
+  if (effect == Effect::kNone) return true;
+  if (effect == Effect::kStore) {
     if (!state.is_present && state.slot < 0) {
       // Slots that this batch empties are not counted: their keys may come back in it.
       if (free_slots_ < 0) {
         free_slots_ = static_cast<int>(layout_.slot_count() - editor_.used_slots());
       }
-      if (free_slots_ == 0) return false;
+      if (free_slots_ == 0) {
+        homeless_ = value;
+        return false;
+      }
       --free_slots_;
     }
     state.is_present = true;
-    state.value = operation.value;
-    *result = absl::OkStatus();
-  } else if (state.slot < 0) {
-    ++free_slots_;  // put and erased in this batch
+    state.value = value;
+  } else {
+    state.is_present = false;
+    erased_ = true;
+    if (state.slot < 0) ++free_slots_;  // put and erased in this batch
   }
+  // Not before it has its place: the caller's operand may be what gets the answer.
+  if (operation.kind == WriteKind::kUpsert && answer != nullptr) answer->assign(value);
   state.changed = true;
   // Of an operation that is executed, so that it is there until Commit(): whoever made the state
   // may have been put back.

@@ -8,11 +8,13 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/random.h"
 #include "common/base/sanitizer.h"
+#include "common/base/status.h"
 #include "common/wire/node_image.h"
 
 namespace pando {
@@ -65,6 +67,11 @@ class Leaf {
 NodeLayout Layout(uint32_t key_bytes, uint32_t value_bytes) {
   return *NodeLayout::Create(key_bytes, value_bytes);
 }
+
+const UpsertCallback kAppend = [](std::string_view, std::optional<std::string_view> present,
+                                  std::string_view operand) -> absl::StatusOr<std::string> {
+  return std::string(present.value_or("")) + std::string(operand);
+};
 
 absl::Status Apply(LeafBatch& batch, WriteKind kind, std::string_view key,
                    std::string_view value = "") {
@@ -206,11 +213,82 @@ TEST(LeafBatch, ASlotThatABatchTookAndGaveBackIsFreeAgain) {
   EXPECT_TRUE(leaf.Entries().contains("n19"));
 }
 
+// Rule U4: each finds what the one before has left, and its answer is what was the case then.
+TEST(LeafBatch, ConditionsAreDecidedInTurn) {
+  Leaf leaf(Layout(8, 8), "", "");
+  Put(leaf, "a", "1");
+  LeafBatch batch(leaf.data(), leaf.layout(), false);
+  const auto apply = [&](const WriteOperation& operation, std::string* answer) {
+    absl::Status result;
+    EXPECT_TRUE(batch.Apply(operation, &result, answer));
+    return result;
+  };
+  std::string answer;
+  EXPECT_TRUE(IsConditionFailed(apply({WriteKind::kReplace, "a", "3", "2"}, &answer)));
+  EXPECT_EQ(answer, "1");
+  EXPECT_TRUE(apply({WriteKind::kReplace, "a", "2", "1"}, &answer).ok());
+  EXPECT_TRUE(IsConditionFailed(apply({WriteKind::kReplace, "a", "4", "1"}, &answer)));
+  EXPECT_EQ(answer, "2");
+  EXPECT_TRUE(apply({WriteKind::kUpsert, "a", "34", "", &kAppend}, &answer).ok());
+  EXPECT_EQ(answer, "234");
+  EXPECT_TRUE(IsConditionFailed(apply({WriteKind::kUpsert, "a", "567890", "", &kAppend}, &answer)));
+  EXPECT_EQ(answer, "234") << "nine bytes do not fit";
+  EXPECT_TRUE(IsConditionFailed(apply({WriteKind::kEraseIf, "a", "", "2"}, &answer)));
+  EXPECT_TRUE(apply({WriteKind::kEraseIf, "a", "", "234"}, &answer).ok());
+  EXPECT_TRUE(batch.erased());
+  EXPECT_TRUE(absl::IsNotFound(apply({WriteKind::kEraseIf, "a", "", "234"}, &answer)));
+  EXPECT_TRUE(absl::IsNotFound(apply({WriteKind::kReplace, "a", "1", "234"}, &answer)));
+  EXPECT_TRUE(apply({WriteKind::kUpsert, "a", "x", "", &kAppend}, &answer).ok());
+  EXPECT_EQ(answer, "x") << "the key was absent";
+  batch.Commit().SealDirty(kPacketBytes);
+  EXPECT_EQ(leaf.Entries(), (std::map<std::string, std::string>{{"a", "x"}}));
+}
+
+TEST(LeafBatch, AnUpsertThatChangesNothingWritesNothing) {
+  Leaf leaf(Layout(8, 8), "", "");
+  Put(leaf, "a", "1");
+  LeafBatch batch(leaf.data(), leaf.layout(), false);
+  absl::Status result;
+  std::string answer;
+  ASSERT_TRUE(batch.Apply({WriteKind::kUpsert, "a", "", "", &kAppend}, &result, &answer));
+  EXPECT_TRUE(result.ok());
+  EXPECT_EQ(answer, "1");
+  EXPECT_FALSE(batch.Commit().dirty());
+}
+
+TEST(LeafBatch, SaysWhatAnUpsertInAFullLeafWouldHaveStored) {
+  Leaf leaf(Layout(8, 8), "", "");
+  for (uint32_t i = 0; i < leaf.layout().slot_count(); ++i) Put(leaf, Number(i), "x");
+  LeafBatch batch(leaf.data(), leaf.layout(), false);
+  absl::Status result;
+  EXPECT_FALSE(batch.Apply({WriteKind::kUpsert, "new", "y", "", &kAppend}, &result));
+  EXPECT_EQ(batch.homeless(), "y");
+  std::string answer;
+  EXPECT_TRUE(batch.Apply({WriteKind::kUpsert, Number(0), "y", "", &kAppend}, &result, &answer));
+  EXPECT_EQ(answer, "xy");
+}
+
 // What the operations mean, on a map.
-absl::StatusCode ApplyToModel(std::map<std::string, std::string>& model,
-                              const WriteOperation& operation) {
+absl::StatusCode ApplyToModel(std::map<std::string, std::string>& model, size_t value_bytes_max,
+                              const WriteOperation& operation, std::string* answer) {
   const std::string key(operation.key);
   const bool present = model.contains(key);
+  if (operation.kind == WriteKind::kUpsert) {
+    const std::string value = model[key] + std::string(operation.value);
+    if (value.size() > value_bytes_max) {
+      *answer = model[key];
+      return absl::StatusCode::kFailedPrecondition;
+    }
+    *answer = model[key] = value;
+    return absl::StatusCode::kOk;
+  }
+  if (operation.kind == WriteKind::kReplace || operation.kind == WriteKind::kEraseIf) {
+    if (!present) return absl::StatusCode::kNotFound;
+    if (model[key] != operation.expected) {
+      *answer = model[key];
+      return absl::StatusCode::kFailedPrecondition;
+    }
+  }
   switch (operation.kind) {
     case WriteKind::kInsert:
       if (present) return absl::StatusCode::kAlreadyExists;
@@ -219,8 +297,11 @@ absl::StatusCode ApplyToModel(std::map<std::string, std::string>& model,
       if (!present) return absl::StatusCode::kNotFound;
       break;
     case WriteKind::kErase:
+    case WriteKind::kEraseIf:
       return model.erase(key) > 0 ? absl::StatusCode::kOk : absl::StatusCode::kNotFound;
     case WriteKind::kPut:
+    case WriteKind::kReplace:
+    case WriteKind::kUpsert:
       break;
   }
   model[key] = operation.value;
@@ -257,16 +338,23 @@ TEST_P(LeafBatchRandomTest, BatchesAreLikeAMap) {
       std::deque<std::string> texts;  // what the batch's views point to
       LeafBatch batch(leaf.data(), layout, false);
       for (uint64_t n = 1 + random.Uniform(30); n > 0; --n) {
-        const WriteOperation operation{static_cast<WriteKind>(random.Uniform(4)),
-                                       texts.emplace_back(RandomKey(&random)),
-                                       texts.emplace_back(RandomValue(&random))};
+        const std::string& key = texts.emplace_back(RandomKey(&random));
+        // What is expected is the case, mostly.
+        const bool right = model.contains(key) && random.Chance(0.7);
+        const WriteOperation operation{
+            static_cast<WriteKind>(random.Uniform(7)), key,
+            texts.emplace_back(RandomValue(&random)),
+            texts.emplace_back(right ? model[key] : RandomValue(&random)), &kAppend};
         absl::Status result;
-        if (batch.Apply(operation, &result)) {
-          ASSERT_EQ(result.code(), ApplyToModel(model, operation));
+        std::string answer, expected_answer;
+        if (batch.Apply(operation, &result, &answer)) {
+          ASSERT_EQ(result.code(),
+                    ApplyToModel(model, GetParam().value_bytes, operation, &expected_answer));
+          ASSERT_EQ(answer, expected_answer);
         } else {
           // Refused: only for want of slots, which those that the batch empties do not count as.
           ASSERT_FALSE(model.contains(std::string(operation.key)));
-          ASSERT_GE(model.size() + slots_before.size() + texts.size() / 2, layout.slot_count());
+          ASSERT_GE(model.size() + slots_before.size() + texts.size() / 3, layout.slot_count());
         }
       }
       batch.Commit().SealDirty(kPacketBytes);

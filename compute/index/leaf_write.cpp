@@ -18,11 +18,16 @@
 namespace pando {
 
 absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation, int slot,
-                                bool* needs_node) {
+                                std::string* answer, bool* needs_node) {
   LeafBatch batch(image_.data, tree_.layout, tree_.environment.crc);
   batch.Note(operation.key, slot);
   absl::Status result;
-  if (!batch.Apply(operation, &result)) return Split(std::move(lock), operation, needs_node);
+  if (!batch.Apply(operation, &result, answer)) {
+    absl::Status split = Split(std::move(lock), operation.key, batch.homeless(), needs_node);
+    const bool says = operation.kind == WriteKind::kUpsert && split.ok() && !*needs_node;
+    if (says && answer != nullptr) answer->assign(batch.homeless());
+    return split;
+  }
   Combine(lock, batch);
   LeafEditor& editor = batch.Commit();
   if (batch.erased()) NoteUnderfull(editor);
@@ -61,10 +66,12 @@ void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
   const std::string_view high = HighFence(image_.data, tree_.layout, &high_scratch);
   std::vector<LockRequestPtr> rest;
   for (LockRequestPtr& request : waiting) {
-    const WriteOperation operation = static_cast<const WriteRequest&>(*request).operation();
+    auto& write = static_cast<WriteRequest&>(*request);
+    const WriteOperation operation = write.operation();
     const std::string_view key = operation.key;
     absl::Status result;
-    if (key >= low && (high.empty() || key < high) && batch.Apply(operation, &result)) {
+    if (key >= low && (high.empty() || key < high) &&
+        batch.Apply(operation, &result, &write.answer)) {
       combined_.push_back(std::move(request));
       results_.push_back(std::move(result));
     } else {
@@ -76,7 +83,7 @@ void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
 
 void LeafWrite::FinishCombined(LocalLock* local, const absl::Status& outcome) {
   if (!outcome.ok()) {
-    // Also NotFound and AlreadyExists: they may follow from what the batch did before them.
+    // Also refusals: they may follow from what the batch did before them.
     for (absl::Status& result : results_) result = outcome;
   }
   hocl().Finish(context_, local, combined_, results_);
@@ -112,11 +119,12 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   return writes.Release(std::move(lock), image_.data);
 }
 
-absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bool* needs_node) {
+absl::Status LeafWrite::Split(HeldLock lock, std::string_view key, std::string_view value,
+                              bool* needs_node) {
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
   LeafEditor editor(image_.data, layout, crc);
-  std::optional<std::string> chosen = editor.ChooseSeparator(operation.key);
+  std::optional<std::string> chosen = editor.ChooseSeparator(key);
   if (!chosen.has_value()) {
     const RemoteAddress node = lock.target().node.address;
     (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
@@ -148,8 +156,7 @@ absl::Status LeafWrite::Split(HeldLock lock, const WriteOperation& operation, bo
   editor.MoveTo(separator, &sibling_editor);
   SetHigh(image_.data, layout, separator);
   SetRight(image_.data, sibling);
-  const bool fits =
-      (operation.key < separator ? editor : sibling_editor).Put(operation.key, operation.value);
+  const bool fits = (key < separator ? editor : sibling_editor).Put(key, value);
   PANDO_CHECK(fits) << "a split made no room";
   SealNodeLevel(sibling_image.data, spare->OldImage(sibling_image.data), layout, crc);
   if (RuleHolds(Rule::kS2)) {

@@ -4,6 +4,8 @@
 // Not thread-safe.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,14 +25,16 @@ class LeafWrite {
 
   // Executes the operation, whose key is in `slot` (-1: absent), and waiting ones with it, writes
   // back and gives the lock up.
+  // `answer`: as LeafBatch::Apply().
   // `needs_node`: the leaf is full and no spare node was at hand; nothing happened, refill and try
-  // again.
+  // again: the operation is decided anew then (rule U5).
   absl::Status Execute(HeldLock&& lock, const WriteOperation& operation, int slot,
-                       bool* needs_node);
+                       std::string* answer, bool* needs_node);
 
  private:
   absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
-  absl::Status Split(HeldLock lock, const WriteOperation& operation, bool* needs_node);
+  // With the key and its value, which had no slot.
+  absl::Status Split(HeldLock lock, std::string_view key, std::string_view value, bool* needs_node);
   void NoteUnderfull(const LeafEditor& editor);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);

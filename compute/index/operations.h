@@ -21,9 +21,11 @@ namespace pando {
 absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_view key,
                     std::string* value);
 
-// write.cpp: put, insert (AlreadyExists), update and erase (NotFound).
-absl::Status WriteKey(OperationContext& context, TreeContext& tree,
-                      const WriteOperation& operation);
+// write.cpp: put, insert (AlreadyExists), update and erase (NotFound), replace, erase if and upsert
+// (IsConditionFailed). `answer` (may be null) gets the present value where a condition failed, and
+// an upsert's new one.
+absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteOperation& operation,
+                      std::string* answer);
 
 // scan.cpp (rules R2, R9): up to `limit` entries of the range, from its other end if `reverse`;
 // `leaves_max` READ at once, 0: as many as is usual.

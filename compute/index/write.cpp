@@ -1,4 +1,5 @@
 #include <memory>
+#include <utility>
 
 #include "common/base/rule.h"
 #include "common/base/status.h"
@@ -9,8 +10,8 @@
 
 namespace pando {
 
-absl::Status WriteKey(OperationContext& context, TreeContext& tree,
-                      const WriteOperation& operation) {
+absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteOperation& operation,
+                      std::string* answer) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   Descent descent(context, tree, operation.key, 0);
@@ -23,7 +24,10 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
   };
   while (true) {
     PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt, leaf.HoldOrDelegate(descent, delegate));
-    if (attempt == HeldNode::Attempt::kExecuted) return request->result;
+    if (attempt == HeldNode::Attempt::kExecuted) {
+      if (answer != nullptr) *answer = std::move(request->answer);
+      return request->result;
+    }
     if (attempt != HeldNode::Attempt::kHeld) [[unlikely]]
       continue;
     FenceScratch scratch;
@@ -31,7 +35,8 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree,
     bool needs_node = false;
     LeafWrite write(context, tree, image.buffer());
     const absl::Status status =
-        write.Execute(leaf.TakeLock(), operation, leaf.match().slot, &needs_node);
+        write.Execute(leaf.TakeLock(), operation, leaf.match().slot, answer, &needs_node);
+    if (!RuleHolds(Rule::kU5) && IsOutcomeUnknown(status) && !context.expired()) continue;
     if (!needs_node) return status;
     PANDO_RETURN_IF_ERROR(tree.Refill(context, descent.node().address.server()));
   }

@@ -2,22 +2,29 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "compute/lock/lock_request.h"
+#include "pando/upsert.h"
 
 namespace pando {
 
-enum class WriteKind : uint8_t { kPut, kInsert, kUpdate, kErase };
+enum class WriteKind : uint8_t { kPut, kInsert, kUpdate, kErase, kReplace, kEraseIf, kUpsert };
 
-// A view: the strings outlive it.
+// A view: the strings outlive it, and the function does.
 struct WriteOperation {
   WriteKind kind = WriteKind::kPut;
   std::string_view key;
-  std::string_view value;
+  std::string_view value;                    // kUpsert: the operand
+  std::string_view expected = {};            // kReplace, kEraseIf
+  const UpsertCallback* function = nullptr;  // kUpsert: throws nothing
 };
+
+// Statuses of outcomes, beside OK. Static messages: none of them is a failure.
+absl::Status KeyNotFound();   // update, erase, replace, erase if
+absl::Status KeyExists();     // insert
+absl::Status ValueDiffers();  // replace, erase if: IsConditionFailed()
 
 // The same by value, waiting for a leaf's lock: whoever holds the lock may execute it (rule U2).
 class WriteRequest final : public LockRequest {
@@ -27,15 +34,23 @@ class WriteRequest final : public LockRequest {
       : LockRequest(scheduler, deadline_ns, tree_id, leaf),
         kind_(operation.kind),
         key_(operation.key),
-        value_(operation.value) {}
+        value_(operation.value),
+        expected_(operation.expected),
+        function_(operation.function) {}
 
   // A view of this request.
-  WriteOperation operation() const { return {kind_, key_, value_}; }
+  WriteOperation operation() const { return {kind_, key_, value_, expected_, function_}; }
+
+  // What is said beside `result` (LeafBatch::Apply()): written by who executes the operation,
+  // before kDone; read by the waiter, after. A copy: the leaf's image is somebody else's.
+  std::string answer;
 
  private:
   const WriteKind kind_;
   const std::string key_;
   const std::string value_;
+  const std::string expected_;
+  const UpsertCallback* const function_;
 };
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/wire/remote_address.h"
 #include "compute/lock/local_lock.h"
 
@@ -23,8 +24,20 @@ class HeldLock {
  public:
   HeldLock() = default;
   HeldLock(HeldLock&& other) noexcept { *this = std::move(other); }
-  HeldLock& operator=(HeldLock&& other) noexcept;
-  ~HeldLock();
+  HeldLock& operator=(HeldLock&& other) noexcept {
+    PANDO_CHECK(!held_) << "a held lock is overwritten";
+    target_ = other.target_;
+    local_ = other.local_;
+    handovers_ = other.handovers_;
+    image_is_fresh_ = other.image_is_fresh_;
+    image_is_older_ = other.image_is_older_;
+    answers_from_image_ = other.answers_from_image_;
+    wanted_ = other.wanted_;
+    may_hand_over_ = other.may_hand_over_;
+    held_ = std::exchange(other.held_, false);
+    return *this;
+  }
+  ~HeldLock() { PANDO_CHECK(!held_) << "a node lock was not released"; }
 
   const LockTarget& target() const { return target_; }
   // What the requests of TakeCombinable() wait for; it outlives them.

@@ -7,11 +7,12 @@
 //   auto value = (*session)->Get(**tree, "key");          // StatusOr<std::string>
 //
 // Statuses (absl): NotFound, AlreadyExists, InvalidArgument (keys, values, options),
-// FailedPrecondition (other options for an existing tree, other format; this client was fenced:
-// Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
-// DeadlineExceeded (the operation had no effect), Unknown = IsOutcomeUnknown() (it may or may not
-// have had one), Unavailable (a memory server is gone), DataLoss (damaged remote memory, or a
-// memory server has started again without what the tree had there).
+// FailedPrecondition (another value than expected: IsConditionFailed(); other options for an
+// existing tree, other format; this client was fenced: Client::fenced()), ResourceExhausted (memory
+// servers are full: reads, updates and erases go on), DeadlineExceeded (the operation had no
+// effect), Unknown = IsOutcomeUnknown() (it may or may not have had one), Unavailable (a memory
+// server is gone), DataLoss (damaged remote memory, or a memory server has started again without
+// what the tree had there).
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@
 #include "pando/options.h"
 #include "pando/size.h"
 #include "pando/stats.h"
+#include "pando/upsert.h"
 
 namespace pando {
 
@@ -39,6 +41,9 @@ class Session;
 
 // True for the status of an operation that may or may not have taken effect.
 bool IsOutcomeUnknown(const absl::Status& status);
+// True for the FailedPrecondition of a conditional write or an upsert that was refused because of
+// the key's value, and of nothing else: it had no effect.
+bool IsConditionFailed(const absl::Status& status);
 
 // A handle to an open tree. Thread-safe. Keep it while operations use it; the memory of a dropped
 // tree is given back when the last handle of the last client is gone.
@@ -99,6 +104,11 @@ class Client {
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
 
+  // Gives a function to Session::Upsert() under a number from kFirstRegistered on, for as long as
+  // the client lives. Compute servers that upsert the same keys should have the same functions:
+  // nobody checks that. InvalidArgument (number, no function), AlreadyExists.
+  absl::Status RegisterUpsertFunction(uint32_t number, UpsertCallback function);
+
   // True: a memory server has not heard of this compute server for a lease or has lost its
   // connection, has declared it dead and cut it off (only on fabrics that can; not on shm). Or the
   // client itself leaves, so that others get a lock that it could not free for fifteen seconds.
@@ -152,6 +162,27 @@ class Session {
                       const OperationOptions& options = {});  // NotFound
   absl::Status Erase(const Tree& tree, std::string_view key,
                      const OperationOptions& options = {});  // NotFound
+
+  // Decided and done in one step, under the leaf's lock. NotFound: the key is absent.
+  // IsConditionFailed(): it holds another value, which is copied to `*actual`; nothing is changed.
+  // `*actual` counts only then.
+  absl::Status Replace(const Tree& tree, std::string_view key, std::string_view expected,
+                       std::string_view desired, const OperationOptions& options = {},
+                       std::string* actual = nullptr);
+  absl::Status EraseIf(const Tree& tree, std::string_view key, std::string_view expected,
+                       const OperationOptions& options = {}, std::string* actual = nullptr);
+  // The function's new value (upsert.h), which is stored; it is applied once, or not at all where
+  // that is not IsOutcomeUnknown(). InvalidArgument: no such function, or an operand that it does
+  // not take. IsConditionFailed(): the function refused, or its result is longer than
+  // value_bytes_max; nothing is changed.
+  absl::StatusOr<std::string> Upsert(const Tree& tree, std::string_view key,
+                                     UpsertFunction function, std::string_view operand,
+                                     const OperationOptions& options = {});
+  // As Upsert, into a caller's string; where IsConditionFailed() that gets the present value.
+  absl::Status UpsertTo(const Tree& tree, std::string_view key, UpsertFunction function,
+                        std::string_view operand, std::string* value,
+                        const OperationOptions& options = {});
+
   // At most `limit` entries with key >= from, ascending; `from` may be any bytes. Sorted, each key
   // once, every key that was present throughout, each pair having been current at some moment of
   // the scan; not a snapshot. On error `rows` holds nothing.

@@ -17,11 +17,23 @@
 namespace pando {
 
 struct Operation {
-  enum class Kind : uint8_t { kGet, kPut, kInsert, kUpdate, kErase, kScan };
+  enum class Kind : uint8_t {
+    kGet,
+    kPut,
+    kInsert,
+    kUpdate,
+    kErase,
+    kScan,
+    kReplace,
+    kEraseIf,
+    kUpsert
+  };
   Kind kind = Kind::kGet;
-  std::string key;    // kScan: from
-  std::string value;  // writes
-  size_t limit = 0;   // kScan
+  std::string key;       // kScan: from
+  std::string value;     // writes; kReplace: what is desired, kUpsert: the operand
+  std::string expected;  // kReplace, kEraseIf
+  UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
+  size_t limit = 0;                                // kScan
   // kScan: keys below this one only; and whether the greatest keys come first (CursorOptions).
   std::optional<std::string> to;
   bool reverse = false;
@@ -30,7 +42,7 @@ struct Operation {
 
 struct OperationResult {
   absl::Status status;
-  std::string value;           // kGet
+  std::string value;  // kGet; kUpsert: the new one; IsConditionFailed(status): the present one
   std::vector<KeyValue> rows;  // kScan
 };
 
