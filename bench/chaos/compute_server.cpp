@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -94,6 +95,7 @@ class Worker {
   const Tree* tree_ = nullptr;
   std::unique_ptr<Session> session_;
   std::unique_ptr<OperationLog> log_;
+  std::map<std::string, std::string> seen_;  // what keys held, as far as this worker knows
   int64_t next_ns_ = 0;
   uint64_t operations_ = 0;
   absl::Status status_;
@@ -120,9 +122,10 @@ Operation Worker::Choose(int client, bool write, bench::Values* values) {
     uint64_t percent;
   };
   constexpr uint64_t kReadPercent = 45;
-  constexpr Share kShares[] = {{OperationKind::kGet, 40},    {OperationKind::kScan, 5},
-                               {OperationKind::kPut, 20},    {OperationKind::kInsert, 12},
-                               {OperationKind::kDelete, 15}, {OperationKind::kUpdate, 8}};
+  constexpr Share kShares[] = {
+      {OperationKind::kGet, 40},    {OperationKind::kScan, 5},    {OperationKind::kPut, 14},
+      {OperationKind::kInsert, 10}, {OperationKind::kDelete, 11}, {OperationKind::kUpdate, 5},
+      {OperationKind::kReplace, 5}, {OperationKind::kEraseIf, 2}, {OperationKind::kUpsert, 8}};
   Operation operation;
   operation.client = client;
   uint64_t dice = write ? kReadPercent + random_.Uniform(100 - kReadPercent) : random_.Uniform(100);
@@ -134,14 +137,20 @@ Operation Worker::Choose(int client, bool write, bench::Values* values) {
   keys_.Make(spread_(distribution_->Next(&random_)), &operation.key);
   if (operation.kind == OperationKind::kScan) {
     operation.limit = 1 + random_.Uniform(kScanLimitMax);
-  } else if (operation.kind != OperationKind::kGet && operation.kind != OperationKind::kDelete) {
-    values->Next(&operation.value);
+  } else if (operation.kind != OperationKind::kGet && operation.kind != OperationKind::kDelete &&
+             operation.kind != OperationKind::kEraseIf) {
+    values->Next(operation.kind == OperationKind::kUpsert ? &operation.operand : &operation.value);
+  }
+  if (operation.kind == OperationKind::kReplace || operation.kind == OperationKind::kEraseIf) {
+    // Right, unless somebody else was quicker.
+    operation.expected = seen_[operation.key];
   }
   return operation;
 }
 
 absl::Status Worker::Execute(Operation* operation) {
   absl::Status status;
+  std::string seen;
   switch (operation->kind) {
     case OperationKind::kGet:
       status = session_->GetTo(*tree_, operation->key, &operation->value);
@@ -158,6 +167,18 @@ absl::Status Worker::Execute(Operation* operation) {
     case OperationKind::kDelete:
       status = session_->Erase(*tree_, operation->key);
       break;
+    case OperationKind::kReplace:
+      status = session_->Replace(*tree_, operation->key, operation->expected, operation->value, {},
+                                 &seen);
+      break;
+    case OperationKind::kEraseIf:
+      status = session_->EraseIf(*tree_, operation->key, operation->expected, {}, &seen);
+      break;
+    case OperationKind::kUpsert:
+      status = session_->UpsertTo(*tree_, operation->key, UpsertFunction::kAdd, operation->operand,
+                                  &seen);
+      if (status.ok()) operation->value = seen;
+      break;
     case OperationKind::kScan: {
       std::vector<KeyValue> rows;
       status = session_->Scan(*tree_, operation->key, operation->limit, &rows);
@@ -169,6 +190,9 @@ absl::Status Worker::Execute(Operation* operation) {
   }
   operation->found =
       operation->kind == OperationKind::kInsert ? absl::IsAlreadyExists(status) : status.ok();
+  if (IsConditionFailed(status)) operation->actual = seen;
+  const std::string& last = operation->actual.has_value() ? *operation->actual : operation->value;
+  if (!last.empty() && operation->kind != OperationKind::kScan) seen_[operation->key] = last;
   return status;
 }
 

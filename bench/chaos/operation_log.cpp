@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/history_io.h"
+#include "common/base/status.h"
 
 namespace pando::chaos {
 namespace {
@@ -60,11 +61,13 @@ absl::Status OperationLog::Called(uint64_t number, const history::Operation& ope
 absl::Status OperationLog::Returned(uint64_t number, const absl::Status& status, int64_t return_ns,
                                     history::Operation operation) {
   const bool unknown = absl::IsUnknown(status) && !IsRead(operation.kind);
+  // Refused because of what the key holds: an answer like any other.
+  const absl::StatusCode code = IsConditionFailed(status) ? absl::StatusCode::kOk : status.code();
   operation.return_ns = unknown ? history::kNeverReturned : return_ns;
-  const bool says_something = unknown || IsAnswer(status.code());
+  const bool says_something = unknown || IsAnswer(code);
   return Write(absl::StrCat(
-      "r ", number, " ", operation.call_ns, " ", return_ns, " ", static_cast<int>(status.code()),
-      " ", says_something ? history::FormatOperation(operation) : std::string("-"), "\n"));
+      "r ", number, " ", operation.call_ns, " ", return_ns, " ", static_cast<int>(code), " ",
+      says_something ? history::FormatOperation(operation) : std::string("-"), "\n"));
 }
 
 bool IsAnswer(absl::StatusCode status) {
