@@ -276,20 +276,24 @@ std::string HistoryCheck::Explain(size_t key, const KeyVerdict& verdict) const {
 
 KeyVerdict HistoryCheck::Check(size_t key, const KeyLimits& limits) {
   KeyHistory& history = keys_[key];
-  UpsertsRead upserts;
-  if (!history.upserts.empty()) {
-    upserts = ReadUpserts(
+  if (history.upserts.empty()) return CheckKey(history.initial, history.operations, limits);
+  const std::vector<KeyOperation> unread = history.operations;
+  KeyVerdict verdict;
+  // Whatever reading of them explains the history is good.
+  for (const bool erases_too : {false, true}) {
+    history.operations = unread;
+    const UpsertsRead upserts = ReadUpserts(
         history.initial, history.upserts, [this](int32_t value) { return values_[value]; },
-        [this](const std::string& text) { return NumberOfText(text); }, &history.operations);
+        [this](const std::string& text) { return NumberOfText(text); }, erases_too,
+        &history.operations);
+    if (upserts.impossible) {
+      return {Verdict::kViolation, "its result is none of its function and operand",
+              upserts.culprit};
+    }
+    verdict = CheckKey(history.initial, history.operations, limits);
+    if (verdict.verdict != Verdict::kViolation || !upserts.ambiguous) return verdict;
   }
-  if (upserts.impossible) {
-    return {Verdict::kViolation, "its result is none of its function and operand", upserts.culprit};
-  }
-  KeyVerdict verdict = CheckKey(history.initial, history.operations, limits);
-  if (upserts.ambiguous && verdict.verdict == Verdict::kViolation) {
-    verdict = {Verdict::kUndecided, "several upserts of unknown outcome explain what was read"};
-  }
-  return verdict;
+  return {Verdict::kUndecided, "several upserts of unknown outcome may explain what was read"};
 }
 
 CheckResult HistoryCheck::Run(const KeyLimits& limits) {

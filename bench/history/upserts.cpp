@@ -32,9 +32,13 @@ class Reader {
  public:
   Reader(const std::vector<KeyUpsert>& upserts,
          const std::function<std::string_view(int32_t)>& text,
-         const std::function<int32_t(const std::string&)>& number,
+         const std::function<int32_t(const std::string&)>& number, bool erases_too,
          std::vector<KeyOperation>* operations)
-      : upserts_(upserts), text_(text), number_(number), operations_(*operations) {}
+      : upserts_(upserts),
+        text_(text),
+        number_(number),
+        erases_too_(erases_too),
+        operations_(*operations) {}
 
   UpsertsRead Run(int32_t initial);
 
@@ -50,6 +54,7 @@ class Reader {
   const std::vector<KeyUpsert>& upserts_;
   const std::function<std::string_view(int32_t)>& text_;
   const std::function<int32_t(const std::string&)>& number_;
+  const bool erases_too_;
   std::vector<KeyOperation>& operations_;
   std::set<int32_t> stored_;
   std::vector<bool> used_;
@@ -131,8 +136,9 @@ void Reader::ExplainAllSeen() {
       if (!takes && (o.unknown || o.kind != Kind::kSee)) continue;
       if (takes && o.unknown && !seen.contains(o.value)) {
         // Whether it happened may hang on an upsert that nothing else tells of.
-        read_.ambiguous = read_.ambiguous || (o.kind == Kind::kEraseIf && !IsStored(o.prior));
-        continue;
+        if (o.kind != Kind::kEraseIf || IsStored(o.prior)) continue;
+        read_.ambiguous = true;
+        if (!erases_too_) continue;
       }
       const int32_t value = takes ? o.prior : o.value;
       if (value == kAbsent || !seen.insert(value).second) continue;
@@ -196,9 +202,9 @@ std::optional<std::string> BeforeUpsert(UpsertKind kind, std::string_view operan
 
 UpsertsRead ReadUpserts(int32_t initial, const std::vector<KeyUpsert>& upserts,
                         const std::function<std::string_view(int32_t)>& text,
-                        const std::function<int32_t(const std::string&)>& number,
+                        const std::function<int32_t(const std::string&)>& number, bool erases_too,
                         std::vector<KeyOperation>* operations) {
-  return Reader(upserts, text, number, operations).Run(initial);
+  return Reader(upserts, text, number, erases_too, operations).Run(initial);
 }
 
 }  // namespace pando::history

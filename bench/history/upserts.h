@@ -38,10 +38,11 @@ struct UpsertsRead {
 };
 
 // Completes kind, value and prior of the key's operations that are upserts. `text` of a number,
-// `number` of a text (which it need not outlive): of values.
+// `number` of a text (which it need not outlive): of values. `erases_too`: also what conditional
+// erases of unknown outcome expected was there, if an upsert can have made it.
 UpsertsRead ReadUpserts(int32_t initial, const std::vector<KeyUpsert>& upserts,
                         const std::function<std::string_view(int32_t)>& text,
-                        const std::function<int32_t(const std::string&)>& number,
+                        const std::function<int32_t(const std::string&)>& number, bool erases_too,
                         std::vector<KeyOperation>* operations);
 
 }  // namespace pando::history

@@ -118,6 +118,13 @@ TEST(Upserts, OfUnknownOutcome) {
   EXPECT_EQ(Check({Put("a", 0, 1), unknown, Upsert(UpsertKind::kAppend, "z", "axz", 4, 5)}),
             Verdict::kCorrect)
       << "another upsert saw it";
+  Operation erase = Of(OperationKind::kEraseIf, 4, kNeverReturned);
+  erase.expected = "ax";
+  const Operation absent = Refused(Replace("none", "n", 6, 7), std::nullopt);
+  EXPECT_EQ(Check({Put("a", 0, 1), unknown, erase, absent}), Verdict::kCorrect)
+      << "an erase of unknown outcome saw it";
+  erase.expected = "ay";
+  EXPECT_NE(Check({Put("a", 0, 1), unknown, erase, absent}), Verdict::kCorrect);
 }
 
 TEST(Upserts, FilesHaveThem) {
