@@ -28,7 +28,9 @@ absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation
     if (says && answer != nullptr) answer->assign(batch.homeless());
     return split;
   }
-  Combine(lock, batch);
+  // Mostly nobody waits, and that is asked before anything is made for those who do.
+  if (lock.local() != nullptr && lock.local()->HasWaiters()) [[unlikely]]
+    Combine(lock, batch);
   LeafEditor& editor = batch.Commit();
   if (batch.erased()) NoteUnderfull(editor);
   LocalLock* const local = lock.local();
@@ -82,6 +84,8 @@ void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
 }
 
 void LeafWrite::FinishCombined(LocalLock* local, const absl::Status& outcome) {
+  if (combined_.empty()) [[likely]]
+    return;
   if (!outcome.ok()) {
     // Also refusals: they may follow from what the batch did before them.
     for (absl::Status& result : results_) result = outcome;
