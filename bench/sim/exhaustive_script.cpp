@@ -62,8 +62,8 @@ ExhaustiveScript::ExhaustiveScript(const ExhaustiveOptions& options) {
   };
   expect_last(MakeOperation(OperationKind::kReplace, keys_[0], value++));
   operations_.push_back(MakeOperation(OperationKind::kUpsert, keys_[1], value++));
-  expect_last(MakeOperation(OperationKind::kEraseIf, keys_[1], 0));
-  operations_.push_back(MakeOperation(OperationKind::kUpsert, keys_[1], value++));
+  expect_last(MakeOperation(OperationKind::kEraseIf, keys_[2], 0));
+  operations_.push_back(MakeOperation(OperationKind::kUpsert, keys_[2], value++));
   for (const std::string& key : shuffled())
     operations_.push_back(MakeOperation(OperationKind::kDelete, key, 0));
 }
