@@ -137,17 +137,31 @@ std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
                                                            const std::vector<std::string>& keys,
                                                            const OperationOptions& options) {
   std::vector<absl::StatusOr<std::string>> results(keys.size());
-  impl_->ForEach(keys.size(), options.timeout_ms,
-                 [&](size_t i) { results[i] = Get(tree, keys[i], options); });
+  impl_->ForEach(
+      keys.size(), options.timeout_ms,
+      [&](size_t i, int64_t deadline_ns) {
+        std::string value;
+        absl::Status status = impl_->Get(tree, keys[i], &value, options, deadline_ns);
+        if (status.ok()) {
+          results[i] = std::move(value);
+        } else {
+          results[i] = std::move(status);
+        }
+      },
+      [&](size_t i, const absl::Status& refusal) { results[i] = refusal; });
   return results;
 }
 
 std::vector<absl::Status> Session::MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
                                             const OperationOptions& options) {
   std::vector<absl::Status> results(entries.size());
-  impl_->ForEach(entries.size(), options.timeout_ms, [&](size_t i) {
-    results[i] = Put(tree, entries[i].key, entries[i].value, options);
-  });
+  impl_->ForEach(
+      entries.size(), options.timeout_ms,
+      [&](size_t i, int64_t deadline_ns) {
+        const auto& [key, value] = entries[i];
+        results[i] = impl_->Write(tree, {WriteKind::kPut, key, value}, options, deadline_ns);
+      },
+      [&](size_t i, const absl::Status& refusal) { results[i] = refusal; });
   return results;
 }
 

@@ -94,7 +94,10 @@ class Worker {
     thread_.join();
   }
 
-  int64_t NowNs() const { return session_->impl().context().NowNs(); }
+  // Of an operation that is submitted now.
+  int64_t DeadlineNs(int64_t timeout_ms) const {
+    return NowNs() + session_->impl().TimeoutNs(timeout_ms);
+  }
 
   void Submit(Job job) {
     bool new_runner, earlier;
@@ -116,6 +119,7 @@ class Worker {
 
  private:
   Scheduler& scheduler() { return session_->impl().scheduler(); }
+  int64_t NowNs() const { return session_->impl().context().NowNs(); }
 
   void End(Job& job, OperationResult result) {
     accepted_.fetch_sub(1, std::memory_order_relaxed);
@@ -205,6 +209,7 @@ class ThreadedExecutor : public Executor {
 
   absl::Status Submit(const Tree& tree, Operation operation,
                       std::function<void(OperationResult)> done) override {
+    PANDO_RETURN_IF_ERROR(CheckTimeout(operation.timeout_ms));
     if (accepted_.fetch_add(1, std::memory_order_relaxed) >= queue_max_) {
       accepted_.fetch_sub(1, std::memory_order_relaxed);
       return absl::ResourceExhaustedError(
@@ -212,10 +217,7 @@ class ThreadedExecutor : public Executor {
     }
     const size_t turn = next_.fetch_add(1, std::memory_order_relaxed) % workers_.size();
     Worker& worker = *workers_[turn];
-    const int64_t timeout_ms = operation.timeout_ms > 0
-                                   ? operation.timeout_ms
-                                   : client_.impl().options().operation_timeout_ms;
-    const int64_t deadline_ns = worker.NowNs() + timeout_ms * kMillisecondNs;
+    const int64_t deadline_ns = worker.DeadlineNs(operation.timeout_ms);
     worker.Submit({&tree, std::move(operation), std::move(done), deadline_ns, {}});
     return absl::OkStatus();
   }

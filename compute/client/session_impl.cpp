@@ -70,13 +70,15 @@ absl::Status SessionImpl::RunOutside(absl::FunctionRef<void()> run) {
   return absl::OkStatus();
 }
 
-inline int64_t SessionImpl::TimeoutNs(int64_t timeout_ms) const {
-  if (timeout_ms <= 0) timeout_ms = client_.options().operation_timeout_ms;
-  return timeout_ms * kMillisecondNs;
+absl::Status CheckTimeout(int64_t timeout_ms) {
+  if (timeout_ms >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a timeout of ", timeout_ms, " ms: give 0 for the client's operation_timeout_ms, or more"));
 }
 
-// Why nothing can be done with the tree.
-[[gnu::noinline]] absl::Status SessionImpl::Refusal(const Tree& tree) const {
+// Why nothing can be done with the tree, or within that time.
+[[gnu::noinline]] absl::Status SessionImpl::Refusal(const Tree& tree, int64_t timeout_ms) const {
+  PANDO_RETURN_IF_ERROR(CheckTimeout(timeout_ms));
   if (&tree.impl().client() != &client_) {
     return absl::InvalidArgumentError("the tree was opened by another client");
   }
@@ -92,9 +94,9 @@ template <typename Job>
                                                                 const Job& job) {
   TreeContext& tree_context = tree.impl().context();
   context_->AdoptServers();
-  if (&tree.impl().client() != &client_ || context_->fenced() || tree_context.fate.lost())
-      [[unlikely]]
-    return Refusal(tree);
+  if (&tree.impl().client() != &client_ || context_->fenced() || tree_context.fate.lost() ||
+      timeout_ms < 0) [[unlikely]]
+    return Refusal(tree, timeout_ms);
   const auto run = [&]() __attribute__((always_inline)) {
     OperationContext context(context_.get(),
                              OperationContext::Timeout{TimeoutNs(timeout_ms), deadline_ns});
@@ -122,24 +124,22 @@ template <typename Job>
 }
 
 // While an operation that was called from outside runs.
-class SessionImpl::CallersTimeout {
+class SessionImpl::CallersDeadline {
  public:
-  CallersTimeout(SessionImpl* session, int64_t timeout_ms) : session_(*session) {
-    session_.callers_timeout_ns_ = session_.TimeoutNs(timeout_ms);
+  CallersDeadline(SessionImpl* session, int64_t deadline_ns) : session_(*session) {
+    session_.callers_deadline_ns_ = deadline_ns;
   }
-  ~CallersTimeout() { session_.callers_timeout_ns_ = INT64_MAX; }
-  CallersTimeout(const CallersTimeout&) = delete;
-  CallersTimeout& operator=(const CallersTimeout&) = delete;
+  ~CallersDeadline() { session_.callers_deadline_ns_ = kNeverNs; }
+  CallersDeadline(const CallersDeadline&) = delete;
+  CallersDeadline& operator=(const CallersDeadline&) = delete;
 
  private:
   SessionImpl& session_;
 };
 
-int64_t SessionImpl::RepairTimeoutNs() const {
-  return std::min(kRepairTimeoutChains * context_->chain_ns(), SweepTimeoutNs());
+int64_t SessionImpl::RepairDeadlineNs(int64_t timeout_ns) const {
+  return std::min(context_->NowNs() + std::min(timeout_ns, TimeoutNs(0)), callers_deadline_ns_);
 }
-
-int64_t SessionImpl::SweepTimeoutNs() const { return std::min(TimeoutNs(0), callers_timeout_ns_); }
 
 void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
   if (repairs_.size() >= kRepairsMax) return;
@@ -150,8 +150,8 @@ void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
 void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
   context_->AdoptServers();
   if (tree.fate.lost()) return;
-  const int64_t start_ns = context_->NowNs();
-  OperationContext context(context_.get(), start_ns + RepairTimeoutNs());
+  OperationContext context(context_.get(),
+                           RepairDeadlineNs(kRepairTimeoutChains * context_->chain_ns()));
   context.fate = &tree.fate;
   // Best effort: whoever misses it next tries again.
   if (repair.missing.has_value()) {
@@ -161,7 +161,7 @@ void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
   }
   if (repair.underfull.has_value()) (void)MergeUnderfull(context, tree, 0, *repair.underfull);
   if (repair.sweep) {
-    OperationContext sweep(context_.get(), start_ns + SweepTimeoutNs());
+    OperationContext sweep(context_.get(), RepairDeadlineNs(kNeverNs));
     sweep.fate = &tree.fate;
     SweepResult result;
     (void)SweepTree(sweep, tree, &result);
@@ -228,9 +228,9 @@ absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operatio
   TreeContext& context = tree.impl().context();
   if (absl::Status status = CheckKey(context, operation.key); !status.ok()) return status;
   if (absl::Status status = CheckValue(context, operation.value); !status.ok()) return status;
-  std::optional<CallersTimeout> timeout;
+  std::optional<CallersDeadline> deadline;
   if (!repairs_.empty() && Scheduler::Current() == nullptr) [[unlikely]] {
-    timeout.emplace(this, options.timeout_ms);
+    deadline.emplace(this, context_->NowNs() + TimeoutNs(options.timeout_ms));
     SpawnRepairs();
   }
   return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
@@ -296,7 +296,7 @@ absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(Ke
 
 absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOptions& options) {
   absl::StatusOr<CheckReport> report = absl::UnknownError("");
-  const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
+  const int64_t timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
   PANDO_RETURN_IF_ERROR(
       Execute(tree, timeout_ms, kFromNow, nullptr, [&](OperationContext& operation) {
         report = CheckOpenTree(operation, tree.impl().context(), client_.check_servers(), options);
@@ -306,7 +306,14 @@ absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOpti
 }
 
 void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
-                          const std::function<void(size_t)>& work) {
+                          absl::FunctionRef<void(size_t, int64_t)> work,
+                          absl::FunctionRef<void(size_t, const absl::Status&)> refuse) {
+  if (count == 0) return;
+  if (const absl::Status refusal = CheckTimeout(timeout_ms); !refusal.ok()) {
+    for (size_t i = 0; i < count; ++i) refuse(i, refusal);
+    return;
+  }
+  const int64_t deadline_ns = context_->NowNs() + TimeoutNs(timeout_ms);
   // Helpers share the counter with the caller. The caller works too, so it finishes even if no
   // helper ever gets a coroutine; it waits only for helpers that have taken an item.
   struct Shared {
@@ -317,10 +324,10 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
   };
   const auto run = [&, this] {
     auto shared = std::make_shared<Shared>(&scheduler());
-    const auto take_items = [count, &work](Shared& s) {
-      while (s.next < count) {
+    const auto take_items = [this, count, deadline_ns, work](Shared& s) {
+      while (s.next < count && context_->NowNs() < deadline_ns) {
         ++s.busy;
-        work(s.next++);
+        work(s.next++, deadline_ns);
         --s.busy;
       }
     };
@@ -334,13 +341,16 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
       });
     }
     take_items(*shared);
+    const size_t taken = std::exchange(shared->next, count);
     while (shared->busy > 0) shared->parking.ParkUntil(kNeverNs);
+    const absl::Status late = absl::DeadlineExceededError(
+        "the call's deadline passed before it was this one's turn: it had no effect");
+    for (size_t i = taken; i < count; ++i) refuse(i, late);
   };
-  if (count == 0) return;
   if (Scheduler::Current() != nullptr) {
     run();
   } else {
-    const CallersTimeout timeout(this, timeout_ms);
+    const CallersDeadline deadline(this, deadline_ns);
     scheduler().Spawn([&run] { run(); });
     Run();
   }

@@ -9,6 +9,7 @@
 //   never on a get's time.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -26,6 +27,9 @@
 #include "pando/client.h"
 
 namespace pando {
+
+// InvalidArgument: it is negative.
+absl::Status CheckTimeout(int64_t timeout_ms);
 
 class SessionImpl {
  public:
@@ -57,10 +61,17 @@ class SessionImpl {
   void AddCursor() { ++cursors_; }
   void RemoveCursor() { --cursors_; }
 
-  // Calls `work(i)` for each i < count from as many coroutines as there are; returns when all have
-  // returned. `timeout_ms`: of each, 0: the default.
-  void ForEach(size_t count, int64_t timeout_ms, const std::function<void(size_t)>& work);
+  // Calls `work(i, deadline_ns)` for each i < count from as many coroutines as there are; returns
+  // when all have returned. `timeout_ms`: of them all, 0: the default. Those whose turn has not
+  // come by then go to `refuse(i, status)`, as all do where there can be no such time.
+  void ForEach(size_t count, int64_t timeout_ms, absl::FunctionRef<void(size_t, int64_t)> work,
+               absl::FunctionRef<void(size_t, const absl::Status&)> refuse);
 
+  // Of a call with these OperationOptions::timeout_ms, which CheckTimeout() lets pass.
+  int64_t TimeoutNs(int64_t timeout_ms) const {
+    if (timeout_ms == 0) timeout_ms = client_.options().operation_timeout_ms;
+    return std::min(timeout_ms, kTimeoutMsMax) * kMillisecondNs;
+  }
   // Keeps the first exception that leaves a task, for Run(), and logs the others.
   void Spawn(std::function<void()> task);
   void Run();
@@ -74,7 +85,9 @@ class SessionImpl {
     std::optional<std::string> underfull;
     bool sweep = false;
   };
-  class CallersTimeout;
+  class CallersDeadline;
+  // A century: what is longer than the clock can count ends then.
+  static constexpr int64_t kTimeoutMsMax = int64_t{100} * 365 * 24 * 3600 * 1000;
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
 
   // Runs `job`, an absl::Status(OperationContext&), in a coroutine of this session, now.
@@ -85,19 +98,18 @@ class SessionImpl {
   void NoteException();
   // From outside the session's coroutines.
   absl::Status RunOutside(absl::FunctionRef<void()> run);
-  absl::Status Refusal(const Tree& tree) const;
+  absl::Status Refusal(const Tree& tree, int64_t timeout_ms) const;
   void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
   void RunRepair(TreeContext& tree, Repair& repair);
-  int64_t TimeoutNs(int64_t timeout_ms) const;
-  int64_t RepairTimeoutNs() const;
-  int64_t SweepTimeoutNs() const;
+  // Of a repair that begins now.
+  int64_t RepairDeadlineNs(int64_t timeout_ns) const;
 
   ClientImpl& client_;
   std::unique_ptr<SessionContext> context_;
   std::deque<Repair> repairs_;
   // Of the operation called from outside that waits for repairs, too: they may take no longer.
-  int64_t callers_timeout_ns_ = INT64_MAX;
+  int64_t callers_deadline_ns_ = kNeverNs;
   // Each once; let go outside coroutines.
   std::vector<std::shared_ptr<TreeImpl>> repaired_trees_;
   std::exception_ptr thrown_;  // by a task, and not yet by Run()

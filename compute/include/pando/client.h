@@ -194,7 +194,8 @@ class Session {
   // options is said by its status(). No round trip. The tree's handle outlives the cursor.
   std::unique_ptr<Cursor> NewCursor(const Tree& tree, const CursorOptions& options = {});
 
-  // Many operations at once over this session's coroutines. One status per key, in order.
+  // Many operations at once over this session's coroutines. One status per key, in order. The
+  // timeout is of the call: what has had no turn by then is DeadlineExceeded, without effect.
   std::vector<absl::StatusOr<std::string>> MultiGet(const Tree& tree,
                                                     const std::vector<std::string>& keys,
                                                     const OperationOptions& options = {});

@@ -37,7 +37,9 @@ struct Operation {
   // kScan: keys below this one only; and whether the greatest keys come first (CursorOptions).
   std::optional<std::string> to;
   bool reverse = false;
-  int64_t timeout_ms = 0;  // from Submit() on; 0: ClientOptions::operation_timeout_ms
+  // From Submit() on, milliseconds. 0: ClientOptions::operation_timeout_ms; negative ones are
+  // InvalidArgument.
+  int64_t timeout_ms = 0;
 };
 
 struct OperationResult {

@@ -122,7 +122,9 @@ struct OperationCost {
 };
 
 struct OperationOptions {
-  int64_t timeout_ms = 0;         // 0: ClientOptions::operation_timeout_ms
+  // Of the call, whatever number of keys it has, milliseconds. 0:
+  // ClientOptions::operation_timeout_ms; negative ones are InvalidArgument.
+  int64_t timeout_ms = 0;
   OperationCost* cost = nullptr;  // filled in (added to) when given
 };
 
