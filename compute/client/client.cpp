@@ -197,7 +197,7 @@ void Session::SleepUntil(int64_t time_ns) {
     scheduler.SleepUntil(time_ns);
   } else {
     scheduler.Spawn([&scheduler, time_ns] { scheduler.SleepUntil(time_ns); });
-    Run();
+    impl_->RunTasks();
   }
 }
 

@@ -206,10 +206,14 @@ void SessionImpl::NoteException() {
       << Describe(std::current_exception());
 }
 
-void SessionImpl::Run() {
+void SessionImpl::RunTasks() {
   SpawnRepairs();
   scheduler().Drain();
   repaired_trees_.clear();
+}
+
+void SessionImpl::Run() {
+  RunTasks();
   if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
@@ -352,7 +356,7 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
   } else {
     const CallersDeadline deadline(this, deadline_ns);
     scheduler().Spawn([&run] { run(); });
-    Run();
+    RunTasks();
   }
 }
 

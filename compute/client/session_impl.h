@@ -74,7 +74,10 @@ class SessionImpl {
   }
   // Keeps the first exception that leaves a task, for Run(), and logs the others.
   void Spawn(std::function<void()> task);
+  // Throws what Spawn() has kept.
   void Run();
+  // Without that: for calls that have results of their own.
+  void RunTasks();
   Scheduler& scheduler() { return context_->scheduler(); }
   SessionContext& context() { return *context_; }
 
