@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/ticks.h"
-#include "common/fabric/link/call_list.h"
 #include "common/fabric/fabric.h"
+#include "common/fabric/link/call_list.h"
 #include "common/fabric/server_index.h"
 #include "common/fabric/shm/shm_client.h"
 
