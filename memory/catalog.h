@@ -4,9 +4,9 @@
 //   1. A name belongs to at most one tree; a tree id to one tree for ever (id_source.h).
 //   2. Before an entry is visible its root leaf is formatted and its root record written.
 //   3. What an entry says of a memory server stays: where the server lives again, the tree has lost
-//   what it had there (rule R7).
+//      what it had there (rule R7).
 //   4. A root record's line and lock word are used again only after Release(): nobody can write
-//   them any more.
+//      them any more.
 #pragma once
 
 #include <cstdint>

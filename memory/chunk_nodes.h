@@ -3,7 +3,8 @@
 // Not thread-safe: one control thread. Invariants:
 //   1. A node is in exactly one state (NodeUse). Untouched ones are those behind handed().
 //   2. life() is the newest that anybody was granted for the node, or that its chunk's memory ever
-//   had; each grant makes it newer (rule R5). The holder has written the node if its memory has it.
+//      had; each grant makes it newer (rule R5). The holder has written the node if its memory has
+//      it.
 //   3. Free nodes are in one queue, those that rest behind those that do not.
 #pragma once
 

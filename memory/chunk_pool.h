@@ -4,8 +4,8 @@
 //   1. A chunk taken is zero, but for life stamps at the starts of its nodes (node_glance.h).
 //   2. A chunk that was written rests before it is taken again (rule R3).
 //   3. The life of a chunk never goes back: it is at least every life that a node in it ever had,
-//   or was granted, when the chunk came back, and its next nodes are granted newer ones (rules F3,
-//   R5).
+//      or was granted, when the chunk came back, and its next nodes are granted newer ones (rules
+//      F3, R5).
 #pragma once
 
 #include <cstdint>

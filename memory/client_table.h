@@ -3,7 +3,7 @@
 // Not thread-safe: one control thread. Invariants:
 //   1. An incarnation is issued once, by the catalog's server, in ascending order (rule C0).
 //   2. At most one life of a compute-server id is joined; leaving in order and death are different
-//   ends.
+//      ends.
 //   3. A life that ended never comes back.
 //   4. A connection has one identity, once: what it can fill, and what its end costs, is one entry.
 #pragma once

@@ -3,9 +3,9 @@
 //
 // Invariants:
 //   1. What is given out is below a mark that was kept before, outside of this process: the next
-//   life begins there, whatever its clock says and however this one ends.
+//      life begins there, whatever its clock says and however this one ends.
 //   2. Whoever joins says which ids the other memory servers have met: the sequence goes on above
-//   them, also where the mark was lost. A lie costs the sequence an eighth at most.
+//      them, also where the mark was lost. A lie costs the sequence an eighth at most.
 #pragma once
 
 #include <cstdint>

@@ -5,14 +5,14 @@
 // Threads: the methods of ControlHandler one at a time; the region itself is accessed by everybody.
 // Invariants:
 //   1. Every request gets a well-formed reply; whatever is wrong with it is a status and changes
-//   nothing.
+//      nothing.
 //   2. A repeat of (sender, incarnation, sequence, opcode) on one connection gets the same reply
-//   (rule R4).
+//      (rule R4).
 //   3. A request of a joined compute server is accepted from the connection it joined over and from
-//   no other; a connection has one identity, and with an identity key one that the catalog issued.
+//      no other; a connection has one identity, and with an identity key one that the catalog
+//      issued.
 //   4. Memory of a dropped tree is used again only when no client is attached to the tree any more,
-//   after it has
-//      rested and been zeroed (rule R3).
+//      after it has rested and been zeroed (rule R3).
 //   5. What a dead client held is given to others only after its lock words were freed (fencing.h).
 #pragma once
 

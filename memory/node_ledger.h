@@ -4,17 +4,17 @@
 // it is entitled to. Work of one call is bounded (kNodesExaminedMax, kChunksExaminedMax).
 // Invariants:
 //   1. A chunk belongs to at most one tree, with one node size, until all of its nodes are free or
-//   the tree is.
+//      the tree is.
 //   2. A node is out to one holder at a time; it is handed out again only after it was freed or
-//   came back unwritten.
+//      came back unwritten.
 //   3. A free or settle takes effect once: the life that it names is the one that was granted last,
-//   and memory shows the node in that life, dead or live (rules R4, R5). What is freed rests before
-//   it is handed out (rule R3).
+//      and memory shows the node in that life, dead or live (rules R4, R5). What is freed rests
+//      before it is handed out (rule R3).
 //   4. Of a holder that ended, nodes it did not write are free again and the others are orphans,
-//   until a sweep has settled or freed them. Of one that only closed the tree, and was not sure,
-//   all stay out until it ends (rule R6).
+//      until a sweep has settled or freed them. Of one that only closed the tree, and was not sure,
+//      all stay out until it ends (rule R6).
 //   5. The life in the memory of a node never goes back, whichever trees its chunk serves
-//   (chunk_pool.h, chunk_nodes.h).
+//      (chunk_pool.h, chunk_nodes.h).
 #pragma once
 
 #include <cstdint>

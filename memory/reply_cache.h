@@ -1,9 +1,9 @@
 // The last replies to one connection, so that a request that is repeated because its reply was lost
 // takes effect once (rule R4). Not thread-safe. Invariants:
 //   1. At most kRepliesMax replies; the oldest go first, those the client has acknowledged before
-//   their time.
+//      their time.
 //   2. Requests with sequence 0 are not numbered, those over kBodyBytesMax are never well-formed:
-//   neither is kept.
+//      neither is kept.
 #pragma once
 
 #include <cstdint>

@@ -3,10 +3,10 @@
 // Servers other than the catalog's learn of a tree when its first client attaches. Not thread-safe:
 // one control thread. Invariants:
 //   1. A dropped tree gets no new client; it is remembered for ever (as ranges of ids: few trees
-//   live at a time).
+//      live at a time).
 //   2. A tree that may have nodes on an earlier life of the server is refused: what it had here is
-//   lost, and fresh memory would look like its nodes. Which lives those are the catalog knows (rule
-//   R7), and clients say it; a tree that has nothing here is welcome, however old it is.
+//      lost, and fresh memory would look like its nodes. Which lives those are the catalog knows
+//      (rule R7), and clients say it; a tree that has nothing here is welcome, however old it is.
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,9 @@
 //
 //   * A scan by itself: sorted bytewise, no key twice, nothing before `from`, at most `limit` rows.
 //   * Each row of a scan is a get in the scan's interval, and so is each known key between `from`
-//   and the last row (or
-//     the end, with fewer than `limit` rows) that was not returned: it reads "absent". A scan is
-//     not a snapshot. Known keys are those in the history, in its scans' rows and in the two
-//     states.
+//     and the last row (or the end, with fewer than `limit` rows) that was not returned: it reads
+//     "absent". A scan is not a snapshot. Known keys are those in the history, in its scans' rows
+//     and in the two states.
 //   * The final state counts as gets after everything that returned.
 //   * Each key is linearizable on its own (key_checker.h), and so the history is.
 #pragma once

@@ -9,18 +9,16 @@
 // none changes the verdict (a test compares with brute force):
 //   1. An operation without effect takes effect at the first moment at which its result is right.
 //   2. A value stays until the last read of it has been called. Then it is "some value": nobody
-//   will ask which.
+//      will ask which.
 //   3. A store whose reads have all been called is one step with them. From "some value" it changes
-//   nothing; from
-//      "absent" it makes the key present. Of several such the one with the earliest deadline goes
-//      first, and so do deletes.
+//      nothing; from "absent" it makes the key present. Of several such the one with the earliest
+//      deadline goes first, and so do deletes.
 //   4. A store whose reads have not all been called blocks the key. From "some value" there is no
-//   reason to do that
-//      before one of them returns.
+//      reason to do that before one of them returns.
 //   5. A value that a swap took away was there until then: once its other reads have been called
-//   the swap is the only way on, and taken. So nothing else comes after it. A conditional erase is
-//   the only way on, too, but may wait: it makes the key absent, which others need. One of unknown
-//   outcome is a choice, which the value is kept for.
+//      the swap is the only way on, and taken. So nothing else comes after it. A conditional erase
+//      is the only way on, too, but may wait: it makes the key absent, which others need. One of
+//      unknown outcome is a choice, which the value is kept for.
 #pragma once
 
 #include <cstddef>

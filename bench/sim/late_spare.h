@@ -1,9 +1,9 @@
 // A scenario for rule R6: a spare node whose grantee has a chain in flight. Two memory servers.
 //
 //   1. Client A puts a key into a full leaf; the spare node S of its split lies on the other
-//   server,
-//      and so does the one for the new root. The queue pair breaks under S1: the put is refused,
-//      without effect. Or under the WRITE of the root: a separator is missing, which is legal.
+//      server, and so does the one for the new root. The queue pair breaks under S1: the put is
+//      refused, without effect. Or under the WRITE of the root: a separator is missing, which is
+//      legal.
 //   2. A closes the tree, its session stays open. Client C's splits ask that server for nodes.
 //   3. What had left A lands.
 //

@@ -237,12 +237,11 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
       " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
       ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ",
-      o.conditional, ", ", o.lock_words, " lock words",
-      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
-      o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
-      o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
-      ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
-      o.break_probability, techniques, DescribeCruelty(o));
+      o.conditional, ", ", o.lock_words, " lock words", o.sim.write_unlock ? "" : ", unlock by CAS",
+      ", cache ", o.client.index_cache_bytes, ", handover_max ", o.client.handover_max,
+      ", combine_max ", o.client.combine_max, ", calls lost ", o.sim.call_request_loss,
+      ", crashes ", o.crashes, ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs,
+      " us, broken by ", o.break_probability, techniques, DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {

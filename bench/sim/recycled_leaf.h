@@ -6,11 +6,9 @@
 //   1. Client B reads a key of leaf R: the parent with the reference (R, life 1) is in its cache.
 //   2. R is merged into its left neighbour L and freed.
 //   3. A put of that key splits L; the spare node is R (life 2). Its image holds the new value
-//   (S1), but L does not point
-//      there yet: the put has not taken effect.
+//      (S1), but L does not point there yet: the put has not taken effect.
 //   4. B reads the key through its cached parent, then C through the root. Without rule F3 B takes
-//   R for the leaf it
-//      knew and returns the new value; C reads the old one after it.
+//      R for the leaf it knew and returns the new value; C reads the old one after it.
 //   5. The split commits (S2).
 #pragma once
 

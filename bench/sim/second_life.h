@@ -3,7 +3,7 @@
 //
 //   1. An operation of A has READ a leaf on server 2, and has not written it back yet.
 //   2. Server 2 dies and comes back, empty. B drops the tree and creates it again; the new tree's
-//   leaf lies where the old one's was.
+//      leaf lies where the old one's was.
 //   3. A takes the server up, as another operation begins.
 //   4. The first one WRITEs. Without the rule it destroys the new tree's leaf.
 #pragma once

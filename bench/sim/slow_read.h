@@ -5,7 +5,7 @@
 //      parent.
 //   2. Sessions of B read keys of R; each READ stops half-way (SimWorld::StallReads).
 //   3. A erases other keys, so that R is merged into its neighbour, and leaves: the chunk goes
-//   back.
+//      back.
 //   4. Client C creates another tree and stores the same keys there with other values. Without rest
 //      its root leaf lies where R was.
 //   5. The READs go on. Half of their lines are R's, half are the other tree's, and nothing tells.

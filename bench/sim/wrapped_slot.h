@@ -3,9 +3,9 @@
 //
 //   1. Client A stores values of two lines each. Client B knows the leaf.
 //   2. Sessions of B read the keys; each READ stops half-way (SimWorld::StallReads), mostly between
-//   the two lines of some slots.
+//      the two lines of some slots.
 //   3. A updates each key 256 times: every line has the versions again that it had, and another
-//   value.
+//      value.
 //   4. The READs go on. What B returns has to be one of the values.
 //
 // Twice, for the two halves of the rule: where lines are whole and have no checksums the READ's

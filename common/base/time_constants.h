@@ -8,9 +8,10 @@
 //
 // Invariants (Validate()):
 //   1. Rule R3: a READ that may be believed takes at most half of the rest of freed memory. The
-//   other half is for what a client does between the READ and its use, and for clocks that differ.
+//      other half is for what a client does between the READ and its use, and for clocks that
+//      differ.
 //   2. Who waits for memory that rests looks several times a rest; ends of rests are rounded up by
-//   less than a rest.
+//      less than a rest.
 //   3. Who recovers a lock (rule L5) asks more than once, and survives a lost call.
 #pragma once
 

@@ -3,27 +3,25 @@
 //
 // What a backend promises:
 //   1. The verbs of a chain take effect in order at one memory server: WRITE after WRITE, READ
-//   after WRITE,
-//      READ after CAS. A WRITE or atomic after a READ or atomic is ordered only if it has the fence
-//      flag.
+//      after WRITE, READ after CAS. A WRITE or atomic after a READ or atomic is ordered only if it
+//      has the fence flag.
 //   2. An 8-byte aligned atomic is atomic among atomics. An aligned 8-byte READ or WRITE is whole.
 //      One aligned 64-byte line is whole only where Capabilities::lines_atomic; between lines
 //      anything may interleave, in any order. Where lines are not atomic a WRITE copies a line
 //      upwards and a READ copies it downwards (rule F1) unless `needs_crc`.
 //   3. Between endpoints, and between servers, nothing is ordered.
 //   4. Every posted chain completes exactly once. A failed chain's status names the server, the
-//   verb and the
-//      provider's reason; verbs before the failing one have happened, the failing one may have,
-//      later ones have not. A failed chain may still be in flight only where its status is
-//      Unavailable (rule L5); from then on every chain of this endpoint to that server fails like
-//      that, until the server has confirmed that nothing of it is in flight any more.
+//      verb and the provider's reason; verbs before the failing one have happened, the failing one
+//      may have, later ones have not. A failed chain may still be in flight only where its status
+//      is Unavailable (rule L5); from then on every chain of this endpoint to that server fails
+//      like that, until the server has confirmed that nothing of it is in flight any more.
 //   5. Addresses are checked at the server's border: out of bounds, misaligned atomics, WRITEs over
 //      `packet_bytes` are InvalidArgument and touch nothing.
 //   6. No promise above depends on who is slow: a dead server is Unavailable within 2 s. So is, at
-//   once, one that this fabric is not connected to: addresses are remote data, and servers join.
+//      once, one that this fabric is not connected to: addresses are remote data, and servers join.
 //   7. An endpoint may connect to a server when it is first used: the chains wait then, the thread
-//   does not. One that has waited for as long as it may (Chain::LimitWait()) is DeadlineExceeded
-//   and has done nothing.
+//      does not. One that has waited for as long as it may (Chain::LimitWait()) is DeadlineExceeded
+//      and has done nothing.
 //
 // Thread safety: Fabric is thread-safe. An Endpoint belongs to one thread; only Wake() may be
 // called from others.

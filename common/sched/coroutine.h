@@ -4,8 +4,7 @@
 // Thread safety: one thread at a time. A suspended coroutine may be resumed by another thread than
 // before. Invariants:
 //   1. Destruction needs done() or a coroutine that was never resumed: an unfinished one is
-//   CHECKed, since unwinding a
-//      foreign stack is what sanitizers cannot follow.
+//      CHECKed, since unwinding a foreign stack is what sanitizers cannot follow.
 //   2. The stack has a fixed size and a guard page below it.
 #pragma once
 

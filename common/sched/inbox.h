@@ -3,9 +3,9 @@
 // Thread safety: Send() from any thread; the rest from the scheduler's thread.
 // Invariants:
 //   1. After a Send() either the owner is awake and will look before it sleeps, or the endpoint was
-//   woken.
-//   2. The endpoint is touched under the mutex only while the inbox is open, so a sender that
-//   comes late is safe.
+//      woken.
+//   2. The endpoint is touched under the mutex only while the inbox is open, so a sender that comes
+//      late is safe.
 #pragma once
 
 #include <atomic>

@@ -9,9 +9,9 @@
 //   1. A coroutine is never destroyed unfinished: the destructor CHECKs that none is active.
 //   2. A task is resumed only from RunReady(), never from inside Post() or another task.
 //   3. Ready tasks run in FIFO order; with the same inputs the order is the same (the simulator
-//   relies on it).
+//      relies on it).
 //   4. The number of coroutines is bounded by Options::coroutines_max; further tasks wait in a
-//   queue.
+//      queue.
 #pragma once
 
 #include <cstddef>

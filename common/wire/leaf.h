@@ -40,9 +40,8 @@ bool HasSlotOutOfFence(const std::byte* image, const NodeLayout& layout);
 // Edits an accepted leaf image in place, held under the node's lock.
 //
 // 1. A key present before and after keeps its slot (rule U2), also through an Erase and a later Put
-// of one batch as
-//    long as another free slot is left for the keys in between; the preferred slot line of a new
-//    key is hash(key).
+//    of one batch as long as another free slot is left for the keys in between; the preferred slot
+//    line of a new key is hash(key).
 // 2. Free is empty, or out of fence where an image has such slots (rule F5).
 // 3. Only the groups of changed slots become dirty; versions change in SealDirty() alone.
 // 4. Find, Put, Erase and SealDirty allocate nothing (SealDirty beyond four runs excepted).

@@ -7,7 +7,7 @@
 // Invariants:
 //   1. A node is taken out before it is retired.
 //   2. Fences of a published array do not change; a new node takes the slot of one that started at
-//   the same key, or waits for the next array.
+//      the same key, or waits for the next array.
 //   3. An array has one slot for each level-1 node that was cached when it was made (20 bytes).
 #pragma once
 

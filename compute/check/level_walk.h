@@ -3,9 +3,9 @@
 //
 // Invariants:
 //   1. The place to look at next is what the last node's right reference and high fence say, or,
-//   behind damage, the next separator: the walk goes on behind what is broken.
+//      behind damage, the next separator: the walk goes on behind what is broken.
 //   2. Before something counts as wrong on a live tree, the left neighbour, or the parent, has been
-//   read again and still says the same.
+//      read again and still says the same.
 #pragma once
 
 #include <cstddef>

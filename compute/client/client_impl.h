@@ -4,11 +4,10 @@
 // Thread safety: all methods from any thread, outside coroutines, but for the accessors, which are
 // free. Invariants:
 //   1. Everything shared (locks, cache, allocator) outlives sessions and trees: both are counted,
-//   and none is left when
-//      the client is destroyed (CHECKed).
+//      and none is left when the client is destroyed (CHECKed).
 //   2. The control session is used under control_mutex_ only; so are servers_ and trees_.
 //   3. A session begins with the servers that are published (membership.h), not with one that is
-//   just being added: members_mutex_.
+//      just being added: members_mutex_.
 #pragma once
 
 #include <functional>

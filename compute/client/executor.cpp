@@ -74,9 +74,10 @@ OperationResult Perform(SessionImpl& session, const Job& job) {
 //
 // Thread safety: Submit() and Stop() from any thread. Invariants:
 //   1. A job waits in the queue until a coroutine is there that executes it at once, so whatever
-//   holds up those before it, the keeper ends it at its deadline.
+//      holds up those before it, the keeper ends it at its deadline.
 //   2. There are as many runners as the client's options allow coroutines, and one more for the
-//   keeper. Each runner takes one job: repairs, which are tasks like them, get their turn between.
+//      keeper. Each runner takes one job: repairs, which are tasks like them, get their turn
+//      between.
 class Worker {
  public:
   Worker(std::unique_ptr<Session> session, int runners_max, std::atomic<size_t>* accepted)

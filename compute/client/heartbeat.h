@@ -3,11 +3,11 @@
 // Runs in a session of its own: on a fabric that is event-driven among its events, elsewhere in a
 // thread. Thread safety: fenced() from any thread; construction and destruction outside coroutines.
 // Invariants:
-//   1. Each server is pinged four times a lease; a lost ping is no reason to wait.
-//   Where the connection has ended the server is asked over another one whether this compute server
-//   is dead there (rule C2): it may live on at the others.
+//   1. Each server is pinged four times a lease; a lost ping is no reason to wait. Where the
+//      connection has ended the server is asked over another one whether this compute server is
+//      dead there (rule C2): it may live on at the others.
 //   2. Once fenced by one server, for ever and everywhere: nothing is pinged any more, so that the
-//   leases at the others run out, too (rule C2).
+//      leases at the others run out, too (rule C2).
 #pragma once
 
 #include <atomic>

@@ -2,11 +2,10 @@
 //
 // Not thread-safe. Invariants:
 //   1. Outside its scheduler a session has no operation in flight: a call from outside returns when
-//   all of the session's
-//      tasks are done. So a waiter in a lock queue is always one that can receive a handover (rule
-//      L6).
+//      all of the session's tasks are done. So a waiter in a lock queue is always one that can
+//      receive a handover (rule L6).
 //   2. Repairs (rules S3, M1, C5) noticed by operations run with the next write, task or Run(),
-//   never on a get's time.
+//      never on a get's time.
 #pragma once
 
 #include <algorithm>

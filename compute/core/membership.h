@@ -5,8 +5,8 @@
 // Thread safety: any thread.
 // Invariants:
 //   1. A server is published when this client is introduced there, with all its open trees, and
-//   when trees that have lost something by its new life say so (TreeFate). Nothing reaches a server
-//   before.
+//      when trees that have lost something by its new life say so (TreeFate). Nothing reaches a
+//      server before.
 //   2. A view never changes. Generations ascend, and a session's never goes back.
 #pragma once
 

@@ -5,13 +5,13 @@
 // may be called under a node lock; the others make control calls and may not (rule L2). Invariants:
 //   1. A node is handed out once until it comes back through PutBack().
 //   2. A spare node comes with what is in its memory (its old image): nobody else writes it until
-//   it is linked, so that what Refill() has read stays true. One that may have been written does
-//   not come back (rule R6; compute/index/write_back.h, AbandonNode()).
+//      it is linked, so that what Refill() has read stays true. One that may have been written does
+//      not come back (rule R6; compute/index/write_back.h, AbandonNode()).
 //   3. A freed node is dead in memory, which is not touched again; the server decides whether the
-//   free counts (rule R4).
+//      free counts (rule R4).
 //   4. Nothing of a server that has died is handed out, or asked for.
 //   5. Before a node is handed out the catalog knows that the tree may have nodes on that life of
-//   its server (rule R7).
+//      its server (rule R7).
 #pragma once
 
 #include <cstddef>

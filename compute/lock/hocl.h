@@ -3,16 +3,15 @@
 // Thread safety: shared by the sessions of a compute server.
 // Invariants:
 //   1. A HeldLock ends in exactly one Release(), or in LeaveToFencing() after a failed chain (rule
-//   L5).
+//      L5).
 //   2. Release, handover and acknowledgement come after the write-back's completion, or behind it
-//   in its chain (L4, L5).
+//      in its chain (L4, L5).
 //   3. After `handover_max` handovers in a row the word is released, and this compute server leaves
-//   it alone for two
-//      round trips (rule L6).
+//      it alone for two round trips (rule L6).
 //   4. Every wait ends at the operation's deadline (rule L3).
 //   5. A word is taken from another client only if that client's server has published its death,
-//   and only with the exact value that was seen (rule C3). What the dead left is the new holder's
-//   to look after (compute/index/hold.h).
+//      and only with the exact value that was seen (rule C3). What the dead left is the new
+//      holder's to look after (compute/index/hold.h).
 #pragma once
 
 #include <atomic>

@@ -5,7 +5,7 @@
 // Thread safety: all methods from any thread; the mutex is held for moments and never across a
 // suspension. Invariants:
 //   1. At most one session holds a LocalLock; whoever is granted it must call Release() or
-//   Handover() once.
+//      Handover() once.
 //   2. While it is held nobody else of this compute server touches the global word.
 //   3. Waiters are served in arrival order, but that a holder may execute any of them (combining).
 #pragma once

@@ -10,13 +10,13 @@
 // go stops the watcher; that is never the watcher itself. Invariants:
 //   1. The watcher touches no caller's object: replies go to a mailbox, which its owner shares.
 //   2. Once a link is gone it stays gone, and nothing is sent over it. Every request over it that
-//   was under way gets one Unavailable reply, and every attached mailbox is woken. Another life of
-//   the server is another link.
+//      was under way gets one Unavailable reply, and every attached mailbox is woken. Another life
+//      of the server is another link.
 //   3. A reply goes to who asked over that very link, and to nobody else, whatever the server says.
-//   A sequence is used again only when nobody waits for it; 0 is none.
+//      A sequence is used again only when nobody waits for it; 0 is none.
 //   4. What a server opened for somebody who does not want it any more is given back to it.
 //   5. A link that is gone is kept by whoever uses it, by the list of the latest until another life
-//   of its server follows, and by nobody else.
+//      of its server follows, and by nobody else.
 #pragma once
 
 #include <poll.h>

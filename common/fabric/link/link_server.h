@@ -8,13 +8,13 @@
 //
 // Invariants:
 //   1. The thread waits for no peer, and nothing that a peer does holds up another: each gets a
-//   bounded turn.
+//      bounded turn.
 //   2. Connections without an identity are bounded, all together and of one origin, and have their
-//   time (strangers.h); a newcomer is turned away only by clients that have one.
+//      time (strangers.h); a newcomer is turned away only by clients that have one.
 //   3. Who is not let in, or turned out, is told why, as far as his socket takes it.
 //   4. What strangers cause in the log is bounded a second.
 //   5. Without a file descriptor to accept with, strangers go first; then nobody is accepted for a
-//   moment, and those who are connected notice nothing.
+//      moment, and those who are connected notice nothing.
 #pragma once
 
 #include <cstdint>

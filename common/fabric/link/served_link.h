@@ -4,7 +4,7 @@
 //
 // Invariants:
 //   1. While replies wait to be sent nothing further is handled: a client that does not read fills
-//   nothing.
+//      nothing.
 //   2. A connection that sends what is no frame, or frames out of order, is closed.
 #pragma once
 

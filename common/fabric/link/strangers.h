@@ -6,7 +6,7 @@
 // Not thread-safe. Invariants:
 //   1. At most `max` strangers, of one origin at most `origin_max`.
 //   2. Room is made at the cost of the newcomer's own origin if that has its share, else of the one
-//   that has most: who opens many connections pushes out his own.
+//      that has most: who opens many connections pushes out his own.
 #pragma once
 
 #include <cstddef>

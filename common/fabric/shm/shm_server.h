@@ -7,17 +7,16 @@
 // Thread safety: Serve() runs on one thread and calls the handler there. Stop() may be called from
 // any thread and from a signal handler. memory() and the getters are thread-safe. Invariants:
 //   1. Which peer owns an intent slot is recorded in the server's own memory; shared memory is
-//   never asked.
+//      never asked.
 //   2. A peer's valid intents are completed, bounds-checked, after its process has exited (pidfd)
-//   and before
-//      ControlHandler::OnPeerGone (rule F7). A process that lives on keeps its slots.
+//      and before ControlHandler::OnPeerGone (rule F7). A process that lives on keeps its slots.
 //   3. Nothing a client sends makes the server read out of bounds, block, or allocate without a
-//   bound.
+//      bound.
 //   4. Memory the clients map cannot shrink (sealed).
 //   5. Who is not let in is told which limit is reached (clients, endpoints, file descriptors) and
-//   what to do; who is connected notices nothing. A client takes two descriptors.
+//      what to do; who is connected notices nothing. A client takes two descriptors.
 //   6. Connections without an identity are bounded, all together and a process, and have their time
-//   (strangers.h): a newcomer is turned away only by clients that have one.
+//      (strangers.h): a newcomer is turned away only by clients that have one.
 #pragma once
 
 #include <cstdint>

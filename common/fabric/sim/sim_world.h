@@ -18,7 +18,7 @@
 //   1. The same options and the same calls in the same order give the same run (trace_hash()).
 //   2. Runners, handlers and callbacks are called from Step() only, never from inside one another.
 //   3. Whatever the fabric contract leaves open happens in some order, for some seed (network.h,
-//   delivery.h).
+//      delivery.h).
 #pragma once
 
 #include <cstdint>

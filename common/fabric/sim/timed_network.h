@@ -20,7 +20,7 @@
 //   1. Same options, same calls: same times. Nothing is random.
 //   2. Every chain completes once; chains of one queue pair in the order they were posted.
 //   3. Verbs are received in the order in which they arrive at a NIC; atomics that wait for an
-//   internal lock have places in it, and while none is free nothing is received after an atomic.
+//      internal lock have places in it, and while none is free nothing is received after an atomic.
 //   4. An atomic has its effect when its turn in the internal lock comes, a WRITE when the receive
 //      engine has taken it, a READ when its data has come over PCIe.
 //   5. A verb does not allocate (what is held up grows to its greatest length once).

@@ -4,7 +4,7 @@
 //
 // Invariants:
 //   1. Work requests complete in the order they were posted; only a chain's last one is signaled,
-//   so the oldest chain's is the next completion, and one that failed is the oldest.
+//      so the oldest chain's is the next completion, and one that failed is the oldest.
 //   2. Completions of an earlier queue pair are recognised (their generation) and ignored.
 //   3. After TakeAll() no chain is known here, and nothing touches the buffers of those there were.
 #pragma once

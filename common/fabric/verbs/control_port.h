@@ -9,7 +9,7 @@
 // Invariants:
 //   1. As VerbsServer's 1 to 5 (verbs_server.h), of which this is the part that deals with peers.
 //   2. Queue pairs are connected on other threads, and a peer is reported gone after its last
-//   attempt, too, is over and destroyed.
+//      attempt, too, is over and destroyed.
 #pragma once
 
 #include <atomic>

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   1. It starts with a random packet sequence number, so that packets of an earlier queue pair
-//   with the same number are not taken for its own (rule C2).
+//      with the same number are not taken for its own (rule C2).
 //   2. Once Destroy() (or the destructor) has returned, the NIC touches no local memory for it.
 #pragma once
 

@@ -4,11 +4,11 @@
 // Start(), Withdraw() and TakeDone() belong to one thread, that of the server's loop. Invariants:
 //   1. At most kThreadsMax threads; one connection has one attempt at a time (its owner's part).
 //   2. Some threads are for addresses that were reached before and for nobody else; of those that
-//   were not, attempts of all origins take turns.
+//      were not, attempts of all origins take turns.
 //   3. An address takes kThreadsOfAddress threads at most, and one that was not reached is tried
-//   again only after a growing pause (unreachable_peers.h).
+//      again only after a growing pause (unreachable_peers.h).
 //   4. What waits for a thread has an owner who still wants it: whoever asks and goes leaves behind
-//   him what is under way, and nothing else.
+//      him what is under way, and nothing else.
 //   5. Destruction waits for the attempts that are under way: seconds at most.
 #pragma once
 

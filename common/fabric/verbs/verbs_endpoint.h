@@ -4,13 +4,13 @@
 //
 // Invariants:
 //   1. A queue pair is asked for when the first chain to its server is posted; the chain, and those
-//   behind it, wait for it in the endpoint, and the thread does not: the server is asked by
-//   message, and the kernel's look for its address is another thread's.
+//      behind it, wait for it in the endpoint, and the thread does not: the server is asked by
+//      message, and the kernel's look for its address is another thread's.
 //   2. Chains that are posted while other coroutines are ready are told to the NIC together: when
-//   one is posted with nobody else ready, or the endpoint is polled, or waits.
+//      one is posted with nobody else ready, or the endpoint is polled, or waits.
 //   3. What Poll() costs depends on the chains in flight, not on the number of servers.
 //   4. Each life of a server has a target of its own: what was posted to one, or is still being
-//   connected, ends there. A target is used for another one only when nothing of it is left.
+//      connected, ends there. A target is used for another one only when nothing of it is left.
 #pragma once
 
 #include <cstdint>

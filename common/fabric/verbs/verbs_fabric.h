@@ -3,19 +3,19 @@
 //
 // Invariants beside those of fabric.h:
 //   1. An endpoint has one reliable-connected queue pair for each memory server that it has posted
-//   to, made for the first chain, and one completion queue. A chain that waits for it longer than
-//   it may is DeadlineExceeded: nothing was posted. Only a chain's last verb asks for a completion;
-//   verbs that cannot be executed are found before the chain is posted.
+//      to, made for the first chain, and one completion queue. A chain that waits for it longer
+//      than it may is DeadlineExceeded: nothing was posted. Only a chain's last verb asks for a
+//      completion; verbs that cannot be executed are found before the chain is posted.
 //   2. A queue pair that breaks is destroyed at once, so that nothing touches its chains' buffers
-//   any more, and they are Unavailable: at the server something of them may still be under way. So
-//   is every later chain to that server until it has confirmed the contrary (rule L5) and a new
-//   queue pair is connected, which needs no caller's help but that he polls, or posts.
+//      any more, and they are Unavailable: at the server something of them may still be under way.
+//      So is every later chain to that server until it has confirmed the contrary (rule L5) and a
+//      new queue pair is connected, which needs no caller's help but that he polls, or posts.
 //   3. A memory server whose control connection ends is gone, for this fabric's life, unless it is
-//   added again, as another life with queue pairs and keys of its own; whether it is there for
-//   others is what CallAnew() finds out. A client renews its leases over it: silence of a
-//   living connection is the business of leases.
+//      added again, as another life with queue pairs and keys of its own; whether it is there for
+//      others is what CallAnew() finds out. A client renews its leases over it: silence of a living
+//      connection is the business of leases.
 //   4. Where the device is software, lines have checksums and locks are released by CAS (rules F1,
-//   L4).
+//      L4).
 //
 // Endpoints keep what they need of the fabric alive. A fabric does not survive fork(): connect in
 // the child.

@@ -5,13 +5,13 @@
 // any thread and from a signal handler. memory() and the getters are thread-safe; CutOff() belongs
 // to the thread of Serve(). Invariants:
 //   1. Nobody gets a remote key or a queue pair before the hello, and where there is a secret
-//   before having proved that he knows it.
+//      before having proved that he knows it.
 //   2. A peer is reported gone only when all of its queue pairs are destroyed and a READ by
-//   loopback has passed the NIC behind them: nothing of it is in flight any more (rules C2, L5).
+//      loopback has passed the NIC behind them: nothing of it is in flight any more (rules C2, L5).
 //   3. The same holds before a broken queue pair's replacement is handed out.
 //   4. A peer that was cut off gets no queue pair again; its calls are still answered.
 //   5. Nothing that arrives makes the server read out of bounds, block, or allocate without a
-//   bound. Control connections are control_port.h's.
+//      bound. Control connections are control_port.h's.
 #pragma once
 
 #include <cstdint>
