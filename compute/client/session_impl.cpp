@@ -30,15 +30,16 @@ std::string Describe(const std::exception_ptr& thrown) {
   }
 }
 
-absl::Status CheckKey(const TreeContext& tree, std::string_view key) {
-  if (!key.empty() && key.size() <= tree.layout.key_bytes_max()) return absl::OkStatus();
+// Inline, and the refusals apart: a status that is only looked at is dear (compute/README.md).
+bool KeyFits(const TreeContext& tree, std::string_view key) {
+  return !key.empty() && key.size() <= tree.layout.key_bytes_max();
+}
+[[gnu::noinline]] absl::Status KeyRefusal(const TreeContext& tree, std::string_view key) {
   return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes; tree '",
                                                  tree.entry.name, "' takes 1..",
                                                  tree.layout.key_bytes_max()));
 }
-
-absl::Status CheckValue(const TreeContext& tree, std::string_view value) {
-  if (value.size() <= tree.layout.value_bytes_max()) return absl::OkStatus();
+[[gnu::noinline]] absl::Status ValueRefusal(const TreeContext& tree, std::string_view value) {
   return absl::InvalidArgumentError(absl::StrCat("a value of ", value.size(), " bytes; tree '",
                                                  tree.entry.name, "' takes 0..",
                                                  tree.layout.value_bytes_max()));
@@ -220,7 +221,8 @@ void SessionImpl::Run() {
 absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::string* value,
                               const OperationOptions& options, int64_t deadline_ns) {
   TreeContext& context = tree.impl().context();
-  if (absl::Status status = CheckKey(context, key); !status.ok()) return status;
+  if (!KeyFits(context, key)) [[unlikely]]
+    return KeyRefusal(context, key);
   return Execute(
       tree, options.timeout_ms, deadline_ns, options.cost,
       [&](OperationContext& operation) { return GetKey(operation, context, key, value); });
@@ -230,8 +232,10 @@ absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operatio
                                 const OperationOptions& options, int64_t deadline_ns,
                                 std::string* answer) {
   TreeContext& context = tree.impl().context();
-  if (absl::Status status = CheckKey(context, operation.key); !status.ok()) return status;
-  if (absl::Status status = CheckValue(context, operation.value); !status.ok()) return status;
+  if (!KeyFits(context, operation.key)) [[unlikely]]
+    return KeyRefusal(context, operation.key);
+  if (operation.value.size() > context.layout.value_bytes_max()) [[unlikely]]
+    return ValueRefusal(context, operation.value);
   std::optional<CallersDeadline> deadline;
   if (!repairs_.empty() && Scheduler::Current() == nullptr) [[unlikely]] {
     deadline.emplace(this, context_->NowNs() + TimeoutNs(options.timeout_ms));

@@ -33,7 +33,9 @@ absl::Status CheckTimeout(int64_t timeout_ms);
 class SessionImpl {
  public:
   SessionImpl(ClientImpl* client, std::unique_ptr<SessionContext> context)
-      : client_(*client), context_(std::move(context)) {}
+      : client_(*client),
+        context_(std::move(context)),
+        usual_timeout_ns_(NsOf(client->options().operation_timeout_ms)) {}
   ~SessionImpl();
 
   // No `deadline_ns` of the session's clock: it comes of `options`, from now on.
@@ -68,8 +70,7 @@ class SessionImpl {
 
   // Of a call with these OperationOptions::timeout_ms, which CheckTimeout() lets pass.
   int64_t TimeoutNs(int64_t timeout_ms) const {
-    if (timeout_ms == 0) timeout_ms = client_.options().operation_timeout_ms;
-    return std::min(timeout_ms, kTimeoutMsMax) * kMillisecondNs;
+    return timeout_ms == 0 ? usual_timeout_ns_ : NsOf(timeout_ms);
   }
   // Keeps the first exception that leaves a task, for Run(), and logs the others.
   void Spawn(std::function<void()> task);
@@ -90,6 +91,9 @@ class SessionImpl {
   class CallersDeadline;
   // A century: what is longer than the clock can count ends then.
   static constexpr int64_t kTimeoutMsMax = int64_t{100} * 365 * 24 * 3600 * 1000;
+  static int64_t NsOf(int64_t timeout_ms) {
+    return std::min(timeout_ms, kTimeoutMsMax) * kMillisecondNs;
+  }
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
 
   // Runs `job`, an absl::Status(OperationContext&), in a coroutine of this session, now.
@@ -109,6 +113,7 @@ class SessionImpl {
 
   ClientImpl& client_;
   std::unique_ptr<SessionContext> context_;
+  const int64_t usual_timeout_ns_;
   std::deque<Repair> repairs_;
   // Of the operation called from outside that waits for repairs, too: they may take no longer.
   int64_t callers_deadline_ns_ = kNeverNs;

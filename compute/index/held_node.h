@@ -72,7 +72,8 @@ class HeldNode {
 };
 
 // Inline, for the sake of the returns behind a suspension (common/sched/README.md).
-inline absl::StatusOr<HeldNode::Attempt> HeldNode::Inspect(Descent& descent) {
+[[gnu::always_inline]] inline absl::StatusOr<HeldNode::Attempt> HeldNode::Inspect(
+    Descent& descent) {
   PANDO_ASSIGN_OR_RETURN(
       const HeldVerdict inspected,
       InspectHeld(context_, tree_, &lock_,
@@ -85,8 +86,8 @@ inline absl::StatusOr<HeldNode::Attempt> HeldNode::Inspect(Descent& descent) {
   return Leave(descent, inspected.verdict);
 }
 
-inline absl::StatusOr<HeldNode::Attempt> HeldNode::HoldOrDelegate(Descent& descent,
-                                                                  Hocl::Delegate delegate) {
+[[gnu::always_inline]] inline absl::StatusOr<HeldNode::Attempt> HeldNode::HoldOrDelegate(
+    Descent& descent, Hocl::Delegate delegate) {
   PANDO_RETURN_IF_ERROR(descent.Find());
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(context_, descent.node()));
   PANDO_ASSIGN_OR_RETURN(std::optional<HeldLock> lock, tree_.environment.hocl.AcquireOrDelegate(

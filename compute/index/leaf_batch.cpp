@@ -19,7 +19,7 @@ absl::Status ValueDiffers() {
   return *status;
 }
 
-LeafBatch::KeyState& LeafBatch::StateOf(std::string_view key) {
+LeafBatch::KeyState& LeafBatch::FindState(std::string_view key) {
   for (KeyState& state : keys_) {
     if (state.key == key) return state;
   }
@@ -58,9 +58,11 @@ LeafBatch::Effect LeafBatch::DecideUpsert(const WriteOperation& operation, const
   return Effect::kStore;
 }
 
-inline LeafBatch::Effect LeafBatch::Decide(const WriteOperation& operation, const KeyState& state,
-                                           std::string_view* value, absl::Status* result,
-                                           std::string* answer) {
+[[gnu::always_inline]] inline LeafBatch::Effect LeafBatch::Decide(const WriteOperation& operation,
+                                                                  const KeyState& state,
+                                                                  std::string_view* value,
+                                                                  absl::Status* result,
+                                                                  std::string* answer) {
   *result = absl::OkStatus();
   switch (operation.kind) {
     case WriteKind::kPut:
@@ -94,7 +96,11 @@ inline LeafBatch::Effect LeafBatch::Decide(const WriteOperation& operation, cons
 }
 
 bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std::string* answer) {
-  KeyState& state = StateOf(operation.key);
+  // Mostly it is the one operation whose slot was noted.
+  KeyState& state = !keys_.empty() && keys_[0].key.data() == operation.key.data() &&
+                            keys_[0].key.size() == operation.key.size()
+                        ? keys_[0]
+                        : FindState(operation.key);
   std::string_view value = operation.value;
   const Effect effect = Decide(operation, state, &value, result, answer);
   if (effect == Effect::kNone) return true;
@@ -127,8 +133,10 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
 }
 
 LeafEditor& LeafBatch::Commit() {
-  for (const KeyState& state : keys_) {
-    if (state.changed && state.slot >= 0 && !state.is_present) editor_.Erase(state.key);
+  if (erased_) {
+    for (const KeyState& state : keys_) {
+      if (state.changed && state.slot >= 0 && !state.is_present) editor_.Erase(state.key);
+    }
   }
   for (const KeyState& state : keys_) {
     if (!state.changed || !state.is_present) continue;

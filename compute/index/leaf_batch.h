@@ -51,7 +51,7 @@ class LeafBatch {
   // What an operation makes of a key.
   enum class Effect { kNone, kStore, kErase };
 
-  KeyState& StateOf(std::string_view key);
+  KeyState& FindState(std::string_view key);
   // As the operation finds it.
   std::string_view ValueOf(const KeyState& state);
   Effect Decide(const WriteOperation& operation, const KeyState& state, std::string_view* value,
