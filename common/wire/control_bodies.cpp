@@ -78,14 +78,14 @@ bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
          !entry->name.empty();
 }
 
-// What a client relies on when it opens the tree.
+// What a client relies on when it opens the tree, whatever kind of tree it is: that the entry's
+// features say, which the client looks at (compute/route).
 absl::Status CheckEntry(const CatalogEntry& entry) {
-  const uint64_t unknown = entry.features.incompatible & ~kKnownFeatures.incompatible;
-  if (entry.version != CatalogEntry{}.version || unknown != 0) {
+  if (entry.version != CatalogEntry{}.version) {
     return absl::FailedPreconditionError(
-        absl::StrCat("tree '", entry.name, "': catalog version ", entry.version,
-                     ", unknown incompatible features ", absl::Hex(unknown),
-                     " (hex); use the release that created it"));
+        absl::StrCat("tree '", entry.name, "': its entry in the catalog has version ",
+                     entry.version, ", this release knows version ", CatalogEntry{}.version,
+                     "; use the release that created it"));
   }
   const auto layout = NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
                                          entry.shape.node_bytes);

@@ -224,7 +224,8 @@ TEST(ControlBodyTest, CatalogEntriesAreCheckedAtOpenAndListedAnyway) {
   };
   constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
   EXPECT_EQ(code([](CatalogEntry* e) { e->version = 2; }), kRefused);
-  EXPECT_EQ(code([](CatalogEntry* e) { e->features.incompatible = 4; }), kRefused);
+  EXPECT_EQ(code([](CatalogEntry* e) { e->features.incompatible = 4; }), absl::StatusCode::kOk)
+      << "a kind of tree is for the client to know";
   EXPECT_EQ(code([](CatalogEntry* e) { e->features.compatible = 4; }), absl::StatusCode::kOk);
   EXPECT_EQ(code([](CatalogEntry* e) { e->shape.key_bytes_max = 256; }), kLoss);
   EXPECT_EQ(code([](CatalogEntry* e) { e->shape.node_bytes = 0; }), kLoss);

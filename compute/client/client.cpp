@@ -6,7 +6,6 @@
 #include "compute/client/client_impl.h"
 #include "compute/client/cursor_impl.h"
 #include "compute/client/session_impl.h"
-#include "compute/index/operations.h"
 
 namespace pando {
 
@@ -182,7 +181,7 @@ absl::StatusOr<SizeEstimate> Session::EstimateSize(const Tree& tree,
                                                    const EstimateOptions& options) {
   absl::StatusOr<SizeEstimate> estimate = SizeEstimate();
   PANDO_RETURN_IF_ERROR(impl_->Perform(tree, options.operation, [&](OperationContext& operation) {
-    estimate = EstimateTreeSize(operation, tree.impl().context(), options.reads_max);
+    estimate = tree.impl().routed().EstimateSize(operation, options.reads_max);
     return estimate.status();
   }));
   return estimate;

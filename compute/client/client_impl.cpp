@@ -32,7 +32,7 @@ absl::Status ValidateOptions(const ClientOptions& options) {
 
 }  // namespace
 
-TreeImpl::~TreeImpl() { client_.CloseTree(context_); }
+TreeImpl::~TreeImpl() { client_.CloseTree(context()); }
 
 ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
                        std::shared_ptr<Registry> registry, const TimeConstants& times)
@@ -237,13 +237,10 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   if (*tree != nullptr) return (*tree)->context().fate.status();
   // Its last handle has gone, and is about to say what became of the tree's nodes (rule R6).
   const bool is_closing = known != trees_.end();
+  PANDO_RETURN_IF_ERROR(RoutedTree::CheckKind(entry));
   PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
                          NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
                                             entry.shape.node_bytes));
-  if ((entry.features.incompatible & ~kKnownFeatures.incompatible) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("tree '", entry.name, "' uses features that this version does not know"));
-  }
   if (entry.shape.packet_bytes > fabric_->capabilities().packet_bytes) {
     return absl::FailedPreconditionError(
         absl::StrCat("tree '", entry.name, "' was made for packets of ", entry.shape.packet_bytes,

@@ -21,7 +21,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/fabric.h"
-#include "compute/check/session_check.h"
 #include "compute/client/heartbeat.h"
 #include "compute/client/member_watch.h"
 #include "compute/client/tree_impl.h"
@@ -30,7 +29,7 @@
 #include "compute/core/membership.h"
 #include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
-#include "compute/index/tree_context.h"
+#include "compute/route/routed_tree.h"
 #include "pando/client.h"
 
 namespace pando {

@@ -7,7 +7,6 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "compute/client/tree_impl.h"
-#include "compute/index/operations.h"
 
 namespace pando {
 namespace {
@@ -32,7 +31,7 @@ CursorImpl::CursorImpl(SessionImpl* session, const Tree& tree, const CursorOptio
       range_(RangeOf(options, tree.impl().context().layout.key_bytes_max())),
       refusal_(CheckCursorOptions(options)),
       status_(refusal_),
-      reader_(&tree.impl().context()),
+      reader_(tree.impl().routed().NewReader()),
       leaves_ahead_(kAheadFirst) {
   session_.AddCursor();
   (void)StandAt(options_.reverse ? range_.high : range_.low);
@@ -111,7 +110,7 @@ size_t CursorImpl::LeavesToRead(bool up) {
   if (options_.read_ahead > 0) leaves = static_cast<size_t>(options_.read_ahead);
   if (up == options_.reverse) return leaves;  // Prev() has no limit
   const size_t left = options_.limit - static_cast<size_t>(std::max<int64_t>(rank_, 0));
-  return std::min(leaves, LeavesFor(tree_.impl().context(), left));
+  return std::min(leaves, tree_.impl().routed().LeavesFor(left));
 }
 
 absl::Status CursorImpl::Fetch(OperationContext& context, bool up) {

@@ -2,7 +2,7 @@
 //
 // All places and neighbours here are in ascending order; `reverse` only says which way is "next".
 // Not thread-safe. Invariants:
-//   1. The piece holds all entries between its two cuts, as READ (leaf_reader.h): going on at one
+//   1. The piece holds all entries between its two cuts, as READ (RangeReader): going on at one
 //      of its ends neither skips nor repeats a key.
 //   2. A fetch that fails changes nothing.
 #pragma once
@@ -13,8 +13,7 @@
 
 #include "absl/status/status.h"
 #include "compute/client/session_impl.h"
-#include "compute/index/key_range.h"
-#include "compute/index/leaf_reader.h"
+#include "compute/route/routed_tree.h"
 #include "pando/cursor.h"
 
 namespace pando {
@@ -54,7 +53,7 @@ class CursorImpl {
   const KeyRange range_;
   absl::Status refusal_;  // of the options
   absl::Status status_;
-  LeafReader reader_;
+  RangeReader reader_;
 
   // The piece: entries_[0, count_), ascending, between two cuts. What is behind `count_` is memory
   // for others.

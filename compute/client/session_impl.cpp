@@ -6,9 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "compute/check/session_check.h"
 #include "compute/client/cursor_impl.h"
-#include "compute/index/operations.h"
 
 namespace pando {
 namespace {
@@ -33,6 +31,9 @@ std::string Describe(const std::exception_ptr& thrown) {
 // Inline, and the refusals apart: a status that is only looked at is dear (compute/README.md).
 bool KeyFits(const TreeContext& tree, std::string_view key) {
   return !key.empty() && key.size() <= tree.layout.key_bytes_max();
+}
+bool ValueFits(const TreeContext& tree, std::string_view value) {
+  return value.size() <= tree.layout.value_bytes_max();
 }
 [[gnu::noinline]] absl::Status KeyRefusal(const TreeContext& tree, std::string_view key) {
   return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes; tree '",
@@ -148,24 +149,25 @@ void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
                       context.sweep_due});
 }
 
-void SessionImpl::RunRepair(TreeContext& tree, Repair& repair) {
+void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
   context_->AdoptServers();
-  if (tree.fate.lost()) return;
+  const TreeFate& fate = tree.shared().fate;
+  if (fate.lost()) return;
   OperationContext context(context_.get(),
                            RepairDeadlineNs(kRepairTimeoutChains * context_->chain_ns()));
-  context.fate = &tree.fate;
+  context.fate = &fate;
   // Best effort: whoever misses it next tries again.
   if (repair.missing.has_value()) {
     context.BackOff(kRepairDelayChains);
     context_->counters().separator_repairs.Add();
-    (void)InsertSeparator(context, tree, *std::move(repair.missing));
+    (void)tree.InsertMissing(context, *std::move(repair.missing));
   }
-  if (repair.underfull.has_value()) (void)MergeUnderfull(context, tree, 0, *repair.underfull);
+  if (repair.underfull.has_value()) (void)tree.MergeUnderfullLeaf(context, *repair.underfull);
   if (repair.sweep) {
     OperationContext sweep(context_.get(), RepairDeadlineNs(kNeverNs));
-    sweep.fate = &tree.fate;
+    sweep.fate = &fate;
     SweepResult result;
-    (void)SweepTree(sweep, tree, &result);
+    (void)tree.Sweep(sweep, &result);
   }
 }
 
@@ -177,7 +179,7 @@ void SessionImpl::SpawnRepairs() {
     std::shared_ptr<TreeImpl> tree = repair->tree.lock();
     if (tree == nullptr) continue;
     scheduler().Spawn([this, repair, tree = std::move(tree)] {
-      RunRepair(tree->context(), *repair);
+      RunRepair(tree->routed(), *repair);
       // Closing a tree makes control calls: the last reference may not go in a coroutine.
       const auto kept = std::find(repaired_trees_.begin(), repaired_trees_.end(), tree);
       if (kept == repaired_trees_.end()) repaired_trees_.push_back(tree);
@@ -220,29 +222,28 @@ void SessionImpl::Run() {
 
 absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::string* value,
                               const OperationOptions& options, int64_t deadline_ns) {
-  TreeContext& context = tree.impl().context();
-  if (!KeyFits(context, key)) [[unlikely]]
-    return KeyRefusal(context, key);
-  return Execute(
-      tree, options.timeout_ms, deadline_ns, options.cost,
-      [&](OperationContext& operation) { return GetKey(operation, context, key, value); });
+  RoutedTree& routed = tree.impl().routed();
+  if (!KeyFits(routed.shared(), key)) [[unlikely]]
+    return KeyRefusal(routed.shared(), key);
+  return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
+                 [&](OperationContext& operation) { return routed.Get(operation, key, value); });
 }
 
 absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operation,
                                 const OperationOptions& options, int64_t deadline_ns,
                                 std::string* answer) {
-  TreeContext& context = tree.impl().context();
-  if (!KeyFits(context, operation.key)) [[unlikely]]
-    return KeyRefusal(context, operation.key);
-  if (operation.value.size() > context.layout.value_bytes_max()) [[unlikely]]
-    return ValueRefusal(context, operation.value);
+  RoutedTree& routed = tree.impl().routed();
+  if (!KeyFits(routed.shared(), operation.key)) [[unlikely]]
+    return KeyRefusal(routed.shared(), operation.key);
+  if (!ValueFits(routed.shared(), operation.value)) [[unlikely]]
+    return ValueRefusal(routed.shared(), operation.value);
   std::optional<CallersDeadline> deadline;
   if (!repairs_.empty() && Scheduler::Current() == nullptr) [[unlikely]] {
     deadline.emplace(this, context_->NowNs() + TimeoutNs(options.timeout_ms));
     SpawnRepairs();
   }
   return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
-                 [&](OperationContext& op) { return WriteKey(op, context, operation, answer); });
+                 [&](OperationContext& op) { return routed.Write(op, operation, answer); });
 }
 
 absl::Status SessionImpl::Upsert(const Tree& tree, std::string_view key, UpsertFunction function,
@@ -266,12 +267,12 @@ absl::Status SessionImpl::Scan(const Tree& tree, const CursorOptions& options,
                                std::vector<KeyValue>* rows, int64_t deadline_ns) {
   rows->clear();
   PANDO_RETURN_IF_ERROR(CheckCursorOptions(options));
-  TreeContext& context = tree.impl().context();
+  RoutedTree& routed = tree.impl().routed();
   return Execute(tree, options.operation.timeout_ms, deadline_ns, options.operation.cost,
                  [&](OperationContext& operation) {
-                   const KeyRange range = RangeOf(options, context.layout.key_bytes_max());
-                   return ScanKeys(operation, context, range, options.reverse, options.limit,
-                                   static_cast<size_t>(options.read_ahead), rows);
+                   const KeyRange range = RangeOf(options, tree.key_bytes_max());
+                   return routed.Scan(operation, range, options.reverse, options.limit,
+                                      static_cast<size_t>(options.read_ahead), rows);
                  });
 }
 
@@ -282,15 +283,14 @@ absl::Status SessionImpl::Perform(const Tree& tree, const OperationOptions& opti
 
 absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
                                 const OperationOptions& options) {
-  return Execute(tree, options.timeout_ms, kFromNow, options.cost,
-                 [&](OperationContext& operation) {
-                   return SweepTree(operation, tree.impl().context(), result);
-                 });
+  return Execute(
+      tree, options.timeout_ms, kFromNow, options.cost,
+      [&](OperationContext& operation) { return tree.impl().routed().Sweep(operation, result); });
 }
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
   return Execute(tree, kWholeTreeTimeoutMs, kFromNow, nullptr, [&](OperationContext& operation) {
-    PANDO_RETURN_IF_ERROR(BulkLoadTree(operation, tree.impl().context(), next));
+    PANDO_RETURN_IF_ERROR(tree.impl().routed().BulkLoad(operation, next));
     // What was loaded first may have gone since, with its memory server.
     const absl::Status there = tree.impl().context().CheckServers(operation, /*waits=*/true);
     if (there.ok() || absl::IsDataLoss(there)) return there;
@@ -307,7 +307,7 @@ absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOpti
   const int64_t timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
   PANDO_RETURN_IF_ERROR(
       Execute(tree, timeout_ms, kFromNow, nullptr, [&](OperationContext& operation) {
-        report = CheckOpenTree(operation, tree.impl().context(), client_.check_servers(), options);
+        report = tree.impl().routed().Check(operation, client_.check_servers(), options);
         return report.status();
       }));
   return report;

@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "compute/client/client_impl.h"
 #include "compute/core/session_context.h"
-#include "compute/index/write_operation.h"
+#include "compute/route/routed_tree.h"
 #include "pando/client.h"
 
 namespace pando {
@@ -42,7 +42,7 @@ class SessionImpl {
   static constexpr int64_t kFromNow = OperationContext::kUnset;
   absl::Status Get(const Tree& tree, std::string_view key, std::string* value,
                    const OperationOptions& options, int64_t deadline_ns = kFromNow);
-  // `answer`: as WriteKey().
+  // `answer`: as RoutedTree::Write().
   absl::Status Write(const Tree& tree, const WriteOperation& operation,
                      const OperationOptions& options, int64_t deadline_ns = kFromNow,
                      std::string* answer = nullptr);
@@ -55,7 +55,7 @@ class SessionImpl {
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options);
 
-  // Any other job of the index, as an operation of this session on the tree.
+  // Any other job on the tree, as an operation of this session.
   absl::Status Perform(const Tree& tree, const OperationOptions& options,
                        absl::FunctionRef<absl::Status(OperationContext&)> job);
   // Cursors must be gone before the session (CHECKed).
@@ -107,7 +107,7 @@ class SessionImpl {
   absl::Status Refusal(const Tree& tree, int64_t timeout_ms) const;
   void NoteRepairs(const Tree& tree, OperationContext& context);
   void SpawnRepairs();
-  void RunRepair(TreeContext& tree, Repair& repair);
+  void RunRepair(RoutedTree& tree, Repair& repair);
   // Of a repair that begins now.
   int64_t RepairDeadlineNs(int64_t timeout_ns) const;
 

@@ -2,7 +2,9 @@
 // detaches from the servers. Thread-safe.
 #pragma once
 
-#include "compute/index/tree_context.h"
+#include <utility>
+
+#include "compute/route/routed_tree.h"
 
 namespace pando {
 
@@ -11,15 +13,16 @@ class ClientImpl;
 class TreeImpl {
  public:
   TreeImpl(ClientImpl* client, CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment)
-      : context_(std::move(entry), layout, environment), client_(*client) {}
+      : routed_(std::move(entry), layout, environment), client_(*client) {}
   ~TreeImpl();
 
-  TreeContext& context() { return context_; }
-  const TreeContext& context() const { return context_; }
+  RoutedTree& routed() { return routed_; }
+  TreeContext& context() { return routed_.shared(); }
+  const TreeContext& context() const { return routed_.shared(); }
   ClientImpl& client() const { return client_; }
 
  private:
-  TreeContext context_;
+  RoutedTree routed_;
   ClientImpl& client_;
 };
 
