@@ -11,6 +11,7 @@
 #include "bench/cost/loaded_tree.h"
 #include "common/base/clock.h"
 #include "common/wire/lock_word.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -36,7 +37,7 @@ class CallDeadlineTest : public testing::Test {
       }
     }
   }
-  int64_t chain_ns() { return loaded_.session->impl().context().chain_ns(); }
+  int64_t chain_ns() { return ImplOf(*loaded_.session).context().chain_ns(); }
 
   LoadedTree loaded_{{.sim = {.mode = sim::DeliveryMode::kWhole}}, {}, kRecords};
   Session& session_ = *loaded_.session;

@@ -9,6 +9,7 @@
 
 #include "bench/cost/loaded_tree.h"
 #include "common/wire/slot.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "compute/index/descend.h"
@@ -113,10 +114,10 @@ TEST(CursorCost, AShortRangeIsShort) {
 TEST(CursorCost, CallsEndByTheirDeadlineAndGoOn) {
   constexpr uint64_t kRecords = 3'000;
   LoadedTree loaded({.sim = {.mode = sim::DeliveryMode::kWhole}}, {}, kRecords);
-  TreeContext& tree = loaded.tree->impl().context();
+  TreeContext& tree = ImplOf(*loaded.tree).context();
   Reference leaf;  // in the middle
   loaded.session->Spawn([&] {
-    OperationContext operation(&loaded.session->impl().context(),
+    OperationContext operation(&ImplOf(*loaded.session).context(),
                                OperationContext::Timeout{kSecondNs});
     const std::string key = KeyOf(kRecords);
     Descent descent(operation, tree, key, 0);

@@ -9,6 +9,7 @@
 
 #include "bench/cost/sim_cluster.h"
 #include "common/wire/slot.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -22,9 +23,9 @@ class DamagedLeafTest : public testing::Test {
     for (uint32_t i = 0; i < slots_; ++i) {
       ASSERT_TRUE(session_->Put(*tree_, KeyOf(10 * i), "v").ok());
     }
-    ASSERT_EQ(tree_->impl().context().root.Load(&leaf_), 0) << "the root is no leaf any more";
+    ASSERT_EQ(ImplOf(*tree_).context().root.Load(&leaf_), 0) << "the root is no leaf any more";
   }
-  const NodeLayout& layout() { return tree_->impl().context().layout; }
+  const NodeLayout& layout() { return ImplOf(*tree_).context().layout; }
   std::byte* Image() { return cluster_.At(leaf_.address); }
   int SlotOf(uint64_t n) { return wire::ScanSlots(Image(), layout(), KeyOf(n)).slot; }
   void CopySlot(int from, int to) {
@@ -34,7 +35,7 @@ class DamagedLeafTest : public testing::Test {
     if (from != to) std::memcpy(start(to), start(from), layout().slot_bytes());
   }
   uint64_t LockWordOfLeaf() {
-    return cluster_.LockWordAt(*tree_->impl().context().NodeLock(leaf_));
+    return cluster_.LockWordAt(*ImplOf(*tree_).context().NodeLock(leaf_));
   }
   // By this client and by one that does not know the tree yet.
   void ExpectPutIsDataLoss(uint64_t n) {

@@ -7,6 +7,7 @@
 
 #include "bench/cost/sim_cluster.h"
 #include "common/wire/node_image.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -20,7 +21,7 @@ TEST(DeadServerTest, ASplitWhoseSiblingCannotBeWrittenReleasesItsNode) {
   auto client = cluster.NewClient();
   auto tree = *client->CreateTree("t", {});
   auto session = *client->NewSession();
-  const TreeContext& context = tree->impl().context();
+  const TreeContext& context = ImplOf(*tree).context();
   Reference leaf;
   for (uint64_t n = 0; n < context.layout.slot_count(); ++n) {
     ASSERT_TRUE(session->Put(*tree, KeyOf(1'000 * n), "v").ok());

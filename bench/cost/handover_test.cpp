@@ -12,6 +12,7 @@
 #include "common/wire/line.h"
 #include "common/wire/lock_word.h"
 #include "common/wire/node_image.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -27,7 +28,7 @@ class HandoverTest : public testing::Test {
     ASSERT_EQ(context().root.Load(&leaf_), 0) << "the root is no leaf any more";
     ASSERT_EQ(leaf_.address.server(), 1);
   }
-  TreeContext& context() { return tree_->impl().context(); }
+  TreeContext& context() { return ImplOf(*tree_).context(); }
   std::byte* Image() { return cluster_.At(leaf_.address); }
   bool IsLocked() { return cluster_.LockWordAt(*context().NodeLock(leaf_)) != LockWord::kFree; }
   // Two updates of the leaf: when the first has its lock, the second waits for that. `under_lock`

@@ -7,6 +7,7 @@
 #include "bench/cost/sim_cluster.h"
 #include "common/base/random.h"
 #include "common/wire/internal_node.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "compute/index/operations.h"
@@ -23,8 +24,8 @@ SimCluster::Options Quiet(uint64_t seed) {
 template <typename Job>
 void RunIn(Session& session, Job job) {
   session.Spawn([&] {
-    OperationContext context(&session.impl().context(),
-                             session.impl().context().NowNs() + 1000 * kMillisecondNs);
+    OperationContext context(&ImplOf(session).context(),
+                             ImplOf(session).context().NowNs() + 1000 * kMillisecondNs);
     job(context);
   });
   session.Run();
@@ -50,7 +51,7 @@ TEST(Interleaving, ASeparatorThatMovedUpIsNotInsertedAgain) {
   auto session = *client->NewSession();
   for (uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(session->Put(*tree, KeyOf(i), "x").ok());
   RunIn(*session, [&](OperationContext& context) {
-    TreeContext& t = tree->impl().context();
+    TreeContext& t = ImplOf(*tree).context();
     const auto record = ReadRoot(context, t);
     ASSERT_TRUE(record.ok());
     ASSERT_GE(record->level, 2);
@@ -134,7 +135,7 @@ TEST(Interleaving, ANodeOnAServerThatTheClientDoesNotKnow) {
   auto tree = *client->CreateTree("t", {});
   auto session = *client->NewSession();
   ASSERT_TRUE(session->Put(*tree, "k", "v").ok());
-  TreeContext& context = tree->impl().context();
+  TreeContext& context = ImplOf(*tree).context();
   context.root.Store({.tree_id = context.id(), .root = {RemoteAddress(77, 4096), 1}});
   EXPECT_FALSE(session->Get(*tree, "k").ok());
   EXPECT_FALSE(session->Put(*tree, "k", "w").ok());

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/lock_word.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 #include "compute/index/fill.h"
 
@@ -26,7 +27,7 @@ TEST(MergeTest, IsTriedAgainAfterAStop) {
   const auto client = *ConnectOverFabric(ClientOptions(), fabric);
   const auto tree = *client->CreateTree("t", {});
   const auto session = *client->NewSession();
-  const TreeContext& context = tree->impl().context();
+  const TreeContext& context = ImplOf(*tree).context();
   constexpr uint64_t kKeys = 50;
   for (uint64_t n = 0; n < kKeys; ++n) ASSERT_TRUE(session->Put(*tree, KeyOf(n), "v").ok());
   Reference root;

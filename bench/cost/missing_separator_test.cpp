@@ -8,6 +8,7 @@
 
 #include "bench/cost/sim_cluster.h"
 #include "common/wire/lock_word.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -71,8 +72,8 @@ TEST_F(MissingSeparatorTest, ManyLeavesThatTheirParentDoesNotKnow) {
   constexpr uint64_t kBefore = 200, kCount = 1'000;
   PutAscending(0, kBefore);
   Reference root;
-  ASSERT_EQ(tree_->impl().context().root.Load(&root), 1);
-  const LockTarget lock = *tree_->impl().context().NodeLock(root);
+  ASSERT_EQ(ImplOf(*tree_).context().root.Load(&root), 1);
+  const LockTarget lock = *ImplOf(*tree_).context().NodeLock(root);
   cluster_.SetLockWord(lock, kForeign);
   ASSERT_NO_FATAL_FAILURE(PutAscending(kBefore, kCount));
   ASSERT_NO_FATAL_FAILURE(ExpectAll(kCount));
@@ -83,7 +84,7 @@ TEST_F(MissingSeparatorTest, ManyLeavesThatTheirParentDoesNotKnow) {
 
 TEST_F(MissingSeparatorTest, ManyLeavesBesideARootThatCannotGrow) {
   constexpr uint64_t kCount = 1'000;
-  const LockTarget lock = tree_->impl().context().RootLock();
+  const LockTarget lock = ImplOf(*tree_).context().RootLock();
   cluster_.SetLockWord(lock, kForeign);
   ASSERT_NO_FATAL_FAILURE(PutAscending(0, kCount));
   ASSERT_NO_FATAL_FAILURE(ExpectAll(kCount));

@@ -11,6 +11,7 @@
 
 #include "bench/cost/loaded_tree.h"
 #include "common/base/random.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -164,7 +165,7 @@ class ChainTimeTest : public testing::Test {
       now_ns_ += duration_ns;
     }
   }
-  SessionContext& context() { return session_->impl().context(); }
+  SessionContext& context() { return ImplOf(*session_).context(); }
 
   SimCluster cluster_{{.sim = {.mode = sim::DeliveryMode::kWhole}}};
   std::unique_ptr<Client> client_ = cluster_.NewClient();

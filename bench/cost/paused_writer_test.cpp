@@ -12,6 +12,7 @@
 #include "common/wire/lock_word.h"
 #include "common/wire/node_repair.h"
 #include "common/wire/root_record.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -27,7 +28,7 @@ class PausedWriterTest : public testing::Test {
     for (int n = 0; n < kKeys; ++n) {
       ASSERT_TRUE(session_->Put(*tree_, LongKey(n), "v").ok());
     }
-    const TreeContext& context = tree_->impl().context();
+    const TreeContext& context = ImplOf(*tree_).context();
     RootRecord record;
     ASSERT_EQ(
         DecodeRootRecord(cluster_.At(context.entry.root_record), context.id(), false, &record),
@@ -48,8 +49,8 @@ class PausedWriterTest : public testing::Test {
     EXPECT_TRUE(DecodeInternal(cluster_.At(node.address), layout(), &decoded).ok());
     return decoded;
   }
-  const NodeLayout& layout() { return tree_->impl().context().layout; }
-  LockTarget LockOf(const Reference& node) { return *tree_->impl().context().NodeLock(node); }
+  const NodeLayout& layout() { return ImplOf(*tree_).context().layout; }
+  LockTarget LockOf(const Reference& node) { return *ImplOf(*tree_).context().NodeLock(node); }
 
   // What a client that died between two packets leaves: the last line is of the write before.
   void LeaveTorn(const Reference& node) {

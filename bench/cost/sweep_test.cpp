@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "compute/index/operations.h"
@@ -98,7 +99,7 @@ bool SweepUntilFenced(int events) {
   cluster.Kill(dead);
   // Each of its descents READs the root.
   const Mortal sweeper = cluster.Connect({.index_cache_bytes = 1});
-  SessionContext& session = sweeper.session->impl().context();
+  SessionContext& session = ImplOf(*sweeper.session).context();
   std::atomic<bool> fenced = false;
   session.set_fenced_flag(&fenced);
   bool done = false;
@@ -106,7 +107,7 @@ bool SweepUntilFenced(int events) {
   absl::Status status;
   sweeper.session->Spawn([&] {
     OperationContext context(&session, session.NowNs() + kSecondNs);
-    status = SweepTree(context, sweeper.tree->impl().context(), &swept);
+    status = SweepTree(context, ImplOf(*sweeper.tree).context(), &swept);
     done = true;
   });
   for (int i = 0; i < events && !done; ++i) cluster.world().Step();

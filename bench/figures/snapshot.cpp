@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/node_layout.h"
+#include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/session_impl.h"
 
@@ -95,14 +96,14 @@ absl::Status Snapshot::Fill(Session* session, const Tree& tree) {
 
 // From one node of level 1 to the next, with a get each.
 absl::Status Snapshot::FindParents(Client* client, Session* session, const Tree& tree) {
-  IndexCache& cache = client->impl().environment().cache;
-  EpochDomain::Slot* const slot = session->impl().context().epoch_slot();
+  IndexCache& cache = ImplOf(*client).environment().cache;
+  EpochDomain::Slot* const slot = ImplOf(*session).context().epoch_slot();
   std::string key = keys_->Make(0), value;
   do {
     const absl::Status got = session->GetTo(tree, key, &value, {.timeout_ms = kGetTimeoutMs});
     if (!got.ok() && !absl::IsNotFound(got)) return got;
     const EpochDomain::Guard guard(cache.epochs(), slot);
-    const CachedNode* const parent = CachedParent(tree.impl().context(), key);
+    const CachedNode* const parent = CachedParent(ImplOf(tree).context(), key);
     if (parent == nullptr) break;  // a tree of one leaf
     parents_.push_back(parent->self());
     key = std::string(parent->high());
@@ -112,7 +113,7 @@ absl::Status Snapshot::FindParents(Client* client, Session* session, const Tree&
 }
 
 void Snapshot::FillCache(const Tree& tree) const {
-  const TreeContext& context = tree.impl().context();
+  const TreeContext& context = ImplOf(tree).context();
   for (const Reference& parent : parents_) {
     InternalNode node;
     PANDO_CHECK_OK(DecodeInternal(cluster_->At(parent.address), context.layout, &node));

@@ -12,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/wire/node_layout.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 
 namespace pando::bench {
@@ -135,7 +136,7 @@ void TreeRun::Spawn() {
       for (int i = 0; i < case_.coroutines; ++i) {
         const uint64_t index = workers_.size();
         workers_.emplace_back(session.get(), server.tree.get(),
-                              &session->impl().context().counters(), DeriveSeed(case_.seed, index),
+                              &ImplOf(*session).context().counters(), DeriveSeed(case_.seed, index),
                               Values(snapshot_.options().value_bytes, index, count));
         Worker* const worker = &workers_.back();
         session->Spawn([this, worker] { Work(*worker); });

@@ -14,6 +14,7 @@
 #include "common/wire/lock_word.h"
 #include "common/wire/node_image.h"
 #include "common/wire/root_record.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 #include "gmock/gmock.h"
 
@@ -49,7 +50,7 @@ class CheckTest : public testing::Test {
     EXPECT_THAT(Check(false).problems, Contains(HasSubstr(text)));
   }
 
-  const TreeContext& context() const { return tree_->impl().context(); }
+  const TreeContext& context() const { return ImplOf(*tree_).context(); }
   const NodeLayout& layout() const { return context().layout; }
   bool crc() const { return context().environment.crc; }
   std::byte* At(RemoteAddress address) {

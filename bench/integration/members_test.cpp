@@ -20,6 +20,7 @@
 #include "common/base/bystander.h"
 #include "common/base/sanitizer.h"
 #include "common/base/unique_fd.h"
+#include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 
 namespace pando {
@@ -503,7 +504,7 @@ TEST_F(MembersTest, NoIdIsGivenOutTwiceHoweverOftenTheCatalogStarts) {
   const auto join = [&](int times) {
     for (int i = 0; i < times; ++i) {
       const auto client = cluster_.NewClient();
-      const uint32_t incarnation = client->impl().environment().control.incarnation();
+      const uint32_t incarnation = ImplOf(*client).environment().control.incarnation();
       ASSERT_TRUE(incarnations.insert(incarnation).second) << incarnation;
     }
   };
@@ -516,7 +517,7 @@ TEST_F(MembersTest, NoIdIsGivenOutTwiceHoweverOftenTheCatalogStarts) {
     cluster_.Stop(1);  // it writes nothing on its way out
     cluster_.Start(1);
     auto client = cluster_.NewClient();
-    EXPECT_GT(client->impl().environment().control.incarnation(), highest);
+    EXPECT_GT(ImplOf(*client).environment().control.incarnation(), highest);
     auto tree = client->CreateTree("t", {});
     ASSERT_OK(tree);
     auto session = client->NewSession();

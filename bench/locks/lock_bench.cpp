@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/wire/lock_word.h"
+#include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/lock/hocl.h"
 
@@ -43,7 +44,7 @@ class LockSession {
   LockSession(const LockBenchOptions& options, Client* client, int index, Holders* holders,
               OneWorld* world)
       : options_(options),
-        client_(client->impl()),
+        client_(ImplOf(*client)),
         holders_(*holders),
         world_(world),
         left_(world != nullptr ? world->left : share_),
@@ -140,7 +141,7 @@ absl::Status CheckOptions(const LockBenchOptions& options, Client* client) {
   if (options.memory_servers.empty()) return absl::InvalidArgumentError("no memory servers");
   uint64_t words = UINT64_MAX;
   for (const uint16_t server : options.memory_servers) {
-    words = std::min<uint64_t>(words, client->impl().environment().hocl.Words(server));
+    words = std::min<uint64_t>(words, ImplOf(*client).environment().hocl.Words(server));
   }
   const uint64_t most =
       words <= kRootLockWords ? 0 : (words - kRootLockWords) * options.memory_servers.size();

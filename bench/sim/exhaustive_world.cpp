@@ -7,6 +7,7 @@
 #include "bench/sim/perform.h"
 #include "common/base/check.h"
 #include "compute/check/tree_check.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "memory/sim_identity.h"
@@ -85,7 +86,7 @@ ExhaustiveActor* ExhaustiveWorld::Join(uint64_t seed) {
   auto session = actor->client->NewSession();
   PANDO_CHECK_OK(session.status());
   actor->session = *std::move(session);
-  entry_ = actor->tree->impl().context().entry;
+  entry_ = ImplOf(*actor->tree).context().entry;
   return actor;
 }
 
@@ -135,7 +136,7 @@ void ExhaustiveWorld::Start(Actor* actor, std::vector<Operation> operations, boo
       if (record) history_[place] = std::move(operation);
     }
   });
-  actor->session->impl().scheduler().endpoint().Wake();
+  ImplOf(*actor->session).scheduler().endpoint().Wake();
 }
 
 bool ExhaustiveWorld::AnybodyWorks(const std::vector<Actor*>& actors) {
@@ -146,7 +147,7 @@ bool ExhaustiveWorld::AnybodyWorks(const std::vector<Actor*>& actors) {
       options_.break_only ? Break(actor) : Kill(actor);
     }
     if (!actor->dead) {
-      busy = busy || !actor->session->impl().scheduler().idle();
+      busy = busy || !ImplOf(*actor->session).scheduler().idle();
     }
   }
   return busy;

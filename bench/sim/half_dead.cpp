@@ -7,6 +7,7 @@
 #include "bench/sim/scenario_stage.h"
 #include "common/base/check.h"
 #include "common/wire/node_image.h"
+#include "compute/client/access.h"
 
 namespace pando {
 namespace {
@@ -30,11 +31,11 @@ class HalfDead : public Stage {
   SimRunResult Run() {
     constexpr PeerId kPeerOfA = 2;
     const OneClient b = Join(), a = Join();
-    const TreeContext& tree = a.tree->impl().context();
+    const TreeContext& tree = ImplOf(*a.tree).context();
     const uint32_t slots = tree.layout.slot_count();
     for (uint32_t i = 0; i < slots; ++i) Put(b, HalfDeadKey(i));
     Reference leaf;
-    PANDO_CHECK_EQ(b.tree->impl().context().root.Load(&leaf), 0);
+    PANDO_CHECK_EQ(ImplOf(*b.tree).context().root.Load(&leaf), 0);
     const ServerId y = leaf.address.server() == 1 ? 2 : 1;
 
     absl::Status put;

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/fabric/sim/sim_world.h"
 #include "compute/check/tree_check.h"
+#include "compute/client/access.h"
 #include "compute/client/connect.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -94,7 +95,7 @@ absl::Status LateSpareWorld::Start() {
   }
   PANDO_RETURN_IF_ERROR(Connect(&a_));
   PANDO_RETURN_IF_ERROR(Connect(&c_));
-  entry_ = c_.tree->impl().context().entry;
+  entry_ = ImplOf(*c_.tree).context().entry;
   for (int i = 0; i < kSlots; ++i) {
     PANDO_RETURN_IF_ERROR(c_.session->Put(*c_.tree, KeyOfNumber(kStep * i), "v"));
     keys_.insert(KeyOfNumber(kStep * i));
@@ -109,7 +110,7 @@ absl::Status LateSpareWorld::PutBrokenAt(int64_t break_ns) {
     put = a_.session->Put(*a_.tree, KeyOfNumber(kKey), "ghost");
     done = true;
   });
-  a_.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*a_.session).scheduler().endpoint().Wake();
   while (!done && world_.Step()) {
     if (broken || world_.clock().NowNs() < break_ns) continue;
     world_.BreakQueuePairs(*a_.fabric, 2);

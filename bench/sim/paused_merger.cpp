@@ -17,6 +17,7 @@
 #include "common/wire/node_glance.h"
 #include "common/wire/root_record.h"
 #include "compute/check/tree_check.h"
+#include "compute/client/access.h"
 #include "compute/client/connect.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -127,8 +128,8 @@ absl::Status PausedMergerWorld::Start() {
     PANDO_RETURN_IF_ERROR(holder_.session->Put(*holder_.tree, key, "v"));
     keys_.insert(key);
   }
-  entry_ = holder_.tree->impl().context().entry;
-  layout_ = holder_.tree->impl().context().layout;
+  entry_ = ImplOf(*holder_.tree).context().entry;
+  layout_ = ImplOf(*holder_.tree).context().layout;
   RootRecord record;
   const std::byte* line = world_.Memory(kOnlyServer).main.data() + entry_.root_record.offset();
   PANDO_CHECK(DecodeRootRecord(line, entry_.tree_id, false, &record) == RootVerdict::kAccepted);
@@ -178,7 +179,7 @@ absl::Status PausedMergerWorld::DieInSplit() {
   world_.LimitPackets(*holder_.fabric, 2);
   holder_.session->Spawn(
       [this] { (void)holder_.session->Put(*holder_.tree, KeyOfNumber(next_), "v"); });
-  holder_.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*holder_.session).scheduler().endpoint().Wake();
   while (!world_.PacketsSpent(*holder_.fabric) && world_.Step()) {
   }
   world_.KillFabric(*holder_.fabric);
@@ -210,7 +211,7 @@ void PausedMergerWorld::BeginSweep() {
     sweep_status_ = sweeper_.session->Sweep(*sweeper_.tree, &sweep_);
     swept_ = true;
   });
-  sweeper_.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*sweeper_.session).scheduler().endpoint().Wake();
 }
 
 void PausedMergerWorld::BeginMerge() {
@@ -219,7 +220,7 @@ void PausedMergerWorld::BeginMerge() {
     erase_status_ = merger_.session->Erase(*merger_.tree, last_);
     erased_ = true;
   });
-  merger_.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*merger_.session).scheduler().endpoint().Wake();
 }
 
 // Sweep and merge, until one of them is stopped and the other one is over. False: the one that was

@@ -16,6 +16,7 @@
 #include "common/wire/leaf.h"
 #include "common/wire/root_record.h"
 #include "compute/check/tree_check.h"
+#include "compute/client/access.h"
 #include "compute/client/connect.h"
 #include "compute/client/tree_impl.h"
 #include "memory/memory_server.h"
@@ -110,8 +111,8 @@ absl::Status RecycledLeaf::Fill() {
 }
 
 void RecycledLeaf::Locate() {
-  entry_ = a_.tree->impl().context().entry;
-  layout_ = a_.tree->impl().context().layout;
+  entry_ = ImplOf(*a_.tree).context().entry;
+  layout_ = ImplOf(*a_.tree).context().layout;
   RootRecord record;
   const std::byte* line = world_.Memory(kOnlyServer).main.data() + entry_.root_record.offset();
   PANDO_CHECK(DecodeRootRecord(line, entry_.tree_id, false, &record) == RootVerdict::kAccepted);

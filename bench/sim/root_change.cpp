@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/root_record.h"
+#include "compute/client/access.h"
 
 namespace pando {
 namespace {
@@ -28,7 +29,7 @@ class RootStage : public Stage {
   using Stage::Stage;
 
  protected:
-  const TreeContext& TreeOf(const OneClient& client) { return client.tree->impl().context(); }
+  const TreeContext& TreeOf(const OneClient& client) { return ImplOf(*client.tree).context(); }
   RootRecord Record(const OneClient& client) {
     RootRecord record;
     const TreeContext& tree = TreeOf(client);

@@ -11,6 +11,7 @@
 #include "bench/sim/one_client.h"
 #include "bench/sim/sim_run.h"
 #include "common/wire/lock_word.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 
@@ -54,7 +55,7 @@ class Stage {
     *status = absl::UnknownError("it has not ended");
     client.session->Spawn(
         [&client, key, status] { *status = client.session->Put(*client.tree, key, "v"); });
-    client.session->impl().scheduler().endpoint().Wake();
+    ImplOf(*client.session).scheduler().endpoint().Wake();
   }
   void RunFor(int64_t ns) { world().RunUntil(world().clock().NowNs() + ns); }
 

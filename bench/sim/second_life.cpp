@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/sim/scenario_stage.h"
 #include "common/base/check.h"
+#include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 
 namespace pando {
@@ -27,19 +28,19 @@ class SecondLife : public Stage {
     absl::Status written = absl::UnknownError("it has not ended");
     bool has_read = false, go_on = false;
     a.session->Spawn([&] { written = WriteBack(a, &has_read, &go_on); });
-    a.session->impl().scheduler().endpoint().Wake();
+    ImplOf(*a.session).scheduler().endpoint().Wake();
     while (!has_read) PANDO_CHECK(world().Step());
 
     cluster_.StartAgain(kReborn);
     RunFor(kSecondNs);
     contents().clear();
-    Expect(b.client->impl().AddMember({.id = kReborn}), "B takes the server up");
+    Expect(ImplOf(*b.client).AddMember({.id = kReborn}), "B takes the server up");
     Expect(b.client->DropTree("t"), "drop");
     b.tree.reset();
     b.tree = *b.client->CreateTree("t", {});
     Fill(b);
 
-    Expect(a.client->impl().AddMember({.id = kReborn}), "A takes the server up");
+    Expect(ImplOf(*a.client).AddMember({.id = kReborn}), "A takes the server up");
     const absl::Status lost = a.session->Get(*a.tree, "k00000").status();
     if (lost.ok()) Problem("a tree that has lost nodes can be read");
     go_on = true;
@@ -58,9 +59,9 @@ class SecondLife : public Stage {
   // One that was interrupted between its READ and its WRITE.
   absl::Status WriteBack(const OneClient& client, bool* has_read, const bool* go_on) {
     constexpr int64_t kLookNs = 10 * kMicrosecondNs;
-    TreeContext& tree = client.tree->impl().context();
+    TreeContext& tree = ImplOf(*client.tree).context();
     const uint32_t bytes = tree.layout.node_bytes();
-    SessionContext& session = client.session->impl().context();
+    SessionContext& session = ImplOf(*client.session).context();
     OperationContext operation(&session, session.NowNs() + 10 * kSecondNs);
     operation.fate = &tree.fate;
     PANDO_ASSIGN_OR_RETURN(const BufferLease image, session.buffers().Lease(bytes));

@@ -10,6 +10,7 @@
 #include "bench/sim/walk.h"
 #include "common/base/check.h"
 #include "common/fabric/recoverable.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 
 namespace pando::sim_run {
@@ -24,7 +25,7 @@ constexpr uint64_t kPauseWithinNs = 200 * kMicrosecondNs;
 constexpr size_t kLoadedKeysMax = 200;
 
 void SleepFor(Session& session, int64_t ns) {
-  session.SleepUntil(session.impl().context().NowNs() + ns);
+  session.SleepUntil(ImplOf(session).context().NowNs() + ns);
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ void SimRun::SpawnClients(ComputeServer& server, SimSession& place) {
           --place.running;
         });
   }
-  place.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*place.session).scheduler().endpoint().Wake();
 }
 
 size_t SimRun::ChooseSlot() {
@@ -211,7 +212,7 @@ void SimRun::SweepSomewhere() {
       SweepUnderLoad(*server, session, handle);
       --place.running;
     });
-    place.session->impl().scheduler().endpoint().Wake();
+    ImplOf(*place.session).scheduler().endpoint().Wake();
   }
 }
 

@@ -7,6 +7,7 @@
 #include "bench/sim/sim_run_state.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 
@@ -42,7 +43,7 @@ absl::StatusOr<TreeHandle> SimRun::OpenSlot(ComputeServer& server, size_t slot) 
   PANDO_RETURN_IF_ERROR(tree.status());
   TreeHandle handle;
   handle.tree = *std::move(tree);
-  handle.life = LifeOf(slot, handle.tree->impl().context().entry);
+  handle.life = LifeOf(slot, ImplOf(*handle.tree).context().entry);
   return handle;
 }
 

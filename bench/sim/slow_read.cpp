@@ -18,6 +18,7 @@
 #include "common/wire/leaf.h"
 #include "common/wire/root_record.h"
 #include "compute/check/tree_check.h"
+#include "compute/client/access.h"
 #include "compute/client/connect.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -75,7 +76,7 @@ class SlowRead {
   void Check();
   InternalNode Root() const;
   Reference LastLeaf() const { return Root().entries.back().child; }
-  const NodeLayout& Layout() const { return a_.tree->impl().context().layout; }
+  const NodeLayout& Layout() const { return ImplOf(*a_.tree).context().layout; }
   uint64_t ChunkOf(RemoteAddress node) const {
     return (node.offset() - server_->superblock().chunk_offset) / kChunkBytes;
   }
@@ -119,7 +120,7 @@ absl::Status SlowRead::Put(int i) {
 }
 
 absl::Status SlowRead::Fill() {
-  entry_ = a_.tree->impl().context().entry;
+  entry_ = ImplOf(*a_.tree).context().entry;
   while (keys_ <= static_cast<int>(Layout().slot_count())) PANDO_RETURN_IF_ERROR(Put(keys_++));
   const uint64_t first_chunk = ChunkOf(LastLeaf().address);
   while (ChunkOf(LastLeaf().address) == first_chunk) {
@@ -167,7 +168,7 @@ void SlowRead::StartReads() {
       --reading_;
     });
   }
-  b_.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*b_.session).scheduler().endpoint().Wake();
   world_.RunUntil(world_.clock().NowNs() + 3 * world_.options().delay_ns);
   PANDO_CHECK_EQ(reading_, kKept);
   world_.StallReads(*b_.fabric, 0);  // what is read again is read at once

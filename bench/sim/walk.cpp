@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/fabric/recoverable.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -45,7 +46,7 @@ class Walker {
     return moved;
   }
   void Sleep(int64_t ns) {
-    if (ns > 0) session_.SleepUntil(session_.impl().context().NowNs() + ns);
+    if (ns > 0) session_.SleepUntil(ImplOf(session_).context().NowNs() + ns);
   }
 
   Session& session_;

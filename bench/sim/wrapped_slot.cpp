@@ -12,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/base/status.h"
 #include "common/fabric/sim/sim_world.h"
+#include "compute/client/access.h"
 #include "compute/client/connect.h"
 #include "compute/client/session_impl.h"
 #include "memory/memory_server.h"
@@ -106,7 +107,7 @@ void WrappedSlot::StartReads() {
       --reading_;
     });
   }
-  b_.session->impl().scheduler().endpoint().Wake();
+  ImplOf(*b_.session).scheduler().endpoint().Wake();
   world_.RunUntil(world_.clock().NowNs() + 100 * world_.options().delay_ns);
   PANDO_CHECK_EQ(reading_, kWrappedKeys);
   world_.StallReads(*b_.fabric, 0);  // what is read again is read at once

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/cursor_impl.h"
 #include "compute/client/session_impl.h"
@@ -26,18 +27,18 @@ Client::~Client() = default;
 absl::StatusOr<std::unique_ptr<Tree>> Client::CreateTree(std::string_view name,
                                                          const TreeOptions& options) {
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->CreateTree(name, options));
-  return std::make_unique<Tree>(std::move(tree));
+  return ImplAccess::Make<Tree>(std::move(tree));
 }
 
 absl::StatusOr<std::unique_ptr<Tree>> Client::OpenTree(std::string_view name) {
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->OpenTree(name));
-  return std::make_unique<Tree>(std::move(tree));
+  return ImplAccess::Make<Tree>(std::move(tree));
 }
 
 absl::Status Client::DropTree(std::string_view name) { return impl_->DropTree(name); }
 absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() { return impl_->ListTrees(); }
 absl::Status Client::TreeStatus(const Tree& tree) {
-  return impl_->TreeStatus(tree.impl().context());
+  return impl_->TreeStatus(ImplOf(tree).context());
 }
 std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
 absl::Status Client::RegisterUpsertFunction(uint32_t number, UpsertCallback function) {
@@ -50,7 +51,7 @@ uint16_t Client::compute_server_id() const { return impl_->compute_server_id(); 
 
 absl::StatusOr<std::unique_ptr<Session>> Client::NewSession() {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SessionContext> context, impl_->NewSessionContext());
-  return std::make_unique<Session>(std::make_unique<SessionImpl>(impl_.get(), std::move(context)));
+  return ImplAccess::Make<Session>(std::make_unique<SessionImpl>(impl_.get(), std::move(context)));
 }
 
 // --- Session
@@ -181,7 +182,7 @@ absl::StatusOr<SizeEstimate> Session::EstimateSize(const Tree& tree,
                                                    const EstimateOptions& options) {
   absl::StatusOr<SizeEstimate> estimate = SizeEstimate();
   PANDO_RETURN_IF_ERROR(impl_->Perform(tree, options.operation, [&](OperationContext& operation) {
-    estimate = tree.impl().routed().EstimateSize(operation, options.reads_max);
+    estimate = ImplOf(tree).routed().EstimateSize(operation, options.reads_max);
     return estimate.status();
   }));
   return estimate;

@@ -1,4 +1,5 @@
 #include "compute/client/connect.h"
+#include "compute/client/access.h"
 
 #include <time.h>
 
@@ -10,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/registry/registry.h"
+#include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/open_fabric.h"
 
@@ -61,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Client>> TryConnect(const ClientOptions& options,
   for (const absl::Status& reason : missing) {
     PANDO_LOG(WARNING) << "connected without one: " << reason.message();
   }
-  return std::make_unique<Client>(std::move(client));
+  return ImplAccess::Make<Client>(std::move(client));
 }
 
 }  // namespace
@@ -71,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& o
                                                           const TimeConstants& times) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<ClientImpl> impl,
                          ClientImpl::Join(options, std::move(fabric), nullptr, nullptr, times));
-  return std::make_unique<Client>(std::move(impl));
+  return ImplAccess::Make<Client>(std::move(impl));
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -28,10 +29,10 @@ CursorImpl::CursorImpl(SessionImpl* session, const Tree& tree, const CursorOptio
     : session_(*session),
       tree_(tree),
       options_(options),
-      range_(RangeOf(options, tree.impl().context().layout.key_bytes_max())),
+      range_(RangeOf(options, ImplOf(tree).context().layout.key_bytes_max())),
       refusal_(CheckCursorOptions(options)),
       status_(refusal_),
-      reader_(tree.impl().routed().NewReader()),
+      reader_(ImplOf(tree).routed().NewReader()),
       leaves_ahead_(kAheadFirst) {
   session_.AddCursor();
   (void)StandAt(options_.reverse ? range_.high : range_.low);
@@ -56,7 +57,7 @@ bool CursorImpl::SeekToLast() {
 }
 
 bool CursorImpl::Seek(std::string_view key) {
-  const uint32_t bytes_max = tree_.impl().context().layout.key_bytes_max();
+  const uint32_t bytes_max = ImplOf(tree_).context().layout.key_bytes_max();
   return StandAt(KeyCut::At(key, /*after=*/options_.reverse, bytes_max)) && Next();
 }
 
@@ -110,7 +111,7 @@ size_t CursorImpl::LeavesToRead(bool up) {
   if (options_.read_ahead > 0) leaves = static_cast<size_t>(options_.read_ahead);
   if (up == options_.reverse) return leaves;  // Prev() has no limit
   const size_t left = options_.limit - static_cast<size_t>(std::max<int64_t>(rank_, 0));
-  return std::min(leaves, tree_.impl().routed().LeavesFor(left));
+  return std::min(leaves, ImplOf(tree_).routed().LeavesFor(left));
 }
 
 absl::Status CursorImpl::Fetch(OperationContext& context, bool up) {

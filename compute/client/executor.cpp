@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 
 namespace pando {
@@ -97,7 +98,7 @@ class Worker {
 
   // Of an operation that is submitted now.
   int64_t DeadlineNs(int64_t timeout_ms) const {
-    return NowNs() + session_->impl().TimeoutNs(timeout_ms);
+    return NowNs() + ImplOf(*session_).TimeoutNs(timeout_ms);
   }
 
   void Submit(Job job) {
@@ -119,8 +120,8 @@ class Worker {
   }
 
  private:
-  Scheduler& scheduler() { return session_->impl().scheduler(); }
-  int64_t NowNs() const { return session_->impl().context().NowNs(); }
+  Scheduler& scheduler() { return ImplOf(*session_).scheduler(); }
+  int64_t NowNs() const { return ImplOf(*session_).context().NowNs(); }
 
   void End(Job& job, OperationResult result) {
     accepted_.fetch_sub(1, std::memory_order_relaxed);
@@ -143,7 +144,7 @@ class Worker {
     if (!taken.empty()) {
       Job& job = taken.front();
       const bool late = NowNs() >= job.deadline_ns;
-      End(job, late ? Expired() : Perform(session_->impl(), job));
+      End(job, late ? Expired() : Perform(ImplOf(*session_), job));
     }
     {
       std::lock_guard lock(mutex_);
@@ -205,7 +206,7 @@ class ThreadedExecutor : public Executor {
 
   void AddWorker(std::unique_ptr<Session> session) {
     workers_.push_back(std::make_unique<Worker>(
-        std::move(session), client_.impl().options().coroutines_per_session, &accepted_));
+        std::move(session), ImplOf(client_).options().coroutines_per_session, &accepted_));
   }
 
   absl::Status Submit(const Tree& tree, Operation operation,
@@ -241,9 +242,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Client* client, const
   for (int i = 0; i < options.workers; ++i) {
     // One coroutine more, for the keeper.
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SessionContext> context,
-                           client->impl().NewSessionContext(/*more_coroutines=*/1));
-    sessions.push_back(std::make_unique<Session>(
-        std::make_unique<SessionImpl>(&client->impl(), std::move(context))));
+                           ImplOf(*client).NewSessionContext(/*more_coroutines=*/1));
+    sessions.push_back(ImplAccess::Make<Session>(
+        std::make_unique<SessionImpl>(&ImplOf(*client), std::move(context))));
   }
   auto executor = std::make_unique<ThreadedExecutor>(client, options);
   for (auto& session : sessions) executor->AddWorker(std::move(session));

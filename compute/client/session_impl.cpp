@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "compute/client/access.h"
 #include "compute/client/cursor_impl.h"
 
 namespace pando {
@@ -81,10 +82,10 @@ absl::Status CheckTimeout(int64_t timeout_ms) {
 // Why nothing can be done with the tree, or within that time.
 [[gnu::noinline]] absl::Status SessionImpl::Refusal(const Tree& tree, int64_t timeout_ms) const {
   PANDO_RETURN_IF_ERROR(CheckTimeout(timeout_ms));
-  if (&tree.impl().client() != &client_) {
+  if (&ImplOf(tree).client() != &client_) {
     return absl::InvalidArgumentError("the tree was opened by another client");
   }
-  return context_->fenced() ? FencedError() : tree.impl().context().fate.status();
+  return context_->fenced() ? FencedError() : ImplOf(tree).context().fate.status();
 }
 
 // Inline with its job: few frames between a suspension and the caller (common/sched/README.md).
@@ -94,9 +95,9 @@ template <typename Job>
                                                                 int64_t deadline_ns,
                                                                 OperationCost* cost,
                                                                 const Job& job) {
-  TreeContext& tree_context = tree.impl().context();
+  TreeContext& tree_context = ImplOf(tree).context();
   context_->AdoptServers();
-  if (&tree.impl().client() != &client_ || context_->fenced() || tree_context.fate.lost() ||
+  if (&ImplOf(tree).client() != &client_ || context_->fenced() || tree_context.fate.lost() ||
       timeout_ms < 0) [[unlikely]]
     return Refusal(tree, timeout_ms);
   const auto run = [&]() __attribute__((always_inline)) {
@@ -145,7 +146,7 @@ int64_t SessionImpl::RepairDeadlineNs(int64_t timeout_ns) const {
 
 void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
   if (repairs_.size() >= kRepairsMax) return;
-  repairs_.push_back({tree.shared_impl(), std::move(context.missing), std::move(context.underfull),
+  repairs_.push_back({SharedImplOf(tree), std::move(context.missing), std::move(context.underfull),
                       context.sweep_due});
 }
 
@@ -222,7 +223,7 @@ void SessionImpl::Run() {
 
 absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::string* value,
                               const OperationOptions& options, int64_t deadline_ns) {
-  RoutedTree& routed = tree.impl().routed();
+  RoutedTree& routed = ImplOf(tree).routed();
   if (!KeyFits(routed.shared(), key)) [[unlikely]]
     return KeyRefusal(routed.shared(), key);
   return Execute(tree, options.timeout_ms, deadline_ns, options.cost,
@@ -232,7 +233,7 @@ absl::Status SessionImpl::Get(const Tree& tree, std::string_view key, std::strin
 absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operation,
                                 const OperationOptions& options, int64_t deadline_ns,
                                 std::string* answer) {
-  RoutedTree& routed = tree.impl().routed();
+  RoutedTree& routed = ImplOf(tree).routed();
   if (!KeyFits(routed.shared(), operation.key)) [[unlikely]]
     return KeyRefusal(routed.shared(), operation.key);
   if (!ValueFits(routed.shared(), operation.value)) [[unlikely]]
@@ -250,7 +251,7 @@ absl::Status SessionImpl::Upsert(const Tree& tree, std::string_view key, UpsertF
                                  std::string_view operand, const OperationOptions& options,
                                  int64_t deadline_ns, std::string* answer) {
   PANDO_RETURN_IF_ERROR(
-      CheckOperand(function, operand, tree.impl().context().layout.value_bytes_max()));
+      CheckOperand(function, operand, ImplOf(tree).context().layout.value_bytes_max()));
   const WriteOperation operation{.kind = WriteKind::kUpsert,
                                  .key = key,
                                  .value = operand,
@@ -267,7 +268,7 @@ absl::Status SessionImpl::Scan(const Tree& tree, const CursorOptions& options,
                                std::vector<KeyValue>* rows, int64_t deadline_ns) {
   rows->clear();
   PANDO_RETURN_IF_ERROR(CheckCursorOptions(options));
-  RoutedTree& routed = tree.impl().routed();
+  RoutedTree& routed = ImplOf(tree).routed();
   return Execute(tree, options.operation.timeout_ms, deadline_ns, options.operation.cost,
                  [&](OperationContext& operation) {
                    const KeyRange range = RangeOf(options, tree.key_bytes_max());
@@ -285,14 +286,14 @@ absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
                                 const OperationOptions& options) {
   return Execute(
       tree, options.timeout_ms, kFromNow, options.cost,
-      [&](OperationContext& operation) { return tree.impl().routed().Sweep(operation, result); });
+      [&](OperationContext& operation) { return ImplOf(tree).routed().Sweep(operation, result); });
 }
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
   return Execute(tree, kWholeTreeTimeoutMs, kFromNow, nullptr, [&](OperationContext& operation) {
-    PANDO_RETURN_IF_ERROR(tree.impl().routed().BulkLoad(operation, next));
+    PANDO_RETURN_IF_ERROR(ImplOf(tree).routed().BulkLoad(operation, next));
     // What was loaded first may have gone since, with its memory server.
-    const absl::Status there = tree.impl().context().CheckServers(operation, /*waits=*/true);
+    const absl::Status there = ImplOf(tree).context().CheckServers(operation, /*waits=*/true);
     if (there.ok() || absl::IsDataLoss(there)) return there;
     // Others may see the entries already: no refusal, whatever the question's end was.
     return OutcomeUnknownError(absl::StrCat(
@@ -307,7 +308,7 @@ absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOpti
   const int64_t timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
   PANDO_RETURN_IF_ERROR(
       Execute(tree, timeout_ms, kFromNow, nullptr, [&](OperationContext& operation) {
-        report = tree.impl().routed().Check(operation, client_.check_servers(), options);
+        report = ImplOf(tree).routed().Check(operation, client_.check_servers(), options);
         return report.status();
       }));
   return report;

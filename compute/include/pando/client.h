@@ -34,9 +34,11 @@
 
 namespace pando {
 
+// The library's inside, which is not installed.
 class ClientImpl;
 class SessionImpl;
 class TreeImpl;
+struct ImplAccess;
 class Session;
 
 // True for the status of an operation that may or may not have taken effect.
@@ -58,11 +60,10 @@ class Tree {
   uint32_t value_bytes_max() const;
   uint32_t node_bytes() const;
 
-  TreeImpl& impl() const { return *impl_; }
-  const std::shared_ptr<TreeImpl>& shared_impl() const { return impl_; }
+ private:
+  friend struct ImplAccess;
   explicit Tree(std::shared_ptr<TreeImpl> impl);
 
- private:
   std::shared_ptr<TreeImpl> impl_;
 };
 
@@ -119,10 +120,10 @@ class Client {
   ClientStats Stats() const;
   uint16_t compute_server_id() const;
 
-  ClientImpl& impl() const { return *impl_; }
+ private:
+  friend struct ImplAccess;
   explicit Client(std::unique_ptr<ClientImpl> impl);
 
- private:
   std::unique_ptr<ClientImpl> impl_;
 };
 
@@ -232,10 +233,10 @@ class Session {
   // simulated fabric). Outside: lets the session's tasks run at least until then.
   void SleepUntil(int64_t time_ns);
 
-  SessionImpl& impl() const { return *impl_; }
+ private:
+  friend struct ImplAccess;
   explicit Session(std::unique_ptr<SessionImpl> impl);
 
- private:
   std::unique_ptr<SessionImpl> impl_;
 };
 
