@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/rate_limited_log.h"
 #include "common/base/status.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
+#include "compute/client/thrown.h"
 
 namespace pando {
 namespace {
@@ -125,7 +127,12 @@ class Worker {
 
   void End(Job& job, OperationResult result) {
     accepted_.fetch_sub(1, std::memory_order_relaxed);
-    job.done(std::move(result));
+    const auto thrown = CallContained([&] { job.done(std::move(result)); });
+    if (!thrown.has_value()) return;
+    PANDO_LOG_LIMITED(thrown_log_, ERROR)
+        << "the callback of an operation threw, which nobody catches; the operation had ended, "
+           "and the executor goes on: "
+        << *thrown;
   }
 
   // Takes the job out of the queue.
@@ -188,6 +195,7 @@ class Worker {
   const std::unique_ptr<Session> session_;
   const int runners_max_;
   std::atomic<size_t>& accepted_;  // of the executor
+  RateLimitedLog thrown_log_;
   Parking keeper_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "compute/client/access.h"
 #include "compute/client/cursor_impl.h"
+#include "compute/client/thrown.h"
 
 namespace pando {
 namespace {
@@ -18,16 +19,6 @@ constexpr int64_t kRepairDelayChains = 16;
 constexpr int64_t kRepairTimeoutChains = 1024;
 // Of what takes as long as there is data.
 constexpr int64_t kWholeTreeTimeoutMs = 24 * 3600 * 1000;
-
-std::string Describe(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "it is no std::exception";
-  }
-}
 
 // Inline, and the refusals apart: a status that is only looked at is dear (compute/README.md).
 bool KeyFits(const TreeContext& tree, std::string_view key) {
@@ -56,7 +47,7 @@ SessionImpl::~SessionImpl() {
     PANDO_LOG(ERROR)
         << "a session ends, and nobody has heard of the exception that left one of its "
            "tasks, as Session::Run() was not called after it: "
-        << Describe(thrown_);
+        << DescribeThrown(thrown_);
   }
   PANDO_CHECK_EQ(cursors_, 0u) << "a session was destroyed before its cursors";
   repaired_trees_.clear();
@@ -207,7 +198,7 @@ void SessionImpl::NoteException() {
   PANDO_LOG(ERROR)
       << "a second exception has left a task of this session; Session::Run() throws the "
          "first, and this one is lost: "
-      << Describe(std::current_exception());
+      << DescribeThrown(std::current_exception());
 }
 
 void SessionImpl::RunTasks() {
@@ -290,8 +281,15 @@ absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
 }
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {
+  const auto take = [&next](KeyValue* entry) -> absl::StatusOr<bool> {
+    bool is_one = false;
+    const auto thrown = CallContained([&] { is_one = next(entry); });
+    if (!thrown.has_value()) return is_one;
+    return absl::CancelledError(absl::StrCat(
+        "bulk load: nothing was loaded, as the callback for the next entry threw: ", *thrown));
+  };
   return Execute(tree, kWholeTreeTimeoutMs, kFromNow, nullptr, [&](OperationContext& operation) {
-    PANDO_RETURN_IF_ERROR(ImplOf(tree).routed().BulkLoad(operation, next));
+    PANDO_RETURN_IF_ERROR(ImplOf(tree).routed().BulkLoad(operation, take));
     // What was loaded first may have gone since, with its memory server.
     const absl::Status there = ImplOf(tree).context().CheckServers(operation, /*waits=*/true);
     if (there.ok() || absl::IsDataLoss(there)) return there;

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <exception>
 #include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "compute/client/thrown.h"
 
 namespace pando {
 namespace {
@@ -41,16 +41,11 @@ UpsertCallback Contained(uint32_t number, UpsertCallback function) {
   return [number, function = std::move(function)](
              std::string_view key, std::optional<std::string_view> present,
              std::string_view operand) -> absl::StatusOr<std::string> {
-    std::string why;
-    try {
-      absl::StatusOr<std::string> value = function(key, present, operand);
-      if (value.ok()) return value;
-      why = value.status().ToString();
-    } catch (const std::exception& thrown) {
-      why = absl::StrCat("threw: ", thrown.what());
-    } catch (...) {
-      why = "threw";
-    }
+    absl::StatusOr<std::string> value;
+    const auto thrown = CallContained([&] { value = function(key, present, operand); });
+    if (!thrown.has_value() && value.ok()) return value;
+    const std::string why =
+        thrown.has_value() ? absl::StrCat("threw: ", *thrown) : value.status().ToString();
     return ConditionFailedError(absl::StrCat("upsert function ", number, ": ", why));
   };
 }

@@ -28,7 +28,7 @@ class BulkLoader {
  public:
   BulkLoader(OperationContext& context, TreeContext& tree) : context_(context), tree_(tree) {}
 
-  absl::Status Load(const std::function<bool(KeyValue*)>& next);
+  absl::Status Load(NextEntry next);
   // After Load(): the root of what was built; null when there were no entries.
   const RootRecord& root() const { return root_; }
   // Nothing refers to what was built and nothing will: gives it back.
@@ -85,10 +85,12 @@ absl::StatusOr<SpareNode> BulkLoader::NewNode() {
   }
 }
 
-absl::Status BulkLoader::Load(const std::function<bool(KeyValue*)>& next) {
+absl::Status BulkLoader::Load(NextEntry next) {
   KeyValue entry;
   std::string previous;
-  while (next(&entry)) {
+  while (true) {
+    PANDO_ASSIGN_OR_RETURN(const bool is_one, next(&entry));
+    if (!is_one) break;
     if (entry.key.empty() || entry.key.size() > tree_.layout.key_bytes_max() ||
         entry.value.size() > tree_.layout.value_bytes_max()) {
       return absl::InvalidArgumentError(absl::StrCat("bulk load: entry of ", entry.key.size(), "/",
@@ -331,8 +333,7 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
 
 }  // namespace
 
-absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
-                          const std::function<bool(KeyValue*)>& next) {
+absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree, NextEntry next) {
   PANDO_ASSIGN_OR_RETURN(const RootRecord before, ReadRoot(context, tree));
   if (before.level != 0) return NotEmpty();
   // A loader that died may have left the empty root as dead: the way down of a scan revives it

@@ -2,12 +2,13 @@
 // session; keys and values have been validated.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compute/core/session_context.h"
 #include "compute/index/key_range.h"
 #include "compute/index/tree_context.h"
@@ -63,8 +64,9 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
 // servers were not swept to the end; sweep again.
 absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result);
 
-// bulk_load.cpp (rule R4).
-absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree,
-                          const std::function<bool(KeyValue*)>& next);
+// bulk_load.cpp (rule R4). `next` gives an entry, or says that there are no more; where it fails
+// nothing is loaded, and its error is the result. It may suspend.
+using NextEntry = absl::FunctionRef<absl::StatusOr<bool>(KeyValue*)>;
+absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree, NextEntry next);
 
 }  // namespace pando

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,7 +69,7 @@ class RoutedTree {
   }
 
   // --- Of the whole tree.
-  absl::Status BulkLoad(OperationContext& context, const std::function<bool(KeyValue*)>& next) {
+  absl::Status BulkLoad(OperationContext& context, NextEntry next) {
     return BulkLoadTree(context, shared_, next);
   }
   absl::StatusOr<CheckReport> Check(OperationContext& context, const CheckServers& servers,

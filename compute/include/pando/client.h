@@ -8,11 +8,11 @@
 //
 // Statuses (absl): NotFound, AlreadyExists, InvalidArgument (keys, values, options),
 // FailedPrecondition (another value than expected: IsConditionFailed(); other options for an
-// existing tree, other format; this client was fenced: Client::fenced()), ResourceExhausted (memory
-// servers are full: reads, updates and erases go on), DeadlineExceeded (the operation had no
-// effect), Unknown = IsOutcomeUnknown() (it may or may not have had one), Unavailable (a memory
-// server is gone), DataLoss (damaged remote memory, or a memory server has started again without
-// what the tree had there).
+// existing tree, another format or kind of tree; this client was fenced: Client::fenced()),
+// ResourceExhausted (memory servers are full: reads, updates and erases go on), DeadlineExceeded
+// (the operation had no effect), Unknown = IsOutcomeUnknown() (it may or may not have had one),
+// Unavailable (a memory server is gone), DataLoss (damaged remote memory, or a memory server has
+// started again without what the tree had there).
 #pragma once
 
 #include <cstdint>
@@ -204,10 +204,11 @@ class Session {
                                      const OperationOptions& options = {});
 
   // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
-  // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending
-  // (nothing becomes visible then). DataLoss: a memory server has started again without what was
-  // loaded there. Unknown: also where the entries were stored, and nobody could say whether all
-  // memory servers still have them (Client::TreeStatus()).
+  // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending, and
+  // Cancelled if `next` throws, with what it says (nothing becomes visible then). DataLoss: a
+  // memory server has started again without what was loaded there. Unknown: also where the entries
+  // were stored, and nobody could say whether all memory servers still have them
+  // (Client::TreeStatus()).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
   // Looks after what dead clients left of this tree: nodes that they held and nothing refers to are

@@ -58,7 +58,8 @@ class Executor {
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);
   virtual ~Executor() = default;
 
-  // `done` is called once, on a worker thread; it must not block. The status says whether it was
+  // `done` is called once, on a worker thread; it must not block. What it throws is an error in the
+  // log and nothing else: the operation has ended. The status says whether it was
   // accepted: on an error `done` is not called. The operation's deadline counts from here: what
   // still waits for its turn by then ends with DeadlineExceeded, whatever holds up those before it.
   virtual absl::Status Submit(const Tree& tree, Operation operation,
