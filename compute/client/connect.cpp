@@ -80,12 +80,16 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& opt
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
   PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<Registry> registry, OpenRegistry(options.registry));
   const int64_t deadline_ns = RealClock().NowNs() + options.connect_timeout_ms * kMillisecondNs;
+  const int64_t enough_ms = std::min(kHandshakeMsMax, options.connect_timeout_ms / 4);
+  absl::Status reason;
   for (;;) {
     const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kMillisecondNs;
     absl::StatusOr<std::unique_ptr<Client>> client = TryConnect(options, registry, left_ms);
     // Servers are started together with their clients: those that are missed may come.
     if (!absl::IsUnavailable(client.status())) return client;
-    if (RealClock().NowNs() + kPauseNs >= deadline_ns) return client;
+    // That a server did not answer an attempt that the deadline has cut short says nothing of it.
+    if (reason.ok() || left_ms >= enough_ms) reason = client.status();
+    if (RealClock().NowNs() + kPauseNs >= deadline_ns) return reason;
     const timespec pause = {0, kPauseNs};
     nanosleep(&pause, nullptr);
   }
