@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
 
@@ -258,6 +259,10 @@ SessionRunner::Outcome SessionRunner::ExecuteOne(Worker* worker, HistoryKind kin
     case HistoryKind::kScan:
       outcome.status = session_->Scan(*tree_, worker->key, limit, &worker->rows, options);
       break;
+    case HistoryKind::kReplace:
+    case HistoryKind::kEraseIf:
+    case HistoryKind::kUpsert:
+      PANDO_CHECK(false) << "no workload has conditional operations";
   }
   outcome.return_ns = now_ns_ = NowNs();
   if (history_ != nullptr) Note(*worker, kind, limit, outcome);
