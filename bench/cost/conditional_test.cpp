@@ -182,5 +182,24 @@ TEST(Conditional, FunctionsOfTheProgram) {
   EXPECT_TRUE(absl::IsNotFound(session.Get(*loaded.tree, KeyOf(1)).status()));
 }
 
+// A caller with one string for everything: the key is a view of what gets the answer.
+TEST(Conditional, TheAnswerMayGoWhereTheKeyIs) {
+  SimCluster cluster(Quiet(5));
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  const std::string key = KeyOf(7);
+  ASSERT_TRUE(session->Put(*tree, key, Int64Value(1)).ok());
+  std::string text = key;
+  ASSERT_TRUE(session->UpsertTo(*tree, text, UpsertFunction::kAdd, Int64Value(41), &text).ok());
+  EXPECT_EQ(ParseInt64Value(text), 42);
+  text = key;
+  EXPECT_TRUE(IsConditionFailed(session->Replace(*tree, text, text, "never", {}, &text)));
+  EXPECT_EQ(ParseInt64Value(text), 42);
+  std::vector<KeyValue> rows;
+  ASSERT_TRUE(session->Scan(*tree, "", 10, &rows).ok());
+  EXPECT_EQ(rows, (std::vector<KeyValue>{{key, Int64Value(42)}}));
+}
+
 }  // namespace
 }  // namespace pando

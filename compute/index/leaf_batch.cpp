@@ -123,7 +123,7 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
     erased_ = true;
     if (state.slot < 0) ++free_slots_;  // put and erased in this batch
   }
-  // Not before it has its place: the caller's operand may be what gets the answer.
+  // Not before it has its place: else it is decided again.
   if (operation.kind == WriteKind::kUpsert && answer != nullptr) answer->assign(value);
   state.changed = true;
   // Of an operation that is executed, so that it is there until Commit(): whoever made the state

@@ -1,4 +1,5 @@
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/base/rule.h"
@@ -34,10 +35,15 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteO
     if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
     bool needs_node = false;
     LeafWrite write(context, tree, image.buffer());
-    const absl::Status status =
-        write.Execute(leaf.TakeLock(), operation, leaf.match().slot, answer, &needs_node);
+    // The caller's string gets it last: key and operand may be views of that.
+    std::string said;
+    const absl::Status status = write.Execute(leaf.TakeLock(), operation, leaf.match().slot,
+                                              answer != nullptr ? &said : nullptr, &needs_node);
     if (!RuleHolds(Rule::kU5) && IsOutcomeUnknown(status) && !context.expired()) continue;
-    if (!needs_node) return status;
+    if (!needs_node) {
+      if (answer != nullptr) answer->assign(said);
+      return status;
+    }
     PANDO_RETURN_IF_ERROR(tree.Refill(context, descent.node().address.server()));
   }
 }
