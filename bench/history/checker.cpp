@@ -17,6 +17,8 @@ namespace {
 using Kind = KeyOperation::Kind;
 
 constexpr size_t kExamplesMax = 5;
+// Configurations of one key, where every choice is tried.
+constexpr size_t kChoicesMax = 200'000;
 constexpr uint32_t kFinalState = UINT32_MAX;  // as the source of an operation
 
 // Text as it is, other bytes as hex.
@@ -67,6 +69,8 @@ class HistoryCheck {
     return known != numbers_.end() ? known->second : Number(texts_.emplace_back(text));
   }
   KeyVerdict Check(size_t key, const KeyLimits& limits);
+  KeyVerdict CheckEveryChoice(const KeyHistory& history, std::vector<KeyOperation> operations,
+                              const KeyLimits& limits);
   void Broken(const std::string& what) { broken_.push_back(what); }
   std::string Describe(const KeyOperation& o) const;
   std::string Explain(size_t key, const KeyVerdict& verdict) const;
@@ -274,11 +278,33 @@ std::string HistoryCheck::Explain(size_t key, const KeyVerdict& verdict) const {
   return text;
 }
 
+// Every order of them, with everything that upserts of unknown outcome may have done.
+KeyVerdict HistoryCheck::CheckEveryChoice(const KeyHistory& history,
+                                          std::vector<KeyOperation> operations,
+                                          const KeyLimits& limits) {
+  absl::flat_hash_map<size_t, const KeyUpsert*> upserts;
+  for (const KeyUpsert& upsert : history.upserts) {
+    KeyOperation& o = operations[upsert.operation];
+    o.kind = Kind::kUpsert;
+    if (!o.unknown) o.value = NumberOfText(std::string(upsert.result));
+    upserts[upsert.operation] = &upsert;
+  }
+  const auto after = [&](size_t operation, int32_t state) -> std::optional<int32_t> {
+    const KeyUpsert& upsert = *upserts.at(operation);
+    if (state == kAbsent) return NumberOfText(std::string(upsert.operand));
+    const auto made = AfterUpsert(upsert.kind, upsert.operand, values_[state]);
+    return made.has_value() ? std::optional<int32_t>(NumberOfText(*made)) : std::nullopt;
+  };
+  return CheckKeyWith(after, history.initial, operations,
+                      {.configurations_max = std::min(limits.configurations_max, kChoicesMax)});
+}
+
 KeyVerdict HistoryCheck::Check(size_t key, const KeyLimits& limits) {
   KeyHistory& history = keys_[key];
   if (history.upserts.empty()) return CheckKey(history.initial, history.operations, limits);
   const std::vector<KeyOperation> unread = history.operations;
   KeyVerdict verdict;
+  bool ambiguous = false;
   // Whatever reading of them explains the history is good.
   for (const bool erases_too : {false, true}) {
     history.operations = unread;
@@ -291,8 +317,14 @@ KeyVerdict HistoryCheck::Check(size_t key, const KeyLimits& limits) {
               upserts.culprit};
     }
     verdict = CheckKey(history.initial, history.operations, limits);
-    if (verdict.verdict != Verdict::kViolation || !upserts.ambiguous) return verdict;
+    if (verdict.verdict != Verdict::kViolation) return verdict;
+    ambiguous = upserts.ambiguous;
+    if (!ambiguous) break;
   }
+  // None does, but what was stored was told from values, and values may be stored twice.
+  const KeyVerdict every = CheckEveryChoice(history, unread, limits);
+  if (every.verdict == Verdict::kCorrect) return every;
+  if (every.verdict == Verdict::kViolation || !ambiguous) return verdict;
   return {Verdict::kUndecided, "several upserts of unknown outcome may explain what was read"};
 }
 

@@ -27,6 +27,7 @@ bool Search::CollectValues(KeyVerdict* verdict) {
   const size_t count = operations_.size();
   dropped_.resize(count);
   settled_.resize(count);
+  if (upserts_ != nullptr) return true;
   if (initial_ != kAbsent) values_[initial_].stores = 1;
   for (size_t i = 0; i < count; ++i) {
     const KeyOperation& o = operations_[i];
@@ -139,7 +140,7 @@ void Search::MakeEvents() {
       continue;
     }
     return_position_[i] = at;
-    if (o.value == kAbsent) continue;
+    if (o.value == kAbsent || !unique_) continue;
     Value& value = values_[o.value];
     if (value.deadline == kNone) value.deadline = at;
   }
@@ -176,7 +177,7 @@ bool Search::OnCall(size_t operation) {
   slot_of_[operation] = free_slots_.back();
   free_slots_.pop_back();
   pending_.push_back(operation);
-  if (o.kind == Kind::kSee && o.value != kAbsent) --values_[o.value].reads_to_come;
+  if (unique_ && o.kind == Kind::kSee && o.value != kAbsent) --values_[o.value].reads_to_come;
   for (Configuration& c : configurations_) Settle(&c);
   if (configurations_.size() == 1) return true;
   const absl::flat_hash_set<Configuration> settled(configurations_.begin(), configurations_.end());
@@ -217,6 +218,11 @@ bool Search::OnReturn(size_t operation, KeyVerdict* verdict) {
 KeyVerdict CheckKey(int32_t initial, const std::vector<KeyOperation>& operations,
                     const KeyLimits& limits) {
   return Search(initial, operations, limits).Run();
+}
+
+KeyVerdict CheckKeyWith(const UpsertFunctions& upserts, int32_t initial,
+                        const std::vector<KeyOperation>& operations, const KeyLimits& limits) {
+  return Search(initial, operations, limits, &upserts).Run();
 }
 
 }  // namespace pando::history

@@ -23,6 +23,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 namespace pando::history {
@@ -39,6 +41,7 @@ struct KeyOperation {
     kDelete,   // needs present
     kSwap,     // needs `prior`
     kEraseIf,  // needs `prior`; leaves nothing
+    kUpsert,   // leaves what a function makes of the state: CheckKeyWith() alone
   };
   Kind kind = Kind::kSee;
   bool unknown = false;     // may take effect at any time after its call, if it can, or never
@@ -66,6 +69,12 @@ struct KeyLimits {
 // at 10.
 KeyVerdict CheckKey(int32_t initial, const std::vector<KeyOperation>& operations,
                     const KeyLimits& limits = {});
+
+// What an upsert (by position) makes of a state; nothing: it is refused, or changes nothing.
+using UpsertFunctions = std::function<std::optional<int32_t>(size_t operation, int32_t state)>;
+// The same without the facts above, so that it soon is too hard, and with upserts.
+KeyVerdict CheckKeyWith(const UpsertFunctions& upserts, int32_t initial,
+                        const std::vector<KeyOperation>& operations, const KeyLimits& limits);
 
 // CheckKey() knows the future: it may blame a store because an older value is read later. This
 // finds the earliest return that what had been called by then cannot explain. `violation`: what

@@ -71,6 +71,7 @@ void Search::SettleOnce(Configuration* c) const {
       case Kind::kDelete:
       case Kind::kSwap:
       case Kind::kEraseIf:
+      case Kind::kUpsert:
         break;
     }
   }
@@ -216,18 +217,28 @@ void Search::TryStore(const Configuration& c, size_t store) {
   Reach(next);
 }
 
+std::optional<int32_t> Search::Effect(const Configuration& c, size_t operation) const {
+  const KeyOperation& o = operations_[operation];
+  if (o.kind == Kind::kUpsert) {
+    const std::optional<int32_t> made = (*upserts_)(operation, c.state);
+    return o.unknown || made == o.value ? made : std::nullopt;
+  }
+  const bool possible = o.kind == Kind::kPut || (o.kind == Kind::kInsert && !c.present()) ||
+                        ((o.kind == Kind::kUpdate || o.kind == Kind::kDelete) && c.present()) ||
+                        (Takes(o) && c.state == o.prior);
+  if (!possible) return std::nullopt;
+  const bool erases = o.kind == Kind::kDelete || o.kind == Kind::kEraseIf;
+  return erases ? kAbsent : o.value;
+}
+
 // Values are stored more than once: every operation in progress may come next.
 void Search::ExpandAny(const Configuration& c) {
   for (const size_t i : pending_) {
     if (c.done.Has(slot_of_[i])) continue;
-    const KeyOperation& o = operations_[i];
-    const bool possible = o.kind == Kind::kPut || (o.kind == Kind::kInsert && !c.present()) ||
-                          ((o.kind == Kind::kUpdate || o.kind == Kind::kDelete) && c.present()) ||
-                          (Takes(o) && c.state == o.prior);
-    if (!possible) continue;
-    const bool erases = o.kind == Kind::kDelete || o.kind == Kind::kEraseIf;
+    const std::optional<int32_t> left = Effect(c, i);
+    if (!left.has_value()) continue;
     Configuration next = c;
-    next.state = erases ? kAbsent : o.value;
+    next.state = *left;
     next.done.Add(slot_of_[i]);
     Reach(next);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,9 +45,15 @@ class Search {
  public:
   using Kind = KeyOperation::Kind;
 
-  Search(int32_t initial, std::vector<KeyOperation> operations, const KeyLimits& limits)
-      : initial_(initial), operations_(std::move(operations)), limits_(limits) {
-    NumberValues();
+  // `upserts`: nullptr, or there are some and values are what that knows.
+  Search(int32_t initial, std::vector<KeyOperation> operations, const KeyLimits& limits,
+         const UpsertFunctions* upserts = nullptr)
+      : initial_(initial),
+        operations_(std::move(operations)),
+        limits_(limits),
+        upserts_(upserts),
+        unique_(upserts == nullptr) {
+    if (upserts == nullptr) NumberValues();
   }
 
   KeyVerdict Run();
@@ -95,6 +102,8 @@ class Search {
   void Take(Configuration* c, size_t operation) const;
   void Expand(const Configuration& c, size_t forced);
   void ExpandAny(const Configuration& c);
+  // What the operation leaves, if it can happen.
+  std::optional<int32_t> Effect(const Configuration& c, size_t operation) const;
   void ExpandAbsent(const Configuration& c);
   void ExpandPresent(const Configuration& c, size_t forced);
   void ExpandTaken(const Configuration& c);
@@ -115,7 +124,8 @@ class Search {
   int32_t initial_;
   std::vector<KeyOperation> operations_;
   const KeyLimits limits_;
-  bool unique_ = true;  // each value is stored once: the facts of the header may be used
+  const UpsertFunctions* const upserts_;
+  bool unique_;  // each value is stored once: the facts of the header may be used
 
   std::vector<Value> values_;  // by number, [kAbsent] is unused
   std::vector<bool> dropped_;

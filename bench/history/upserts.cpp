@@ -28,6 +28,13 @@ std::optional<uint64_t> NumberOf(std::string_view value) {
   return number;
 }
 
+// In the form of `like`, which is a number.
+std::string TextOf(uint64_t number, std::string_view like) {
+  std::string value(sizeof(number), '\0');
+  std::memcpy(value.data(), &number, sizeof(number));
+  return like.size() == sizeof(number) ? value : ToHex(value);
+}
+
 class Reader {
  public:
   Reader(const std::vector<KeyUpsert>& upserts,
@@ -194,10 +201,17 @@ std::optional<std::string> BeforeUpsert(UpsertKind kind, std::string_view operan
   if (!sum.has_value() || !added.has_value() || result.size() != operand.size()) {
     return std::nullopt;
   }
-  const uint64_t before = *sum - *added;
-  std::string value(sizeof(before), '\0');
-  std::memcpy(value.data(), &before, sizeof(before));
-  return result.size() == sizeof(before) ? value : ToHex(value);
+  return TextOf(*sum - *added, result);
+}
+
+std::optional<std::string> AfterUpsert(UpsertKind kind, std::string_view operand,
+                                       std::string_view present) {
+  if (kind == UpsertKind::kAppend) return std::string(present).append(operand);
+  const std::optional<uint64_t> before = NumberOf(present), added = NumberOf(operand);
+  if (!before.has_value() || !added.has_value() || present.size() != operand.size()) {
+    return std::nullopt;
+  }
+  return TextOf(*before + *added, present);
 }
 
 UpsertsRead ReadUpserts(int32_t initial, const std::vector<KeyUpsert>& upserts,

@@ -21,6 +21,10 @@ namespace pando::history {
 std::optional<std::string> BeforeUpsert(UpsertKind kind, std::string_view operand,
                                         std::string_view result);
 
+// What they make of a value; nothing: the function refuses it.
+std::optional<std::string> AfterUpsert(UpsertKind kind, std::string_view operand,
+                                       std::string_view present);
+
 // One upsert of the key: which of its operations, and what it was asked.
 struct KeyUpsert {
   size_t operation;  // position in the key's operations; its call, return and unknown are set
