@@ -10,6 +10,7 @@
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/random.h"
+#include "common/fabric/recoverable.h"
 
 namespace pando {
 namespace {
@@ -53,7 +54,11 @@ struct Shape {
 
 class CursorTest : public testing::TestWithParam<Shape> {
  protected:
-  CursorTest() : cluster_({}), client_(cluster_.NewClient()), session_(*client_->NewSession()) {
+  CursorTest()
+      : cluster_({}),
+        fabric_(cluster_.world().NewFabric()),
+        client_(*ConnectOverFabric({.seed = 1}, fabric_)),
+        session_(*client_->NewSession()) {
     tree_ = *client_->CreateTree("t", {.key_bytes_max = GetParam().key_bytes,
                                        .value_bytes_max = GetParam().value_bytes,
                                        .node_bytes = GetParam().node_bytes});
@@ -152,6 +157,8 @@ class CursorTest : public testing::TestWithParam<Shape> {
     const auto limit = static_cast<int64_t>(std::min<uint64_t>(options.limit, 1 << 20));
     for (int i = 0; i < 60; ++i) {
       const uint64_t move = random_.Uniform(12);
+      const bool was_on_entry = on_entry;
+      const int64_t was_at = at;
       bool moved = false;
       if (move == 0) {
         moved = cursor->SeekToFirst();
@@ -180,6 +187,17 @@ class CursorTest : public testing::TestWithParam<Shape> {
         if (on_entry) --at;
         on_entry = at >= 0;
       }
+      if (IsRecoverable(cursor->status())) {  // between two entries: where it was, or sought
+        ASSERT_FALSE(moved || cursor->Valid());
+        ++failed_moves_;
+        on_entry = false;
+        at = move == 0   ? -1
+             : move == 1 ? size - 1
+             : move == 2 ? sought - 1
+             : move < 8  ? was_at
+                         : was_at - (was_on_entry ? 1 : 0);
+        continue;
+      }
       ASSERT_EQ(moved, on_entry) << Describe(options) << ", step " << i << ", move " << move;
       ASSERT_EQ(cursor->Valid(), on_entry);
       ASSERT_TRUE(cursor->status().ok()) << cursor->status();
@@ -190,11 +208,13 @@ class CursorTest : public testing::TestWithParam<Shape> {
   }
 
   SimCluster cluster_;
+  std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Client> client_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Tree> tree_;
   Random random_{7};
   Model model_;
+  int failed_moves_ = 0;
 };
 
 TEST_P(CursorTest, AnEmptyTree) {
@@ -236,6 +256,17 @@ TEST_P(CursorTest, TurnsAnywhere) {
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// A move that fails loses no entry, whichever move comes next.
+TEST_P(CursorTest, TurnsAnywhereAfterErrors) {
+  Fill(1'000);
+  for (int i = 0; i < 300; ++i) {
+    cluster_.world().SetBreakProbability(*fabric_, 0.3 * random_.NextDouble());
+    CheckMoves(RandomOptions());
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(failed_moves_, 100);
 }
 
 // Whoever reads piece by piece goes on behind the last key, of whatever length.
