@@ -110,6 +110,19 @@ TEST_F(LifecycleTest, BadOptionsAndNames) {
   EXPECT_CODE(Client::Connect(options), Unavailable);
 }
 
+TEST_F(LifecycleTest, TimeoutsMayBeLongerThanTheClockCounts) {
+  ClientOptions options = cluster_.ClientDefaults();
+  options.connect_timeout_ms = options.operation_timeout_ms = INT64_MAX;
+  const auto client = Client::Connect(options);
+  ASSERT_OK(client);
+  const auto tree = (*client)->CreateTree("patient", {});
+  ASSERT_OK(tree);
+  const auto session = (*client)->NewSession();
+  ASSERT_OK(session);
+  ASSERT_OK((*session)->Put(**tree, "k", "v"));
+  EXPECT_EQ((*session)->Get(**tree, "k", {.timeout_ms = INT64_MAX}).value_or("none"), "v");
+}
+
 TEST_F(LifecycleTest, OpenHandlesOutliveTheDrop) {
   auto tree = client_->CreateTree("t", {});
   ASSERT_OK(tree);

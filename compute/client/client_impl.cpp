@@ -30,13 +30,18 @@ absl::Status ValidateOptions(const ClientOptions& options) {
   return absl::OkStatus();
 }
 
+ClientOptions Bounded(ClientOptions options) {
+  options.connect_timeout_ms = std::min(options.connect_timeout_ms, kTimeoutMsMax);
+  return options;
+}
+
 }  // namespace
 
 TreeImpl::~TreeImpl() { client_.CloseTree(context()); }
 
 ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
                        std::shared_ptr<Registry> registry, const TimeConstants& times)
-    : options_(options),
+    : options_(Bounded(options)),
       fabric_(std::move(fabric)),
       registry_(std::move(registry)),
       times_(times),

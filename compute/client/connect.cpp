@@ -79,7 +79,8 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& o
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
   PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<Registry> registry, OpenRegistry(options.registry));
-  const int64_t deadline_ns = RealClock().NowNs() + options.connect_timeout_ms * kMillisecondNs;
+  const int64_t deadline_ns =
+      RealClock().NowNs() + std::min(options.connect_timeout_ms, kTimeoutMsMax) * kMillisecondNs;
   const int64_t enough_ms = std::min(kHandshakeMsMax, options.connect_timeout_ms / 4);
   absl::Status reason;
   for (;;) {

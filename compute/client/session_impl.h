@@ -89,8 +89,6 @@ class SessionImpl {
     bool sweep = false;
   };
   class CallersDeadline;
-  // A century: what is longer than the clock can count ends then.
-  static constexpr int64_t kTimeoutMsMax = int64_t{100} * 365 * 24 * 3600 * 1000;
   static int64_t NsOf(int64_t timeout_ms) {
     return std::min(timeout_ms, kTimeoutMsMax) * kMillisecondNs;
   }
