@@ -152,7 +152,7 @@ void RecycledLeaf::BeginSplit() {
   header.low = key_;
   header.life = NextLife(Image(recycled_));
   WriteHeader(Image(recycled_), layout_, header);
-  FillLeaf(Image(recycled_), layout_, {{key_, new_value_}});
+  FillLeaf(Image(recycled_), layout_, std::vector<LeafEntry>{{key_, new_value_}});
   Seal(recycled_);
   recycled_.life = header.life;
 }

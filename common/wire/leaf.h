@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,19 +73,11 @@ class LeafEditor {
   // boundary (rule F6).
   LineRuns SealDirty(uint32_t packet_bytes);
 
-  // Rule S: where to split. Returns a separator: the shortest key that is > every key that remains
-  // and <= every key that moves; some do either, so both halves have room then. `pending_key` may
-  // be empty; when it is above every key here, the split leaves the left node nearly full
-  // (ascending inserts), else it halves, give or take a twelfth for a shorter separator. Nothing:
-  // fewer than two in-fence entries, or two of one key (the image is damaged, rule V1).
-  std::optional<std::string> ChooseSeparator(std::string_view pending_key) const;
-  // Moves entries with key >= separator to the same slots of `sibling`, an image of the same layout
-  // with its header written, whose body is cleared first; also clears out-of-fence slots here (rule
-  // F5). Neither image is sealed. The caller sets high and right.
-  void MoveTo(std::string_view separator, LeafEditor* sibling);
-
-  // After a torn node's fences were settled (rules F5, C4).
+  // Where the fences have changed: they were settled after a crash, or the leaf is split (rules F5,
+  // C4).
   void ClearOutOfFence();
+  // Puts a key that is not here. There is room (CHECKed).
+  void Add(std::string_view key, std::string_view value);
   // Rule M4: adds the in-fence entries of `right`, an accepted image of the same layout, whose keys
   // are above all keys here. There is room (CHECKed). The caller sets high and right; nothing is
   // sealed.
@@ -113,8 +105,17 @@ class LeafEditor {
 };
 
 // Fills a header-written leaf image with these entries and nothing else (bulk load, split): not
-// sealed. CHECK-fails if they do not fit.
-void FillLeaf(std::byte* image, const NodeLayout& layout, const std::vector<LeafEntry>& entries);
+// sealed. No two are of one key. CHECK-fails if they do not fit.
+void FillLeaf(std::byte* image, const NodeLayout& layout, std::span<const LeafEntry> entries);
+
+// Rule S: where a leaf that is to hold so many entries, more than it has slots, is cut: the
+// positions of the first entries of its new siblings. `sorted`: by key, no two of one. `ascending`:
+// whoever writes goes on above them, so all leaves but the last become nearly full; else all get
+// about as many, give or take for a shorter separator.
+std::vector<size_t> ChooseCuts(const std::vector<LeafEntry>& sorted, uint32_t slot_count,
+                               bool ascending);
+// How many entries each leaf has room for at least if it is cut so.
+constexpr uint32_t EntriesWhenCut(uint32_t slot_count) { return slot_count - slot_count / 4; }
 
 // Shortest separator s with left < s <= right (suffix truncation). Needs left < right.
 std::string ShortestSeparator(std::string_view left, std::string_view right);

@@ -23,60 +23,35 @@ std::string ShortestSeparator(std::string_view left, std::string_view right) {
   return std::string(right.substr(0, (differ.second - right.begin()) + 1));
 }
 
-std::optional<std::string> LeafEditor::ChooseSeparator(std::string_view pending_key) const {
-  std::vector<std::string> keys;
-  keys.reserve(layout_.slot_count());
-  char scratch[256];
-  for (uint32_t slot = 0; slot < layout_.slot_count(); ++slot) {
-    const SlotPlace place = PlaceOf(layout_, slot);
-    const SlotMeta meta = LoadMeta(SlotStart(image_, place), layout_);
-    if (!meta.used() || !meta.WellFormed(layout_)) continue;
-    const std::string_view key = wire::SlotKey(image_, layout_, place, meta, scratch);
-    if (InFence(key)) keys.emplace_back(key);
-  }
-  const size_t count = keys.size();
-  std::sort(keys.begin(), keys.end());
-  if (count < 2 || std::adjacent_find(keys.begin(), keys.end()) != keys.end()) return std::nullopt;
-  const auto separator = [&](size_t moved) {  // keys[moved] is the first that moves
-    return ShortestSeparator(keys[moved - 1], keys[moved]);
+std::vector<size_t> ChooseCuts(const std::vector<LeafEntry>& sorted, uint32_t slot_count,
+                               bool ascending) {
+  const size_t count = sorted.size(), slots = slot_count;
+  PANDO_CHECK_GT(count, slots);
+  const size_t even = EntriesWhenCut(slot_count);
+  const size_t nearly_full = std::max(even, slots - std::max<size_t>(1, slots / 16));
+  const size_t fill = ascending ? nearly_full : even;
+  const size_t leaves = (count + fill - 1) / fill;
+  const size_t most = (count + leaves - 1) / leaves;
+  const size_t slack = std::min(count / leaves / 6, (slots - most) / 2);
+  const auto separator_bytes = [&](size_t cut) {
+    return ShortestSeparator(sorted[cut - 1].key, sorted[cut].key).size();
   };
-  if (wire::KeyLess(keys.back(), pending_key)) {
-    return separator(count - std::max<size_t>(1, count / 16));
-  }
-  const size_t middle = count / 2, slack = count / 12;
-  std::string best = separator(middle);
-  for (size_t i = 1; i <= slack; ++i) {  // the nearest of the shortest
-    for (const size_t moved : {middle - i, middle + i}) {
-      std::string other = separator(moved);
-      if (other.size() < best.size()) best = std::move(other);
-    }
-  }
-  return best;
-}
-
-void LeafEditor::MoveTo(std::string_view separator, LeafEditor* sibling) {
-  PANDO_CHECK(sibling->layout_ == layout_);
-  ClearBody(sibling->image_, layout_);
-  char scratch[256];
-  std::string value;
-  for (uint32_t slot = 0; slot < layout_.slot_count(); ++slot) {
-    const SlotPlace place = PlaceOf(layout_, slot);
-    const SlotMeta meta = LoadMeta(SlotStart(image_, place), layout_);
-    if (meta.empty()) continue;
-    if (!meta.used() || !meta.WellFormed(layout_)) {
-      ClearSlot(slot);
+  std::vector<size_t> cuts;
+  for (size_t leaf = 1; leaf < leaves; ++leaf) {
+    if (ascending) {
+      cuts.push_back(leaf * fill);
       continue;
     }
-    const std::string_view key = wire::SlotKey(image_, layout_, place, meta, scratch);
-    const bool in_fence = InFence(key);
-    if (in_fence && wire::KeyLess(key, separator)) continue;
-    if (in_fence) {
-      ReadSlotValue(image_, layout_, slot, &value);
-      sibling->WriteSlot(slot, key, value);
-      if (!RuleHolds(Rule::kF5)) continue;
+    const size_t middle = leaf * count / leaves;
+    size_t best = middle;
+    for (size_t i = 1; i <= slack; ++i) {  // the nearest of the shortest
+      for (const size_t cut : {middle - i, middle + i}) {
+        if (separator_bytes(cut) < separator_bytes(best)) best = cut;
+      }
     }
-    ClearSlot(slot);
+    cuts.push_back(best);
   }
+  return cuts;
 }
 
 void LeafEditor::ClearOutOfFence() {
@@ -91,23 +66,24 @@ void LeafEditor::ClearOutOfFence() {
   }
 }
 
+void LeafEditor::Add(std::string_view key, std::string_view value) {
+  PANDO_CHECK(!key.empty() && key.size() <= layout_.key_bytes_max());
+  PANDO_CHECK_LE(value.size(), layout_.value_bytes_max());
+  const int slot = FindFree(key);
+  PANDO_CHECK_GE(slot, 0) << "more entries than a leaf has room for";
+  WriteSlot(static_cast<uint32_t>(slot), key, value);
+}
+
 void LeafEditor::Absorb(const std::byte* right) {
   std::vector<LeafEntry> entries;
   PANDO_CHECK(ReadLeafEntries(right, layout_, &entries)) << "a key is there twice";
-  for (const LeafEntry& entry : entries) {
-    const int slot = FindFree(entry.key);
-    PANDO_CHECK_GE(slot, 0) << "two leaves do not fit one";
-    WriteSlot(static_cast<uint32_t>(slot), entry.key, entry.value);
-  }
+  for (const LeafEntry& entry : entries) Add(entry.key, entry.value);
 }
 
-void FillLeaf(std::byte* image, const NodeLayout& layout, const std::vector<LeafEntry>& entries) {
+void FillLeaf(std::byte* image, const NodeLayout& layout, std::span<const LeafEntry> entries) {
   ClearBody(image, layout);
   LeafEditor editor(image, layout, /*crc=*/false);
-  for (const LeafEntry& entry : entries) {
-    PANDO_CHECK(editor.Put(entry.key, entry.value))
-        << entries.size() << " entries do not fit a leaf";
-  }
+  for (const LeafEntry& entry : entries) editor.Add(entry.key, entry.value);
 }
 
 }  // namespace pando

@@ -2,6 +2,8 @@
 // MiB, as after a READ that left the image in the caches' outer levels.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "common/wire/test_images.h"
@@ -129,12 +131,18 @@ void BM_Split(benchmark::State& state) {
   Leaves leaves(LayoutOf(state), false, 1);
   TestImage left(leaves.images[0]), right(leaves.layout);
   WriteHeader(right.data(), leaves.layout, TestHeader());
+  std::vector<LeafEntry> sorted;
   for (auto _ : state) {
     left = leaves.images[0];
-    LeafEditor editor(left.data(), leaves.layout, false),
-        sibling(right.data(), leaves.layout, false);
-    const std::string separator = *editor.ChooseSeparator(leaves.keys[0][0]);
-    editor.MoveTo(separator, &sibling);
+    if (!ReadLeafEntries(left.data(), leaves.layout, &sorted)) state.SkipWithError("torn");
+    std::sort(sorted.begin(), sorted.end(),
+              [](const auto& a, const auto& b) { return a.key < b.key; });
+    const auto slots = static_cast<uint32_t>(sorted.size() - 1);
+    const size_t cut = ChooseCuts(sorted, slots, /*ascending=*/false).front();
+    LeafEditor editor(left.data(), leaves.layout, false);
+    SetHigh(left.data(), leaves.layout, ShortestSeparator(sorted[cut - 1].key, sorted[cut].key));
+    editor.ClearOutOfFence();
+    FillLeaf(right.data(), leaves.layout, std::span(sorted).subspan(cut));
     SealNodeLevel(left.data(), leaves.images[0].data(), leaves.layout, false);
     SealNodeLevel(right.data(), right.data(), leaves.layout, false);
   }

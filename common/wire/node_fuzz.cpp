@@ -2,6 +2,7 @@
 // Classify() accepts can be decoded, edited, split and written without losing anything.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "common/base/check.h"
 #include "common/base/fuzz.h"
@@ -71,10 +72,7 @@ void ReadEverything(const TestImage& image, const NodeLayout& layout) {
 void EditAcceptedLeaf(TestImage* image, const NodeLayout& layout, std::string_view key, bool crc) {
   std::vector<LeafEntry> before, after;
   LeafEditor editor(image->data(), layout, crc);
-  if (!ReadLeafEntries(image->data(), layout, &before)) {  // two slots of another key
-    PANDO_CHECK(!editor.ChooseSeparator(key).has_value());
-    return;
-  }
+  if (!ReadLeafEntries(image->data(), layout, &before)) return;  // two slots of another key
   PANDO_CHECK_EQ(editor.used_slots(), before.size());
   const bool was_there = editor.Erase(key);
   if (!key.empty()) {
@@ -91,13 +89,17 @@ void EditAcceptedLeaf(TestImage* image, const NodeLayout& layout, std::string_vi
   PANDO_CHECK(ReadLeafEntries(image->data(), layout, &after));
   PANDO_CHECK(after.size() == before.size() + (was_there || key.empty() ? 0 : 1) ||
               before.size() == layout.slot_count());
-  const std::optional<std::string> separator = editor.ChooseSeparator(key);
-  PANDO_CHECK_EQ(separator.has_value(), after.size() >= 2);
-  if (!separator.has_value()) return;
+  if (after.size() < 2) return;
+  std::sort(after.begin(), after.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+  const auto slots = static_cast<uint32_t>(after.size() - 1);
+  const size_t cut = ChooseCuts(after, slots, key == after.back().key).front();
+  const std::string separator = ShortestSeparator(after[cut - 1].key, after[cut].key);
   TestImage right(layout);
-  WriteHeader(right.data(), layout, TestHeader(0, *separator));
-  LeafEditor sibling(right.data(), layout, crc);
-  editor.MoveTo(*separator, &sibling);
+  WriteHeader(right.data(), layout, TestHeader(0, separator));
+  FillLeaf(right.data(), layout, std::span(after).subspan(cut));
+  SetHigh(image->data(), layout, separator);
+  editor.ClearOutOfFence();
+  const LeafEditor sibling(right.data(), layout, crc);
   PANDO_CHECK_EQ(editor.used_slots() + sibling.used_slots(), after.size());
   PANDO_CHECK(editor.used_slots() > 0 && sibling.used_slots() > 0);
   SealNodeLevel(image->data(), image->data(), layout, crc);

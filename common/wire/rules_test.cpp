@@ -77,7 +77,7 @@ TEST(RulesTest, F2FormattingForgetsTheOldImage) {
   const TestImage before = TestLeaf(layout, TestHeader(), {{"k", "1"}});
   const auto half_formatted = [&] {
     TestImage after = before;
-    FillLeaf(after.data(), layout, {{"l", "2"}});
+    FillLeaf(after.data(), layout, std::vector<LeafEntry>{{"l", "2"}});
     SealNodeLevel(after.data(), before.data(), layout, false);
     for (uint32_t i = 8; i < layout.lines(); ++i) after.CopyLine(before, i);
     return after;

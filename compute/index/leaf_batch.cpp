@@ -1,5 +1,6 @@
 #include "compute/index/leaf_batch.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -20,9 +21,17 @@ absl::Status ValueDiffers() {
 }
 
 LeafBatch::KeyState& LeafBatch::FindState(std::string_view key) {
-  for (KeyState& state : keys_) {
-    if (state.key == key) return state;
-  }
+  if (!keys_.empty() && keys_.back().key == key) [[likely]]
+    return keys_.back();
+  const auto unordered = keys_.begin() + static_cast<ptrdiff_t>(ordered_);
+  const auto at = std::lower_bound(
+      keys_.begin(), unordered, key,
+      [](const KeyState& state, std::string_view wanted) { return state.key < wanted; });
+  if (at != unordered && at->key == key) return *at;
+  const auto behind =
+      std::find_if(unordered, keys_.end(), [key](const auto& state) { return state.key == key; });
+  if (behind != keys_.end()) return *behind;
+  if (at == keys_.end()) ++ordered_;
   const int slot = editor_.Find(key);
   return keys_.emplace_back(KeyState{.key = key, .slot = slot, .is_present = slot >= 0});
 }
@@ -107,13 +116,7 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
   if (effect == Effect::kStore) {
     if (!state.is_present && state.slot < 0) {
       // Slots that this batch empties are not counted: their keys may come back in it.
-      if (free_slots_ < 0) {
-        free_slots_ = static_cast<int>(layout_.slot_count() - editor_.used_slots());
-      }
-      if (free_slots_ == 0) {
-        homeless_ = value;
-        return false;
-      }
+      if (FreeSlots() == 0) return false;
       --free_slots_;
     }
     state.is_present = true;
@@ -132,18 +135,65 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
   return true;
 }
 
-LeafEditor& LeafBatch::Commit() {
-  if (erased_) {
-    for (const KeyState& state : keys_) {
-      if (state.changed && state.slot >= 0 && !state.is_present) editor_.Erase(state.key);
-    }
+void LeafBatch::CommitErases() {
+  if (!erased_) return;
+  for (const KeyState& state : keys_) {
+    if (state.changed && state.slot >= 0 && !state.is_present) editor_.Erase(state.key);
   }
+}
+
+LeafEditor& LeafBatch::Commit() {
+  CommitErases();
   for (const KeyState& state : keys_) {
     if (!state.changed || !state.is_present) continue;
     const bool fits = editor_.PutAt(state.slot, state.key, state.value);
     PANDO_CHECK(fits) << "a leaf batch was over-committed";
   }
   return editor_;
+}
+
+LeafEditor& LeafBatch::CommitBelow(const std::string& high, const Reference& right) {
+  CommitErases();
+  SetHigh(image_, layout_, high);
+  SetRight(image_, right);
+  if (RuleHolds(Rule::kF5)) editor_.ClearOutOfFence();
+  for (const KeyState& state : keys_) {
+    if (!state.changed || !state.is_present || state.key >= high) continue;
+    const bool fits = editor_.PutAt(state.slot, state.key, state.value);
+    PANDO_CHECK(fits) << "a split left no room";
+  }
+  return editor_;
+}
+
+bool LeafBatch::ReadFinal(std::vector<LeafEntry>* sorted, bool* ascending) const {
+  if (!ReadLeafEntries(image_, layout_, sorted)) return false;
+  const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
+  std::sort(sorted->begin(), sorted->end(), by_key);
+  absl::InlinedVector<const KeyState*, 64> changed;
+  for (const KeyState& state : keys_) {
+    if (state.changed) changed.push_back(&state);
+  }
+  std::sort(changed.begin(), changed.end(),
+            [](const auto* a, const auto* b) { return a->key < b->key; });
+  std::vector<LeafEntry> before = std::move(*sorted);
+  sorted->clear();
+  sorted->reserve(before.size() + changed.size());
+  bool any = false;
+  *ascending = true;
+  auto next = before.begin();
+  for (const KeyState* const state : changed) {
+    for (; next != before.end() && next->key < state->key; ++next) {
+      sorted->push_back(std::move(*next));
+    }
+    if (next != before.end() && next->key == state->key) ++next;
+    if (!state->is_present) continue;
+    sorted->push_back({std::string(state->key), std::string(state->value)});
+    any = any || state->slot < 0;
+    *ascending = *ascending && (state->slot >= 0 || next == before.end());
+  }
+  for (; next != before.end(); ++next) sorted->push_back(std::move(*next));
+  *ascending = *ascending && any;
+  return true;
 }
 
 }  // namespace pando

@@ -7,6 +7,7 @@
 #include <forward_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
@@ -24,21 +25,30 @@ class LeafBatch {
   // What the caller knows already: the key's slot, or -1. Before any Apply().
   void Note(std::string_view key, int slot) {
     keys_.emplace_back(KeyState{.key = key, .slot = slot, .is_present = slot >= 0});
+    ordered_ = 1;
   }
 
   // Evaluates the operation (rule U4); `result`: OK, AlreadyExists, NotFound, or a failed
   // condition. `answer` (may be null) gets the present value where a condition failed, and an
-  // upsert's new one. False: the key needs a slot and none is left; nothing changed, and homeless()
-  // is the value that it would have got.
+  // upsert's new one. False: the key needs a slot and none is left; nothing changed, and it may be
+  // tried again after AddRoom().
   [[nodiscard]] bool Apply(const WriteOperation& operation, absl::Status* result,
                            std::string* answer = nullptr);
-  std::string_view homeless() const { return homeless_; }
+  // The leaf is going to be split: so many entries more have room.
+  void AddRoom(uint32_t entries) { free_slots_ = FreeSlots() + static_cast<int>(entries); }
 
   // An entry was erased.
   bool erased() const { return erased_; }
 
-  // Writes the final states into the image. Returns the editor, for sealing.
+  // Writes the final states into the image. Returns the editor, for sealing. There is room for them
+  // all (CHECKed).
   LeafEditor& Commit();
+
+  // For a split: all entries as they are to be, sorted by key. False: the leaf holds a key twice.
+  // `ascending`: there are new ones, all of them above whatever was there.
+  [[nodiscard]] bool ReadFinal(std::vector<LeafEntry>* sorted, bool* ascending) const;
+  // Commit() for a leaf that ends at `high` from now on, with this right sibling (rules F5, S5).
+  LeafEditor& CommitBelow(const std::string& high, const Reference& right);
 
  private:
   struct KeyState {
@@ -52,6 +62,13 @@ class LeafBatch {
   enum class Effect { kNone, kStore, kErase };
 
   KeyState& FindState(std::string_view key);
+  int FreeSlots() {
+    if (free_slots_ < 0) {
+      free_slots_ = static_cast<int>(layout_.slot_count() - editor_.used_slots());
+    }
+    return free_slots_;
+  }
+  void CommitErases();
   // As the operation finds it.
   std::string_view ValueOf(const KeyState& state);
   Effect Decide(const WriteOperation& operation, const KeyState& state, std::string_view* value,
@@ -60,12 +77,12 @@ class LeafBatch {
                       std::string_view* value, absl::Status* result, std::string* answer);
 
   LeafEditor editor_;
-  const std::byte* const image_;
+  std::byte* const image_;
   const NodeLayout& layout_;
   absl::InlinedVector<KeyState, 2> keys_;
+  size_t ordered_ = 0;   // so many of them ascend: those of a run do, waiters come as they come
   int free_slots_ = -1;  // counted when first needed
   bool erased_ = false;
-  std::string_view homeless_;
   std::forward_list<std::string> texts_;  // values that are no operation's
 };
 

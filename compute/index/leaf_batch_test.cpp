@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <new>
@@ -256,18 +258,6 @@ TEST(LeafBatch, AnUpsertThatChangesNothingWritesNothing) {
   EXPECT_FALSE(batch.Commit().dirty());
 }
 
-TEST(LeafBatch, SaysWhatAnUpsertInAFullLeafWouldHaveStored) {
-  Leaf leaf(Layout(8, 8), "", "");
-  for (uint32_t i = 0; i < leaf.layout().slot_count(); ++i) Put(leaf, Number(i), "x");
-  LeafBatch batch(leaf.data(), leaf.layout(), false);
-  absl::Status result;
-  EXPECT_FALSE(batch.Apply({WriteKind::kUpsert, "new", "y", "", &kAppend}, &result));
-  EXPECT_EQ(batch.homeless(), "y");
-  std::string answer;
-  EXPECT_TRUE(batch.Apply({WriteKind::kUpsert, Number(0), "y", "", &kAppend}, &result, &answer));
-  EXPECT_EQ(answer, "xy");
-}
-
 // What the operations mean, on a map.
 absl::StatusCode ApplyToModel(std::map<std::string, std::string>& model, size_t value_bytes_max,
                               const WriteOperation& operation, std::string* answer) {
@@ -306,6 +296,65 @@ absl::StatusCode ApplyToModel(std::map<std::string, std::string>& model, size_t 
   }
   model[key] = operation.value;
   return absl::StatusCode::kOk;
+}
+
+// A run of writes to a full leaf: what stays keeps its slot (rule S5), what goes is in the sorted
+// list.
+TEST(LeafBatch, ASplitLosesNothing) {
+  Random random(11);
+  for (int round = 0; round < 50; ++round) {
+    Leaf leaf(Layout(8, 8), "", "");
+    const uint32_t slots = leaf.layout().slot_count();
+    std::map<std::string, std::string> model;
+    std::map<std::string, int> slot_before;
+    for (uint32_t i = 0; i < slots; ++i) Put(leaf, Number(10 * i), model[Number(10 * i)] = "old");
+    for (const auto& [key, value] : model) slot_before[key] = leaf.SlotOf(key);
+    std::deque<std::string> texts;
+    LeafBatch batch(leaf.data(), leaf.layout(), false);
+    const bool above = round % 5 == 0;
+    std::vector<std::string> keys;
+    for (int i = 0; i < 100; ++i) {
+      keys.push_back(Number((above ? 10 * slots : 0) + random.Uniform(10 * slots)));
+    }
+    std::sort(keys.begin(), keys.end() - (above ? 0 : 20));  // then those of waiters
+    bool full = false;
+    for (const std::string& key : keys) {
+      const WriteOperation operation{random.Chance(0.2) ? WriteKind::kErase : WriteKind::kUpsert,
+                                     texts.emplace_back(key), "n", "", &kAppend};
+      absl::Status result;
+      std::string answer, expected;
+      while (!batch.Apply(operation, &result, &answer)) {
+        EXPECT_EQ(answer, "");
+        full = true;
+        batch.AddRoom(7);
+      }
+      ASSERT_EQ(result.code(), ApplyToModel(model, 8, operation, &expected));
+      ASSERT_EQ(answer, expected);
+    }
+    std::vector<LeafEntry> sorted;
+    bool ascending = false;
+    ASSERT_TRUE(batch.ReadFinal(&sorted, &ascending));
+    ASSERT_TRUE(full);
+    ASSERT_EQ(ascending, above);
+    std::map<std::string, std::string> read;
+    for (const LeafEntry& entry : sorted) {
+      ASSERT_TRUE(read.empty() || read.rbegin()->first < entry.key);
+      read[entry.key] = entry.value;
+    }
+    ASSERT_EQ(read, model);
+    const std::string high = sorted[slots / 2].key;
+    batch.CommitBelow(high, {RemoteAddress(1, 4096), 1});
+    EXPECT_EQ(leaf.Entries(), (std::map<std::string, std::string>(
+                                  model.begin(), std::next(model.begin(), slots / 2))));
+    SealNodeLevel(leaf.data(), leaf.data(), leaf.layout(), false);
+    for (const auto& [key, slot] : slot_before) {
+      if (key < high && model.contains(key)) {
+        ASSERT_EQ(leaf.SlotOf(key), slot) << key;
+      }
+    }
+    SetHigh(leaf.data(), leaf.layout(), "");
+    EXPECT_EQ(leaf.Entries().size(), slots / 2) << "rule F5";
+  }
 }
 
 struct Shape {

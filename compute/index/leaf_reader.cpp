@@ -1,7 +1,6 @@
 #include "compute/index/leaf_reader.h"
 
 #include <algorithm>
-#include <memory>
 
 #include "absl/container/inlined_vector.h"
 #include "common/base/rule.h"
@@ -20,7 +19,9 @@ absl::Status LeafReader::Read(OperationContext& context, size_t leaves_max, Take
   enough_ = false;
   absl::Status status = Gather(context, leaves_max);
   if (status.ok()) {
-    ReadTogether(context);
+    // What one of them failed with is only of interest if its leaf is wanted: ReadOne() says it
+    // then.
+    ReadTogether(context, tree_, absl::MakeSpan(leaves_));
     size_t consumed = 0;
     while (consumed < leaves_.size() && !done() && !enough_ &&
            TryConsume(leaves_[consumed], take)) {
@@ -87,34 +88,7 @@ absl::Status LeafReader::Add(OperationContext& context, const Reference& node) {
   return absl::OkStatus();
 }
 
-void LeafReader::ReadTogether(OperationContext& context) {
-  std::vector<std::unique_ptr<ChainLease>> chains;
-  std::vector<Chain*> posted;
-  std::vector<const Chain*> chain_of;
-  for (const Leaf& leaf : leaves_) {
-    const ServerId server = leaf.node.address.server();
-    const auto with_room = std::find_if(posted.begin(), posted.end(), [&](const Chain* chain) {
-      return chain->server() == server && chain->size() < Chain::kMaxVerbs;
-    });
-    Chain* chain = with_room == posted.end() ? nullptr : *with_room;
-    if (chain == nullptr) {
-      chains.push_back(std::make_unique<ChainLease>(&context.session.buffers()));
-      chain = chains.back()->get();
-      chain->Reset(server);
-      posted.push_back(chain);
-    }
-    chain->Read(MemorySpace::kMain, leaf.node.address.offset(), leaf.image.buffer());
-    chain_of.push_back(chain);
-  }
-  // What one of them failed with is only of interest if its leaf is wanted: ReadOne() says it then.
-  (void)context.AwaitAll(posted);
-  for (size_t i = 0; i < leaves_.size(); ++i) {
-    const Chain& chain = *chain_of[i];
-    leaves_[i].timely = chain.done() && chain.ok() && !ReadTookTooLong(tree_, chain);
-  }
-}
-
-bool LeafReader::TryConsume(const Leaf& leaf, Take take) {
+bool LeafReader::TryConsume(const NodeRead& leaf, Take take) {
   if (!leaf.timely) return false;
   const std::string key = NextKey();
   const NodeVerdict verdict = Classify(leaf.image.data(), tree_.layout,

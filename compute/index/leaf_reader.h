@@ -20,6 +20,7 @@
 #include "common/wire/leaf.h"
 #include "compute/core/session_context.h"
 #include "compute/index/key_range.h"
+#include "compute/index/read_node.h"
 #include "compute/index/tree_context.h"
 
 namespace pando {
@@ -46,12 +47,6 @@ class LeafReader {
   absl::Status Read(OperationContext& context, size_t leaves_max, Take take);
 
  private:
-  struct Leaf {
-    Reference node;
-    BufferLease image;
-    bool timely = false;  // the READ was fast enough to be trusted (rule F2)
-  };
-
   // The greatest or least string that the next leaf has to cover.
   std::string NextKey() const { return KeyToCover(at_); }
   std::string KeyToCover(const KeyCut& at) const;
@@ -62,10 +57,9 @@ class LeafReader {
   absl::Status GatherSiblings(OperationContext& context, size_t leaves_max, std::string* key,
                               bool* more);
   absl::Status Add(OperationContext& context, const Reference& node);
-  void ReadTogether(OperationContext& context);
   // Takes what the image holds from the place on. False: it is not the leaf there (any more), or
   // torn.
-  bool TryConsume(const Leaf& leaf, Take take);
+  bool TryConsume(const NodeRead& leaf, Take take);
   bool Consume(const std::byte* image, Take take);
   // The slow way: finds the leaf by descending and READs it until it is accepted.
   absl::Status ReadOne(OperationContext& context, Take take);
@@ -74,7 +68,7 @@ class LeafReader {
   KeyCut at_, end_;
   bool down_ = false;
   bool enough_ = false;
-  std::vector<Leaf> leaves_;
+  std::vector<NodeRead> leaves_;
   // Of the leaf at hand; the vectors and strings are used again.
   std::vector<LeafEntry> entries_;
   std::vector<LeafEntry*> wanted_;

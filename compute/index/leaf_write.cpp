@@ -1,6 +1,8 @@
 #include "compute/index/leaf_write.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,40 +19,124 @@
 
 namespace pando {
 
-absl::Status LeafWrite::Execute(HeldLock&& lock, const WriteOperation& operation, int slot,
-                                std::string* answer, bool* needs_node) {
+namespace {
+
+// Rule U6: so many operations of one run, and so many new siblings of one leaf.
+constexpr size_t kRunMax = 512;
+constexpr size_t kSiblingsMax = 8;
+
+}  // namespace
+
+size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, int slot) {
   LeafBatch batch(image_.data, tree_.layout, tree_.environment.crc);
-  batch.Note(operation.key, slot);
-  absl::Status result;
-  if (!batch.Apply(operation, &result, answer)) {
-    absl::Status split = Split(std::move(lock), operation.key, batch.homeless(), needs_node);
-    const bool says = operation.kind == WriteKind::kUpsert && split.ok() && !*needs_node;
-    if (says && answer != nullptr) answer->assign(batch.homeless());
-    return split;
-  }
+  const RunWrite& first = writes.front();
+  batch.Note(first.operation->key, slot);
+  while (!batch.Apply(*first.operation, first.result, first.answer)) [[unlikely]] {
+      if (!AddSibling(lock, batch)) return GiveUp(std::move(lock), first);
+    }
+  const size_t applied = writes.size() == 1 ? 1 : ApplyFollowing(lock, writes, batch);
   // Mostly nobody waits, and that is asked before anything is made for those who do.
   if (lock.local() != nullptr && lock.local()->HasWaiters()) [[unlikely]]
     Combine(lock, batch);
-  LeafEditor& editor = batch.Commit();
-  if (batch.erased()) NoteUnderfull(editor);
   LocalLock* const local = lock.local();
   const bool image_is_older = lock.image_is_older();
-  if (!editor.dirty()) {
-    lock.AnswerFromImage();
-    const absl::Status released = hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
-    FinishCombined(local, released);
-    // Nothing was written: what an image says that was READ for this operation stands all the same.
-    return image_is_older && !released.ok() && RuleHolds(Rule::kV5) ? released : result;
+  std::vector<LeafEntry> sorted;
+  bool ascending = false;
+  if (!siblings_.empty() && !batch.ReadFinal(&sorted, &ascending)) {
+    const Reference node = lock.target().node;
+    status_ = absl::DataLossError(absl::StrCat("leaf ", node.address.offset(), " of server ",
+                                               node.address.server(),
+                                               " is full, but not of different keys"));
+    FinishCombined(local, status_);
+    (void)GiveUp(std::move(lock), first);
+    for (const RunWrite& write : writes.first(applied)) *write.result = status_;
+    return applied;
   }
-  if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
-  const absl::Status written = WriteEntries(std::move(lock), editor);
-  if (written.ok()) {
-    FinishCombined(local, written);
-    return result;
+  absl::Status written;
+  if (sorted.size() > tree_.layout.slot_count()) [[unlikely]] {
+    written = Split(std::move(lock), batch, sorted, ascending);
+  } else {
+    if (!siblings_.empty()) [[unlikely]]
+      PutBackSiblings();
+    LeafEditor& editor = batch.Commit();
+    if (batch.erased()) NoteUnderfull(editor);
+    if (!editor.dirty()) {
+      lock.AnswerFromImage();
+      const absl::Status released = hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
+      FinishCombined(local, released);
+      // Nothing was written: what an image says that was READ for this operation stands all the
+      // same.
+      if (image_is_older && !released.ok() && RuleHolds(Rule::kV5)) {
+        for (const RunWrite& write : writes.first(applied)) *write.result = released;
+      }
+      return applied;
+    }
+    if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
+    written = WriteEntries(std::move(lock), editor);
   }
-  FinishCombined(local, WriteBackFailed(written));
-  if (result.ok()) return WriteBackFailed(written);
-  return image_is_older ? written : result;
+  FinishCombined(local, written);
+  if (!written.ok()) [[unlikely]] {
+    // Also refusals: they may follow from what the batch did before them; that of one by itself
+    // does not.
+    const bool alone = applied == 1 && !image_is_older;
+    for (const RunWrite& write : writes.first(applied)) {
+      if (write.result->ok() || !alone) *write.result = written;
+    }
+  }
+  // The operations are done; separators that cannot be inserted now are inserted by whoever misses
+  // them.
+  if (!separators_.empty() && !InsertSeparators(context_, tree_, &separators_).ok()) {
+    context_.missing = std::move(separators_.front());
+  }
+  return applied;
+}
+
+size_t LeafWrite::ApplyFollowing(const HeldLock& lock, absl::Span<const RunWrite> writes,
+                                 LeafBatch& batch) {
+  FenceScratch scratch;
+  const std::string_view high = HighFence(image_.data, tree_.layout, &scratch);
+  size_t applied = 1;
+  for (; applied < std::min(writes.size(), kRunMax); ++applied) {
+    const RunWrite& write = writes[applied];
+    const bool covered = high.empty() || write.operation->key < high;
+    if (!covered && RuleHolds(Rule::kU6)) break;
+    while (!batch.Apply(*write.operation, write.result, write.answer)) {
+      if (!AddSibling(lock, batch)) return applied;
+    }
+  }
+  return applied;
+}
+
+bool LeafWrite::AddSibling(const HeldLock& lock, LeafBatch& batch) {
+  if (siblings_.size() == kSiblingsMax) return false;
+  NodeAllocator& allocator = tree_.environment.allocator;
+  std::optional<SpareNode> spare = allocator.TryTake(tree_.id(), lock.target().server);
+  if (!spare.has_value()) return false;
+  absl::StatusOr<BufferLease> image = context_.session.buffers().Lease(tree_.layout.node_bytes());
+  if (!image.ok()) {
+    allocator.PutBack(tree_.id(), *std::move(spare));
+    status_ = image.status();
+    return false;
+  }
+  const uint32_t slots = tree_.layout.slot_count(), each = EntriesWhenCut(slots);
+  batch.AddRoom(siblings_.empty() ? 2 * each - slots : each);
+  siblings_.push_back({*std::move(spare), *std::move(image)});
+  return true;
+}
+
+void LeafWrite::PutBackSiblings() {
+  for (NewNode& sibling : siblings_) {
+    tree_.environment.allocator.PutBack(tree_.id(), std::move(sibling.spare));
+  }
+  siblings_.clear();
+}
+
+size_t LeafWrite::GiveUp(HeldLock&& lock, const RunWrite& first) {
+  PutBackSiblings();
+  (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
+  if (status_.ok()) return 0;
+  *first.result = status_;
+  return 1;
 }
 
 void LeafWrite::NoteUnderfull(const LeafEditor& editor) {
@@ -118,51 +204,47 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   }
   if (!status.ok()) {
     hocl().LeaveToFencing(context_, std::move(lock), status);
-    return status;
+    return WriteBackFailed(status);
   }
-  return writes.Release(std::move(lock), image_.data);
+  status = writes.Release(std::move(lock), image_.data);
+  return status.ok() ? status : WriteBackFailed(status);
 }
 
-absl::Status LeafWrite::Split(HeldLock lock, std::string_view key, std::string_view value,
-                              bool* needs_node) {
+absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector<LeafEntry>& sorted,
+                              bool ascending) {
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
-  LeafEditor editor(image_.data, layout, crc);
-  std::optional<std::string> chosen = editor.ChooseSeparator(key);
-  if (!chosen.has_value()) {
-    const RemoteAddress node = lock.target().node.address;
-    (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
-    return absl::DataLossError(absl::StrCat("leaf ", node.offset(), " of server ", node.server(),
-                                            " is full, but not of different keys"));
+  const std::vector<size_t> cuts = ChooseCuts(sorted, layout.slot_count(), ascending);
+  PANDO_CHECK_LE(cuts.size(), siblings_.size()) << "a leaf batch was over-committed";
+  std::vector<NewNode> siblings(
+      std::make_move_iterator(siblings_.begin()),
+      std::make_move_iterator(siblings_.begin() + static_cast<ptrdiff_t>(cuts.size())));
+  siblings_.erase(siblings_.begin(), siblings_.begin() + static_cast<ptrdiff_t>(cuts.size()));
+  PutBackSiblings();
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    separators_.push_back({1, ShortestSeparator(sorted[cuts[i] - 1].key, sorted[cuts[i]].key),
+                           siblings[i].spare.reference()});
   }
-  const std::string separator = *std::move(chosen);
-  std::optional<SpareNode> spare =
-      tree_.environment.allocator.TryTake(tree_.id(), lock.target().server);
-  if (!spare.has_value()) {
-    *needs_node = true;
-    return hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
-  }
-  absl::StatusOr<BufferLease> sibling_lease = context_.session.buffers().Lease(layout.node_bytes());
-  if (!sibling_lease.ok()) {
-    tree_.environment.allocator.PutBack(tree_.id(), *std::move(spare));
-    (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
-    return sibling_lease.status();
-  }
-  const LocalBuffer sibling_image = sibling_lease->buffer();
-  std::memset(sibling_image.data, 0, layout.node_bytes());
-
-  LeafEditor sibling_editor(sibling_image.data, layout, crc);
   NodeHeader header = ReadHeader(image_.data, layout);
-  header.low = separator;
-  header.life = spare->life;
-  const Reference sibling = spare->reference();
-  WriteHeader(sibling_image.data, layout, header);
-  editor.MoveTo(separator, &sibling_editor);
-  SetHigh(image_.data, layout, separator);
-  SetRight(image_.data, sibling);
-  const bool fits = (key < separator ? editor : sibling_editor).Put(key, value);
-  PANDO_CHECK(fits) << "a split made no room";
-  SealNodeLevel(sibling_image.data, spare->OldImage(sibling_image.data), layout, crc);
+  const Reference last_right = header.right;
+  const std::string last_high = header.high;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const bool is_last = i + 1 == cuts.size();
+    header.life = siblings[i].spare.life;
+    header.low = separators_[i].separator;
+    header.high = is_last ? last_high : separators_[i + 1].separator;
+    header.right = is_last ? last_right : siblings[i + 1].spare.reference();
+    std::byte* const image = siblings[i].image.data();
+    std::memset(image, 0, layout.node_bytes());
+    WriteHeader(image, layout, header);
+    const size_t end = is_last ? sorted.size() : cuts[i + 1];
+    FillLeaf(image, layout, absl::MakeConstSpan(sorted).subspan(cuts[i], end - cuts[i]));
+    SealNodeLevel(image, siblings[i].spare.OldImage(image), layout, crc);
+  }
+  batch.CommitBelow(separators_.front().separator, separators_.front().child);
+  if (!RuleHolds(Rule::kS5)) {  // the variant puts what stays where it likes
+    FillLeaf(image_.data, layout, absl::MakeConstSpan(sorted).first(cuts.front()));
+  }
   if (RuleHolds(Rule::kS2)) {
     SealNodeLevel(image_.data, image_.data, layout, crc);
   } else {
@@ -170,20 +252,19 @@ absl::Status LeafWrite::Split(HeldLock lock, std::string_view key, std::string_v
       SealEntryLevel(image_.data, line, 1, crc);
     }
   }
-  context_.session.counters().splits.Add();
-  MissingSeparator missing{1, separator, sibling};
+  context_.session.counters().splits.Add(cuts.size());
   if (!RuleHolds(Rule::kL2)) {  // the variant waits for the parent's lock under the leaf's
-    WriteBack writes(context_, tree_, sibling.address.server());
-    PANDO_RETURN_IF_ERROR(writes.AddNode(sibling.address, sibling_image));
+    const RemoteAddress sibling = siblings.front().spare.address;
+    WriteBack writes(context_, tree_, sibling.server());
+    PANDO_RETURN_IF_ERROR(writes.AddNode(sibling, siblings.front().image.buffer()));
     PANDO_RETURN_IF_ERROR(writes.Flush());
-    (void)InsertSeparator(context_, tree_, missing);
+    std::vector<MissingSeparator> early = separators_;
+    (void)InsertSeparators(context_, tree_, &early);
   }
-  PANDO_RETURN_IF_ERROR(
-      WriteSplit(context_, tree_, std::move(lock), sibling.address, sibling_image, image_));
-  // The operation is done; a separator that cannot be inserted now is inserted by whoever misses
-  // it.
-  if (!InsertSeparator(context_, tree_, missing).ok()) context_.missing = std::move(missing);
-  return absl::OkStatus();
+  const absl::Status split =
+      WriteSplit(context_, tree_, std::move(lock), std::move(siblings), image_);
+  if (!split.ok()) separators_.clear();
+  return split;
 }
 
 }  // namespace pando

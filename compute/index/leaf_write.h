@@ -1,17 +1,18 @@
-// What a write does at the leaf it belongs to (rules U2, U3, S1, S2): applies the operation and
+// What writes do at the leaf they belong to (rules U2, U3, U6, S1, S2, S4, S5): applies them and
 // those that wait for the same leaf, writes back, splits.
 //
 // Not thread-safe.
 #pragma once
 
-#include <string>
-#include <string_view>
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "compute/core/session_context.h"
 #include "compute/index/leaf_batch.h"
 #include "compute/index/tree_context.h"
+#include "compute/index/write_back.h"
 #include "compute/index/write_operation.h"
 #include "compute/lock/hocl.h"
 
@@ -23,29 +24,40 @@ class LeafWrite {
   LeafWrite(OperationContext& context, TreeContext& tree, LocalBuffer image)
       : context_(context), tree_(tree), image_(image) {}
 
-  // Executes the operation, whose key is in `slot` (-1: absent), and waiting ones with it, writes
-  // back and gives the lock up.
-  // `answer`: as LeafBatch::Apply().
-  // `needs_node`: the leaf is full and no spare node was at hand; nothing happened, refill and try
-  // again: the operation is decided anew then (rule U5).
-  absl::Status Execute(HeldLock&& lock, const WriteOperation& operation, int slot,
-                       std::string* answer, bool* needs_node);
+  // Executes the operations at the head of `writes`, at least one, that the leaf covers, and
+  // waiting ones with them, writes back and gives the lock up. They are sorted by key; the first
+  // one's key is covered, and in `slot` (-1: absent). Returns how many have their results now. 0:
+  // the leaf is full and no spare node was at hand; nothing happened, refill and try again: they
+  // are decided anew then (rule U5).
+  size_t Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, int slot);
 
  private:
+  // One more node for a split of this leaf, and room for more entries with it. False: there is
+  // none, or `status_` says why not.
+  bool AddSibling(const HeldLock& lock, LeafBatch& batch);
+  // Of those that follow the first one, which was applied. Returns how many were, with it.
+  size_t ApplyFollowing(const HeldLock& lock, absl::Span<const RunWrite> writes, LeafBatch& batch);
+  // Nothing could be applied, or everything was in vain.
+  size_t GiveUp(HeldLock&& lock, const RunWrite& first);
   absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
-  // With the key and its value, which had no slot.
-  absl::Status Split(HeldLock lock, std::string_view key, std::string_view value, bool* needs_node);
+  // What the batch leaves, in as many leaves as that needs. Notes their separators.
+  absl::Status Split(HeldLock lock, LeafBatch& batch, const std::vector<LeafEntry>& sorted,
+                     bool ascending);
   void NoteUnderfull(const LeafEditor& editor);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);
   // Results of combined operations; `outcome`: what all of them get instead if it is an error.
   void FinishCombined(LocalLock* local, const absl::Status& outcome);
+  void PutBackSiblings();
 
   Hocl& hocl() const { return tree_.environment.hocl; }
 
   OperationContext& context_;
   TreeContext& tree_;
   const LocalBuffer image_;
+  absl::Status status_;
+  std::vector<NewNode> siblings_;  // taken for a split
+  std::vector<MissingSeparator> separators_;
   std::vector<LockRequestPtr> combined_;
   std::vector<absl::Status> results_;
 };

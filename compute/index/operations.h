@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -39,11 +40,17 @@ size_t LeavesFor(const TreeContext& tree, size_t entries);
 absl::StatusOr<SizeEstimate> EstimateTreeSize(OperationContext& context, TreeContext& tree,
                                               int reads_max);
 
-// separator.cpp (rule S3): makes `child` known to its parent level, growing the root where needed.
-// OK when there is nothing (more) to do. A missing separator is always legal, so errors cost only
-// speed.
-absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
-                             MissingSeparator missing);
+// separator.cpp (rule S3): makes the children known to their parent level, which is the same for
+// all, growing the root where needed; those of one parent in one write. `missing` ascends. OK when
+// there is nothing (more) to do: `missing` is empty then. A missing separator is always legal, so
+// errors cost only speed; those not looked at yet are left in `missing`.
+absl::Status InsertSeparators(OperationContext& context, TreeContext& tree,
+                              std::vector<MissingSeparator>* missing);
+inline absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
+                                    MissingSeparator missing) {
+  std::vector<MissingSeparator> one = {std::move(missing)};
+  return InsertSeparators(context, tree, &one);
+}
 
 // grow_root.cpp (rule R1): puts a root over the present one, whose level is missing.parent_level
 // - 1. OK also when somebody else has, or when nothing is to be done any more (`over`).

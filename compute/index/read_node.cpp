@@ -1,6 +1,9 @@
 #include "compute/index/read_node.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
@@ -80,6 +83,33 @@ absl::StatusOr<NodeVerdict> TryReadNode(OperationContext& context, const TreeCon
                            ReadOnce(context, tree, node, expectation, image, nullptr, chain.get()));
     if (verdict != NodeVerdict::kTorn || glance == kGlances) return verdict;
     if (!back_off.Wait(context)) return verdict;
+  }
+}
+
+void ReadTogether(OperationContext& context, const TreeContext& tree, absl::Span<NodeRead> reads) {
+  std::vector<std::unique_ptr<ChainLease>> chains;
+  std::vector<Chain*> posted;
+  std::vector<const Chain*> chain_of;
+  for (const NodeRead& read : reads) {
+    const ServerId server = read.node.address.server();
+    const auto with_room = std::find_if(posted.begin(), posted.end(), [&](const Chain* chain) {
+      return chain->server() == server && chain->size() < Chain::kMaxVerbs;
+    });
+    Chain* chain = with_room == posted.end() ? nullptr : *with_room;
+    if (chain == nullptr) {
+      chains.push_back(std::make_unique<ChainLease>(&context.session.buffers()));
+      chain = chains.back()->get();
+      chain->Reset(server);
+      posted.push_back(chain);
+    }
+    chain->Read(MemorySpace::kMain, read.node.address.offset(), read.image.buffer());
+    chain_of.push_back(chain);
+  }
+  // Each chain says how it ended.
+  if (!posted.empty()) (void)context.AwaitAll(posted);
+  for (size_t i = 0; i < reads.size(); ++i) {
+    const Chain& chain = *chain_of[i];
+    reads[i].timely = chain.done() && chain.ok() && !ReadTookTooLong(tree, chain);
   }
 }
 

@@ -5,12 +5,14 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/node_image.h"
 #include "common/wire/node_repair.h"
 #include "common/wire/root_record.h"
+#include "compute/core/buffer_pool.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
 
@@ -85,6 +87,16 @@ inline absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeConte
 absl::StatusOr<NodeVerdict> TryReadNode(OperationContext& context, const TreeContext& tree,
                                         const Reference& node, uint8_t level, std::string_view key,
                                         LocalBuffer image);
+
+// A node that is READ with others.
+struct NodeRead {
+  Reference node;
+  BufferLease image;
+  // The READ succeeded, and was fast enough to be trusted (rule F2).
+  bool timely = false;
+};
+// READs the nodes once each, posted together: one chain a server where they fit. Waits.
+void ReadTogether(OperationContext& context, const TreeContext& tree, absl::Span<NodeRead> reads);
 
 // What the header lines say, also of a node that is torn behind them; for holders of another lock.
 // Empty: it is not the node meant, or its header stays torn.

@@ -1,5 +1,6 @@
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -16,11 +17,18 @@
 namespace pando {
 namespace {
 
-// What became of an attempt to insert a separator into one parent.
+// Separators of one level, ascending: those from `next` on are still to be looked at.
+struct Work {
+  std::vector<MissingSeparator>& missing;
+  size_t next = 0;
+  std::vector<MissingSeparator> above;  // parents were split: their own separators
+
+  bool done() const { return next == missing.size(); }
+};
+
+// What an attempt at one parent left open.
 struct Attempt {
-  bool retry = false;
   bool needs_node = false;
-  std::optional<MissingSeparator> next;  // the parent was split: its own separator
 };
 
 // Where an internal node with one entry too many is cut; the entry there moves up.
@@ -39,7 +47,7 @@ size_t SplitPosition(const InternalNode& node, std::string_view inserted) {
 
 absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock lock,
                          InternalNode node, std::string_view inserted, LocalBuffer image,
-                         Attempt* attempt) {
+                         Work* work, Attempt* attempt) {
   Hocl& hocl = tree.environment.hocl;
   std::optional<SpareNode> spare =
       tree.environment.allocator.TryTake(tree.id(), lock.target().server);
@@ -71,17 +79,54 @@ absl::Status SplitParent(OperationContext& context, TreeContext& tree, HeldLock 
                  lease->data());
   EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
   context.session.counters().splits.Add();
-  PANDO_RETURN_IF_ERROR(
-      WriteSplit(context, tree, std::move(lock), spare->address, lease->buffer(), image));
+  const Reference right_reference = spare->reference();
+  std::vector<NewNode> sibling;
+  sibling.push_back({*std::move(spare), *std::move(lease)});
+  PANDO_RETURN_IF_ERROR(WriteSplit(context, tree, std::move(lock), std::move(sibling), image));
   tree.environment.cache.Insert(tree.id(), self, node);
   tree.environment.cache.Insert(tree.id(), node.header.right, right);
-  attempt->next = {static_cast<uint8_t>(node.header.level + 1), right.header.low,
-                   node.header.right};
+  work->above.push_back(
+      {static_cast<uint8_t>(node.header.level + 1), right.header.low, right_reference});
+  return absl::OkStatus();
+}
+
+bool Wants(const TreeContext& tree, const MissingSeparator& missing, NodeVerdict verdict,
+           const std::byte* child) {
+  FenceScratch scratch;
+  const bool live = verdict == NodeVerdict::kAccepted &&
+                    (StateOf(child) == NodeState::kLive || !RuleHolds(Rule::kM2));
+  return live && LowFence(child, tree.layout, &scratch) == missing.separator;
+}
+
+// ChildWantsSeparator() of several, READ together.
+absl::Status AskChildren(OperationContext& context, const TreeContext& tree,
+                         const std::vector<MissingSeparator>& missing, std::vector<bool>* wanted) {
+  std::vector<NodeRead> reads;
+  for (size_t i = 0; i < missing.size() && missing.size() > 1; ++i) {
+    PANDO_ASSIGN_OR_RETURN(BufferLease image,
+                           context.session.buffers().Lease(tree.layout.node_bytes()));
+    reads.push_back({missing[i].child, std::move(image)});
+  }
+  ReadTogether(context, tree, absl::MakeSpan(reads));
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (i < reads.size() && reads[i].timely) {
+      const auto level = static_cast<uint8_t>(missing[i].parent_level - 1);
+      const NodeVerdict verdict = Classify(
+          reads[i].image.data(), tree.layout,
+          Expect(tree, missing[i].child, level, missing[i].separator), tree.environment.crc);
+      if (verdict != NodeVerdict::kTorn) {
+        wanted->push_back(Wants(tree, missing[i], verdict, reads[i].image.data()));
+        continue;
+      }
+    }
+    PANDO_ASSIGN_OR_RETURN(const bool wants, ChildWantsSeparator(context, tree, missing[i]));
+    wanted->push_back(wants);
+  }
   return absl::OkStatus();
 }
 
 absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, HeldNode& parent,
-                              const MissingSeparator& missing, Attempt* attempt) {
+                              Work* work, Attempt* attempt) {
   const LocalBuffer image = parent.image();
   InternalNode node;
   const absl::Status decoded = DecodeInternal(image.data, tree.layout, &node);
@@ -90,21 +135,44 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
     return decoded;
   }
   const Reference self = parent.node();
-  // Known already: as an entry, or as the leftmost child of a parent that was split just there.
-  if (node.header.low == missing.separator || node.FindSeparator(missing.separator) >= 0) {
-    context.session.counters().lost_races.Add();
+  // Those that this parent covers and does not know.
+  std::vector<MissingSeparator> unknown;
+  size_t end = work->next;
+  for (; end < work->missing.size(); ++end) {
+    const MissingSeparator& missing = work->missing[end];
+    const bool covered = node.header.high.empty() || missing.separator < node.header.high;
+    if (!covered && end > work->next) break;
+    // Known already: as an entry, or as the leftmost child of a parent that was split just there.
+    if (node.header.low == missing.separator || node.FindSeparator(missing.separator) >= 0) {
+      context.session.counters().lost_races.Add();
+    } else {
+      unknown.push_back(missing);
+    }
+  }
+  std::vector<bool> wanted;
+  const absl::Status asked = AskChildren(context, tree, unknown, &wanted);
+  if (!asked.ok()) {
+    (void)parent.ReleaseUnchanged();
+    return asked;
+  }
+  bool changed = false;
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    if (!wanted[i]) continue;
+    node.Insert(unknown[i].separator, unknown[i].child);
+    changed = true;
+    if (node.Fits(tree.layout)) continue;
+    // The others go to the halves.
+    const std::string& inserted = unknown[i].separator;
+    PANDO_RETURN_IF_ERROR(SplitParent(context, tree, parent.TakeLock(), std::move(node), inserted,
+                                      image, work, attempt));
+    if (attempt->needs_node) return absl::OkStatus();
+    while (!work->done() && work->missing[work->next].separator <= inserted) ++work->next;
+    return absl::OkStatus();
+  }
+  if (!changed) {
+    work->next = end;
     tree.environment.cache.Insert(tree.id(), self, node);
     return parent.ReleaseUnchanged();
-  }
-  const absl::StatusOr<bool> wanted = ChildWantsSeparator(context, tree, missing);
-  if (!wanted.ok() || !*wanted) {
-    (void)parent.ReleaseUnchanged();
-    return wanted.status();
-  }
-  node.Insert(missing.separator, missing.child);
-  if (!node.Fits(tree.layout)) {
-    return SplitParent(context, tree, parent.TakeLock(), std::move(node), missing.separator, image,
-                       attempt);
   }
   EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
   WriteBack writes(context, tree, self.address.server());
@@ -114,22 +182,60 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
     return added;
   }
   PANDO_RETURN_IF_ERROR(writes.Release(parent.TakeLock(), image.data));
+  work->next = end;
   tree.environment.cache.Insert(tree.id(), self, node);
   return absl::OkStatus();
 }
 
-// One way down to the parent that covers the separator, and the insertion there.
-absl::Status TryInsert(OperationContext& context, TreeContext& tree,
-                       const MissingSeparator& missing, Descent& descent, Attempt* attempt) {
+// One way down to the parent that covers the next separator, and the insertion there.
+absl::Status TryInsert(OperationContext& context, TreeContext& tree, Descent& descent, Work* work,
+                       Attempt* attempt) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   HeldNode parent(context, tree, image.buffer(), Rule::kS3);
   PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt held, parent.Hold(descent));
-  if (held == HeldNode::Attempt::kHeld) {
-    return InsertIntoParent(context, tree, parent, missing, attempt);
+  if (held != HeldNode::Attempt::kHeld) return absl::OkStatus();
+  return InsertIntoParent(context, tree, parent, work, attempt);
+}
+
+// The next one, and those behind it that its parent covers.
+absl::Status InsertNext(OperationContext& context, TreeContext& tree, Work* work) {
+  const MissingSeparator& missing = work->missing[work->next];
+  const size_t before = work->next;
+  Descent descent(context, tree, missing.separator, missing.parent_level);
+  while (work->next == before) {
+    Attempt attempt;
+    const absl::Status status = TryInsert(context, tree, descent, work, &attempt);
+    if (!status.ok() && descent.above_root()) {
+      if (context.expired()) return context.DeadlineError("growing the root");
+      bool over = false;
+      PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing, &over));
+      if (over) ++work->next;  // whoever misses it still asks again
+      continue;  // finds the separator in the root that was just made, or inserts it there
+    }
+    PANDO_RETURN_IF_ERROR(status);
+    if (attempt.needs_node) {
+      PANDO_RETURN_IF_ERROR(tree.Refill(context, descent.node().address.server()));
+    }
   }
-  attempt->retry = true;
   return absl::OkStatus();
+}
+
+// Those of one level. What their parents' splits make is left in `above`.
+absl::Status InsertLevel(OperationContext& context, TreeContext& tree,
+                         std::vector<MissingSeparator>* missing,
+                         std::vector<MissingSeparator>* above) {
+  // Somebody else is at it where one has been begun.
+  std::erase_if(*missing, [&tree](const auto& one) { return !tree.BeginSeparator(one); });
+  const absl::Cleanup done = [&tree, begun = *missing] {
+    for (const MissingSeparator& one : begun) tree.EndSeparator(one);
+  };
+  Work work{*missing};
+  absl::Status status;
+  while (status.ok() && !work.done()) status = InsertNext(context, tree, &work);
+  missing->erase(missing->begin(), missing->begin() + static_cast<ptrdiff_t>(work.next));
+  *above = std::move(work.above);
+  return status;
 }
 
 }  // namespace
@@ -141,40 +247,17 @@ absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeCo
   const auto level = static_cast<uint8_t>(missing.parent_level - 1);
   PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict, TryReadNode(context, tree, missing.child, level,
                                                                 missing.separator, image.buffer()));
-  FenceScratch scratch;
-  const bool live = verdict == NodeVerdict::kAccepted &&
-                    (StateOf(image.data()) == NodeState::kLive || !RuleHolds(Rule::kM2));
-  return live && LowFence(image.data(), tree.layout, &scratch) == missing.separator;
+  return Wants(tree, missing, verdict, image.data());
 }
 
-absl::Status InsertSeparator(OperationContext& context, TreeContext& tree,
-                             MissingSeparator missing) {
-  while (true) {
-    if (!tree.BeginSeparator(missing)) return absl::OkStatus();
-    const absl::Cleanup done = [&tree, begun = missing] { tree.EndSeparator(begun); };
-    Descent descent(context, tree, missing.separator, missing.parent_level);
-    Attempt attempt;
-    do {
-      attempt = {};
-      const absl::Status status = TryInsert(context, tree, missing, descent, &attempt);
-      if (!status.ok() && descent.above_root()) {
-        if (context.expired()) return context.DeadlineError("growing the root");
-        bool over = false;
-        PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing, &over));
-        if (over) return absl::OkStatus();  // whoever misses it still asks again
-        attempt.retry =
-            true;  // finds the separator in the root that was just made, or inserts it there
-        continue;
-      }
-      PANDO_RETURN_IF_ERROR(status);
-      if (attempt.needs_node) {
-        PANDO_RETURN_IF_ERROR(tree.Refill(context, descent.node().address.server()));
-        attempt.retry = true;
-      }
-    } while (attempt.retry);
-    if (!attempt.next.has_value()) return absl::OkStatus();
-    missing = *std::move(attempt.next);
+absl::Status InsertSeparators(OperationContext& context, TreeContext& tree,
+                              std::vector<MissingSeparator>* missing) {
+  while (!missing->empty()) {
+    std::vector<MissingSeparator> above;
+    PANDO_RETURN_IF_ERROR(InsertLevel(context, tree, missing, &above));
+    *missing = std::move(above);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace pando

@@ -33,14 +33,14 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteO
       continue;
     FenceScratch scratch;
     if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
-    bool needs_node = false;
-    LeafWrite write(context, tree, image.buffer());
+    absl::Status status;
     // The caller's string gets it last: key and operand may be views of that.
     std::string said;
-    const absl::Status status = write.Execute(leaf.TakeLock(), operation, leaf.match().slot,
-                                              answer != nullptr ? &said : nullptr, &needs_node);
+    const RunWrite write = {&operation, &status, answer != nullptr ? &said : nullptr};
+    const size_t done = LeafWrite(context, tree, image.buffer())
+                            .Execute(leaf.TakeLock(), {&write, 1}, leaf.match().slot);
     if (!RuleHolds(Rule::kU5) && IsOutcomeUnknown(status) && !context.expired()) continue;
-    if (!needs_node) {
+    if (done > 0) {
       if (answer != nullptr) answer->assign(said);
       return status;
     }

@@ -1,12 +1,15 @@
 #include "compute/index/write_back.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
+#include "common/fabric/server_index.h"
 
 namespace pando {
 namespace {
@@ -105,43 +108,128 @@ bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress nod
   return false;
 }
 
+namespace {
+
+// The siblings that lie on other servers than the node that is split.
+class Elsewhere {
+ public:
+  Elsewhere(OperationContext& context, TreeContext& tree, ServerId here)
+      : context_(context), tree_(tree), here_(here) {}
+
+  // Adds them to chains, which may be posted where they are full.
+  absl::Status Add(absl::Span<const NewNode> siblings) {
+    for (const NewNode& sibling : siblings) {
+      const RemoteAddress at = sibling.spare.address;
+      if (at.server() == here_) continue;
+      if (Find(at.server()) == nullptr) {
+        writes_.push_back(std::make_unique<WriteBack>(context_, tree_, at.server()));
+        posts_.push_back(writes_.back().get());
+      }
+      PANDO_RETURN_IF_ERROR(Find(at.server())->AddNode(at, sibling.image.buffer()));
+    }
+    return absl::OkStatus();
+  }
+  // With `also`, which goes with them.
+  absl::Status Flush(WriteBack* also = nullptr) {
+    std::vector<WriteBack*> all = posts_;
+    if (also != nullptr) all.push_back(also);
+    return all.empty() ? absl::OkStatus() : WriteBack::FlushAll(context_, all);
+  }
+  // After Add() or Flush() has failed: nothing will ever refer to any of the siblings (rule R6).
+  // Waits: not under a lock.
+  void GiveUp(std::vector<NewNode> siblings) {
+    NodeAllocator& allocator = tree_.environment.allocator;
+    std::vector<ServerId> unsettled;
+    for (NewNode& sibling : siblings) {
+      const RemoteAddress at = sibling.spare.address;
+      const WriteBack* const writes = Find(at.server());
+      if (writes == nullptr || !writes->posted()) {
+        allocator.PutBack(tree_.id(), std::move(sibling.spare));
+      } else if (std::find(unsettled.begin(), unsettled.end(), at.server()) == unsettled.end() &&
+                 !AbandonNode(context_, tree_, at, sibling.image.buffer(), writes->last_status())) {
+        unsettled.push_back(at.server());  // a sweep finds the others, too
+      }
+    }
+  }
+
+ private:
+  WriteBack* Find(ServerId server) const {
+    const auto found = std::find_if(posts_.begin(), posts_.end(), [server](const auto* writes) {
+      return writes->server() == server;
+    });
+    return found == posts_.end() ? nullptr : *found;
+  }
+
+  OperationContext& context_;
+  TreeContext& tree_;
+  const ServerId here_;
+  std::vector<std::unique_ptr<WriteBack>> writes_;
+  std::vector<WriteBack*> posts_;
+};
+
+}  // namespace
+
+absl::Status WriteBack::FlushAll(OperationContext& context, absl::Span<WriteBack* const> all) {
+  if (all.size() == 1) return all.front()->Flush();
+  std::vector<Chain*> chains;
+  for (WriteBack* const writes : all) {
+    writes->posted_ = true;
+    chains.push_back(writes->chain_.get());
+  }
+  const absl::Status together = context.AwaitAll(chains);
+  absl::Status status;
+  for (WriteBack* const writes : all) {
+    Chain& chain = *writes->chain_;
+    absl::Status own = chain.done() ? chain.status() : together;
+    // The client has nodes there, but this session has not taken the server up yet.
+    if (IsNotConnected(own)) own = writes->Flush();
+    if (own.ok()) chain.Reset(chain.server());
+    if (status.ok()) status = own;
+  }
+  return status;
+}
+
 absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
-                        RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image) {
+                        std::vector<NewNode> siblings, LocalBuffer image) {
   Hocl& hocl = tree.environment.hocl;
   const RemoteAddress node = lock.target().node.address;
   WriteBack writes(context, tree, node.server());
-  absl::Status status;
-  if (sibling.server() == node.server()) {
-    if (RuleHolds(Rule::kS1)) status = writes.AddNode(sibling, sibling_image);
-  } else if (!RuleHolds(Rule::kL7)) {  // the variant does not wait for the other server
-    WriteBack elsewhere(context, tree, sibling.server());
-    PANDO_CHECK_OK(elsewhere.AddNode(sibling, sibling_image));
-    PANDO_CHECK_OK(writes.AddNodeHeaderFirst(node, image));
-    Chain* const chains[] = {elsewhere.chain_.get(), writes.chain_.get()};
-    status = context.AwaitAll(chains);
-    writes.chain_->Reset(node.server());
-  } else {
-    WriteBack elsewhere(context, tree, sibling.server());
-    status = elsewhere.AddNode(sibling, sibling_image);
-    if (status.ok()) status = elsewhere.Flush();
-    if (!status.ok()) {
-      // Nobody refers to the sibling, and nothing was posted here: whoever waits for the lock goes
-      // on, and reads the node afresh.
-      (void)writes.Release(std::move(lock), nullptr);
-      (void)AbandonNode(context, tree, sibling, sibling_image, status);
-      return status;
+  Elsewhere elsewhere(context, tree, node.server());
+  // The variant of S4 writes the first one, and commits.
+  const auto early =
+      absl::MakeConstSpan(siblings).first(RuleHolds(Rule::kS4) ? siblings.size() : 1);
+  const auto late = absl::MakeConstSpan(siblings).subspan(early.size());
+  absl::Status status = elsewhere.Add(early);
+  if (status.ok() && RuleHolds(Rule::kL7)) status = elsewhere.Flush();
+  if (!status.ok()) {
+    // Nobody refers to the siblings, and nothing was posted here: whoever waits for the lock goes
+    // on, and reads the node afresh.
+    (void)writes.Release(std::move(lock), nullptr);
+    elsewhere.GiveUp(std::move(siblings));
+    return status;
+  }
+  const auto add_here = [&](absl::Span<const NewNode> nodes) {
+    for (const NewNode& sibling : nodes) {
+      if (!status.ok() || sibling.spare.address.server() != node.server()) continue;
+      status = writes.AddNode(sibling.spare.address, sibling.image.buffer());
     }
-  }
+  };
+  if (RuleHolds(Rule::kS1)) add_here(early);
   if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
-  if (!RuleHolds(Rule::kS1) && sibling.server() == node.server()) {
-    status = writes.AddNode(sibling, sibling_image);  // the variant commits first
-  }
+  if (!RuleHolds(Rule::kS1)) add_here(early);  // the variant commits first
+  add_here(late);
+  // The variant does not wait for the other servers.
+  if (status.ok() && !RuleHolds(Rule::kL7)) status = elsewhere.Flush(&writes);
   if (!status.ok()) {
     tree.environment.allocator.NoteUncertain(tree.id());
     hocl.LeaveToFencing(context, std::move(lock), status);
     return WriteBackFailed(status);
   }
   status = writes.Release(std::move(lock), image.data);
+  if (status.ok() && !late.empty()) {
+    Elsewhere at_last(context, tree, node.server());
+    if (at_last.Add(late).ok()) (void)at_last.Flush();
+  }
   if (status.ok()) return status;
   tree.environment.allocator.NoteUncertain(tree.id());
   return WriteBackFailed(status);

@@ -1,8 +1,13 @@
 // Writing a held node back: packets of a chain, and the split's two steps (rules F6, L4, S1, S2).
 #pragma once
 
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/wire/line_run.h"
+#include "compute/core/buffer_pool.h"
+#include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
 #include "compute/lock/hocl.h"
@@ -31,11 +36,14 @@ class WriteBack {
   absl::Status Release(HeldLock&& lock, const std::byte* image);
   // True once a WRITE may have reached the server.
   bool posted() const { return posted_; }
+  ServerId server() const { return chain_->server(); }
+
+  // Flush() of several at once, each to another server. The first error.
+  static absl::Status FlushAll(OperationContext& context, absl::Span<WriteBack* const> all);
+  // How the last chain ended that was posted.
+  const absl::Status& last_status() const { return chain_->status(); }
 
  private:
-  friend absl::Status WriteSplit(OperationContext&, TreeContext&, HeldLock, RemoteAddress,
-                                 LocalBuffer, LocalBuffer);
-
   OperationContext& context_;
   const TreeContext& tree_;
   ChainLease chain_;
@@ -53,10 +61,17 @@ absl::Status WriteBackFailed(const absl::Status& status);
 bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress node,
                  LocalBuffer image, const absl::Status& why);
 
-// A split of the held node L into L and the new node S, both images sealed: S1, S2, release.
-// Unknown: S2 may have happened. Any other error: S lies on another server, which did not take it;
-// no effect, and S is abandoned.
+// A private node that is going to be linked: what its memory held, and its image, sealed.
+struct NewNode {
+  SpareNode spare;
+  BufferLease image;
+};
+
+// A split of the held node L, its image sealed, into L and its new siblings, in their order (rules
+// S1, S2, S4): each refers to the next, L to the first. Takes the siblings. Unknown: S2 may have
+// happened. Any other error: another server did not take one; no effect, and all are abandoned or
+// spare again.
 absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock lock,
-                        RemoteAddress sibling, LocalBuffer sibling_image, LocalBuffer image);
+                        std::vector<NewNode> siblings, LocalBuffer image);
 
 }  // namespace pando

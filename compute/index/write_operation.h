@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "compute/lock/lock_request.h"
 #include "pando/upsert.h"
 
@@ -19,6 +20,13 @@ struct WriteOperation {
   std::string_view value;                    // kUpsert: the operand
   std::string_view expected = {};            // kReplace, kEraseIf
   const UpsertCallback* function = nullptr;  // kUpsert: throws nothing
+};
+
+// One operation of a run, and where its result goes. Views.
+struct RunWrite {
+  const WriteOperation* operation;
+  absl::Status* result;
+  std::string* answer;  // may be null; what WriteKey() says beside the result
 };
 
 // Statuses of outcomes, beside OK. Static messages: none of them is a failure.
