@@ -85,8 +85,9 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
   }
   // The operations are done; separators that cannot be inserted now are inserted by whoever misses
   // them.
-  if (!separators_.empty() && !InsertSeparators(context_, tree_, &separators_).ok()) {
-    context_.missing = std::move(separators_.front());
+  if (!separators_.empty()) [[unlikely]] {
+    (void)InsertSeparators(context_, tree_, &separators_);
+    if (!separators_.empty()) context_.missing = std::move(separators_.front());
   }
   return applied;
 }
