@@ -9,6 +9,7 @@ namespace {
 // What is done to runs under load.
 constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::walks, "cursor_walks"},
+    {&SimRunResult::written_in_runs, "written_in_runs"},
     {&SimRunResult::sweeps, "sweeps_under_load"},
     {&SimRunResult::sessions_reopened, "sessions_reopened"},
     {&SimRunResult::trees_reopened, "trees_reopened"},

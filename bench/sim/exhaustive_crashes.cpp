@@ -20,9 +20,10 @@ using history::OperationKind;
 using Actor = ExhaustiveActor;
 using Work = std::vector<std::pair<Actor*, std::vector<Operation>>>;
 
+constexpr uint64_t kRunStamp = 8'000'000;
+
 // What the tree did for an operation, in words.
-std::string KindOf(const Operation& operation, const TreeStats& before, const TreeStats& after) {
-  std::string kind = history::OperationKindName(operation.kind);
+std::string KindOf(std::string kind, const TreeStats& before, const TreeStats& after) {
   const auto add = [&](const char* what, uint64_t count) {
     if (count > 0) absl::StrAppend(&kind, ", ", count, " ", what);
   };
@@ -36,12 +37,27 @@ std::string KindOf(const Operation& operation, const TreeStats& before, const Tr
 std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions& options,
                                                          const ExhaustiveScript& script) {
   std::map<std::string, std::vector<size_t>> victims;
+  if (options.run_length > 0) {
+    for (const size_t victim : script.RunVictims()) {
+      ExhaustiveWorld world(options);
+      Actor* const actor = world.Join(1);
+      PANDO_CHECK(world.Act(actor, script.Before(victim), false));
+      world.GetSpares(actor);
+      const TreeStats before = world.StatsOf(actor).tree;
+      std::vector<Operation> run = script.RunAt(victim, options.run_length, kRunStamp);
+      const std::string length = absl::StrCat("run of ", run.size());
+      world.WriteInRuns(actor, std::move(run), {});
+      victims[KindOf(length, before, world.StatsOf(actor).tree)].push_back(victim);
+    }
+    return victims;
+  }
   ExhaustiveWorld world(options);
   Actor* const actor = world.Join(1);
   for (size_t i = 0; i < script.size(); ++i) {
     const TreeStats before = world.StatsOf(actor).tree;
     PANDO_CHECK(world.Act(actor, {script.at(i)}, false));
-    std::vector<size_t>& kind = victims[KindOf(script.at(i), before, world.StatsOf(actor).tree)];
+    std::vector<size_t>& kind = victims[KindOf(history::OperationKindName(script.at(i).kind),
+                                               before, world.StatsOf(actor).tree)];
     // The first ones and the last one, so that small and large trees are met.
     if (kind.size() < static_cast<size_t>(options.victims_of_a_kind)) {
       kind.push_back(i);
@@ -55,6 +71,7 @@ std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions
 // What the victim's session does: the operation, and those beside it.
 std::vector<Operation> Victims(const ExhaustiveOptions& options, const ExhaustiveScript& script,
                                size_t victim) {
+  if (options.run_length > 0) return script.RunAt(victim, options.run_length, kRunStamp);
   std::vector<Operation> all = {script.at(victim)};
   if (!options.side_by_side) return all;
   for (Operation& beside : script.Beside(victim, 7'000'000)) all.push_back(std::move(beside));
@@ -75,6 +92,7 @@ struct Scene {
       gets.push_back(MakeOperation(OperationKind::kGet, operation.key, 0));
     }
     world.Act(doomed, std::move(gets), true);
+    if (options.run_length > 0) world.GetSpares(doomed);
   }
 };
 
@@ -95,13 +113,18 @@ Outcome Play(Scene* scene, const ExhaustiveOptions& options, const ExhaustiveScr
   world.Limit(doomed, packets);
   // All worlds begin alike, and of lists it matters how much of them comes late.
   if (options.side_by_side) world.SeedBreaks(DeriveSeed(options.seed, packets));
+  std::vector<Operation> victims = Victims(options, script, victim);
   Work work;
-  for (Operation& operation : Victims(options, script, victim)) {
-    work.push_back({doomed, {std::move(operation)}});
+  for (size_t i = 0; i < victims.size() && options.run_length == 0; ++i) {
+    work.push_back({doomed, {victims[i]}});
   }
   // Others are at work meanwhile.
   if (options.break_only) work.push_back({warm, script.Readers(6'000'000)});
-  world.ActTogether(work);
+  if (options.run_length > 0) {
+    world.WriteInRuns(doomed, std::move(victims), work);
+  } else {
+    world.ActTogether(work);
+  }
   outcome.died = doomed->spent;
   outcome.locks_recovered = world.StatsOf(doomed).tree.lock_recoveries;
   if (outcome.died && recoverer_packets != kNoPacketLimit) {

@@ -44,6 +44,10 @@ struct ExhaustiveOptions {
   // writers of the same leaf and of others. They begin in one turn, so the packets between which it
   // ends are those of several chains to one server.
   bool side_by_side = false;
+  // The victims are runs of this many writes to keys one after the other (rules U6, S4), into trees
+  // that hold few of them, many, or nearly all; they have a few spare nodes on each server. 0:
+  // single operations.
+  uint64_t run_length = 0;
 };
 
 struct ExhaustiveResult {

@@ -97,6 +97,35 @@ TEST(ExhaustiveCrashesTest, TheQueuePairsOfTheRecovererMayBreakToo) {
   EXPECT_GT(ExpectOk(options).locks_recovered, 0u);
 }
 
+// Rules U6, S4, S5: runs of 20 writes, with up to eight new leaves over two servers, into nodes of
+// one packet and of four.
+TEST_P(ExhaustiveCrashes, RunsOfWritesAreAllOrNothingALeaf) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = GetParam();
+  options.run_length = 20;
+  const ExhaustiveResult result = ExpectOk(options);
+  std::string kinds;
+  for (const auto& [kind, kills] : result.kinds) kinds += kind + "\n";
+  EXPECT_THAT(kinds, HasSubstr("run of 20, 4 splits"));
+  options.break_only = options.break_late = true;
+  const ExhaustiveResult late = ExpectOk(options);
+  EXPECT_GT(late.locks_recovered, late.worlds / 2);
+  EXPECT_GT(late.verbs_late, 0u);
+}
+
+TEST(ExhaustiveCrashesTest, WhoDiesBetweenTwoPacketsOfARunsNodes) {
+  ExhaustiveOptions options;
+  options.run_length = 20;
+  ExpectOk(options);
+}
+
+TEST(ExhaustiveCrashesTest, TheRecovererOfARunMayDieToo) {
+  ExhaustiveOptions options = SmallNodes();
+  options.run_length = 20;
+  options.kill_recoverer = 4;
+  ExpectOk(options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, ExhaustiveCrashes,
                          testing::Values(sim::DeliveryMode::kLines, sim::DeliveryMode::kWords,
                                          sim::DeliveryMode::kShmOrder, sim::DeliveryMode::kWhole),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -83,6 +84,33 @@ std::vector<Operation> ExhaustiveScript::Beside(size_t i, uint64_t stamp) const 
   work.push_back(MakeOperation(OperationKind::kPut, near(-1), stamp + 1));
   work.push_back(MakeOperation(OperationKind::kGet, near(2), 0));
   return work;
+}
+
+std::vector<size_t> ExhaustiveScript::RunVictims() const {
+  const size_t all = keys_.size();
+  return {0, 3, all / 20, all / 5, all / 2, all, all + all / 2};
+}
+
+std::vector<Operation> ExhaustiveScript::RunAt(size_t i, size_t length, uint64_t stamp) const {
+  const history::State before = StateBefore(i);
+  const std::map<std::string, std::string> state(before.begin(), before.end());
+  std::vector<std::string> sorted = keys_;
+  std::sort(sorted.begin(), sorted.end());
+  // Into the middle, or to the end.
+  const size_t room = sorted.size() - std::min(sorted.size(), length);
+  const size_t first = i % 2 == 0 ? room / 2 : room;
+  std::vector<Operation> run;
+  for (size_t at = first; at < std::min(first + length, sorted.size()); ++at) {
+    const auto present = state.find(sorted[at]);
+    constexpr OperationKind kKinds[] = {OperationKind::kPut, OperationKind::kUpdate,
+                                        OperationKind::kReplace, OperationKind::kUpsert,
+                                        OperationKind::kDelete};
+    const OperationKind kind =
+        present == state.end() ? OperationKind::kInsert : kKinds[at % std::size(kKinds)];
+    run.push_back(MakeOperation(kind, sorted[at], stamp + at));
+    if (kind == OperationKind::kReplace) run.back().expected = present->second;
+  }
+  return run;
 }
 
 history::State ExhaustiveScript::StateBefore(size_t end) const {

@@ -25,6 +25,9 @@ class ExhaustiveScript {
   // leaves, and puts and a get of the keys next to its own, mostly at the same leaf.
   std::vector<history::Operation> Beside(size_t i, uint64_t stamp) const;
   history::State StateBefore(size_t i) const;
+  // Of exhaustive runs: where they begin, and what is written there.
+  std::vector<size_t> RunVictims() const;
+  std::vector<history::Operation> RunAt(size_t i, size_t length, uint64_t stamp) const;
   // What others do afterwards: read, write, erase and scan all over.
   std::vector<history::Operation> Readers(uint64_t stamp) const;
   std::vector<history::Operation> Writers(uint64_t stamp) const;

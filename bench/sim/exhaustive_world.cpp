@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "bench/sim/perform.h"
+#include "bench/sim/perform_runs.h"
 #include "common/base/check.h"
 #include "compute/check/tree_check.h"
 #include "compute/client/access.h"
@@ -25,6 +28,8 @@ constexpr int64_t kQuietNs = 3 * kSecondNs;
 // Everything fits; the table of a cache of usual size takes longer to clear than a short run.
 constexpr size_t kCacheBytes = 4 << 20;
 constexpr uint64_t kEventsMax = 20'000'000;
+// So many of its new nodes a run finds on one server.
+constexpr size_t kSparesOfAServer = 2;
 // Long enough for all that was executed to be heard of.
 constexpr int64_t kHeardNs = 100 * kMicrosecondNs;
 
@@ -93,6 +98,11 @@ ExhaustiveActor* ExhaustiveWorld::Join(uint64_t seed) {
 void ExhaustiveWorld::Quiet() { world_.RunUntil(world_.clock().NowNs() + kQuietNs); }
 
 void ExhaustiveWorld::Leave(Actor* actor) {
+  for (SpareNode& spare : actor->kept) {
+    TreeContext& tree = ImplOf(*actor->tree).context();
+    tree.environment.allocator.PutBack(tree.id(), std::move(spare));
+  }
+  actor->kept.clear();
   actor->session.reset();
   actor->tree.reset();
   actor->client.reset();
@@ -125,18 +135,83 @@ void ExhaustiveWorld::Start(Actor* actor, std::vector<Operation> operations, boo
       const size_t place = history_.size();
       if (record) history_.push_back(operation);
       const absl::Status status = Perform(*actor->session, *actor->tree, &operation);
-      if (actor->dead) return;
-      const Ending ending = Explain(status, {.breaks = actor->spent}, &operation);
-      if (ending == Ending::kProblem) {
-        Problem(absl::StrCat(history::OperationKindName(operation.kind), " ended in ",
-                             status.ToString()));
-        return;
-      }
-      if (ending == Ending::kConcluded) operation.return_ns = Stamp();
+      if (!End(actor, &operation, status)) return;
       if (record) history_[place] = std::move(operation);
     }
   });
   ImplOf(*actor->session).scheduler().endpoint().Wake();
+}
+
+bool ExhaustiveWorld::End(Actor* actor, Operation* operation, const absl::Status& status) {
+  if (actor->dead) return false;
+  const Ending ending = Explain(status, {.breaks = actor->spent}, operation);
+  if (ending == Ending::kProblem) {
+    Problem(
+        absl::StrCat(history::OperationKindName(operation->kind), " ended in ", status.ToString()));
+    return false;
+  }
+  if (ending == Ending::kConcluded) operation->return_ns = Stamp();
+  return true;
+}
+
+void ExhaustiveWorld::StartRuns(Actor* actor, std::vector<Operation> operations) {
+  actor->session->Spawn([this, actor, operations = std::move(operations)]() mutable {
+    const size_t place = history_.size();
+    std::vector<Operation*> all;
+    const int64_t call_ns = Stamp();
+    for (Operation& operation : operations) {
+      operation.call_ns = call_ns;
+      all.push_back(&operation);
+      history_.push_back(operation);
+    }
+    PerformRuns(*actor->session, *actor->tree, all,
+                [&](Operation* operation, const absl::Status& status) {
+                  if (!End(actor, operation, status)) return false;
+                  const auto at = static_cast<size_t>(operation - operations.data());
+                  history_[place + at] = *operation;
+                  return true;
+                });
+  });
+  ImplOf(*actor->session).scheduler().endpoint().Wake();
+}
+
+void ExhaustiveWorld::GetSpares(Actor* actor) {
+  TreeContext& tree = ImplOf(*actor->tree).context();
+  NodeAllocator& allocator = tree.environment.allocator;
+  for (size_t i = 0; i < servers_.size(); ++i) {  // each time of whom most is left
+    actor->session->Spawn([actor, &tree] {
+      PANDO_CHECK_OK(
+          ImplOf(*actor->session).Perform(*actor->tree, {}, [&](OperationContext& context) {
+            return tree.Refill(context, 1);
+          }));
+    });
+    RunUntilIdle({actor});
+  }
+  std::map<ServerId, std::vector<SpareNode>> spares;
+  while (std::optional<SpareNode> spare = allocator.TryTake(tree.id(), 1)) {
+    spares[spare->address.server()].push_back(*std::move(spare));
+  }
+  for (auto& [server, nodes] : spares) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (i < kSparesOfAServer) {
+        allocator.PutBack(tree.id(), std::move(nodes[i]));
+      } else {
+        actor->kept.push_back(std::move(nodes[i]));
+      }
+    }
+  }
+}
+
+void ExhaustiveWorld::WriteInRuns(
+    Actor* writer, std::vector<Operation> writes,
+    const std::vector<std::pair<Actor*, std::vector<Operation>>>& beside) {
+  StartRuns(writer, std::move(writes));
+  std::vector<Actor*> actors = {writer};
+  for (const auto& [actor, operations] : beside) {
+    Start(actor, operations, true);
+    actors.push_back(actor);
+  }
+  RunUntilIdle(actors);
 }
 
 bool ExhaustiveWorld::AnybodyWorks(const std::vector<Actor*>& actors) {

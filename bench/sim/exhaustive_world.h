@@ -13,6 +13,7 @@
 #include "bench/sim/exhaustive_crashes.h"
 #include "common/fabric/sim/sim_world.h"
 #include "compute/client/connect.h"
+#include "compute/core/node_allocator.h"
 #include "memory/memory_server.h"
 #include "pando/client.h"
 
@@ -26,6 +27,7 @@ struct ExhaustiveActor {
   std::unique_ptr<Client> client;
   std::unique_ptr<Tree> tree;
   std::unique_ptr<Session> session;
+  std::vector<SpareNode> kept;  // that splits are not to find
   bool dead = false;
   bool spent = false;  // it ran out of packets
 };
@@ -42,9 +44,14 @@ class ExhaustiveWorld {
   // Runs the operations one after the other in a task, repairs included. False: the actor ran out
   // of packets: it was killed, or its queue pairs broke.
   bool Act(Actor* actor, std::vector<history::Operation> operations, bool record);
+  // A few spare nodes of every server, so that splits take nodes of several.
+  void GetSpares(Actor* actor);
   // The same for several at once. Who is named several times does so much side by side, each in a
   // coroutine.
   void ActTogether(const std::vector<std::pair<Actor*, std::vector<history::Operation>>>& work);
+  // The same beside one who writes in runs.
+  void WriteInRuns(Actor* writer, std::vector<history::Operation> writes,
+                   const std::vector<std::pair<Actor*, std::vector<history::Operation>>>& beside);
   void Limit(Actor* actor, uint64_t packets) { world_.LimitPackets(*actor->fabric, packets); }
   // How what breaks from now on does.
   void SeedBreaks(uint64_t seed) { world_.SeedBreaks(seed); }
@@ -65,6 +72,9 @@ class ExhaustiveWorld {
   }
   int64_t Stamp() { return last_stamp_ns_ = std::max(world_.clock().NowNs(), last_stamp_ns_ + 1); }
   void Start(Actor* actor, std::vector<history::Operation> operations, bool record);
+  // Of an operation in its place in the history; false: its actor does nothing more.
+  bool End(Actor* actor, history::Operation* operation, const absl::Status& status);
+  void StartRuns(Actor* actor, std::vector<history::Operation> operations);
   // Kills, or breaks, who ran out of packets.
   bool AnybodyWorks(const std::vector<Actor*>& actors);
   void RunUntilIdle(const std::vector<Actor*>& actors);

@@ -32,6 +32,9 @@ DEFINE_bool(exhaustive_breaks, false,
 DEFINE_bool(side_by_side, false,
             "with these two: that client has several operations under way in one session, whose "
             "chains are told to a NIC in one list");
+DEFINE_uint64(run_length, 0,
+              "with these two: that client writes so many keys in runs of their leaves; 0: single "
+              "operations");
 DEFINE_uint64(
     kill_recoverer, 0,
     "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
@@ -60,6 +63,7 @@ DEFINE_double(insert, 0.15, "share of inserts");
 DEFINE_double(delete, 0.15, "share of deletes");
 DEFINE_double(scan, 0, "share of scans");
 DEFINE_double(conditional, 0, "share of the writes that are replace, erase if and upsert");
+DEFINE_double(runs, 0, "share of a client's turns that write 2 to 40 keys in runs of their leaves");
 DEFINE_uint64(scan_limit, 20, "longest scan, entries");
 DEFINE_double(cursor, 0, "share of the scans that are walks with a cursor, also downwards");
 DEFINE_int32(crashes, 0, "compute servers killed on the way");
@@ -208,6 +212,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   ParseShares(&options);
   options.scan_limit_max = FLAGS_scan_limit;
   options.cursor = FLAGS_cursor;
+  options.runs = FLAGS_runs;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;
   options.break_probability = FLAGS_break_probability;
@@ -272,6 +277,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
       BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
     options.break_only = FLAGS_exhaustive_breaks;
     options.side_by_side = FLAGS_side_by_side;
+    options.run_length = FLAGS_run_length;
     ok = RunExhaustiveOnce(options) && ok;
     if (!options.break_only) continue;
     options.break_late = true;

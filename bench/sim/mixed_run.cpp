@@ -12,7 +12,7 @@ namespace pando {
 namespace {
 
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
-constexpr uint64_t kMixWalkSeed = 0x6d697877;
+constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -135,6 +135,12 @@ void MixWalks(uint64_t seed, SimRunOptions* options) {
   options->scan = std::max(options->scan, 0.05);
 }
 
+// Many writes at once. From a random stream of its own, too.
+void MixRuns(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixRunsSeed));
+  if (random.Chance(0.6)) options->runs = Pick<double>(&random, std::array{0.02, 0.1, 0.4});
+}
+
 // Everything that can be done to a run under load, with all constants so short that the run passes
 // them again and again. From a random stream of its own, too.
 void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
@@ -237,11 +243,12 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
       " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
       ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ",
-      o.conditional, ", ", o.lock_words, " lock words", o.sim.write_unlock ? "" : ", unlock by CAS",
-      ", cache ", o.client.index_cache_bytes, ", handover_max ", o.client.handover_max,
-      ", combine_max ", o.client.combine_max, ", calls lost ", o.sim.call_request_loss,
-      ", crashes ", o.crashes, ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs,
-      " us, broken by ", o.break_probability, techniques, DescribeCruelty(o));
+      o.conditional, ", turns in runs ", o.runs, ", ", o.lock_words, " lock words",
+      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
+      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
+      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
+      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
+      DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
@@ -269,6 +276,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   options.conditional = Pick<double>(&conditions, std::array{0.0, 0.1, 0.3, 0.9});
   MixBreaks(seed, &options);
   MixWalks(seed, &options);
+  MixRuns(seed, &options);
   MixCruelty(seed, mix, &options);
   return options;
 }

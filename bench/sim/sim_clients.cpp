@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/history/history_io.h"
 #include "bench/sim/perform.h"
+#include "bench/sim/perform_runs.h"
 #include "bench/sim/sim_run_state.h"
 #include "bench/sim/walk.h"
 #include "common/base/check.h"
@@ -23,6 +24,7 @@ constexpr int64_t kClosedPauseNs = 20 * kMicrosecondNs;   // before a handle is 
 // From the begin of a sweep until somebody else is stopped.
 constexpr uint64_t kPauseWithinNs = 200 * kMicrosecondNs;
 constexpr size_t kLoadedKeysMax = 200;
+constexpr size_t kRunMax = 40;
 
 void SleepFor(Session& session, int64_t ns) {
   session.SleepUntil(ImplOf(session).context().NowNs() + ns);
@@ -66,6 +68,10 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
       if (!BulkLoad(server, session, handle, client)) return;
       continue;
     }
+    if (options_.runs > 0 && run_random_.Chance(options_.runs)) {
+      if (!WriteInRuns(server, session, handle, slot, client)) return;
+      continue;
+    }
     PANDO_CHECK(workload_.Next(&next, slot));
     next.client = client;
     next.call_ns = Stamp();
@@ -102,16 +108,22 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
   }
   // A dead client heard nothing: the outcome stays unknown.
   if (world_.IsKilled(*server.fabric)) return false;
+  const Ending ending = Settle(server, session, handle, status, o);
+  if (ending == Ending::kConcluded && back.has_value()) {
+    back->return_ns = o->return_ns;
+    handle.life->operations.push_back(*std::move(back));
+  }
+  if (ending == Ending::kConcluded && walks) ++result_.walks;
+  return ending != Ending::kCutOff;
+}
+
+Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle& handle,
+                      const absl::Status& status, Operation* o) {
   const Circumstances circumstances =
       CircumstancesOf(handle.life->dropped && !server.client->fenced());
   const Ending ending = Explain(status, circumstances, o);
   if (ending == Ending::kConcluded) {
     o->return_ns = Stamp();
-    result_.walks += walks ? 1 : 0;
-    if (back.has_value()) {
-      back->return_ns = o->return_ns;
-      handle.life->operations.push_back(*std::move(back));
-    }
     if (result_.server_deaths > 0) ++result_.after_server_death;
   }
   if (ending == Ending::kRefused) {
@@ -124,7 +136,33 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
   }
   if (ending == Ending::kProblem) Fail(status, o);
   server.gave_up = server.gave_up || ending == Ending::kCutOff;
-  return ending != Ending::kCutOff;
+  return ending;
+}
+
+bool SimRun::WriteInRuns(ComputeServer& server, Session& session, const TreeHandle& handle,
+                         size_t slot, int32_t client) {
+  std::vector<Operation> writes = workload_.NextRun(&run_random_, kRunMax, slot);
+  std::vector<Operation*> all;
+  const int64_t call_ns = Stamp();
+  for (Operation& write : writes) {
+    write.client = client;
+    write.call_ns = call_ns;
+    all.push_back(&write);
+  }
+  begun_ += writes.size();
+  std::vector<Operation>& operations = handle.life->operations;
+  const size_t place = operations.size();
+  operations.insert(operations.end(), writes.begin(), writes.end());
+  bool go_on = true;
+  PerformRuns(session, *handle.tree, all, [&](Operation* o, const absl::Status& status) {
+    if (world_.IsKilled(*server.fabric)) return go_on = false;
+    go_on = Settle(server, session, handle, status, o) != Ending::kCutOff;
+    ++result_.written_in_runs;
+    if (!o->unknown()) workload_.Learn(*o, slot);
+    operations[place + static_cast<size_t>(o - writes.data())] = *o;
+    return go_on;
+  });
+  return go_on;
 }
 
 void SimRun::Fail(const absl::Status& status, Operation* o) {

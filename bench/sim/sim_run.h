@@ -46,6 +46,8 @@ struct SimRunOptions {
   uint64_t scan_limit_max = 20;
   // This share of the scans are walks with a cursor: upwards, downwards, and back again.
   double cursor = 0;
+  // This share of a client's turns write 2 to 40 keys in runs of their leaves (rule U6).
+  double runs = 0;
 
   // So many trees of the same shape, used alike, each with a history of its own.
   int trees = 1;
@@ -119,6 +121,7 @@ struct SimRunResult {
   uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
   uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
   uint64_t walks = 0;               // with a cursor, to their end
+  uint64_t written_in_runs = 0;     // operations
   uint64_t after_server_death = 0;  // operations that succeeded all the same
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;

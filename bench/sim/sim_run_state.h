@@ -115,7 +115,13 @@ class SimRun {
   // The operation's outcome goes into its place in the history; false: the client stops.
   bool Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
                history::Operation* operation);
+  // What its end says about the operation and its client.
+  Ending Settle(ComputeServer& server, Session& session, const TreeHandle& handle,
+                const absl::Status& status, history::Operation* operation);
   void Fail(const absl::Status& status, history::Operation* operation);
+  // Several writes at once, each an operation of the history; false: the client stops.
+  bool WriteInRuns(ComputeServer& server, Session& session, const TreeHandle& handle, size_t slot,
+                   int32_t client);
   // All keys of a bulk load are one operation each, which begin and end together.
   bool BulkLoad(ComputeServer& server, Session& session, const TreeHandle& handle, int32_t client);
   void MaybeSweep();
@@ -176,7 +182,7 @@ class SimRun {
 
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
-  Random crash_random_, pause_random_, walk_random_;
+  Random crash_random_, pause_random_, walk_random_, run_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   size_t next_pause_ = 0;

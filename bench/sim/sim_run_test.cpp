@@ -169,7 +169,7 @@ TEST(SimRun, WhatIsClosedUnderLoadIsOpenedAgain) {
 
 TEST(SimRun, TreesAreDroppedAndLoadedAgainWhileOthersUseThem) {
   uint64_t dropped = 0, loaded = 0, changed = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
     SimRunOptions options = Small(seed);
     options.operations = 1500;
     options.trees = 2;

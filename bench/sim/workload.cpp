@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "bench/sim/perform_runs.h"
 #include "common/base/check.h"
 
 namespace pando {
@@ -169,6 +170,36 @@ bool SimWorkload::Next(history::Operation* operation, size_t slot) {
     if (random_.Chance(0.2)) operation->key.clear();  // from the start
   }
   return true;
+}
+
+std::vector<history::Operation> SimWorkload::NextRun(Random* random, size_t count_max,
+                                                     size_t slot) {
+  using Kind = history::OperationKind;
+  std::vector<std::string> sorted(keys_.begin(),
+                                  keys_.begin() + static_cast<std::ptrdiff_t>(known_keys_));
+  std::sort(sorted.begin(), sorted.end());
+  const bool clustered = random->Chance(0.5);
+  uint64_t neighbour = random->Uniform(sorted.size());
+  std::set<std::string> taken;
+  std::vector<history::Operation> run;
+  for (uint64_t count = 2 + random->Uniform(count_max - 1); count > 0; --count) {
+    history::Operation operation;
+    if (!Next(&operation, slot)) break;
+    if (!IsWrite(operation)) {
+      operation = {};
+      operation.kind = Kind::kPut;
+      operation.key = ChooseKey();
+      operation.value = NewValue();
+    }
+    if (clustered && operation.kind != Kind::kInsert && operation.kind != Kind::kReplace &&
+        operation.kind != Kind::kEraseIf) {
+      operation.key = sorted[neighbour++ % sorted.size()];
+    }
+    // Two of one key are one after the other, which the history does not say: now and then.
+    if (!taken.insert(operation.key).second && !random->Chance(0.1)) continue;
+    run.push_back(std::move(operation));
+  }
+  return run;
 }
 
 }  // namespace pando
