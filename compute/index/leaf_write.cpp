@@ -85,7 +85,9 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
   }
   // The operations are done; separators that cannot be inserted now are inserted by whoever misses
   // them.
-  if (!separators_.empty()) [[unlikely]] {
+  if (!separators_.empty() && later_ != nullptr) [[unlikely]] {
+    std::move(separators_.begin(), separators_.end(), std::back_inserter(*later_));
+  } else if (!separators_.empty()) [[unlikely]] {
     (void)InsertSeparators(context_, tree_, &separators_);
     if (!separators_.empty()) context_.missing = std::move(separators_.front());
   }

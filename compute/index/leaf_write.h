@@ -18,11 +18,12 @@
 
 namespace pando {
 
-// `image`: an accepted leaf, read under its lock, which is held.
+// `image`: an accepted leaf, read under its lock, which is held. `later`: as WriteRun().
 class LeafWrite {
  public:
-  LeafWrite(OperationContext& context, TreeContext& tree, LocalBuffer image)
-      : context_(context), tree_(tree), image_(image) {}
+  LeafWrite(OperationContext& context, TreeContext& tree, LocalBuffer image,
+            std::vector<MissingSeparator>* later = nullptr)
+      : context_(context), tree_(tree), image_(image), later_(later) {}
 
   // Executes the operations at the head of `writes`, at least one, that the leaf covers, and
   // waiting ones with them, writes back and gives the lock up. They are sorted by key; the first
@@ -55,6 +56,7 @@ class LeafWrite {
   OperationContext& context_;
   TreeContext& tree_;
   const LocalBuffer image_;
+  std::vector<MissingSeparator>* const later_;
   absl::Status status_;
   std::vector<NewNode> siblings_;  // taken for a split
   std::vector<MissingSeparator> separators_;

@@ -14,7 +14,8 @@ namespace {
 
 // How many were executed, with their results.
 absl::StatusOr<size_t> TryRun(OperationContext& context, TreeContext& tree,
-                              absl::Span<const RunWrite> writes) {
+                              absl::Span<const RunWrite> writes,
+                              std::vector<MissingSeparator>* later) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   Descent descent(context, tree, writes.front().operation->key, 0);
@@ -24,7 +25,7 @@ absl::StatusOr<size_t> TryRun(OperationContext& context, TreeContext& tree,
     if (attempt != HeldNode::Attempt::kHeld) continue;
     FenceScratch scratch;
     if (descent.moved_right()) descent.Accepted(LowFence(image.data(), tree.layout, &scratch));
-    LeafWrite write(context, tree, image.buffer());
+    LeafWrite write(context, tree, image.buffer(), later);
     const size_t done = write.Execute(leaf.TakeLock(), writes, leaf.match().slot);
     const bool again = !RuleHolds(Rule::kU5) && IsOutcomeUnknown(*writes.front().result);
     if (again && !context.expired()) continue;
@@ -49,14 +50,15 @@ const CachedNode* FindParent(const TreeContext& tree, const SearchKey& key) {
 
 }  // namespace
 
-size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes) {
+size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes,
+                std::vector<MissingSeparator>* later) {
   PANDO_DCHECK(!writes.empty());
   const RunWrite& first = writes.front();
   if (writes.size() == 1) {  // may wait as a request
     *first.result = WriteKey(context, tree, *first.operation, first.answer);
     return 1;
   }
-  const absl::StatusOr<size_t> done = TryRun(context, tree, writes);
+  const absl::StatusOr<size_t> done = TryRun(context, tree, writes, later);
   if (done.ok()) return *done;
   *first.result = done.status();
   return 1;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "compute/core/session_context.h"
@@ -24,7 +25,11 @@ namespace pando {
 // was begun, and of all that were begun, where their write-back failed: their outcome is unknown
 // then. What the context notices on the way (a missing separator, an underfull leaf) is one of
 // each: see to it between two runs.
-size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes);
+//
+// `later`, where given, gets the separators of a split, for InsertSeparators(): those of many
+// leaves go into their parents together, while nobody holds a leaf for that.
+size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes,
+                std::vector<MissingSeparator>* later = nullptr);
 
 // The low fence of the leaf behind the one that covers `key`, as far as is known here; "": that
 // leaf is the tree's last one. Nothing: no parent is cached; the first run there changes that. No
