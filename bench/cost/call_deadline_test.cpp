@@ -39,7 +39,9 @@ class CallDeadlineTest : public testing::Test {
   }
   int64_t chain_ns() { return ImplOf(*loaded_.session).context().chain_ns(); }
 
-  LoadedTree loaded_{{.sim = {.mode = sim::DeliveryMode::kWhole}}, {}, kRecords};
+  // Few coroutines: with many a millisecond is enough for all records.
+  LoadedTree loaded_{
+      {.sim = {.mode = sim::DeliveryMode::kWhole}}, {.coroutines_per_session = 8}, kRecords};
   Session& session_ = *loaded_.session;
   Tree& tree_ = *loaded_.tree;
 };
@@ -101,6 +103,50 @@ TEST_F(CallDeadlineTest, ManyPutsEndWithTheCallAndThoseWithoutATurnAreNotStored)
   }
 }
 
+// In any order, new keys between those that are there and conditions that hold: what is said is
+// what happened.
+TEST_F(CallDeadlineTest, ManyWritesEndWithTheCallAndSayWhatBecameOfThem) {
+  for (const bool inside : {false, true}) {
+    std::vector<Write> writes;
+    for (uint64_t n = 0; n < kRecords / 2; ++n) {
+      const uint64_t number = n * 7919 % (kRecords / 2) + (inside ? kRecords / 2 : 0);
+      const bool is_new = number % 3 == 0;
+      writes.push_back({.kind = is_new ? Write::Kind::kInsert : Write::Kind::kReplace,
+                        .key = KeyOf(2 * number + (is_new ? 1 : 0)),
+                        .value = "new",
+                        .expected = KeyOf(number)});
+    }
+    std::vector<WriteResult> results;
+    int64_t took_ns = 0;
+    const auto call = [&] {
+      took_ns = Timed([&] { results = session_.WriteMany(tree_, writes, {.timeout_ms = 1}); });
+    };
+    if (inside) {
+      session_.Spawn(call);
+      session_.Run();
+    } else {
+      call();
+    }
+    EXPECT_GE(took_ns, kMillisecondNs);
+    // A split that is under way then: the leaf, its new siblings, and what the parent hears of it.
+    EXPECT_LE(took_ns, kMillisecondNs + 8 * chain_ns());
+    ASSERT_EQ(results.size(), writes.size());
+    size_t done = 0, late = 0;
+    for (size_t i = 0; i < writes.size(); ++i) {
+      const auto value = session_.Get(tree_, writes[i].key);
+      const bool is_there = value.ok() && *value == "new";
+      const absl::Status& status = results[i].status;
+      done += status.ok();
+      late += absl::IsDeadlineExceeded(status);
+      if (IsOutcomeUnknown(status)) continue;  // in the hands of another coroutine just then
+      ASSERT_TRUE(status.ok() || absl::IsDeadlineExceeded(status)) << status;
+      ASSERT_EQ(is_there, status.ok()) << i << ": " << status;
+    }
+    EXPECT_GT(done, 500u);
+    EXPECT_GT(late, kRecords / 4);
+  }
+}
+
 // Each of the session's coroutines waits for a lock once: with a deadline each, the call took as
 // many deadlines as there are rounds of coroutines.
 TEST_F(CallDeadlineTest, WaitingForLocksEndsThen) {
@@ -143,6 +189,8 @@ TEST_F(CallDeadlineTest, NegativeOnesAreRefusedAndNothingHappens) {
   EXPECT_EQ(session_.Check(tree_, {.timeout_ms = -1}).status().code(), refused);
   EXPECT_EQ(CountOf(session_.MultiGet(tree_, {key, key}, negative), refused), 2u);
   EXPECT_EQ(CountOf(session_.MultiPut(tree_, {{key, "new"}}, negative), refused), 1u);
+  EXPECT_EQ(CountOf(session_.MultiErase(tree_, {key}, negative), refused), 1u);
+  EXPECT_EQ(session_.WriteMany(tree_, {{.key = key}}, negative)[0].status.code(), refused);
   EXPECT_EQ(session_.Get(tree_, key).value_or("lost"), KeyOf(0));
   EXPECT_TRUE(absl::IsNotFound(session_.Get(tree_, "new").status()));
 }

@@ -7,6 +7,7 @@
 #include "compute/client/client_impl.h"
 #include "compute/client/cursor_impl.h"
 #include "compute/client/session_impl.h"
+#include "compute/client/write_many.h"
 
 namespace pando {
 
@@ -152,16 +153,47 @@ std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
   return results;
 }
 
+std::vector<WriteResult> Session::WriteMany(const Tree& tree, const std::vector<Write>& writes,
+                                            const OperationOptions& options) {
+  static_assert(static_cast<int>(Write::Kind::kUpsert) == static_cast<int>(WriteKind::kUpsert));
+  std::vector<WriteResult> results(writes.size());
+  std::vector<CallWrite> call;
+  call.reserve(writes.size());
+  for (size_t i = 0; i < writes.size(); ++i) {
+    const Write& write = writes[i];
+    const bool erases = write.kind == Write::Kind::kErase || write.kind == Write::Kind::kEraseIf;
+    call.push_back({{static_cast<WriteKind>(write.kind), write.key,
+                     erases ? std::string_view() : write.value, write.expected},
+                    write.function,
+                    &results[i].status,
+                    &results[i].value});
+  }
+  ExecuteCall(*impl_, tree, std::move(call), options);
+  return results;
+}
+
 std::vector<absl::Status> Session::MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
                                             const OperationOptions& options) {
   std::vector<absl::Status> results(entries.size());
-  impl_->ForEach(
-      entries.size(), options.timeout_ms,
-      [&](size_t i, int64_t deadline_ns) {
-        const auto& [key, value] = entries[i];
-        results[i] = impl_->Write(tree, {WriteKind::kPut, key, value}, options, deadline_ns);
-      },
-      [&](size_t i, const absl::Status& refusal) { results[i] = refusal; });
+  std::vector<CallWrite> call(entries.size());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    call[i].operation = {WriteKind::kPut, entries[i].key, entries[i].value};
+    call[i].result = &results[i];
+  }
+  ExecuteCall(*impl_, tree, std::move(call), options);
+  return results;
+}
+
+std::vector<absl::Status> Session::MultiErase(const Tree& tree,
+                                              const std::vector<std::string>& keys,
+                                              const OperationOptions& options) {
+  std::vector<absl::Status> results(keys.size());
+  std::vector<CallWrite> call(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    call[i].operation = {WriteKind::kErase, keys[i], ""};
+    call[i].result = &results[i];
+  }
+  ExecuteCall(*impl_, tree, std::move(call), options);
   return results;
 }
 

@@ -241,18 +241,41 @@ absl::Status SessionImpl::Write(const Tree& tree, const WriteOperation& operatio
 absl::Status SessionImpl::Upsert(const Tree& tree, std::string_view key, UpsertFunction function,
                                  std::string_view operand, const OperationOptions& options,
                                  int64_t deadline_ns, std::string* answer) {
-  PANDO_RETURN_IF_ERROR(
-      CheckOperand(function, operand, ImplOf(tree).context().layout.value_bytes_max()));
-  const WriteOperation operation{.kind = WriteKind::kUpsert,
-                                 .key = key,
-                                 .value = operand,
-                                 .function = client_.upserts().Find(function)};
-  if (operation.function == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no upsert function ", static_cast<uint32_t>(function),
-                     ": register it first (Client::RegisterUpsertFunction())"));
-  }
+  WriteOperation operation{.kind = WriteKind::kUpsert, .key = key, .value = operand};
+  PANDO_RETURN_IF_ERROR(Prepare(tree, function, &operation));
   return Write(tree, operation, options, deadline_ns, answer);
+}
+
+absl::Status SessionImpl::Prepare(const Tree& tree, UpsertFunction function,
+                                  WriteOperation* operation) const {
+  const TreeContext& context = ImplOf(tree).context();
+  if (!KeyFits(context, operation->key)) return KeyRefusal(context, operation->key);
+  if (operation->kind == WriteKind::kUpsert) {
+    PANDO_RETURN_IF_ERROR(
+        CheckOperand(function, operation->value, context.layout.value_bytes_max()));
+    operation->function = client_.upserts().Find(function);
+    if (operation->function == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no upsert function ", static_cast<uint32_t>(function),
+                       ": register it first (Client::RegisterUpsertFunction())"));
+    }
+  }
+  if (!ValueFits(context, operation->value)) return ValueRefusal(context, operation->value);
+  return absl::OkStatus();
+}
+
+size_t SessionImpl::WriteRun(const Tree& tree, absl::Span<const RunWrite> writes,
+                             const OperationOptions& options, int64_t deadline_ns,
+                             std::vector<MissingSeparator>* later) {
+  size_t done = 0;
+  const auto run = [&](OperationContext& operation) {
+    done = ImplOf(tree).routed().WriteRun(operation, writes, later);
+    return absl::OkStatus();
+  };
+  const absl::Status refusal = Execute(tree, options.timeout_ms, deadline_ns, options.cost, run);
+  if (refusal.ok()) return done;
+  for (const RunWrite& write : writes) *write.result = refusal;
+  return writes.size();
 }
 
 absl::Status SessionImpl::Scan(const Tree& tree, const CursorOptions& options,
@@ -269,8 +292,9 @@ absl::Status SessionImpl::Scan(const Tree& tree, const CursorOptions& options,
 }
 
 absl::Status SessionImpl::Perform(const Tree& tree, const OperationOptions& options,
-                                  absl::FunctionRef<absl::Status(OperationContext&)> job) {
-  return Execute(tree, options.timeout_ms, kFromNow, options.cost, job);
+                                  absl::FunctionRef<absl::Status(OperationContext&)> job,
+                                  int64_t deadline_ns) {
+  return Execute(tree, options.timeout_ms, deadline_ns, options.cost, job);
 }
 
 absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
@@ -338,8 +362,7 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
         --s.busy;
       }
     };
-    const size_t helpers =
-        std::min(count, static_cast<size_t>(client_.options().coroutines_per_session)) - 1;
+    const size_t helpers = std::min(count, coroutines_max()) - 1;
     for (size_t i = 0; i < helpers; ++i) {
       scheduler().Spawn([shared, take_items, count] {
         if (shared->next >= count) return;  // too late: the caller may be gone
@@ -350,17 +373,21 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
     take_items(*shared);
     const size_t taken = std::exchange(shared->next, count);
     while (shared->busy > 0) shared->parking.ParkUntil(kNeverNs);
-    const absl::Status late = absl::DeadlineExceededError(
-        "the call's deadline passed before it was this one's turn: it had no effect");
-    for (size_t i = taken; i < count; ++i) refuse(i, late);
+    for (size_t i = taken; i < count; ++i) refuse(i, NoTurnError());
   };
-  if (Scheduler::Current() != nullptr) {
-    run();
-  } else {
-    const CallersDeadline deadline(this, deadline_ns);
-    scheduler().Spawn([&run] { run(); });
-    RunTasks();
-  }
+  RunCall(deadline_ns, run);
+}
+
+absl::Status NoTurnError() {
+  return absl::DeadlineExceededError(
+      "the call's deadline passed before it was this one's turn: it had no effect");
+}
+
+void SessionImpl::RunCall(int64_t deadline_ns, absl::FunctionRef<void()> run) {
+  if (Scheduler::Current() != nullptr) return run();
+  const CallersDeadline deadline(this, deadline_ns);
+  scheduler().Spawn([run] { run(); });
+  RunTasks();
 }
 
 }  // namespace pando

@@ -20,6 +20,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "compute/client/client_impl.h"
 #include "compute/core/session_context.h"
 #include "compute/route/routed_tree.h"
@@ -29,6 +30,8 @@ namespace pando {
 
 // InvalidArgument: it is negative.
 absl::Status CheckTimeout(int64_t timeout_ms);
+// Of what had no turn by the deadline of a call of many.
+absl::Status NoTurnError();
 
 class SessionImpl {
  public:
@@ -49,6 +52,13 @@ class SessionImpl {
   absl::Status Upsert(const Tree& tree, std::string_view key, UpsertFunction function,
                       std::string_view operand, const OperationOptions& options,
                       int64_t deadline_ns, std::string* answer);
+  // What Write() refuses before anything is done, InvalidArgument. An upsert gets its function.
+  absl::Status Prepare(const Tree& tree, UpsertFunction function, WriteOperation* operation) const;
+  // The head of many writes, prepared and sorted by key: as WriteRun() of the index, also where the
+  // session or the tree refuses them.
+  size_t WriteRun(const Tree& tree, absl::Span<const RunWrite> writes,
+                  const OperationOptions& options, int64_t deadline_ns,
+                  std::vector<MissingSeparator>* later);
   absl::Status Scan(const Tree& tree, const CursorOptions& options, std::vector<KeyValue>* rows,
                     int64_t deadline_ns = kFromNow);
   absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options);
@@ -57,7 +67,8 @@ class SessionImpl {
 
   // Any other job on the tree, as an operation of this session.
   absl::Status Perform(const Tree& tree, const OperationOptions& options,
-                       absl::FunctionRef<absl::Status(OperationContext&)> job);
+                       absl::FunctionRef<absl::Status(OperationContext&)> job,
+                       int64_t deadline_ns = kFromNow);
   // Cursors must be gone before the session (CHECKed).
   void AddCursor() { ++cursors_; }
   void RemoveCursor() { --cursors_; }
@@ -67,6 +78,14 @@ class SessionImpl {
   // come by then go to `refuse(i, status)`, as all do where there can be no such time.
   void ForEach(size_t count, int64_t timeout_ms, absl::FunctionRef<void(size_t, int64_t)> work,
                absl::FunctionRef<void(size_t, const absl::Status&)> refuse);
+
+  // Runs a call of several operations in a coroutine of this session, or in the caller's; from
+  // outside with the repairs that are due, which end by the call's deadline, too.
+  void RunCall(int64_t deadline_ns, absl::FunctionRef<void()> run);
+  // Coroutines that operations may have at once.
+  size_t coroutines_max() const {
+    return static_cast<size_t>(client_.options().coroutines_per_session);
+  }
 
   // Of a call with these OperationOptions::timeout_ms, which CheckTimeout() lets pass.
   int64_t TimeoutNs(int64_t timeout_ms) const {

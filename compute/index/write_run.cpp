@@ -69,9 +69,17 @@ std::optional<std::string> NextBorder(OperationContext& context, const TreeConte
   const EpochDomain::Guard guard(tree.environment.cache.epochs(), context.session.epoch_slot());
   const SearchKey search_key(key);
   const CachedNode* const parent = FindParent(tree, search_key);
-  if (parent == nullptr) return std::nullopt;
+  if (parent == nullptr) {
+    Reference root;
+    if (tree.root.Load(&root) == 0) return "";  // the only leaf
+    return std::nullopt;
+  }
   const uint32_t next = parent->ChildIndex(search_key) + 1;
   return std::string(next == parent->child_count() ? parent->high() : parent->ChildLow(next));
+}
+
+absl::Status LeadTo(OperationContext& context, TreeContext& tree, std::string_view key) {
+  return Descent(context, tree, key, 0).Find();
 }
 
 }  // namespace pando

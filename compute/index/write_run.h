@@ -36,5 +36,7 @@ size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const R
 // network. For sharing operations out among coroutines: it may be out of date.
 std::optional<std::string> NextBorder(OperationContext& context, const TreeContext& tree,
                                       std::string_view key);
+// Finds the leaf that covers `key`, READing and caching what NextBorder() wants. No lock.
+absl::Status LeadTo(OperationContext& context, TreeContext& tree, std::string_view key);
 
 }  // namespace pando

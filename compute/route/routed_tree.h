@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/wire/control.h"
 #include "compute/check/session_check.h"
 #include "compute/core/session_context.h"
@@ -26,6 +28,7 @@
 #include "compute/index/operations.h"
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
+#include "compute/index/write_run.h"
 #include "pando/check.h"
 #include "pando/client.h"
 #include "pando/size.h"
@@ -57,6 +60,17 @@ class RoutedTree {
                      std::string* answer) {
     return WriteKey(context, shared_, operation, answer);
   }
+  // Many of them, leaf by leaf: compute/index/write_run.h.
+  size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes,
+                  std::vector<MissingSeparator>* later) {
+    return pando::WriteRun(context, shared_, writes, later);
+  }
+  std::optional<std::string> NextBorder(OperationContext& context, std::string_view key) const {
+    return pando::NextBorder(context, shared_, key);
+  }
+  absl::Status LeadTo(OperationContext& context, std::string_view key) {
+    return pando::LeadTo(context, shared_, key);
+  }
   absl::Status Scan(OperationContext& context, const KeyRange& range, bool reverse, size_t limit,
                     size_t leaves_max, std::vector<KeyValue>* rows) {
     return ScanKeys(context, shared_, range, reverse, limit, leaves_max, rows);
@@ -80,6 +94,10 @@ class RoutedTree {
   // --- What operations have noticed on their way, and left to the session (OperationContext).
   absl::Status InsertMissing(OperationContext& context, MissingSeparator missing) {
     return InsertSeparator(context, shared_, std::move(missing));
+  }
+  // Several, of one level and ascending; those that are left are still missing.
+  absl::Status InsertMissing(OperationContext& context, std::vector<MissingSeparator>* missing) {
+    return InsertSeparators(context, shared_, missing);
   }
   absl::Status MergeUnderfullLeaf(OperationContext& context, std::string_view low) {
     return MergeUnderfull(context, shared_, /*level=*/0, low);

@@ -31,6 +31,7 @@
 #include "pando/size.h"
 #include "pando/stats.h"
 #include "pando/upsert.h"
+#include "pando/write.h"
 
 namespace pando {
 
@@ -195,13 +196,32 @@ class Session {
   // options is said by its status(). No round trip. The tree's handle outlives the cursor.
   std::unique_ptr<Cursor> NewCursor(const Tree& tree, const CursorOptions& options = {});
 
-  // Many operations at once over this session's coroutines. One status per key, in order. The
-  // timeout is of the call: what has had no turn by then is DeadlineExceeded, without effect.
+  // Many gets at once over this session's coroutines. One result per key, in order. The timeout is
+  // of the call: what has had no turn by then is DeadlineExceeded.
   std::vector<absl::StatusOr<std::string>> MultiGet(const Tree& tree,
                                                     const std::vector<std::string>& keys,
                                                     const OperationOptions& options = {});
+  // Many writes at once, of any kinds; one result each, in the order of `writes`. Sorted and shared
+  // out among this session's coroutines by leaf (as PALM does among threads: Sewall et al., VLDB
+  // 2011), so that those of one leaf are one locked update: some 2 round trips a leaf, not a write.
+  //
+  // Each is an operation by itself, linearizable and whole or absent; of several nothing is
+  // promised together: others may see some of them and not yet the rest, and one that fails undoes,
+  // and holds up, no other. Those on one key take effect in the order of `writes`; those on
+  // different keys in any.
+  //
+  // Errors are each write's own, as its Session operation has them. A key, value, operand or
+  // function that is no good is InvalidArgument, and concerns that write alone. The timeout is of
+  // the call: what has had no turn by then is DeadlineExceeded, without effect; what was under way
+  // may be IsOutcomeUnknown(). A negative one is InvalidArgument for all of them. Where memory
+  // servers are full those that need more of it are ResourceExhausted, and the others are stored.
+  std::vector<WriteResult> WriteMany(const Tree& tree, const std::vector<Write>& writes,
+                                     const OperationOptions& options = {});
+  // WriteMany() of puts, or of erases (NotFound): one status each, in order.
   std::vector<absl::Status> MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
                                      const OperationOptions& options = {});
+  std::vector<absl::Status> MultiErase(const Tree& tree, const std::vector<std::string>& keys,
+                                       const OperationOptions& options = {});
 
   // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
   // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending, and
