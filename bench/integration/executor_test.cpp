@@ -225,12 +225,20 @@ TEST_F(ExecutorTest, AFullQueueRefuses) {
   EXPECT_GT(refused, 0);
 }
 
-// The lock of the only leaf is held by somebody who does not go on. More operations than there are
-// coroutines wait for it, and others in the queue behind them.
+// The lock of the only leaf is held by somebody who does not go on. A batch waits for it in the
+// only coroutine, and others in the queue behind it.
 class StoppedHolderTest : public ExecutorTest {
  protected:
+  static constexpr int kBatchMax = 64;
+
   void SetUp() override {
     ExecutorTest::SetUp();
+    ClientOptions options = cluster_.ClientDefaults();
+    options.coroutines_per_session = 1;
+    narrow_client_ = cluster_.NewClient(options);
+    auto tree = narrow_client_->OpenTree("t");
+    ASSERT_OK(tree);
+    narrow_tree_ = *std::move(tree);
     ASSERT_OK(session_->Put(*tree_, NumberedKey(0), "before"));
     SetLockWords(LockWord{777, 5}.Encode());
   }
@@ -242,15 +250,24 @@ class StoppedHolderTest : public ExecutorTest {
       }
     }
   }
-  // Puts that wait for the lock until it is free, two for each coroutine.
+  std::unique_ptr<Executor> NewNarrowExecutor() {
+    auto executor = Executor::Create(narrow_client_.get(), {.workers = 1});
+    EXPECT_TRUE(executor.ok()) << executor.status();
+    return *std::move(executor);
+  }
+  // Puts that wait for the lock until it is free, more than one batch takes.
   void Occupy(Executor& executor) {
-    for (int i = 0; i < 2 * ClientOptions{}.coroutines_per_session; ++i) {
+    for (int i = 0; i < 2 * kBatchMax; ++i) {
       const absl::Status submitted = executor.Submit(
-          *tree_, {.kind = Kind::kPut, .key = NumberedKey(0), .value = "x", .timeout_ms = 60'000},
+          *narrow_tree_,
+          {.kind = Kind::kPut, .key = NumberedKey(0), .value = "x", .timeout_ms = 60'000},
           [](OperationResult result) { ASSERT_OK(result.status); });
       ASSERT_OK(submitted);
     }
   }
+
+  std::unique_ptr<Client> narrow_client_;
+  std::unique_ptr<Tree> narrow_tree_;
 };
 
 TEST_F(StoppedHolderTest, WhatIsQueuedEndsAtItsDeadline) {
@@ -258,16 +275,16 @@ TEST_F(StoppedHolderTest, WhatIsQueuedEndsAtItsDeadline) {
   constexpr std::chrono::milliseconds kTimeout(100);
   // Of a busy machine: far from the time-outs of those that are in the way.
   constexpr std::chrono::seconds kLateness(5);
-  const auto executor = NewExecutor({.workers = 1});
+  const auto executor = NewNarrowExecutor();
   Occupy(*executor);
   for (const auto kind : {Kind::kPut, Kind::kErase, Kind::kGet, Kind::kScan}) {
     const auto start = Clock::now();
     const absl::Status status = executor
-                                    ->Execute(*tree_, {.kind = kind,
-                                                       .key = NumberedKey(0),
-                                                       .value = "late",
-                                                       .limit = 1,
-                                                       .timeout_ms = kTimeout.count()})
+                                    ->Execute(*narrow_tree_, {.kind = kind,
+                                                              .key = NumberedKey(0),
+                                                              .value = "late",
+                                                              .limit = 1,
+                                                              .timeout_ms = kTimeout.count()})
                                     .status;
     const auto took = Clock::now() - start;
     EXPECT_CODE(status, DeadlineExceeded);
@@ -276,21 +293,22 @@ TEST_F(StoppedHolderTest, WhatIsQueuedEndsAtItsDeadline) {
     EXPECT_LT(took, kTimeout + kLateness);
   }
   SetLockWords(LockWord::kFree);
-  const OperationResult got = executor->Execute(*tree_, {.key = NumberedKey(0)});
+  const OperationResult got = executor->Execute(*narrow_tree_, {.key = NumberedKey(0)});
   ASSERT_OK(got.status);
   EXPECT_EQ(got.value, "x");
 }
 
 TEST_F(StoppedHolderTest, EveryoneInTheQueueHasADeadlineOfItsOwn) {
   constexpr int kCount = 500;
-  const auto executor = NewExecutor({.workers = 1});
+  const auto executor = NewNarrowExecutor();
   Occupy(*executor);
   std::mutex mutex;
   std::vector<int64_t> order;
   for (int i = 0; i < kCount; ++i) {
     // Later ones have the earlier deadlines.
     const int64_t timeout_ms = 1 + 2 * (kCount - i);
-    ASSERT_OK(executor->Submit(*tree_, {.kind = Kind::kPut, .key = "k", .timeout_ms = timeout_ms},
+    ASSERT_OK(executor->Submit(*narrow_tree_,
+                               {.kind = Kind::kPut, .key = "k", .timeout_ms = timeout_ms},
                                [&, timeout_ms](OperationResult result) {
                                  EXPECT_CODE(result.status, DeadlineExceeded);
                                  std::lock_guard lock(mutex);
@@ -311,21 +329,21 @@ TEST_F(StoppedHolderTest, EveryoneInTheQueueHasADeadlineOfItsOwn) {
 TEST_F(StoppedHolderTest, TheDeadlineCountsFromSubmission) {
   constexpr int64_t kTimeoutMs = 400;
   const Bystander bystander;
-  const auto executor = NewExecutor({.workers = 1});
+  const auto executor = NewNarrowExecutor();
   std::atomic<int> late{0};
   const auto start = std::chrono::steady_clock::now();
-  // Two rounds of coroutines: the second begins when the first gives up.
-  for (int i = 0; i < 4 * ClientOptions{}.coroutines_per_session; ++i) {
+  // Four batches: the second begins when the first gives up.
+  for (int i = 0; i < 4 * kBatchMax; ++i) {
     ASSERT_OK(executor->Submit(
-        *tree_, {.kind = Kind::kPut, .key = NumberedKey(0), .timeout_ms = kTimeoutMs},
+        *narrow_tree_, {.kind = Kind::kPut, .key = NumberedKey(0), .timeout_ms = kTimeoutMs},
         [&](OperationResult result) { late += absl::IsDeadlineExceeded(result.status); }));
   }
-  while (late < 4 * ClientOptions{}.coroutines_per_session) {
+  while (late < 4 * kBatchMax) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const auto took = std::chrono::steady_clock::now() - start;
   EXPECT_LT(took, bystander.Bound(std::chrono::milliseconds(2 * kTimeoutMs)))
-      << "one round after the other";
+      << "one batch after the other";
   SetLockWords(LockWord::kFree);
 }
 

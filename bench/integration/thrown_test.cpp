@@ -7,6 +7,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
@@ -101,6 +102,7 @@ TEST_F(ThrownTest, AnExecutorGoesOnWhenACallbackThrows) {
     ++called;
     throw 7;
   }));
+  while (called < kThrowing + 1) std::this_thread::yield();
   EXPECT_EQ(executor->Execute(*tree_, {.kind = Kind::kGet, .key = "1"}).value, "v");
   executor.reset();  // which ends what was submitted
   EXPECT_EQ(called, kThrowing + 1);

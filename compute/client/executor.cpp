@@ -1,11 +1,15 @@
 #include "pando/executor.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -15,9 +19,40 @@
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/thrown.h"
+#include "compute/client/write_many.h"
 
 namespace pando {
 namespace {
+
+// Writes in one batch, and waiting operations that are looked at for it.
+constexpr size_t kBatchMax = 64;
+constexpr size_t kLookMax = 256;
+// A batch ends when the first of its writes has to. So it is of those whose time is much the same:
+// apart by no more than this part of what is left.
+constexpr int64_t kTimePart = 8;
+
+std::optional<WriteKind> WriteKindOf(Operation::Kind kind) {
+  switch (kind) {
+    case Operation::Kind::kGet:
+    case Operation::Kind::kScan:
+      return std::nullopt;
+    case Operation::Kind::kPut:
+      return WriteKind::kPut;
+    case Operation::Kind::kInsert:
+      return WriteKind::kInsert;
+    case Operation::Kind::kUpdate:
+      return WriteKind::kUpdate;
+    case Operation::Kind::kErase:
+      return WriteKind::kErase;
+    case Operation::Kind::kReplace:
+      return WriteKind::kReplace;
+    case Operation::Kind::kEraseIf:
+      return WriteKind::kEraseIf;
+    case Operation::Kind::kUpsert:
+      return WriteKind::kUpsert;
+  }
+  return std::nullopt;
+}
 
 // An operation that was submitted.
 struct Job {
@@ -26,49 +61,36 @@ struct Job {
   std::function<void(OperationResult)> done;
   int64_t deadline_ns;
   std::multimap<int64_t, std::list<Job>::iterator>::iterator expiry;  // while it waits
+
+  bool is_write() const { return WriteKindOf(operation.kind).has_value(); }
+  WriteOperation AsWrite() const {
+    const WriteKind kind = *WriteKindOf(operation.kind);
+    const bool erases = kind == WriteKind::kErase || kind == WriteKind::kEraseIf;
+    return {.kind = kind,
+            .key = operation.key,
+            .value = erases ? std::string_view() : operation.value,
+            .expected = operation.expected};
+  }
 };
 
+// One that is alone.
 OperationResult Perform(SessionImpl& session, const Job& job) {
   const Operation& operation = job.operation;
   OperationResult result;
-  const auto write = [&](WriteKind kind) {
-    return session.Write(*job.tree, {kind, operation.key, operation.value, operation.expected}, {},
-                         job.deadline_ns, &result.value);
-  };
-  switch (operation.kind) {
-    case Operation::Kind::kGet:
-      result.status = session.Get(*job.tree, operation.key, &result.value, {}, job.deadline_ns);
-      break;
-    case Operation::Kind::kPut:
-      result.status = write(WriteKind::kPut);
-      break;
-    case Operation::Kind::kInsert:
-      result.status = write(WriteKind::kInsert);
-      break;
-    case Operation::Kind::kUpdate:
-      result.status = write(WriteKind::kUpdate);
-      break;
-    case Operation::Kind::kErase:
-      result.status = write(WriteKind::kErase);
-      break;
-    case Operation::Kind::kReplace:
-      result.status = write(WriteKind::kReplace);
-      break;
-    case Operation::Kind::kEraseIf:
-      result.status = write(WriteKind::kEraseIf);
-      break;
-    case Operation::Kind::kUpsert:
-      result.status = session.Upsert(*job.tree, operation.key, operation.function, operation.value,
-                                     {}, job.deadline_ns, &result.value);
-      break;
-    case Operation::Kind::kScan:
-      result.status = session.Scan(*job.tree,
-                                   {.from = operation.key,
-                                    .to = operation.to,
-                                    .reverse = operation.reverse,
-                                    .limit = operation.limit},
-                                   &result.rows, job.deadline_ns);
-      break;
+  if (operation.kind == Operation::Kind::kGet) {
+    result.status = session.Get(*job.tree, operation.key, &result.value, {}, job.deadline_ns);
+  } else if (operation.kind == Operation::Kind::kScan) {
+    result.status = session.Scan(*job.tree,
+                                 {.from = operation.key,
+                                  .to = operation.to,
+                                  .reverse = operation.reverse,
+                                  .limit = operation.limit},
+                                 &result.rows, job.deadline_ns);
+  } else if (operation.kind == Operation::Kind::kUpsert) {
+    result.status = session.Upsert(*job.tree, operation.key, operation.function, operation.value,
+                                   {}, job.deadline_ns, &result.value);
+  } else {
+    result.status = session.Write(*job.tree, job.AsWrite(), {}, job.deadline_ns, &result.value);
   }
   return result;
 }
@@ -81,6 +103,9 @@ OperationResult Perform(SessionImpl& session, const Job& job) {
 //   2. There are as many runners as the client's options allow coroutines, and one more for the
 //      keeper. Each runner takes one job: repairs, which are tasks like them, get their turn
 //      between.
+//   3. With a write it takes those that wait with it, of the same tree: none waits for others to
+//      come. They end one by one, as each is done, and all of them by the earliest of their
+//      deadlines: what had no effect by then and has time left waits again, in front.
 class Worker {
  public:
   Worker(std::unique_ptr<Session> session, int runners_max, std::atomic<size_t>* accepted)
@@ -141,14 +166,47 @@ class Worker {
     to->splice(to->end(), jobs_, job);
   }
 
+  // The next job, and if that is a write those that go with it.
+  void TakeBatchLocked(std::list<Job>* to) {
+    TakeLocked(jobs_.begin(), to);
+    const Job& first = to->front();
+    if (!first.is_write()) return;
+    const int64_t apart_max_ns = (first.deadline_ns - NowNs()) / kTimePart;
+    auto next = jobs_.begin();
+    for (size_t looked = 0; looked < kLookMax && next != jobs_.end(); ++looked) {
+      if (to->size() == kBatchMax) return;
+      const auto job = next++;
+      const int64_t apart_ns = std::abs(job->deadline_ns - first.deadline_ns);
+      if (job->tree == first.tree && job->is_write() && apart_ns <= apart_max_ns) {
+        TakeLocked(job, to);
+      }
+    }
+  }
+
+  // Waits again, before all others.
+  void PutBack(std::list<Job> jobs) {
+    bool earlier = false;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto job = jobs.begin(); job != jobs.end(); ++job) {
+        job->expiry = expiries_.emplace(job->deadline_ns, job);
+        earlier = earlier || job->deadline_ns < keeper_until_ns_;
+      }
+      jobs_.splice(jobs_.begin(), jobs);
+    }
+    if (earlier) keeper_.Unpark();
+  }
+
   // A runner: executes the next job, and leaves those behind it to another runner.
   void RunOne() {
     std::list<Job> taken;
     {
       std::lock_guard lock(mutex_);
-      if (!jobs_.empty()) TakeLocked(jobs_.begin(), &taken);
+      if (!jobs_.empty()) TakeBatchLocked(&taken);
     }
-    if (!taken.empty()) {
+    if (taken.size() > 1) {
+      RunBatch(std::move(taken));
+    } else if (!taken.empty()) {
       Job& job = taken.front();
       const bool late = NowNs() >= job.deadline_ns;
       End(job, late ? Expired() : Perform(ImplOf(*session_), job));
@@ -162,6 +220,46 @@ class Worker {
       }
     }
     scheduler().Spawn([this] { RunOne(); });
+  }
+
+  void RunBatch(std::list<Job> jobs) {
+    struct Entry {
+      std::list<Job>::iterator job;
+      WriteOperation operation;
+      OperationResult result;
+    };
+    SessionImpl& session = ImplOf(*session_);
+    const Tree& tree = *jobs.front().tree;
+    int64_t until_ns = kNeverNs;
+    std::vector<Entry> batch;
+    batch.reserve(jobs.size());
+    std::vector<RunWrite> writes;
+    for (auto next = jobs.begin(); next != jobs.end();) {
+      const auto job = next++;
+      OperationResult refusal = NowNs() >= job->deadline_ns ? Expired() : OperationResult();
+      WriteOperation operation = job->AsWrite();
+      if (refusal.status.ok()) {
+        refusal.status = session.Prepare(tree, job->operation.function, &operation);
+      }
+      if (!refusal.status.ok()) {
+        End(*job, std::move(refusal));
+        jobs.erase(job);
+        continue;
+      }
+      until_ns = std::min(until_ns, job->deadline_ns);
+      Entry& entry = batch.emplace_back(Entry{job, operation, {}});
+      writes.push_back({&entry.operation, &entry.result.status, &entry.result.value});
+    }
+    ExecuteWrites(session, tree, writes, {}, until_ns, [&](size_t i) {
+      const auto job = batch[i].job;
+      const int64_t now_ns = NowNs();
+      const bool cut_short = absl::IsDeadlineExceeded(batch[i].result.status) &&
+                             now_ns >= until_ns && now_ns < job->deadline_ns;
+      if (cut_short) return;
+      End(*job, std::move(batch[i].result));
+      jobs.erase(job);
+    });
+    if (!jobs.empty()) PutBack(std::move(jobs));
   }
 
   static OperationResult Expired() {
@@ -184,7 +282,7 @@ class Worker {
         }
         until_ns = expiries_.empty() ? kNeverNs : expiries_.begin()->first;
         keeper_until_ns_ = until_ns;
-        over = stopping_ && jobs_.empty();
+        over = stopping_ && jobs_.empty() && runners_ == 0;  // a batch may put some back
       }
       for (Job& job : expired) End(job, Expired());
       if (over) return;

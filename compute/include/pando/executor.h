@@ -1,5 +1,7 @@
 // A thread-safe front: worker threads with a session each, fed through mailboxes. For callers that
-// have no session of their own: many threads, or an event loop.
+// have no session of their own: many threads, or an event loop. Writes of one tree that wait at the
+// same time go together, as in Session::WriteMany(), and are answered one by one; what comes alone
+// waits for no others. No order is promised among operations that have not ended yet.
 #pragma once
 
 #include <cstdint>
