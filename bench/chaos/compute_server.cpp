@@ -32,6 +32,9 @@ using history::Operation;
 using history::OperationKind;
 
 constexpr size_t kScanLimitMax = 20;
+// This share of a client's turns is a call of many writes, of up to so many.
+constexpr double kManyShare = 0.05;
+constexpr uint64_t kManyMax = 8;
 // It goes back to its rate after this long: it was stopped, not killed.
 constexpr int64_t kHurryNs = 50 * kMillisecondNs;
 // Keys beyond those loaded, so that inserts find free ones and leaves split.
@@ -84,7 +87,10 @@ class Worker {
   void RunClient(int client, const Orders& orders);
   Operation Choose(int client, bool write, bench::Values* values);
   absl::Status Execute(Operation* operation);
+  // What the answer says, beside its status, goes into the operation.
+  void Learn(const absl::Status& status, const std::string& seen, Operation* operation);
   void RunOne(int client, bool write, bench::Values* values);
+  void RunMany(int client, bench::Values* values);
 
   const Plan& plan_;
   const bench::Keys& keys_;
@@ -112,7 +118,11 @@ void Worker::RunClient(int client, const Orders& orders) {
       if (due_ns > RealClock().NowNs()) session_->SleepUntil(due_ns);
     }
     if (orders.stop || RealClock().NowNs() >= orders.end_ns) return;
-    RunOne(client, hurry, &values);
+    if (random_.Chance(kManyShare)) {
+      RunMany(client, &values);
+    } else {
+      RunOne(client, hurry, &values);
+    }
   }
 }
 
@@ -177,7 +187,6 @@ absl::Status Worker::Execute(Operation* operation) {
     case OperationKind::kUpsert:
       status = session_->UpsertTo(*tree_, operation->key, UpsertFunction::kAdd, operation->operand,
                                   &seen);
-      if (status.ok()) operation->value = seen;
       break;
     case OperationKind::kScan: {
       std::vector<KeyValue> rows;
@@ -188,12 +197,17 @@ absl::Status Worker::Execute(Operation* operation) {
       break;
     }
   }
+  Learn(status, seen, operation);
+  return status;
+}
+
+void Worker::Learn(const absl::Status& status, const std::string& seen, Operation* operation) {
   operation->found =
       operation->kind == OperationKind::kInsert ? absl::IsAlreadyExists(status) : status.ok();
+  if (status.ok() && operation->kind == OperationKind::kUpsert) operation->value = seen;
   if (IsConditionFailed(status)) operation->actual = seen;
   const std::string& last = operation->actual.has_value() ? *operation->actual : operation->value;
   if (!last.empty() && operation->kind != OperationKind::kScan) seen_[operation->key] = last;
-  return status;
 }
 
 void Worker::RunOne(int client, bool write, bench::Values* values) {
@@ -206,6 +220,49 @@ void Worker::RunOne(int client, bool write, bench::Values* values) {
     logged = log_->Returned(number, status, RealClock().NowNs(), std::move(operation));
   }
   if (!logged.ok()) status_ = logged;
+}
+
+void Worker::RunMany(int client, bench::Values* values) {
+  const auto kind_of = [](OperationKind kind) {
+    switch (kind) {
+      case OperationKind::kInsert:
+        return Write::Kind::kInsert;
+      case OperationKind::kUpdate:
+        return Write::Kind::kUpdate;
+      case OperationKind::kDelete:
+        return Write::Kind::kErase;
+      case OperationKind::kReplace:
+        return Write::Kind::kReplace;
+      case OperationKind::kEraseIf:
+        return Write::Kind::kEraseIf;
+      case OperationKind::kUpsert:
+        return Write::Kind::kUpsert;
+      default:
+        return Write::Kind::kPut;
+    }
+  };
+  std::vector<Operation> operations(1 + random_.Uniform(kManyMax));
+  std::vector<Write> writes;
+  const uint64_t first = operations_;
+  operations_ += operations.size();
+  for (size_t i = 0; i < operations.size() && status_.ok(); ++i) {
+    Operation& operation = operations[i];
+    operation = Choose(client, /*write=*/true, values);
+    const bool upserts = operation.kind == OperationKind::kUpsert;
+    writes.push_back({.kind = kind_of(operation.kind),
+                      .key = operation.key,
+                      .value = upserts ? operation.operand : operation.value,
+                      .expected = operation.expected});
+    operation.call_ns = RealClock().NowNs();
+    status_ = log_->Called(first + i, operation);
+  }
+  if (!status_.ok()) return;
+  const std::vector<WriteResult> results = session_->WriteMany(*tree_, writes);
+  const int64_t now_ns = RealClock().NowNs();
+  for (size_t i = 0; i < operations.size() && status_.ok(); ++i) {
+    Learn(results[i].status, results[i].value, &operations[i]);
+    status_ = log_->Returned(first + i, results[i].status, now_ns, std::move(operations[i]));
+  }
 }
 
 absl::Status Serve(const Plan& plan, int life, bench::Channel* channel) {
