@@ -17,6 +17,10 @@ namespace {
 
 using HistoryKind = history::OperationKind;
 
+// Records that a thread puts in one call to load them, and how long such a call may take at least.
+constexpr size_t kLoadBatch = 1024;
+constexpr int64_t kLoadTimeoutMs = 60'000;
+
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSecondNs); }
 
 bool IsError(const absl::Status& status) {
@@ -67,23 +71,24 @@ absl::Status SessionRunner::Finish() {
 }
 
 absl::Status SessionRunner::Load(const std::atomic<bool>& stop) {
-  absl::Status status;
+  const Values values(plan_.value_bytes, plan_.writers() - 1, plan_.writers());
+  const auto threads = static_cast<uint64_t>(plan_.total_threads());
+  const OperationOptions options = {.timeout_ms = std::max(plan_.timeout_ms, kLoadTimeoutMs)};
+  std::vector<KeyValue> batch;
   uint64_t next = static_cast<uint64_t>(thread_);
-  const auto load = [&] {
-    const Values values(plan_.value_bytes, plan_.writers() - 1, plan_.writers());
-    std::string key, value;
-    while (status.ok() && next < plan_.records && !stop.load(std::memory_order_relaxed)) {
-      const uint64_t number = std::exchange(next, next + plan_.total_threads());
-      keys_.Make(number, &key);
-      values.Make(number, &value);
-      const absl::Status put = session_->Put(*tree_, key, value);
-      if (!put.ok()) status = put;
-      finished_.fetch_add(1, std::memory_order_relaxed);
+  while (next < plan_.records && !stop.load(std::memory_order_relaxed)) {
+    batch.clear();
+    for (; next < plan_.records && batch.size() < kLoadBatch; next += threads) {
+      KeyValue& entry = batch.emplace_back();
+      keys_.Make(next, &entry.key);
+      values.Make(next, &entry.value);
     }
-  };
-  for (int i = 0; i < plan_.coroutines; ++i) session_->Spawn(load);
-  session_->Run();
-  return status;
+    for (const absl::Status& put : session_->MultiPut(*tree_, batch, options)) {
+      PANDO_RETURN_IF_ERROR(put);
+    }
+    finished_.fetch_add(batch.size(), std::memory_order_relaxed);
+  }
+  return absl::OkStatus();
 }
 
 PhaseStats SessionRunner::Run(int64_t start_ns, int repetition, const std::atomic<bool>& stop) {
