@@ -10,6 +10,7 @@ namespace {
 constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::walks, "cursor_walks"},
     {&SimRunResult::written_in_runs, "written_in_runs"},
+    {&SimRunResult::written_by_call, "written_many_in_a_call"},
     {&SimRunResult::sweeps, "sweeps_under_load"},
     {&SimRunResult::sessions_reopened, "sessions_reopened"},
     {&SimRunResult::trees_reopened, "trees_reopened"},

@@ -64,6 +64,7 @@ DEFINE_double(delete, 0.15, "share of deletes");
 DEFINE_double(scan, 0, "share of scans");
 DEFINE_double(conditional, 0, "share of the writes that are replace, erase if and upsert");
 DEFINE_double(runs, 0, "share of a client's turns that write 2 to 40 keys in runs of their leaves");
+DEFINE_double(many, 0, "share of these turns that are a call of Session::WriteMany()");
 DEFINE_uint64(scan_limit, 20, "longest scan, entries");
 DEFINE_double(cursor, 0, "share of the scans that are walks with a cursor, also downwards");
 DEFINE_int32(crashes, 0, "compute servers killed on the way");
@@ -213,6 +214,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.scan_limit_max = FLAGS_scan_limit;
   options.cursor = FLAGS_cursor;
   options.runs = FLAGS_runs;
+  options.many = FLAGS_many;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;
   options.break_probability = FLAGS_break_probability;

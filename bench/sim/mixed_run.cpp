@@ -139,6 +139,7 @@ void MixWalks(uint64_t seed, SimRunOptions* options) {
 void MixRuns(uint64_t seed, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixRunsSeed));
   if (random.Chance(0.6)) options->runs = Pick<double>(&random, std::array{0.02, 0.1, 0.4});
+  options->many = Pick<double>(&random, std::array{0.0, 0.5, 1.0});
 }
 
 // Everything that can be done to a run under load, with all constants so short that the run passes
@@ -243,12 +244,12 @@ std::string DescribeRun(const SimRunOptions& o) {
       o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
       " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
       ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ",
-      o.conditional, ", turns in runs ", o.runs, ", ", o.lock_words, " lock words",
-      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
-      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
-      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
-      DescribeCruelty(o));
+      o.conditional, ", turns in runs ", o.runs, " (by call ", o.many, "), ", o.lock_words,
+      " lock words", o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
+      o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
+      o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
+      ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
+      o.break_probability, techniques, DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {

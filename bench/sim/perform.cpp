@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
 
@@ -12,6 +13,33 @@ namespace pando {
 using history::OperationKind;
 
 namespace {
+
+Write::Kind WriteKindOf(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kPut:
+      return Write::Kind::kPut;
+    case OperationKind::kInsert:
+      return Write::Kind::kInsert;
+    case OperationKind::kUpdate:
+      return Write::Kind::kUpdate;
+    case OperationKind::kDelete:
+      return Write::Kind::kErase;
+    case OperationKind::kReplace:
+      return Write::Kind::kReplace;
+    case OperationKind::kEraseIf:
+      return Write::Kind::kEraseIf;
+    case OperationKind::kUpsert:
+      return Write::Kind::kUpsert;
+    case OperationKind::kGet:
+    case OperationKind::kScan:
+      break;
+  }
+  PANDO_CHECK(false) << "a read is no write";
+}
+
+UpsertFunction FunctionOf(history::UpsertKind kind) {
+  return kind == history::UpsertKind::kAdd ? UpsertFunction::kAdd : UpsertFunction::kAppend;
+}
 
 // Where the key's value refused the operation that value is the answer.
 absl::Status Refusable(history::Operation* o, const absl::Status& status, const std::string& seen) {
@@ -39,9 +67,8 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) 
     case OperationKind::kEraseIf:
       return Refusable(o, session.EraseIf(tree, o->key, o->expected, {}, &seen), seen);
     case OperationKind::kUpsert: {
-      const auto function =
-          o->upsert == history::UpsertKind::kAdd ? UpsertFunction::kAdd : UpsertFunction::kAppend;
-      const absl::Status status = session.UpsertTo(tree, o->key, function, o->operand, &seen);
+      const absl::Status status =
+          session.UpsertTo(tree, o->key, FunctionOf(o->upsert), o->operand, &seen);
       if (status.ok()) o->value = seen;
       return Refusable(o, status, seen);
     }
@@ -52,6 +79,28 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) 
   const absl::Status status = session.Scan(tree, o->key, o->limit, &rows);
   for (KeyValue& row : rows) o->rows.emplace_back(std::move(row.key), std::move(row.value));
   return status;
+}
+
+std::vector<absl::Status> PerformMany(Session& session, const Tree& tree,
+                                      std::span<history::Operation> operations) {
+  std::vector<Write> writes;
+  for (const history::Operation& o : operations) {
+    const bool upserts = o.kind == OperationKind::kUpsert;
+    writes.push_back({.kind = WriteKindOf(o.kind),
+                      .key = o.key,
+                      .value = upserts ? o.operand : o.value,
+                      .expected = o.expected,
+                      .function = FunctionOf(o.upsert)});
+  }
+  std::vector<WriteResult> results = session.WriteMany(tree, writes);
+  std::vector<absl::Status> statuses;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    history::Operation& o = operations[i];
+    const WriteResult& result = results[i];
+    if (result.status.ok() && o.kind == OperationKind::kUpsert) o.value = result.value;
+    statuses.push_back(Refusable(&o, result.status, result.value));
+  }
+  return statuses;
 }
 
 bool Conclude(const absl::Status& status, history::Operation* o) {

@@ -154,14 +154,23 @@ bool SimRun::WriteInRuns(ComputeServer& server, Session& session, const TreeHand
   const size_t place = operations.size();
   operations.insert(operations.end(), writes.begin(), writes.end());
   bool go_on = true;
-  PerformRuns(session, *handle.tree, all, [&](Operation* o, const absl::Status& status) {
+  const auto settle = [&](Operation* o, const absl::Status& status) {
     if (world_.IsKilled(*server.fabric)) return go_on = false;
     go_on = Settle(server, session, handle, status, o) != Ending::kCutOff;
     ++result_.written_in_runs;
     if (!o->unknown()) workload_.Learn(*o, slot);
     operations[place + static_cast<size_t>(o - writes.data())] = *o;
     return go_on;
-  });
+  };
+  if (options_.many > 0 && many_random_.Chance(options_.many)) {
+    const std::vector<absl::Status> statuses = PerformMany(session, *handle.tree, writes);
+    for (size_t i = 0; i < writes.size() && go_on; ++i) {
+      settle(&writes[i], statuses[i]);
+      ++result_.written_by_call;
+    }
+  } else {
+    PerformRuns(session, *handle.tree, all, settle);
+  }
   return go_on;
 }
 

@@ -182,7 +182,7 @@ class SimRun {
 
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
-  Random crash_random_, pause_random_, walk_random_, run_random_;
+  Random crash_random_, pause_random_, walk_random_, run_random_, many_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   size_t next_pause_ = 0;
