@@ -143,7 +143,7 @@ void LeafBatch::CommitErases() {
 }
 
 LeafEditor& LeafBatch::Commit() {
-  CommitErases();
+  if (erased_) CommitErases();
   for (const KeyState& state : keys_) {
     if (!state.changed || !state.is_present) continue;
     const bool fits = editor_.PutAt(state.slot, state.key, state.value);

@@ -40,40 +40,11 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
     Combine(lock, batch);
   LocalLock* const local = lock.local();
   const bool image_is_older = lock.image_is_older();
-  std::vector<LeafEntry> sorted;
-  bool ascending = false;
-  if (!siblings_.empty() && !batch.ReadFinal(&sorted, &ascending)) {
-    const Reference node = lock.target().node;
-    status_ = absl::DataLossError(absl::StrCat("leaf ", node.address.offset(), " of server ",
-                                               node.address.server(),
-                                               " is full, but not of different keys"));
-    FinishCombined(local, status_);
-    (void)GiveUp(std::move(lock), first);
-    for (const RunWrite& write : writes.first(applied)) *write.result = status_;
-    return applied;
-  }
   absl::Status written;
-  if (sorted.size() > tree_.layout.slot_count()) [[unlikely]] {
-    written = Split(std::move(lock), batch, sorted, ascending);
-  } else {
-    if (!siblings_.empty()) [[unlikely]]
-      PutBackSiblings();
-    LeafEditor& editor = batch.Commit();
-    if (batch.erased()) NoteUnderfull(editor);
-    if (!editor.dirty()) {
-      lock.AnswerFromImage();
-      const absl::Status released = hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
-      FinishCombined(local, released);
-      // Nothing was written: what an image says that was READ for this operation stands all the
-      // same.
-      if (image_is_older && !released.ok() && RuleHolds(Rule::kV5)) {
-        for (const RunWrite& write : writes.first(applied)) *write.result = released;
-      }
-      return applied;
-    }
-    if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
-    written = WriteEntries(std::move(lock), editor);
-  }
+  const bool done = division_ == nullptr
+                        ? WriteBackLeaf(std::move(lock), batch, writes.first(applied), &written)
+                        : Divide(std::move(lock), batch, writes.first(applied), &written);
+  if (done) return applied;
   FinishCombined(local, written);
   if (!written.ok()) [[unlikely]] {
     // Also refusals: they may follow from what the batch did before them; that of one by itself
@@ -85,13 +56,61 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
   }
   // The operations are done; separators that cannot be inserted now are inserted by whoever misses
   // them.
-  if (!separators_.empty() && later_ != nullptr) [[unlikely]] {
-    std::move(separators_.begin(), separators_.end(), std::back_inserter(*later_));
-  } else if (!separators_.empty()) [[unlikely]] {
-    (void)InsertSeparators(context_, tree_, &separators_);
-    if (!separators_.empty()) context_.missing = std::move(separators_.front());
+  if (division_ != nullptr && !division_->separators.empty()) [[unlikely]] {
+    std::vector<MissingSeparator>& missing = division_->separators;
+    if (later_ != nullptr) {
+      std::move(missing.begin(), missing.end(), std::back_inserter(*later_));
+    } else {
+      (void)InsertSeparators(context_, tree_, &missing);
+      if (!missing.empty()) context_.missing = std::move(missing.front());
+    }
   }
   return applied;
+}
+
+inline bool LeafWrite::WriteBackLeaf(HeldLock&& lock, LeafBatch& batch,
+                                     absl::Span<const RunWrite> applied, absl::Status* written) {
+  LeafEditor& editor = batch.Commit();
+  if (batch.erased()) NoteUnderfull(editor);
+  LocalLock* const local = lock.local();
+  if (editor.dirty()) [[likely]] {
+    if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
+    *written = WriteEntries(std::move(lock), editor);
+    if (!written->ok()) [[unlikely]]
+      *written = WriteBackFailed(*written);
+    return false;
+  }
+  const bool image_is_older = lock.image_is_older();
+  lock.AnswerFromImage();
+  const absl::Status released = hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
+  FinishCombined(local, released);
+  // Nothing was written: what an image says that was READ for this operation stands all the same.
+  if (image_is_older && !released.ok() && RuleHolds(Rule::kV5)) {
+    for (const RunWrite& write : applied) *write.result = released;
+  }
+  return true;
+}
+
+bool LeafWrite::Divide(HeldLock&& lock, LeafBatch& batch, absl::Span<const RunWrite> applied,
+                       absl::Status* written) {
+  std::vector<LeafEntry> sorted;
+  bool ascending = false;
+  if (!batch.ReadFinal(&sorted, &ascending)) {
+    const Reference node = lock.target().node;
+    division_->status = absl::DataLossError(absl::StrCat("leaf ", node.address.offset(),
+                                                         " of server ", node.address.server(),
+                                                         " is full, but not of different keys"));
+    FinishCombined(lock.local(), division_->status);
+    (void)GiveUp(std::move(lock), applied.front());
+    for (const RunWrite& write : applied) *write.result = division_->status;
+    return true;
+  }
+  if (sorted.size() > tree_.layout.slot_count()) {
+    *written = Split(std::move(lock), batch, sorted, ascending);
+    return false;
+  }
+  PutBackSiblings();
+  return WriteBackLeaf(std::move(lock), batch, applied, written);
 }
 
 size_t LeafWrite::ApplyFollowing(const HeldLock& lock, absl::Span<const RunWrite> writes,
@@ -111,34 +130,36 @@ size_t LeafWrite::ApplyFollowing(const HeldLock& lock, absl::Span<const RunWrite
 }
 
 bool LeafWrite::AddSibling(const HeldLock& lock, LeafBatch& batch) {
-  if (siblings_.size() == kSiblingsMax) return false;
+  if (division_ == nullptr) division_ = std::make_unique<Division>();
+  std::vector<NewNode>& siblings = division_->siblings;
+  if (siblings.size() == kSiblingsMax) return false;
   NodeAllocator& allocator = tree_.environment.allocator;
   std::optional<SpareNode> spare = allocator.TryTake(tree_.id(), lock.target().server);
   if (!spare.has_value()) return false;
   absl::StatusOr<BufferLease> image = context_.session.buffers().Lease(tree_.layout.node_bytes());
   if (!image.ok()) {
     allocator.PutBack(tree_.id(), *std::move(spare));
-    status_ = image.status();
+    division_->status = image.status();
     return false;
   }
   const uint32_t slots = tree_.layout.slot_count(), each = EntriesWhenCut(slots);
-  batch.AddRoom(siblings_.empty() ? 2 * each - slots : each);
-  siblings_.push_back({*std::move(spare), *std::move(image)});
+  batch.AddRoom(siblings.empty() ? 2 * each - slots : each);
+  siblings.push_back({*std::move(spare), *std::move(image)});
   return true;
 }
 
 void LeafWrite::PutBackSiblings() {
-  for (NewNode& sibling : siblings_) {
+  for (NewNode& sibling : division_->siblings) {
     tree_.environment.allocator.PutBack(tree_.id(), std::move(sibling.spare));
   }
-  siblings_.clear();
+  division_->siblings.clear();
 }
 
 size_t LeafWrite::GiveUp(HeldLock&& lock, const RunWrite& first) {
   PutBackSiblings();
   (void)hocl().ReleaseUnchanged(context_, std::move(lock), image_.data);
-  if (status_.ok()) return 0;
-  *first.result = status_;
+  if (division_->status.ok()) return 0;
+  *first.result = division_->status;
   return 1;
 }
 
@@ -207,10 +228,9 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   }
   if (!status.ok()) {
     hocl().LeaveToFencing(context_, std::move(lock), status);
-    return WriteBackFailed(status);
+    return status;
   }
-  status = writes.Release(std::move(lock), image_.data);
-  return status.ok() ? status : WriteBackFailed(status);
+  return writes.Release(std::move(lock), image_.data);
 }
 
 absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector<LeafEntry>& sorted,
@@ -218,15 +238,16 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
   const std::vector<size_t> cuts = ChooseCuts(sorted, layout.slot_count(), ascending);
-  PANDO_CHECK_LE(cuts.size(), siblings_.size()) << "a leaf batch was over-committed";
-  std::vector<NewNode> siblings(
-      std::make_move_iterator(siblings_.begin()),
-      std::make_move_iterator(siblings_.begin() + static_cast<ptrdiff_t>(cuts.size())));
-  siblings_.erase(siblings_.begin(), siblings_.begin() + static_cast<ptrdiff_t>(cuts.size()));
+  std::vector<NewNode>& taken = division_->siblings;
+  std::vector<MissingSeparator>& separators = division_->separators;
+  PANDO_CHECK_LE(cuts.size(), taken.size()) << "a leaf batch was over-committed";
+  std::vector<NewNode> siblings;
+  for (size_t i = 0; i < cuts.size(); ++i) siblings.push_back(std::move(taken[i]));
+  taken.erase(taken.begin(), taken.begin() + static_cast<ptrdiff_t>(cuts.size()));
   PutBackSiblings();
   for (size_t i = 0; i < cuts.size(); ++i) {
-    separators_.push_back({1, ShortestSeparator(sorted[cuts[i] - 1].key, sorted[cuts[i]].key),
-                           siblings[i].spare.reference()});
+    separators.push_back({1, ShortestSeparator(sorted[cuts[i] - 1].key, sorted[cuts[i]].key),
+                          siblings[i].spare.reference()});
   }
   NodeHeader header = ReadHeader(image_.data, layout);
   const Reference last_right = header.right;
@@ -234,8 +255,8 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
   for (size_t i = 0; i < cuts.size(); ++i) {
     const bool is_last = i + 1 == cuts.size();
     header.life = siblings[i].spare.life;
-    header.low = separators_[i].separator;
-    header.high = is_last ? last_high : separators_[i + 1].separator;
+    header.low = separators[i].separator;
+    header.high = is_last ? last_high : separators[i + 1].separator;
     header.right = is_last ? last_right : siblings[i + 1].spare.reference();
     std::byte* const image = siblings[i].image.data();
     std::memset(image, 0, layout.node_bytes());
@@ -244,7 +265,7 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
     FillLeaf(image, layout, absl::MakeConstSpan(sorted).subspan(cuts[i], end - cuts[i]));
     SealNodeLevel(image, siblings[i].spare.OldImage(image), layout, crc);
   }
-  batch.CommitBelow(separators_.front().separator, separators_.front().child);
+  batch.CommitBelow(separators.front().separator, separators.front().child);
   if (!RuleHolds(Rule::kS5)) {  // the variant puts what stays where it likes
     FillLeaf(image_.data, layout, absl::MakeConstSpan(sorted).first(cuts.front()));
   }
@@ -261,12 +282,12 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
     WriteBack writes(context_, tree_, sibling.server());
     PANDO_RETURN_IF_ERROR(writes.AddNode(sibling, siblings.front().image.buffer()));
     PANDO_RETURN_IF_ERROR(writes.Flush());
-    std::vector<MissingSeparator> early = separators_;
+    std::vector<MissingSeparator> early = separators;
     (void)InsertSeparators(context_, tree_, &early);
   }
   const absl::Status split =
       WriteSplit(context_, tree_, std::move(lock), std::move(siblings), image_);
-  if (!split.ok()) separators_.clear();
+  if (!split.ok()) separators.clear();
   return split;
 }
 

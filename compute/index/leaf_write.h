@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,14 +34,27 @@ class LeafWrite {
   size_t Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, int slot);
 
  private:
+  // Of a leaf that may have to be split: seldom needed.
+  struct Division {
+    std::vector<NewNode> siblings;  // taken for it
+    std::vector<MissingSeparator> separators;
+    absl::Status status;  // why there are no more siblings
+  };
+
   // One more node for a split of this leaf, and room for more entries with it. False: there is
-  // none, or `status_` says why not.
+  // none, or the division's status says why not.
   bool AddSibling(const HeldLock& lock, LeafBatch& batch);
   // Of those that follow the first one, which was applied. Returns how many were, with it.
   size_t ApplyFollowing(const HeldLock& lock, absl::Span<const RunWrite> writes, LeafBatch& batch);
   // Nothing could be applied, or everything was in vain.
   size_t GiveUp(HeldLock&& lock, const RunWrite& first);
+  // What the batch leaves fits the leaf. True: nothing is to be written, and all is done.
+  bool WriteBackLeaf(HeldLock&& lock, LeafBatch& batch, absl::Span<const RunWrite> applied,
+                     absl::Status* written);
   absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
+  // The same where nodes for a split were taken: it may fit all the same.
+  bool Divide(HeldLock&& lock, LeafBatch& batch, absl::Span<const RunWrite> applied,
+              absl::Status* written);
   // What the batch leaves, in as many leaves as that needs. Notes their separators.
   absl::Status Split(HeldLock lock, LeafBatch& batch, const std::vector<LeafEntry>& sorted,
                      bool ascending);
@@ -57,9 +71,7 @@ class LeafWrite {
   TreeContext& tree_;
   const LocalBuffer image_;
   std::vector<MissingSeparator>* const later_;
-  absl::Status status_;
-  std::vector<NewNode> siblings_;  // taken for a split
-  std::vector<MissingSeparator> separators_;
+  std::unique_ptr<Division> division_;
   std::vector<LockRequestPtr> combined_;
   std::vector<absl::Status> results_;
 };
