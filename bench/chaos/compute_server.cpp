@@ -17,6 +17,7 @@
 #include "bench/chaos/plan.h"
 #include "bench/host/channel.h"
 #include "bench/host/process.h"
+#include "bench/perform/perform.h"
 #include "bench/workload/distribution.h"
 #include "bench/workload/keys.h"
 #include "bench/workload/values.h"
@@ -86,9 +87,8 @@ class Worker {
   }
   void RunClient(int client, const Orders& orders);
   Operation Choose(int client, bool write, bench::Values* values);
-  absl::Status Execute(Operation* operation);
-  // What the answer says, beside its status, goes into the operation.
-  void Learn(const absl::Status& status, const std::string& seen, Operation* operation);
+  // Of an operation that has ended, and what was read filled in.
+  void Learn(const absl::Status& status, Operation* operation);
   void RunOne(int client, bool write, bench::Values* values);
   void RunMany(int client, bench::Values* values);
 
@@ -158,54 +158,9 @@ Operation Worker::Choose(int client, bool write, bench::Values* values) {
   return operation;
 }
 
-absl::Status Worker::Execute(Operation* operation) {
-  absl::Status status;
-  std::string seen;
-  switch (operation->kind) {
-    case OperationKind::kGet:
-      status = session_->GetTo(*tree_, operation->key, &operation->value);
-      break;
-    case OperationKind::kPut:
-      status = session_->Put(*tree_, operation->key, operation->value);
-      break;
-    case OperationKind::kInsert:
-      status = session_->Insert(*tree_, operation->key, operation->value);
-      break;
-    case OperationKind::kUpdate:
-      status = session_->Update(*tree_, operation->key, operation->value);
-      break;
-    case OperationKind::kDelete:
-      status = session_->Erase(*tree_, operation->key);
-      break;
-    case OperationKind::kReplace:
-      status = session_->Replace(*tree_, operation->key, operation->expected, operation->value, {},
-                                 &seen);
-      break;
-    case OperationKind::kEraseIf:
-      status = session_->EraseIf(*tree_, operation->key, operation->expected, {}, &seen);
-      break;
-    case OperationKind::kUpsert:
-      status = session_->UpsertTo(*tree_, operation->key, UpsertFunction::kAdd, operation->operand,
-                                  &seen);
-      break;
-    case OperationKind::kScan: {
-      std::vector<KeyValue> rows;
-      status = session_->Scan(*tree_, operation->key, operation->limit, &rows);
-      for (KeyValue& row : rows) {
-        operation->rows.emplace_back(std::move(row.key), std::move(row.value));
-      }
-      break;
-    }
-  }
-  Learn(status, seen, operation);
-  return status;
-}
-
-void Worker::Learn(const absl::Status& status, const std::string& seen, Operation* operation) {
+void Worker::Learn(const absl::Status& status, Operation* operation) {
   operation->found =
       operation->kind == OperationKind::kInsert ? absl::IsAlreadyExists(status) : status.ok();
-  if (status.ok() && operation->kind == OperationKind::kUpsert) operation->value = seen;
-  if (IsConditionFailed(status)) operation->actual = seen;
   const std::string& last = operation->actual.has_value() ? *operation->actual : operation->value;
   if (!last.empty() && operation->kind != OperationKind::kScan) seen_[operation->key] = last;
 }
@@ -216,52 +171,28 @@ void Worker::RunOne(int client, bool write, bench::Values* values) {
   operation.call_ns = RealClock().NowNs();
   absl::Status logged = log_->Called(number, operation);
   if (logged.ok()) {
-    const absl::Status status = Execute(&operation);
+    const absl::Status status = Perform(*session_, *tree_, &operation);
+    Learn(status, &operation);
     logged = log_->Returned(number, status, RealClock().NowNs(), std::move(operation));
   }
   if (!logged.ok()) status_ = logged;
 }
 
 void Worker::RunMany(int client, bench::Values* values) {
-  const auto kind_of = [](OperationKind kind) {
-    switch (kind) {
-      case OperationKind::kInsert:
-        return Write::Kind::kInsert;
-      case OperationKind::kUpdate:
-        return Write::Kind::kUpdate;
-      case OperationKind::kDelete:
-        return Write::Kind::kErase;
-      case OperationKind::kReplace:
-        return Write::Kind::kReplace;
-      case OperationKind::kEraseIf:
-        return Write::Kind::kEraseIf;
-      case OperationKind::kUpsert:
-        return Write::Kind::kUpsert;
-      default:
-        return Write::Kind::kPut;
-    }
-  };
   std::vector<Operation> operations(1 + random_.Uniform(kManyMax));
-  std::vector<Write> writes;
   const uint64_t first = operations_;
   operations_ += operations.size();
   for (size_t i = 0; i < operations.size() && status_.ok(); ++i) {
-    Operation& operation = operations[i];
-    operation = Choose(client, /*write=*/true, values);
-    const bool upserts = operation.kind == OperationKind::kUpsert;
-    writes.push_back({.kind = kind_of(operation.kind),
-                      .key = operation.key,
-                      .value = upserts ? operation.operand : operation.value,
-                      .expected = operation.expected});
-    operation.call_ns = RealClock().NowNs();
-    status_ = log_->Called(first + i, operation);
+    operations[i] = Choose(client, /*write=*/true, values);
+    operations[i].call_ns = RealClock().NowNs();
+    status_ = log_->Called(first + i, operations[i]);
   }
   if (!status_.ok()) return;
-  const std::vector<WriteResult> results = session_->WriteMany(*tree_, writes);
+  const std::vector<absl::Status> results = PerformMany(*session_, *tree_, operations);
   const int64_t now_ns = RealClock().NowNs();
   for (size_t i = 0; i < operations.size() && status_.ok(); ++i) {
-    Learn(results[i].status, results[i].value, &operations[i]);
-    status_ = log_->Returned(first + i, results[i].status, now_ns, std::move(operations[i]));
+    Learn(results[i], &operations[i]);
+    status_ = log_->Returned(first + i, results[i], now_ns, std::move(operations[i]));
   }
 }
 

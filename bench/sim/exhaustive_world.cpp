@@ -1,4 +1,5 @@
 #include "bench/sim/exhaustive_world.h"
+#include "bench/perform/perform.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "bench/sim/perform.h"
+#include "bench/sim/ending.h"
 #include "bench/sim/perform_runs.h"
 #include "common/base/check.h"
 #include "compute/check/tree_check.h"

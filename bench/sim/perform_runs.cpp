@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "common/base/check.h"
-#include "common/base/status.h"
+#include "bench/perform/perform.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -18,45 +17,18 @@ using history::OperationKind;
 
 namespace {
 
-WriteKind KindOf(const Operation& operation) {
-  switch (operation.kind) {
-    case OperationKind::kPut:
-      return WriteKind::kPut;
-    case OperationKind::kInsert:
-      return WriteKind::kInsert;
-    case OperationKind::kUpdate:
-      return WriteKind::kUpdate;
-    case OperationKind::kDelete:
-      return WriteKind::kErase;
-    case OperationKind::kReplace:
-      return WriteKind::kReplace;
-    case OperationKind::kEraseIf:
-      return WriteKind::kEraseIf;
-    default:
-      PANDO_CHECK(operation.kind == OperationKind::kUpsert) << "no write";
-      return WriteKind::kUpsert;
-  }
-}
-
 // A view of the operation.
 WriteOperation ViewOf(const Operation& operation) {
   static UpsertTable* const built_in = new UpsertTable;
   const bool upserts = operation.kind == OperationKind::kUpsert;
-  const bool adds = operation.upsert == history::UpsertKind::kAdd;
-  return {.kind = KindOf(operation),
+  return {.kind = WriteKindOf(operation.kind),
           .key = operation.key,
           .value = upserts ? operation.operand : operation.value,
           .expected = operation.expected,
-          .function = !upserts
-                          ? nullptr
-                          : built_in->Find(adds ? UpsertFunction::kAdd : UpsertFunction::kAppend)};
+          .function = upserts ? built_in->Find(FunctionOf(operation.upsert)) : nullptr};
 }
 
 }  // namespace
-
-bool IsWrite(const Operation& operation) {
-  return operation.kind != OperationKind::kGet && operation.kind != OperationKind::kScan;
-}
 
 void PerformRuns(Session& session, const Tree& tree, std::vector<Operation*> operations,
                  absl::FunctionRef<bool(Operation*, const absl::Status&)> ended) {
@@ -83,10 +55,7 @@ void PerformRuns(Session& session, const Tree& tree, std::vector<Operation*> ope
     }
     for (; done > 0; --done, ++next) {
       Operation* const operation = operations[next];
-      if (IsConditionFailed(results[next])) operation->actual = answers[next];
-      if (operation->kind == OperationKind::kUpsert && results[next].ok()) {
-        operation->value = answers[next];
-      }
+      FillIn(results[next], answers[next], operation);
       if (!ended(operation, results[next])) return;
     }
   }

@@ -10,9 +10,6 @@
 
 namespace pando {
 
-// Gets, scans and walks are no writes.
-bool IsWrite(const history::Operation& operation);
-
 // Executes writes, sorted by key, those of one key in their order, run by run. Inside a task of the
 // session. Fills in what was read, and calls `ended` for each operation once its run is over; no
 // more runs where that says false.

@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/history_io.h"
-#include "bench/sim/perform.h"
+#include "bench/perform/perform.h"
+#include "bench/sim/ending.h"
 #include "bench/sim/perform_runs.h"
 #include "bench/sim/sim_run_state.h"
 #include "bench/sim/walk.h"

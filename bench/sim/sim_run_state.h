@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "bench/history/history.h"
+#include "bench/sim/ending.h"
 #include "bench/sim/occasions.h"
-#include "bench/sim/perform.h"
 #include "bench/sim/sim_run.h"
 #include "bench/sim/workload.h"
 #include "common/base/random.h"

@@ -1,4 +1,5 @@
 #include "bench/sim/slow_read.h"
+#include "bench/perform/perform.h"
 
 #include <cstdio>
 #include <cstring>
@@ -8,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/sim/ending.h"
 #include "bench/sim/one_client.h"
-#include "bench/sim/perform.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/base/status.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "bench/sim/perform_runs.h"
+#include "bench/perform/perform.h"
 #include "common/base/check.h"
 
 namespace pando {

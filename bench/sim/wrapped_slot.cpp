@@ -1,4 +1,5 @@
 #include "bench/sim/wrapped_slot.h"
+#include "bench/perform/perform.h"
 
 #include <memory>
 #include <utility>
@@ -6,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/sim/ending.h"
 #include "bench/sim/one_client.h"
-#include "bench/sim/perform.h"
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/base/status.h"

@@ -1,21 +1,10 @@
-// Executing an operation of a history with the production client.
+// What the end of an operation says about it, and about its client.
 #pragma once
-
-#include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "bench/history/history.h"
-#include "pando/client.h"
 
 namespace pando {
-
-// Inside a task of the session, or outside. Fills in what was read; times are the caller's.
-absl::Status Perform(Session& session, const Tree& tree, history::Operation* operation);
-
-// Of one tree, all of them writes, by one Session::WriteMany(); a status each.
-std::vector<absl::Status> PerformMany(Session& session, const Tree& tree,
-                                      std::span<history::Operation> operations);
 
 // True: `status` is an outcome that the operation may have; `found` says which. Else it failed.
 bool Conclude(const absl::Status& status, history::Operation* operation);
