@@ -155,15 +155,12 @@ std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
 
 std::vector<WriteResult> Session::WriteMany(const Tree& tree, const std::vector<Write>& writes,
                                             const OperationOptions& options) {
-  static_assert(static_cast<int>(Write::Kind::kUpsert) == static_cast<int>(WriteKind::kUpsert));
   std::vector<WriteResult> results(writes.size());
   std::vector<CallWrite> call;
   call.reserve(writes.size());
   for (size_t i = 0; i < writes.size(); ++i) {
     const Write& write = writes[i];
-    const bool erases = write.kind == Write::Kind::kErase || write.kind == Write::Kind::kEraseIf;
-    call.push_back({{static_cast<WriteKind>(write.kind), write.key,
-                     erases ? std::string_view() : write.value, write.expected},
+    call.push_back({{write.kind, write.key, write.value, write.expected},
                     write.function,
                     &results[i].status,
                     &results[i].value});

@@ -64,11 +64,9 @@ struct Job {
 
   bool is_write() const { return WriteKindOf(operation.kind).has_value(); }
   WriteOperation AsWrite() const {
-    const WriteKind kind = *WriteKindOf(operation.kind);
-    const bool erases = kind == WriteKind::kErase || kind == WriteKind::kEraseIf;
-    return {.kind = kind,
+    return {.kind = *WriteKindOf(operation.kind),
             .key = operation.key,
-            .value = erases ? std::string_view() : operation.value,
+            .value = operation.value,
             .expected = operation.expected};
   }
 };
@@ -86,11 +84,12 @@ OperationResult Perform(SessionImpl& session, const Job& job) {
                                   .reverse = operation.reverse,
                                   .limit = operation.limit},
                                  &result.rows, job.deadline_ns);
-  } else if (operation.kind == Operation::Kind::kUpsert) {
-    result.status = session.Upsert(*job.tree, operation.key, operation.function, operation.value,
-                                   {}, job.deadline_ns, &result.value);
   } else {
-    result.status = session.Write(*job.tree, job.AsWrite(), {}, job.deadline_ns, &result.value);
+    WriteOperation write = job.AsWrite();
+    result.status = session.Prepare(*job.tree, operation.function, &write);
+    if (result.status.ok()) {
+      result.status = session.Write(*job.tree, write, {}, job.deadline_ns, &result.value);
+    }
   }
   return result;
 }

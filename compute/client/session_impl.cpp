@@ -260,6 +260,10 @@ absl::Status SessionImpl::Prepare(const Tree& tree, UpsertFunction function,
                        ": register it first (Client::RegisterUpsertFunction())"));
     }
   }
+  // No matter what is given as the value of what is erased.
+  const bool erases =
+      operation->kind == WriteKind::kErase || operation->kind == WriteKind::kEraseIf;
+  if (erases) operation->value = {};
   if (!ValueFits(context, operation->value)) return ValueRefusal(context, operation->value);
   return absl::OkStatus();
 }

@@ -52,7 +52,8 @@ class SessionImpl {
   absl::Status Upsert(const Tree& tree, std::string_view key, UpsertFunction function,
                       std::string_view operand, const OperationOptions& options,
                       int64_t deadline_ns, std::string* answer);
-  // What Write() refuses before anything is done, InvalidArgument. An upsert gets its function.
+  // What Write() refuses before anything is done, InvalidArgument. An upsert gets its function;
+  // what is given as the value of an erase is no matter, and goes.
   absl::Status Prepare(const Tree& tree, UpsertFunction function, WriteOperation* operation) const;
   // The head of many writes, prepared and sorted by key: as WriteRun() of the index, also where the
   // session or the tree refuses them.

@@ -8,10 +8,11 @@
 #include "absl/status/status.h"
 #include "compute/lock/lock_request.h"
 #include "pando/upsert.h"
+#include "pando/write.h"
 
 namespace pando {
 
-enum class WriteKind : uint8_t { kPut, kInsert, kUpdate, kErase, kReplace, kEraseIf, kUpsert };
+using WriteKind = Write::Kind;
 
 // A view: the strings outlive it, and the function does.
 struct WriteOperation {
