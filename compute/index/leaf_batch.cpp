@@ -136,7 +136,6 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
 }
 
 void LeafBatch::CommitErases() {
-  if (!erased_) return;
   for (const KeyState& state : keys_) {
     if (state.changed && state.slot >= 0 && !state.is_present) editor_.Erase(state.key);
   }
