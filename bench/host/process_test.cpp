@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,7 +130,28 @@ TEST(ChannelTest, KeepsMessagesApart) {
   EXPECT_EQ(other.Receive(-1).status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(PathsTest, TheFolderGoesWithItsContent) {
+// Folders lie in one of the test's own: whoever makes one elsewhere, meanwhile, may be removing
+// what a test expects to be gone already.
+class PathsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* base = getenv("TMPDIR")) before_ = base;
+    ASSERT_EQ(setenv("TMPDIR", base_.path().c_str(), 1), 0);
+  }
+  void TearDown() override {
+    if (before_) {
+      setenv("TMPDIR", before_->c_str(), 1);
+    } else {
+      unsetenv("TMPDIR");
+    }
+  }
+
+ private:
+  const TemporaryFolder base_ = *TemporaryFolder::Create();
+  std::optional<std::string> before_;
+};
+
+TEST_F(PathsTest, TheFolderGoesWithItsContent) {
   std::filesystem::path path;
   {
     TemporaryFolder folder = *TemporaryFolder::Create();
@@ -143,7 +166,7 @@ TEST(PathsTest, TheFolderGoesWithItsContent) {
   EXPECT_TRUE(std::filesystem::exists(ProgramFolder() / ProgramFile().filename()));
 }
 
-TEST(PathsTest, WhatAKilledOwnerLeftIsRemovedByTheNext) {
+TEST_F(PathsTest, WhatAKilledOwnerLeftIsRemovedByTheNext) {
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   const pid_t owner = fork();
@@ -167,7 +190,7 @@ TEST(PathsTest, WhatAKilledOwnerLeftIsRemovedByTheNext) {
 }
 
 // Each removes leftovers before it makes its own: none takes another's new folder for one.
-TEST(PathsTest, ManyMakeFoldersAtOnce) {
+TEST_F(PathsTest, ManyMakeFoldersAtOnce) {
   std::vector<pid_t> owners;
   for (int i = 0; i < 4; ++i) {
     owners.push_back(fork());
