@@ -137,10 +137,14 @@ std::unique_ptr<Cursor> Session::NewCursor(const Tree& tree, const CursorOptions
 std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
                                                            const std::vector<std::string>& keys,
                                                            const OperationOptions& options) {
+  if (absl::Status refusal = CheckTimeout(options.timeout_ms); !refusal.ok()) {
+    return std::vector<absl::StatusOr<std::string>>(keys.size(), std::move(refusal));
+  }
+  const int64_t deadline_ns = impl_->DeadlineNs(options.timeout_ms);
   std::vector<absl::StatusOr<std::string>> results(keys.size());
   impl_->ForEach(
-      keys.size(), options.timeout_ms,
-      [&](size_t i, int64_t deadline_ns) {
+      keys.size(), deadline_ns,
+      [&](size_t i) {
         std::string value;
         absl::Status status = impl_->Get(tree, keys[i], &value, options, deadline_ns);
         if (status.ok()) {
@@ -155,42 +159,40 @@ std::vector<absl::StatusOr<std::string>> Session::MultiGet(const Tree& tree,
 
 std::vector<WriteResult> Session::WriteMany(const Tree& tree, const std::vector<Write>& writes,
                                             const OperationOptions& options) {
+  const int64_t deadline_ns = impl_->DeadlineNs(options.timeout_ms);
   std::vector<WriteResult> results(writes.size());
-  std::vector<CallWrite> call;
-  call.reserve(writes.size());
-  for (size_t i = 0; i < writes.size(); ++i) {
+  const auto write_of = [&](size_t i) -> CallWrite {
     const Write& write = writes[i];
-    call.push_back({{write.kind, write.key, write.value, write.expected},
-                    write.function,
-                    &results[i].status,
-                    &results[i].value});
-  }
-  ExecuteCall(*impl_, tree, std::move(call), options);
+    return {{write.kind, write.key, write.value, write.expected},
+            write.function,
+            &results[i].status,
+            &results[i].value};
+  };
+  ExecuteCall(*impl_, tree, writes.size(), write_of, options, deadline_ns);
   return results;
 }
 
 std::vector<absl::Status> Session::MultiPut(const Tree& tree, const std::vector<KeyValue>& entries,
                                             const OperationOptions& options) {
+  const int64_t deadline_ns = impl_->DeadlineNs(options.timeout_ms);
   std::vector<absl::Status> results(entries.size());
-  std::vector<CallWrite> call(entries.size());
-  for (size_t i = 0; i < entries.size(); ++i) {
-    call[i].operation = {WriteKind::kPut, entries[i].key, entries[i].value};
-    call[i].result = &results[i];
-  }
-  ExecuteCall(*impl_, tree, std::move(call), options);
+  const auto write_of = [&](size_t i) -> CallWrite {
+    return {.operation = {WriteKind::kPut, entries[i].key, entries[i].value},
+            .result = &results[i]};
+  };
+  ExecuteCall(*impl_, tree, entries.size(), write_of, options, deadline_ns);
   return results;
 }
 
 std::vector<absl::Status> Session::MultiErase(const Tree& tree,
                                               const std::vector<std::string>& keys,
                                               const OperationOptions& options) {
+  const int64_t deadline_ns = impl_->DeadlineNs(options.timeout_ms);
   std::vector<absl::Status> results(keys.size());
-  std::vector<CallWrite> call(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    call[i].operation = {WriteKind::kErase, keys[i], ""};
-    call[i].result = &results[i];
-  }
-  ExecuteCall(*impl_, tree, std::move(call), options);
+  const auto write_of = [&](size_t i) -> CallWrite {
+    return {.operation = {WriteKind::kErase, keys[i], ""}, .result = &results[i]};
+  };
+  ExecuteCall(*impl_, tree, keys.size(), write_of, options, deadline_ns);
   return results;
 }
 

@@ -340,15 +340,9 @@ absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOpti
   return report;
 }
 
-void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
-                          absl::FunctionRef<void(size_t, int64_t)> work,
+void SessionImpl::ForEach(size_t count, int64_t deadline_ns, absl::FunctionRef<void(size_t)> work,
                           absl::FunctionRef<void(size_t, const absl::Status&)> refuse) {
   if (count == 0) return;
-  if (const absl::Status refusal = CheckTimeout(timeout_ms); !refusal.ok()) {
-    for (size_t i = 0; i < count; ++i) refuse(i, refusal);
-    return;
-  }
-  const int64_t deadline_ns = context_->NowNs() + TimeoutNs(timeout_ms);
   // Helpers share the counter with the caller. The caller works too, so it finishes even if no
   // helper ever gets a coroutine; it waits only for helpers that have taken an item.
   struct Shared {
@@ -362,7 +356,7 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
     const auto take_items = [this, count, deadline_ns, work](Shared& s) {
       while (s.next < count && context_->NowNs() < deadline_ns) {
         ++s.busy;
-        work(s.next++, deadline_ns);
+        work(s.next++);
         --s.busy;
       }
     };
@@ -377,7 +371,8 @@ void SessionImpl::ForEach(size_t count, int64_t timeout_ms,
     take_items(*shared);
     const size_t taken = std::exchange(shared->next, count);
     while (shared->busy > 0) shared->parking.ParkUntil(kNeverNs);
-    for (size_t i = taken; i < count; ++i) refuse(i, NoTurnError());
+    const absl::Status refusal = NoTurnError();  // made once: they may be very many
+    for (size_t i = taken; i < count; ++i) refuse(i, refusal);
   };
   RunCall(deadline_ns, run);
 }

@@ -74,10 +74,9 @@ class SessionImpl {
   void AddCursor() { ++cursors_; }
   void RemoveCursor() { --cursors_; }
 
-  // Calls `work(i, deadline_ns)` for each i < count from as many coroutines as there are; returns
-  // when all have returned. `timeout_ms`: of them all, 0: the default. Those whose turn has not
-  // come by then go to `refuse(i, status)`, as all do where there can be no such time.
-  void ForEach(size_t count, int64_t timeout_ms, absl::FunctionRef<void(size_t, int64_t)> work,
+  // Calls `work(i)` for each i < count from as many coroutines as there are; returns when all have
+  // returned. Those whose turn has not come by the deadline go to `refuse(i, status)`.
+  void ForEach(size_t count, int64_t deadline_ns, absl::FunctionRef<void(size_t)> work,
                absl::FunctionRef<void(size_t, const absl::Status&)> refuse);
 
   // Runs a call of several operations in a coroutine of this session, or in the caller's; from
@@ -92,6 +91,8 @@ class SessionImpl {
   int64_t TimeoutNs(int64_t timeout_ms) const {
     return timeout_ms == 0 ? usual_timeout_ns_ : NsOf(timeout_ms);
   }
+  // Of such a call that begins now.
+  int64_t DeadlineNs(int64_t timeout_ms) const { return context_->NowNs() + TimeoutNs(timeout_ms); }
   // Keeps the first exception that leaves a task, for Run(), and logs the others.
   void Spawn(std::function<void()> task);
   // Throws what Spawn() has kept.

@@ -15,6 +15,9 @@
 namespace pando {
 namespace {
 
+// Writes that are gone through between two looks at the clock.
+constexpr size_t kPiece = 1024;
+
 // The coroutines that share one call's writes.
 class WriteWorkers {
  public:
@@ -26,15 +29,36 @@ class WriteWorkers {
         options_(options),
         deadline_ns_(deadline_ns),
         done_(done),
-        order_(writes.size()) {
-    const auto key_of = [&](size_t i) { return writes[i].operation->key; };
+        order_(writes.size()),
+        sorted_(writes.begin(), writes.end()) {
     std::iota(order_.begin(), order_.end(), size_t{0});
-    const auto before = [&](size_t a, size_t b) { return key_of(a) < key_of(b); };
-    if (!std::is_sorted(order_.begin(), order_.end(), before)) {
-      std::stable_sort(order_.begin(), order_.end(), before);
+  }
+
+  // By key, those of one key as they are. False: the deadline has passed, and nothing is sorted.
+  bool Sort() {
+    bool is_late = IsLate(), is_sorted = true;
+    for (size_t i = 1; is_sorted && !is_late && i < sorted_.size(); ++i) {
+      is_sorted = KeyOf(i - 1) <= KeyOf(i);
+      if (i % kPiece == 0) is_late = IsLate();
     }
-    sorted_.reserve(writes.size());
-    for (const size_t i : order_) sorted_.push_back(writes[i]);
+    if (is_late || is_sorted) return !is_late;
+    const auto before = [this](size_t a, size_t b) { return KeyOf(a) < KeyOf(b); };
+    std::vector<size_t> order = order_;
+    for (size_t i = 0; i < order.size(); i += kPiece) {
+      const auto begin = order.begin() + static_cast<std::ptrdiff_t>(i);
+      const size_t count = std::min(kPiece, order.size() - i);
+      std::stable_sort(begin, begin + static_cast<std::ptrdiff_t>(count), before);
+      if (IsLate()) return false;
+    }
+    for (size_t width = kPiece; width < order.size(); width *= 2) {
+      if (!Merge(width, before, &order)) return false;
+    }
+    std::vector<RunWrite> sorted;
+    sorted.reserve(order.size());
+    for (const size_t i : order) sorted.push_back(sorted_[i]);
+    sorted_ = std::move(sorted);
+    order_ = std::move(order);
+    return true;
   }
 
   // In a coroutine, which works too: it finishes even if no helper ever gets one.
@@ -49,6 +73,9 @@ class WriteWorkers {
     link_->workers = nullptr;
   }
 
+  // None of them has had a turn.
+  void RefuseAll() { Refuse(0, sorted_.size()); }
+
  private:
   // What helpers find whose turn comes late.
   struct Link {
@@ -59,6 +86,25 @@ class WriteWorkers {
   struct Claim {
     size_t begin = 0, end = 0;
   };
+
+  // Each two pieces of `width` that are sorted become one. False: the deadline has passed.
+  template <typename Before>
+  bool Merge(size_t width, const Before& before, std::vector<size_t>* order) const {
+    std::vector<size_t> merged;
+    merged.reserve(order->size());
+    while (merged.size() < order->size()) {
+      size_t first = merged.size(), second = std::min(first + width, order->size());
+      const size_t middle = second, end = std::min(second + width, order->size());
+      while (merged.size() < end) {
+        const bool is_second =
+            first == middle || (second < end && before((*order)[second], (*order)[first]));
+        merged.push_back((*order)[is_second ? second++ : first++]);
+        if (merged.size() % kPiece == 0 && IsLate()) return false;
+      }
+    }
+    *order = std::move(merged);
+    return true;
+  }
 
   std::string_view KeyOf(size_t i) const { return sorted_[i].operation->key; }
   bool IsLate() const { return session_.context().NowNs() >= deadline_ns_; }
@@ -168,8 +214,9 @@ class WriteWorkers {
   }
 
   void Refuse(size_t begin, size_t end) {
+    const absl::Status refusal = NoTurnError();  // made once: they may be very many
     for (size_t i = begin; i < end; ++i) {
-      *sorted_[i].result = NoTurnError();
+      *sorted_[i].result = refusal;
       done_(order_[i]);
     }
   }
@@ -196,23 +243,30 @@ void ExecuteWrites(SessionImpl& session, const Tree& tree, absl::Span<const RunW
                    absl::FunctionRef<void(size_t)> done) {
   if (writes.empty()) return;
   WriteWorkers workers(&session, &tree, writes, options, deadline_ns, done);
+  if (!workers.Sort()) return workers.RefuseAll();
   session.RunCall(deadline_ns, [&] { workers.Run(); });
 }
 
-void ExecuteCall(SessionImpl& session, const Tree& tree, std::vector<CallWrite> writes,
-                 const OperationOptions& options) {
-  const absl::Status refusal = CheckTimeout(options.timeout_ms);
-  if (!refusal.ok()) {
-    for (const CallWrite& write : writes) *write.result = refusal;
-    return;
-  }
-  const int64_t deadline_ns = session.context().NowNs() + session.TimeoutNs(options.timeout_ms);
+void ExecuteCall(SessionImpl& session, const Tree& tree, size_t count,
+                 absl::FunctionRef<CallWrite(size_t)> write_of, const OperationOptions& options,
+                 int64_t deadline_ns) {
+  absl::Status refusal = CheckTimeout(options.timeout_ms);
+  std::vector<WriteOperation> operations;  // it never moves: views of it are handed out
+  operations.reserve(count);
   std::vector<RunWrite> prepared;
-  prepared.reserve(writes.size());
-  for (CallWrite& write : writes) {
-    *write.result = session.Prepare(tree, write.function, &write.operation);
-    if (write.result->ok()) prepared.push_back({&write.operation, write.result, write.answer});
+  prepared.reserve(count);
+  size_t reached = 0;
+  for (; refusal.ok() && reached < count; ++reached) {
+    if (reached % kPiece == 0 && session.context().NowNs() >= deadline_ns) {
+      refusal = NoTurnError();
+      break;
+    }
+    const CallWrite write = write_of(reached);
+    WriteOperation& operation = operations.emplace_back(write.operation);
+    *write.result = session.Prepare(tree, write.function, &operation);
+    if (write.result->ok()) prepared.push_back({&operation, write.result, write.answer});
   }
+  for (size_t i = reached; i < count; ++i) *write_of(i).result = refusal;
   ExecuteWrites(session, tree, prepared, options, deadline_ns, [&](size_t i) {
     const RunWrite& write = prepared[i];
     const bool says = IsConditionFailed(*write.result) ||

@@ -11,7 +11,8 @@
 //   3. Whoever splits leaves the separators to one coroutine, which inserts those that have come
 //      together: a parent is written once for many leaves. A write has its result before that.
 //   4. Each write gets one result. No run begins after the deadline, and what had no turn by then
-//      had no effect.
+//      had no effect. Whatever goes through all writes before (preparing, sorting) looks at the
+//      clock on the way: a call of very many ends by its deadline, too.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +40,10 @@ struct CallWrite {
   std::string* answer = nullptr;  // may be null; left empty where it says nothing
 };
 
-// The same for a call with these options: what is no good is refused, and the rest executed.
-void ExecuteCall(SessionImpl& session, const Tree& tree, std::vector<CallWrite> writes,
-                 const OperationOptions& options);
+// The same for a call of `count` writes with these options, which is to end by `deadline_ns`: what
+// is no good is refused, and the rest executed. `write_of(i)`: the i-th, whenever it is asked for.
+void ExecuteCall(SessionImpl& session, const Tree& tree, size_t count,
+                 absl::FunctionRef<CallWrite(size_t)> write_of, const OperationOptions& options,
+                 int64_t deadline_ns);
 
 }  // namespace pando
