@@ -283,7 +283,10 @@ class Worker {
         keeper_until_ns_ = until_ns;
         over = stopping_ && jobs_.empty() && runners_ == 0;  // a batch may put some back
       }
-      for (Job& job : expired) End(job, Expired());
+      if (!expired.empty()) {
+        const OperationResult result = Expired();  // made once: they may be many
+        for (Job& job : expired) End(job, result);
+      }
       if (over) return;
       keeper_.ParkUntil(until_ns);
     }
