@@ -5,15 +5,6 @@
 #include "common/base/check.h"
 
 namespace pando {
-namespace {
-constexpr size_t kCollectEvery = 64;
-}
-
-EpochDomain::Guard::Guard(const EpochDomain& domain, Slot* slot) : slot_(slot) {
-  // Sequentially consistent, like the unlinking store and the collector's load: either the
-  // collector sees this pin, or this reader sees the unlinking.
-  slot->pinned.store(domain.epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-}
 
 EpochDomain::~EpochDomain() {
   for (const Retired& r : retired_) r.deleter(r.object);
@@ -31,9 +22,15 @@ void EpochDomain::Unregister(Slot* slot) {
   std::erase_if(slots_, [slot](const auto& s) { return s.get() == slot; });
 }
 
-void EpochDomain::Retire(void* object, void (*deleter)(void*)) {
-  retired_.push_back({object, deleter, epoch_.fetch_add(1, std::memory_order_seq_cst)});
-  if (retired_.size() % kCollectEvery == 0) Collect();
+uint64_t EpochDomain::Retire(void* object, void (*deleter)(void*), size_t bytes) {
+  const uint64_t epoch = epoch_.fetch_add(1, std::memory_order_seq_cst);
+  retired_.push_back({object, deleter, bytes, epoch});
+  retired_bytes_ += bytes;
+  if (retired_.size() >= left_objects_ + kCollectObjects ||
+      retired_bytes_ >= left_bytes_ + kCollectBytes) {
+    Collect();
+  }
+  return epoch;
 }
 
 void EpochDomain::Collect() {
@@ -45,11 +42,14 @@ void EpochDomain::Collect() {
       if (pinned != 0) oldest = std::min(oldest, pinned);
     }
   }
-  std::erase_if(retired_, [oldest](const Retired& r) {
-    if (r.epoch >= oldest) return false;
-    r.deleter(r.object);
-    return true;
-  });
+  auto end = retired_.begin();
+  for (; end != retired_.end() && end->epoch < oldest; ++end) {
+    retired_bytes_ -= end->bytes;
+    end->deleter(end->object);
+  }
+  retired_.erase(retired_.begin(), end);
+  left_objects_ = retired_.size();
+  left_bytes_ = retired_bytes_;
 }
 
 }  // namespace pando

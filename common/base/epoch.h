@@ -7,6 +7,8 @@
 //   1. What is retired was unlinked by a sequentially consistent store before.
 //   2. Nothing is freed while a guard that was taken before its retirement is alive.
 //   3. A guard is never held across a suspension.
+//   4. Beyond what guards hold back, less than kCollectObjects objects and kCollectBytes wait to be
+//      freed after Retire() returned.
 #pragma once
 
 #include <atomic>
@@ -34,7 +36,11 @@ class EpochDomain {
 
   class Guard {
    public:
-    Guard(const EpochDomain& domain, Slot* slot);
+    // Sequentially consistent, like the unlinking store and the collector's load: either the
+    // collector sees this pin, or this reader sees the unlinking.
+    Guard(const EpochDomain& domain, Slot* slot) : slot_(slot) {
+      slot->pinned.store(domain.epoch_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    }
     ~Guard() { slot_->pinned.store(0, std::memory_order_release); }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
@@ -43,21 +49,34 @@ class EpochDomain {
     Slot* const slot_;
   };
 
-  // Frees `object` with `deleter` when no older guard is left.
-  void Retire(void* object, void (*deleter)(void*));
+  static constexpr size_t kCollectObjects = 64;
+  static constexpr size_t kCollectBytes = 16 * 1024;
+
+  // Frees `object`, which takes so many bytes, with `deleter` when no older guard is left. The
+  // result is for IsFreed().
+  uint64_t Retire(void* object, void (*deleter)(void*), size_t bytes);
+  // 0: nothing was retired.
+  bool IsFreed(uint64_t retirement) const {
+    return retired_.empty() || retirement < retired_.front().epoch;
+  }
   // Frees what can be freed; amortised by Retire().
   void Collect();
   size_t retired() const { return retired_.size(); }
+  size_t retired_bytes() const { return retired_bytes_; }
 
  private:
   struct Retired {
     void* object;
     void (*deleter)(void*);
+    size_t bytes;
     uint64_t epoch;
   };
 
   std::atomic<uint64_t> epoch_{1};
-  std::vector<Retired> retired_;
+  std::vector<Retired> retired_;  // by epoch
+  size_t retired_bytes_ = 0;
+  // What the last Collect() had to leave.
+  size_t left_objects_ = 0, left_bytes_ = 0;
   std::mutex slots_mutex_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };

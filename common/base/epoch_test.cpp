@@ -23,7 +23,7 @@ TEST(EpochDomain, FreesWhatNobodyCanSee) {
   std::atomic<int> alive{0};
   EpochDomain domain;
   EpochDomain::Slot* const slot = domain.Register();
-  domain.Retire(new Tracked(&alive), &Tracked::Delete);
+  domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
   EXPECT_EQ(alive, 1) << "the work is amortised";
   domain.Collect();
   EXPECT_EQ(alive, 0);
@@ -37,8 +37,8 @@ TEST(EpochDomain, KeepsWhatAnOlderGuardMaySee) {
   EpochDomain::Slot* const slot = domain.Register();
   {
     const EpochDomain::Guard guard(domain, slot);
-    domain.Retire(new Tracked(&alive), &Tracked::Delete);
-    domain.Retire(new Tracked(&alive), &Tracked::Delete);
+    domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
+    domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
     domain.Collect();
     EXPECT_EQ(alive, 2);
   }
@@ -52,15 +52,15 @@ TEST(EpochDomain, AYoungerGuardDoesNotHoldUpOlderRetirements) {
   EpochDomain domain;
   EpochDomain::Slot* const old_slot = domain.Register();
   EpochDomain::Slot* const young_slot = domain.Register();
-  domain.Retire(new Tracked(&alive), &Tracked::Delete);
+  domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
   {
     const EpochDomain::Guard young(domain, young_slot);
     domain.Collect();
     EXPECT_EQ(alive, 0);
-    domain.Retire(new Tracked(&alive), &Tracked::Delete);
+    domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
     {
       const EpochDomain::Guard younger(domain, old_slot);
-      domain.Retire(new Tracked(&alive), &Tracked::Delete);
+      domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
     }
     domain.Collect();
     EXPECT_EQ(alive, 2) << "`young` was there first";
@@ -76,8 +76,42 @@ TEST(EpochDomain, RetirementsAreFreedAsTheyComeWithoutACall) {
   EpochDomain domain;
   EpochDomain::Slot* const slot = domain.Register();
   for (int i = 0; i < 10'000; ++i) {
-    domain.Retire(new Tracked(&alive), &Tracked::Delete);
+    domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
     ASSERT_LE(alive, 64);
+  }
+  domain.Unregister(slot);
+}
+
+TEST(EpochDomain, WhatTakesManyBytesIsFreedSooner) {
+  std::atomic<int> alive{0};
+  EpochDomain domain;
+  EpochDomain::Slot* const slot = domain.Register();
+  constexpr size_t kQuarter = EpochDomain::kCollectBytes / 4;
+  for (int i = 0; i < 1'000; ++i) {
+    domain.Retire(new Tracked(&alive), &Tracked::Delete, kQuarter);
+    ASSERT_LT(alive, 4);
+    ASSERT_EQ(domain.retired_bytes(), static_cast<size_t>(alive) * kQuarter);
+  }
+  domain.Retire(new Tracked(&alive), &Tracked::Delete, 10 * EpochDomain::kCollectBytes);
+  EXPECT_EQ(alive, 0);
+  domain.Unregister(slot);
+}
+
+TEST(EpochDomain, SaysWhatIsFreed) {
+  std::atomic<int> alive{0};
+  EpochDomain domain;
+  EpochDomain::Slot* const slot = domain.Register();
+  EXPECT_TRUE(domain.IsFreed(0));
+  const uint64_t first = domain.Retire(new Tracked(&alive), &Tracked::Delete, 1);
+  EXPECT_TRUE(domain.IsFreed(0));
+  EXPECT_FALSE(domain.IsFreed(first));
+  {
+    const EpochDomain::Guard guard(domain, slot);
+    const uint64_t second = domain.Retire(new Tracked(&alive), &Tracked::Delete, 1);
+    domain.Collect();
+    EXPECT_TRUE(domain.IsFreed(first));
+    EXPECT_FALSE(domain.IsFreed(second));
+    EXPECT_EQ(domain.retired_bytes(), 1u);
   }
   domain.Unregister(slot);
 }
@@ -86,7 +120,8 @@ TEST(EpochDomain, TheDestructorFreesTheRest) {
   std::atomic<int> alive{0};
   {
     EpochDomain domain;
-    for (int i = 0; i < 10; ++i) domain.Retire(new Tracked(&alive), &Tracked::Delete);
+    for (int i = 0; i < 10; ++i)
+      domain.Retire(new Tracked(&alive), &Tracked::Delete, sizeof(Tracked));
     EXPECT_EQ(alive, 10);
   }
   EXPECT_EQ(alive, 0);
@@ -133,14 +168,14 @@ TEST(EpochDomain, ReadersNeverMeetAFreedObject) {
     }
     for (int i = 0; i < kReplacements; ++i) {
       Tracked* const old = current.exchange(new Tracked(&alive), std::memory_order_seq_cst);
-      domain.Retire(old, &Tracked::Delete);
+      domain.Retire(old, &Tracked::Delete, sizeof(Tracked));
     }
     stop = true;
     for (std::thread& reader : readers) reader.join();
     EXPECT_GE(reads, uint64_t{kReaders} * 100);
     domain.Collect();
     EXPECT_EQ(alive, 1);
-    domain.Retire(current.load(), &Tracked::Delete);
+    domain.Retire(current.load(), &Tracked::Delete, sizeof(Tracked));
   }
   EXPECT_EQ(alive, 0);
 }

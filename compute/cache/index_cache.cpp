@@ -73,7 +73,7 @@ void IndexCache::RemoveLocked(CachedNode* node) {
   } else {
     upper_bytes_.fetch_sub(node->bytes(), std::memory_order_relaxed);
   }
-  epochs_.Retire(node, &CachedNode::Destroy);
+  epochs_.Retire(node, &CachedNode::Destroy, node->bytes());
 }
 
 void IndexCache::EvictLocked() {
@@ -118,10 +118,15 @@ void IndexCache::AddToDirectoryLocked(CachedNode* node) {
   std::shared_ptr<ParentDirectory>& directory = directories_[node->tree_id()];
   if (directory == nullptr) directory = std::make_shared<ParentDirectory>();
   if (directory->Add(node) || !directory->WantsRebuild()) return;
+  if (!epochs_.IsFreed(retired_array_)) epochs_.Collect();
+  if (!epochs_.IsFreed(retired_array_)) {  // a reader stands on it
+    directory->PutOffRebuild();
+    return;
+  }
   std::vector<CachedNode*> nodes;
   std::copy_if(level1_.begin(), level1_.end(), std::back_inserter(nodes),
                [node](const CachedNode* other) { return other->tree_id() == node->tree_id(); });
-  directory->Rebuild(std::move(nodes), &epochs_);
+  retired_array_ = directory->Rebuild(std::move(nodes), &epochs_);
 }
 
 std::shared_ptr<const ParentDirectory> IndexCache::DirectoryOf(uint32_t tree_id) {

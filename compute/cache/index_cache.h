@@ -8,6 +8,8 @@
 //   1. A published node never changes but for its chain pointer and its coarse use stamp.
 //   2. The bytes of level-1 nodes never exceed the bound after Insert() returned.
 //   3. At most one node an address is in the table.
+//   4. Of the directories' arrays at most one waits until its readers have left, and beyond that as
+//      few bytes as EpochDomain says.
 #pragma once
 
 #include <atomic>
@@ -96,6 +98,7 @@ class IndexCache {
   std::mutex mutex_;  // guards what follows, and all writes to the table
   std::vector<CachedNode*> level1_;
   absl::flat_hash_map<uint32_t, std::shared_ptr<ParentDirectory>> directories_;  // by tree
+  uint64_t retired_array_ = 0;  // the last array's retirement
   Random random_;
   EpochDomain epochs_;
 };

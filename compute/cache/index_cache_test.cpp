@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -177,6 +178,58 @@ TEST(IndexCache, UpperLevelsAreAlwaysKept) {
   for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(reader.Find(NodeAt(i)), 1u);
   EXPECT_EQ(cache.upper_bytes(), 200 * BytesOfOne());
   EXPECT_LE(cache.level1_bytes(), 4 * BytesOfOne());
+}
+
+// A node that starts at a key of its own, so that the directory wants a slot for it.
+InternalNode NodeFrom(uint64_t i) {
+  InternalNode node = NodeOf(i);
+  node.header.low = std::string(4, '\0');
+  for (size_t b = 4; b > 0; --b, i >>= 8) node.header.low[b - 1] = static_cast<char>(i);
+  node.header.high = node.header.low + '\xff';
+  node.entries.clear();
+  return node;
+}
+
+TEST(IndexCache, WhatIsRetiredIsFreedByItsBytes) {
+  IndexCache cache(64 << 20, 1);
+  size_t most = 0;
+  for (uint64_t i = 0; i < 50'000; ++i) {
+    cache.Insert(kTree, NodeAt(i), NodeFrom(i));
+    cache.Insert(kTree, NodeAt(i / 2), NodeFrom(i / 2));
+    most = std::max(most, cache.epochs().retired_bytes());
+  }
+  EXPECT_LT(most, EpochDomain::kCollectBytes) << "arrays of up to a million bytes were replaced";
+}
+
+// The worst a reader can do: it stands still under its guard.
+TEST(IndexCache, AReaderHoldsBackOneArrayAtMost) {
+  IndexCache cache(64 << 20, 1);
+  const std::shared_ptr<const ParentDirectory> directory = cache.DirectoryOf(kTree);
+  const std::shared_ptr<const ParentDirectory> other = cache.DirectoryOf(kTree + 1);
+  EpochDomain::Slot* const slot = cache.epochs().Register();
+  uint64_t i = 0;
+  for (; i < 1'000; ++i) cache.Insert(kTree, NodeAt(i), NodeFrom(i));
+  {
+    const EpochDomain::Guard guard(cache.epochs(), slot);
+    const size_t array_bytes = directory->bytes();
+    EXPECT_GT(array_bytes, 900 * 20u);
+    for (; i < 20'000; ++i) {
+      cache.Insert(kTree + static_cast<uint32_t>(i % 2), NodeAt(i), NodeFrom(i));
+      ASSERT_LE(cache.epochs().retired_bytes(), array_bytes);
+    }
+  }
+  for (; i < 21'000; ++i) {  // soon made up for
+    cache.Insert(kTree + static_cast<uint32_t>(i % 2), NodeAt(i), NodeFrom(i));
+  }
+  for (const uint64_t n : {100, 9'998, 19'998, 9'999, 19'999}) {
+    const EpochDomain::Guard guard(cache.epochs(), slot);
+    const InternalNode node = NodeFrom(n);
+    const CachedNode* const found =
+        cache.FindParent(n < 1'000 || n % 2 == 0 ? *directory : *other, SearchKey(node.header.low));
+    ASSERT_NE(found, nullptr) << n;
+    EXPECT_EQ(found->self(), NodeAt(n));
+  }
+  cache.epochs().Unregister(slot);
 }
 
 TEST(IndexCache, EvictionPrefersWhatIsNotUsed) {

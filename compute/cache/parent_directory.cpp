@@ -14,11 +14,9 @@ constexpr size_t kRebuildShare = 16;
 }  // namespace
 
 ParentDirectory::Array* ParentDirectory::Array::Create(uint32_t count) {
-  void* const memory =
-      ::operator new (sizeof(Array) + size_t{count} * (sizeof(uint64_t) + sizeof(Slot)) +
-                      (size_t{count} + 1) * sizeof(uint32_t));
-  auto* const array = new (memory) Array;
-  array->count = count;
+  Array header;
+  header.count = count;
+  auto* const array = new (::operator new(header.bytes())) Array(header);
   for (uint32_t i = 0; i < count; ++i) new (array->slots() + i) Slot(nullptr);
   return array;
 }
@@ -64,7 +62,12 @@ bool ParentDirectory::WantsRebuild() const {
   return without_slot_ > kRebuildMin + (array == nullptr ? 0 : array->count / kRebuildShare);
 }
 
-void ParentDirectory::Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epochs) {
+size_t ParentDirectory::bytes() const {
+  const Array* const array = array_.load(std::memory_order_relaxed);
+  return array == nullptr ? 0 : array->bytes();
+}
+
+uint64_t ParentDirectory::Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epochs) {
   std::sort(nodes.begin(), nodes.end(), [](const CachedNode* a, const CachedNode* b) {
     return a->low_head() != b->low_head() ? a->low_head() < b->low_head() : a->low() < b->low();
   });
@@ -77,7 +80,7 @@ void ParentDirectory::Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epoch
   }
   if (fresh != nullptr) fresh->MakeSections();
   Array* const old = array_.exchange(fresh, std::memory_order_seq_cst);
-  if (old != nullptr) epochs->Retire(old, &Array::Destroy);
+  return old == nullptr ? 0 : epochs->Retire(old, &Array::Destroy, old->bytes());
 }
 
 }  // namespace pando

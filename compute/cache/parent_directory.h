@@ -8,7 +8,8 @@
 //   1. A node is taken out before it is retired.
 //   2. Fences of a published array do not change; a new node takes the slot of one that started at
 //      the same key, or waits for the next array.
-//   3. An array has one slot for each level-1 node that was cached when it was made (20 bytes).
+//   3. An array has one slot for each level-1 node that was cached when it was made
+//      (kBytesPerNode).
 #pragma once
 
 #include <atomic>
@@ -41,11 +42,17 @@ class ParentDirectory {
   bool Add(CachedNode* node);
   void Remove(CachedNode* node);
   bool WantsRebuild() const;
-  // A new array of these nodes, all that are cached of this tree at level 1.
-  void Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epochs);
+  // A new array of these nodes, all that are cached of this tree at level 1. The result is the old
+  // one's retirement (EpochDomain::IsFreed).
+  uint64_t Rebuild(std::vector<CachedNode*> nodes, EpochDomain* epochs);
+  // Instead of a Rebuild(): asks again after half as many nodes.
+  void PutOffRebuild() { without_slot_ /= 2; }
+  size_t bytes() const;  // of the array
 
  private:
   using Slot = std::atomic<CachedNode*>;
+
+  static constexpr size_t kBytesPerNode = sizeof(uint64_t) + sizeof(Slot) + sizeof(uint32_t);
 
   // One allocation: low heads in ascending order, slots, and where in them to look: the heads
   // between the first and the last are dealt to as many sections of equal width, section i being
@@ -56,6 +63,7 @@ class ParentDirectory {
 
     static Array* Create(uint32_t count);
     static void Destroy(void* array);
+    size_t bytes() const { return sizeof(Array) + count * kBytesPerNode + sizeof(uint32_t); }
     uint64_t* heads() { return reinterpret_cast<uint64_t*>(this + 1); }
     const uint64_t* heads() const { return reinterpret_cast<const uint64_t*>(this + 1); }
     Slot* slots() { return reinterpret_cast<Slot*>(heads() + count); }
