@@ -45,7 +45,7 @@ struct TreeCase {
   int compute_servers = 8;
   int threads = 22;
   int coroutines = 1;
-  // Bound of the index cache, as a share of what all nodes of level 1 need.
+  // Bound of the index cache, as a share of what all internal nodes need.
   double cache_share = 1.5;
   Span span;
   uint64_t seed = 1;

@@ -108,7 +108,7 @@ absl::Status Snapshot::FindParents(Client* client, Session* session, const Tree&
     parents_.push_back(parent->self());
     key = std::string(parent->high());
   } while (!key.empty());
-  parent_bytes_ = cache.level1_bytes();
+  parent_bytes_ = cache.bytes();
   return absl::OkStatus();
 }
 

@@ -51,7 +51,7 @@ class Snapshot {
   static bool LoadedKey(uint64_t number) { return number % 3 != 2; }
   // The nodes of level 1.
   const std::vector<Reference>& parents() const { return parents_; }
-  // What a compute server's index cache holds when it has all of those nodes.
+  // What a compute server's index cache holds when it has all of those nodes and the levels above.
   uint64_t parent_bytes() const { return parent_bytes_; }
   // Puts all of them into a client's index cache, as far as they fit; without READs, which take
   // most of the time of a short case. Only while the tree is as it was loaded.

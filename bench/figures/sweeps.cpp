@@ -131,7 +131,7 @@ Figure MakeKeySize(const Grid& grid) {
 
 Figure MakeCache(const Grid& grid) {
   Figure figure = {.title = "Index cache, write-intensive",
-                   .x_name = "index cache / what all nodes of level 1 need"};
+                   .x_name = "index cache / what all internal nodes need"};
   for (const NamedDistribution& distribution : {Uniform(), Zipfian(0.99)}) {
     for (const double share : Thinned<double>(grid, {0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2})) {
       FigureCase one = MakeTreeCase(grid, absl::StrCat(distribution.name, ", Sherman"), share,

@@ -18,10 +18,9 @@ constexpr uint64_t kEvictionsPerGeneration = 16;
 
 }  // namespace
 
-IndexCache::IndexCache(size_t level1_bytes_max, uint64_t seed)
-    : level1_bytes_max_(level1_bytes_max), random_(seed) {
+IndexCache::IndexCache(size_t bytes_max, uint64_t seed) : bytes_max_(bytes_max), random_(seed) {
   const size_t buckets =
-      std::bit_ceil(std::clamp(level1_bytes_max / kBytesPerBucket, kBucketsMin, kBucketsMax));
+      std::bit_ceil(std::clamp(bytes_max / kBytesPerBucket, kBucketsMin, kBucketsMax));
   bucket_mask_ = buckets - 1;
   buckets_ = std::make_unique<Bucket[]>(buckets);
 }
@@ -76,6 +75,11 @@ void IndexCache::RemoveLocked(CachedNode* node) {
   epochs_.Retire(node, &CachedNode::Destroy, node->bytes());
 }
 
+void IndexCache::MakeRoomLocked(size_t more_bytes) {
+  while (bytes() + more_bytes > bytes_max_ && !level1_.empty()) EvictLocked();
+  pressure_.store(bytes() + more_bytes > bytes_max_ / 8 * 7, std::memory_order_relaxed);
+}
+
 void IndexCache::EvictLocked() {
   CachedNode* a = level1_[random_.Uniform(level1_.size())];
   CachedNode* b = level1_[random_.Uniform(level1_.size())];
@@ -91,17 +95,13 @@ void IndexCache::Insert(uint32_t tree_id, const Reference& self, const InternalN
   CachedNode* fresh = CachedNode::Create(tree_id, self, node);
   std::lock_guard lock(mutex_);
   if (CachedNode* old = FindLocked(self.address); old != nullptr) RemoveLocked(old);
+  if (fresh->level() == 1 && fresh->bytes() > bytes_max_) {  // too small for one node: holds none
+    CachedNode::Destroy(fresh);
+    return;
+  }
+  MakeRoomLocked(fresh->bytes());
   if (fresh->level() == 1) {
-    if (fresh->bytes() > level1_bytes_max_) {  // a cache too small for one node holds none
-      CachedNode::Destroy(fresh);
-      return;
-    }
-    while (level1_bytes_.load(std::memory_order_relaxed) + fresh->bytes() > level1_bytes_max_) {
-      EvictLocked();
-    }
     level1_bytes_.fetch_add(fresh->bytes(), std::memory_order_relaxed);
-    pressure_.store(level1_bytes_.load(std::memory_order_relaxed) > level1_bytes_max_ / 8 * 7,
-                    std::memory_order_relaxed);
     fresh->last_used.store(generation_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     fresh->level1_index = static_cast<uint32_t>(level1_.size());
     level1_.push_back(fresh);

@@ -1,12 +1,14 @@
 // Index cache of a compute server (Sherman, section 4.2.3): decoded internal nodes by address.
-// Level-1 nodes are bounded in bytes and evicted by power of two choices; upper levels are always
-// kept. Entries are hints: every use is validated against the node that the reference leads to
-// (rule V1).
+// Nodes are bounded in bytes: those of level 1 are evicted by power of two choices; upper levels
+// are always kept, and leave them so much less. Entries are hints: every use is validated against
+// the node that the reference leads to (rule V1).
 //
 // Thread safety: Find() from any thread under an EpochDomain::Guard, without shared writes; the
 // rest from any thread. Invariants:
 //   1. A published node never changes but for its chain pointer and its coarse use stamp.
-//   2. The bytes of level-1 nodes never exceed the bound after Insert() returned.
+//   2. The bytes of all nodes never exceed the bound after Insert() returned. Where upper levels
+//      leave no room for one of level 1, the last one that came is kept all the same, if it fits
+//      the bound alone.
 //   3. At most one node an address is in the table.
 //   4. Of the directories' arrays at most one waits until its readers have left, and beyond that as
 //      few bytes as EpochDomain says.
@@ -29,7 +31,7 @@ namespace pando {
 
 class IndexCache {
  public:
-  IndexCache(size_t level1_bytes_max, uint64_t seed);
+  IndexCache(size_t bytes_max, uint64_t seed);
   ~IndexCache();
   IndexCache(const IndexCache&) = delete;
   IndexCache& operator=(const IndexCache&) = delete;
@@ -63,6 +65,7 @@ class IndexCache {
 
   size_t level1_bytes() const { return level1_bytes_.load(std::memory_order_relaxed); }
   size_t upper_bytes() const { return upper_bytes_.load(std::memory_order_relaxed); }
+  size_t bytes() const { return level1_bytes() + upper_bytes(); }  // what the bound is for
   uint64_t evictions() const { return evictions_.load(std::memory_order_relaxed); }
 
  private:
@@ -84,9 +87,11 @@ class IndexCache {
   void AddToDirectoryLocked(CachedNode* node);
   void RemoveLocked(CachedNode* node);
   CachedNode* FindLocked(RemoteAddress address) const;
+  // Evicts until so many bytes more fit, or nothing is left to evict.
+  void MakeRoomLocked(size_t more_bytes);
   void EvictLocked();
 
-  const size_t level1_bytes_max_;
+  const size_t bytes_max_;
   size_t bucket_mask_ = 0;
   std::unique_ptr<Bucket[]> buckets_;
   std::atomic<size_t> level1_bytes_{0};

@@ -177,7 +177,32 @@ TEST(IndexCache, UpperLevelsAreAlwaysKept) {
   for (uint64_t i = 200; i < 1'000; ++i) cache.Insert(kTree, NodeAt(i), NodeOf(i, 1));
   for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(reader.Find(NodeAt(i)), 1u);
   EXPECT_EQ(cache.upper_bytes(), 200 * BytesOfOne());
-  EXPECT_LE(cache.level1_bytes(), 4 * BytesOfOne());
+  // They leave no room, but for what came last.
+  EXPECT_EQ(cache.level1_bytes(), BytesOfOne());
+  EXPECT_EQ(reader.Find(NodeAt(999)), 1u);
+}
+
+TEST(IndexCache, UpperLevelsCountInTheBound) {
+  const size_t bound = 10 * BytesOfOne() + 17;
+  IndexCache cache(bound, 1);
+  const Reader reader(&cache);
+  for (uint64_t i = 0; i < 100; ++i) cache.Insert(kTree, NodeAt(i), NodeOf(i));
+  EXPECT_EQ(cache.level1_bytes(), 10 * BytesOfOne());
+  for (uint64_t i = 100; i < 104; ++i) {
+    cache.Insert(kTree, NodeAt(i), NodeOf(i, 2));
+    ASSERT_LE(cache.bytes(), bound);
+  }
+  EXPECT_EQ(cache.level1_bytes(), 6 * BytesOfOne());
+  for (uint64_t i = 104; i < 200; ++i) {
+    cache.Insert(kTree, NodeAt(i), NodeOf(i));
+    ASSERT_LE(cache.bytes(), bound);
+    ASSERT_EQ(reader.Find(NodeAt(i)), 1u);
+  }
+  EXPECT_EQ(cache.level1_bytes(), 6 * BytesOfOne());
+  // What they leave when they are gone is used again.
+  for (uint64_t i = 100; i < 104; ++i) cache.Invalidate(NodeAt(i));
+  for (uint64_t i = 200; i < 300; ++i) cache.Insert(kTree, NodeAt(i), NodeOf(i));
+  EXPECT_EQ(cache.level1_bytes(), 10 * BytesOfOne());
 }
 
 // A node that starts at a key of its own, so that the directory wants a slot for it.

@@ -87,8 +87,9 @@ struct ClientOptions {
 
   Techniques techniques;
 
-  // Bound on decoded level-1 nodes kept by this compute server, bytes; upper levels are always kept
-  // (Sherman 4.2.3). The default holds the parents of some 50 M records of 8/8.
+  // Bound on decoded internal nodes kept by this compute server, bytes. Upper levels are always
+  // kept and count; level 1 has the rest (Sherman 4.2.3). The default holds those of some 200 M
+  // records of 8/8.
   size_t index_cache_bytes = 64 << 20;
   // Coroutines a session may run at once; further operations wait in a queue.
   int coroutines_per_session = 64;
