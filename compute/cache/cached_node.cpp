@@ -1,6 +1,7 @@
 #include "compute/cache/cached_node.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <new>
@@ -15,104 +16,205 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + n, b.begin()).first - a.begin());
 }
 
-uint32_t ShortHead(uint64_t head) { return static_cast<uint32_t>(head >> 32); }
-
-uint64_t LeastAddress(const InternalNode& node) {
-  uint64_t least = node.header.leftmost.address.raw();
-  for (const Separator& entry : node.entries) least = std::min(least, entry.child.address.raw());
-  return least;
+uint32_t HeadOf(std::string_view suffix) {
+  return static_cast<uint32_t>(wire::KeyPrefix(suffix) >> 32);
 }
 
-// Whether four bytes a child will do: one server, one life, near each other, all at lines.
-bool CanPack(const InternalNode& node, uint64_t base) {
-  const uint32_t life = node.header.leftmost.life;
-  const auto fits = [&](const Reference& child) {
-    const uint64_t distance = child.address.raw() - base;
-    return child.life == life && distance % kLineBytes == 0 && distance / kLineBytes <= UINT32_MAX;
-  };
-  return fits(node.header.leftmost) &&
-         std::all_of(node.entries.begin(), node.entries.end(),
-                     [&](const Separator& entry) { return fits(entry.child); });
+// How many of `n` ascending heads, one at least, are not above `head`; without branches that depend
+// on the data.
+template <typename Head>
+[[gnu::always_inline]] inline uint32_t CountNotAbove(const Head* heads, uint32_t n, Head head) {
+  const Head* first = heads;
+  while (n > 1) {
+    const uint32_t half = n / 2;
+    const Head* const second = first + half;
+    first = __builtin_expect_with_probability(second[-1] <= head, 1, 0.5) ? second : first;
+    n -= half;
+  }
+  return static_cast<uint32_t>(first - heads) + (*first <= head ? 1 : 0);
 }
 
 }  // namespace
 
-uint64_t SearchKey::Head(std::string_view text) {
-  uint64_t head = 0;
-  if (text.size() >= 8) [[likely]] {
-    std::memcpy(&head, text.data(), 8);
-    return std::endian::native == std::endian::little ? __builtin_bswap64(head) : head;
+// Decides how a node is kept, then fills it in.
+class CachedNode::Builder {
+ public:
+  explicit Builder(const InternalNode& node) : node_(node) {
+    // Separators are sorted, so the first and the last share what all share.
+    if (!node.entries.empty()) {
+      prefix_bytes_ = CommonPrefix(node.entries.front().key, node.entries.back().key);
+    }
+    ChooseForm();
+    FindPlaces();
   }
-  for (const char c : text) head = (head << 8) | static_cast<uint8_t>(c);
-  return text.empty() ? 0 : head << (8 * (8 - text.size()));
+
+  CachedNode* Build(uint32_t tree_id, const Reference& self) const;
+
+ private:
+  std::string_view Suffix(const Separator& entry) const {
+    return std::string_view(entry.key).substr(prefix_bytes_);
+  }
+  bool HasTexts() const { return form_ >= Form::kRests; }
+  size_t TextBytesInHead() const { return form_ == Form::kRests ? sizeof(uint32_t) : 0; }
+  std::string_view Rest(const Separator& entry) const {
+    const std::string_view suffix = Suffix(entry);
+    return suffix.substr(std::min(suffix.size(), TextBytesInHead()));
+  }
+  // Where the child is not kept as on the wire: what it has in common with others.
+  Place PlaceOf(const Reference& child) const {
+    return {.life = child.life,
+            .server = child.address.server(),
+            .unit_high = static_cast<uint16_t>(child.address.offset() >> unit_shift_ >> kUnitBits)};
+  }
+  uint32_t Pack(const Reference& child) const;
+  void ChooseForm();
+  void FindPlaces();
+  bool AddPlace(const Reference& child);
+  size_t Bytes(size_t text_bytes) const;
+  void Fill(CachedNode* cached) const;
+  void FillTexts(CachedNode* cached) const;
+
+  const InternalNode& node_;
+  size_t prefix_bytes_ = 0;
+  Form form_ = Form::kHeads2;
+  uint8_t same_bytes_ = 0;
+  int unit_shift_ = 0;
+  size_t place_count_ = 0;
+  std::array<Place, kPlacesMax> places_;
+};
+
+void CachedNode::Builder::ChooseForm() {
+  size_t shortest = SIZE_MAX, longest = 0;
+  bool ends_in_zero = false;  // one that heads alone could hold
+  for (const Separator& entry : node_.entries) {
+    const std::string_view suffix = Suffix(entry);
+    shortest = std::min(shortest, suffix.size());
+    longest = std::max(longest, suffix.size());
+    ends_in_zero |= !suffix.empty() && suffix.size() <= sizeof(uint32_t) && suffix.back() == '\0';
+  }
+  if (longest <= sizeof(uint32_t) && (!ends_in_zero || shortest == longest)) {
+    form_ = longest <= sizeof(uint16_t) ? Form::kHeads2 : Form::kHeads4;
+    same_bytes_ = ends_in_zero ? static_cast<uint8_t>(longest) : 0;
+  } else {
+    form_ = ends_in_zero ? Form::kTexts : Form::kRests;
+  }
 }
 
-CachedNode* CachedNode::Create(uint32_t tree_id, const Reference& self, const InternalNode& node) {
-  const size_t count = node.entries.size();
-  size_t text_bytes = node.header.low.size() + node.header.high.size();
-  for (const Separator& entry : node.entries) text_bytes += entry.key.size();
-  const uint64_t base = LeastAddress(node);
-  const bool packed = CanPack(node, base);
-  const size_t bytes = sizeof(CachedNode) + count * sizeof(uint32_t) +
-                       (count + 1) * (packed ? sizeof(uint32_t) : Reference::kWireBytes) +
-                       (count + 1) * sizeof(uint32_t) + text_bytes;
+void CachedNode::Builder::FindPlaces() {
+  uint64_t offsets = node_.header.leftmost.address.offset();
+  for (const Separator& entry : node_.entries) offsets |= entry.child.address.offset();
+  unit_shift_ = std::min(std::countr_zero(offsets), RemoteAddress::kOffsetBits - 1);
+  bool fit = AddPlace(node_.header.leftmost);
+  for (const Separator& entry : node_.entries) fit = fit && AddPlace(entry.child);
+  if (!fit) place_count_ = 0;
+}
 
+bool CachedNode::Builder::AddPlace(const Reference& child) {
+  if (child.address.offset() >> unit_shift_ >> kUnitBits > UINT16_MAX) return false;
+  const Place place = PlaceOf(child);
+  const auto end = places_.begin() + static_cast<std::ptrdiff_t>(place_count_);
+  if (std::find(places_.begin(), end, place) != end) return true;
+  if (place_count_ == kPlacesMax) return false;
+  places_[place_count_++] = place;
+  return true;
+}
+
+uint32_t CachedNode::Builder::Pack(const Reference& child) const {
+  const auto place = std::find(places_.begin(), places_.end(), PlaceOf(child)) - places_.begin();
+  const uint64_t unit = child.address.offset() >> unit_shift_;
+  return static_cast<uint32_t>(place) << kUnitBits | (static_cast<uint32_t>(unit) & kUnitMask);
+}
+
+size_t CachedNode::Builder::Bytes(size_t text_bytes) const {
+  const size_t n = node_.entries.size();
+  return sizeof(CachedNode) + place_count_ * sizeof(Place) +
+         (n + 1) * (place_count_ == 0 ? Reference::kWireBytes : sizeof(uint32_t)) +
+         n * (form_ == Form::kHeads2 ? sizeof(uint16_t) : sizeof(uint32_t)) +
+         (HasTexts() ? n * sizeof(uint16_t) : 0) + text_bytes;
+}
+
+CachedNode* CachedNode::Builder::Build(uint32_t tree_id, const Reference& self) const {
+  const NodeHeader& header = node_.header;
+  size_t text_bytes =
+      TextBytes(prefix_bytes_) + TextBytes(header.low.size()) + TextBytes(header.high.size());
+  if (HasTexts()) {
+    for (const Separator& entry : node_.entries) text_bytes += Rest(entry).size();
+  }
+  // Nodes take up to kNodeBytesMax with all their separators.
+  PANDO_CHECK_LE(text_bytes, size_t{UINT16_MAX});
+  PANDO_CHECK_LE(node_.entries.size(), size_t{UINT16_MAX});
+  const size_t bytes = Bytes(text_bytes);
   CachedNode* cached = new (::operator new (bytes, std::align_val_t{kAlignment})) CachedNode;
   cached->self_address_ = self.address;
   cached->self_life_ = self.life;
-  cached->right_ = node.header.right;
   cached->tree_id_ = tree_id;
   cached->bytes_ = static_cast<uint32_t>(bytes);
-  cached->separator_count_ = static_cast<uint16_t>(count);
-  cached->level_ = node.header.level;
-  cached->children_are_packed_ = packed;
-  cached->child_base_ = base;
-  cached->child_life_ = node.header.leftmost.life;
-  // Separators are sorted, so the first and the last share what all share.
-  if (count > 0) {
-    cached->prefix_bytes_ =
-        static_cast<uint8_t>(CommonPrefix(node.entries.front().key, node.entries.back().key));
-  }
+  cached->level_ = header.level;
+  cached->separator_count_ = static_cast<uint16_t>(node_.entries.size());
+  cached->prefix_bytes_ = static_cast<uint8_t>(prefix_bytes_);
+  cached->low_bytes_ = static_cast<uint8_t>(header.low.size());
+  cached->high_bytes_ = static_cast<uint8_t>(header.high.size());
+  cached->place_count_ = static_cast<uint8_t>(place_count_) & 0x1f;
+  cached->same_bytes_ = same_bytes_ & 0x7;
+  cached->unit_shift_ = static_cast<uint8_t>(unit_shift_) & 0x3f;
+  cached->form_ = form_;
+  Fill(cached);
+  FillTexts(cached);
+  return cached;
+}
 
-  auto* heads = const_cast<uint32_t*>(cached->Heads());
-  auto* packed_children = const_cast<uint32_t*>(cached->PackedChildren());
-  auto* wide_children = const_cast<char*>(cached->WideChildren());
-  auto* ends = const_cast<uint32_t*>(cached->Ends());
-  auto* text = const_cast<char*>(cached->Text());
+void CachedNode::Builder::Fill(CachedNode* cached) const {
+  std::copy_n(places_.begin(), place_count_, const_cast<Place*>(cached->Places()));
+  auto* const packed_children = const_cast<uint32_t*>(cached->PackedChildren());
+  auto* const wide_children = const_cast<char*>(cached->WideChildren());
   const auto set_child = [&](size_t i, const Reference& child) {
-    if (packed) {
-      packed_children[i] = static_cast<uint32_t>((child.address.raw() - base) / kChildUnit);
-    } else {
+    if (place_count_ == 0) {
       child.Store(wide_children + i * Reference::kWireBytes);
+    } else {
+      packed_children[i] = Pack(child);
     }
   };
-  set_child(0, node.header.leftmost);
-  uint32_t end = 0;
-  ends[0] = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const std::string& key = node.entries[i].key;
-    heads[i] = ShortHead(SearchKey::Head(std::string_view(key).substr(cached->prefix_bytes_)));
-    set_child(i + 1, node.entries[i].child);
-    std::memcpy(text + end, key.data(), key.size());
-    end += static_cast<uint32_t>(key.size());
-    ends[i + 1] = end;
+  set_child(0, node_.header.leftmost);
+  auto* const short_heads = const_cast<uint16_t*>(cached->Heads<uint16_t>());
+  auto* const heads = const_cast<uint32_t*>(cached->Heads<uint32_t>());
+  for (size_t i = 0; i < node_.entries.size(); ++i) {
+    const uint32_t head = HeadOf(Suffix(node_.entries[i]));
+    if (form_ == Form::kHeads2) {
+      short_heads[i] = static_cast<uint16_t>(head >> 16);
+    } else {
+      heads[i] = head;
+    }
+    set_child(i + 1, node_.entries[i].child);
   }
-  const auto append = [&](const std::string& fence, uint32_t* offset, uint8_t* length) {
-    *offset = end;
-    *length = static_cast<uint8_t>(fence.size());
-    std::memcpy(text + end, fence.data(), fence.size());
-    end += static_cast<uint32_t>(fence.size());
+}
+
+void CachedNode::Builder::FillTexts(CachedNode* cached) const {
+  char* const text = const_cast<char*>(cached->Text());
+  size_t end = 0;
+  const auto append = [&](std::string_view piece) {
+    std::memcpy(text + end, piece.data(), piece.size());
+    end += piece.size();
   };
-  append(node.header.low, &cached->low_offset_, &cached->low_bytes_);
-  append(node.header.high, &cached->high_offset_, &cached->high_bytes_);
-  cached->low_head_ = SearchKey::Head(node.header.low);
-  cached->high_head_ = SearchKey::Head(node.header.high);
-  if (count > 0) {
-    const std::string_view prefix =
-        std::string_view(node.entries.front().key).substr(0, cached->prefix_bytes_);
-    cached->prefix_head_ = SearchKey::Head(prefix);
+  const auto set_start = [&](std::string_view fence, Start* start) {
+    std::memcpy(start->bytes, fence.data(), std::min(fence.size(), Start::kBytes));
+    if (fence.size() > Start::kBytes) append(fence);
+  };
+  if (!node_.entries.empty()) {
+    set_start(std::string_view(node_.entries.front().key).substr(0, prefix_bytes_),
+              &cached->prefix_start_);
   }
-  return cached;
+  set_start(node_.header.low, &cached->low_start_);
+  set_start(node_.header.high, &cached->high_start_);
+  if (!HasTexts()) return;
+  auto* const ends = const_cast<uint16_t*>(cached->TextEnds());
+  for (size_t i = 0; i < node_.entries.size(); ++i) {
+    append(Rest(node_.entries[i]));
+    ends[i] = static_cast<uint16_t>(end);
+  }
+}
+
+CachedNode* CachedNode::Create(uint32_t tree_id, const Reference& self, const InternalNode& node) {
+  return Builder(node).Build(tree_id, self);
 }
 
 void CachedNode::Destroy(void* node) {
@@ -120,63 +222,94 @@ void CachedNode::Destroy(void* node) {
   ::operator delete (node, std::align_val_t{kAlignment});
 }
 
-bool CachedNode::HeadAfterPrefix(const SearchKey& key, uint64_t* head, uint32_t* side) const {
-  const uint32_t prefix_bytes = prefix_bytes_;
-  if (prefix_bytes == 0) {
-    *head = key.head;
-    return true;
+[[gnu::always_inline]] inline bool CachedNode::CutPrefix(const SearchKey& key, uint32_t* head,
+                                                         uint32_t* side) const {
+  const size_t prefix_bytes = prefix_bytes_, key_bytes = key.text.size();
+  if (prefix_bytes + sizeof(*head) > Start::kBytes &&
+      std::max(prefix_bytes, key_bytes) > Start::kBytes) {
+    return CutLongPrefix(key, head, side);
   }
-  // A key shorter than the prefix is padded with zeros here; ties on the head are settled by the
-  // texts.
-  const uint32_t in_head = std::min<uint32_t>(prefix_bytes, 8);
-  const uint64_t mask = ~uint64_t{0} << (8 * (8 - in_head));
-  if ((key.head & mask) != prefix_head_) {
-    *side = (key.head & mask) < prefix_head_ ? 0 : separator_count_;
-    return false;
-  }
-  if (prefix_bytes > 8) {
-    const int order =
-        key.text.substr(0, prefix_bytes).compare(SeparatorText(0).substr(0, prefix_bytes));
-    if (order != 0) {
-      *side = order < 0 ? 0 : separator_count_;
+  if (prefix_bytes > 0) {
+    const size_t bits_behind = 8 * (Start::kBytes - prefix_bytes);
+    const uint64_t start = prefix_start_.Head(), key_start = key.head >> bits_behind << bits_behind;
+    if (key_start != start || key_bytes < prefix_bytes) {  // of a short key, the zeros are the same
+      *side = key_start <= start ? 0 : separator_count_;
       return false;
     }
   }
-  if (key.text.size() <= 8) {
-    *head = prefix_bytes < 8 ? key.head << (8 * prefix_bytes) : 0;
-  } else {
-    *head = SearchKey::Head(key.text.substr(std::min<size_t>(prefix_bytes, key.text.size())));
-  }
+  *head = static_cast<uint32_t>(key.head << 4 * prefix_bytes << 4 * prefix_bytes >> 32);
   return true;
+}
+
+bool CachedNode::CutLongPrefix(const SearchKey& key, uint32_t* head, uint32_t* side) const {
+  const int order = key.text.substr(0, prefix_bytes_).compare(Prefix());
+  if (order != 0) {
+    *side = order < 0 ? 0 : separator_count_;
+    return false;
+  }
+  *head = HeadOf(key.text.substr(prefix_bytes_));
+  return true;
+}
+
+// At most one head is the same as the key's: what ends there is not above what goes on.
+template <typename Head>
+uint32_t CachedNode::FindAmongHeads(const SearchKey& key, Head head) const {
+  const Head* const heads = Heads<Head>();
+  const uint32_t index = CountNotAbove(heads, separator_count_, head);
+  if (same_bytes_ == 0) [[likely]]
+    return index;
+  const bool key_ends_before = key.text.size() - prefix_bytes_ < same_bytes_;
+  return key_ends_before && index > 0 && heads[index - 1] == head ? index - 1 : index;
 }
 
 uint32_t CachedNode::ChildIndex(const SearchKey& key) const {
   if (separator_count_ == 0) return 0;
-  uint64_t head = 0;
-  uint32_t side = 0;
-  if (!HeadAfterPrefix(key, &head, &side)) return side;
-  const uint32_t short_head = ShortHead(head);
-  // Number of separators with head <= the key's, without branches that depend on the data.
-  const uint32_t* base = Heads();
-  uint32_t n = separator_count_;
-  while (n > 1) {
-    const uint32_t half = n / 2;
-    base += (base[half - 1] <= short_head) * half;
-    n -= half;
-  }
-  uint32_t index = static_cast<uint32_t>(base - Heads()) + (*base <= short_head ? 1 : 0);
-  // Ties on the head: step back over separators that are greater in what follows.
+  uint32_t head = 0, side = 0;
+  if (!CutPrefix(key, &head, &side)) return side;
+  if (has_short_heads()) return FindAmongHeads(key, static_cast<uint16_t>(head >> 16));
+  const uint32_t index = FindAmongHeads(key, head);
+  return has_texts() ? SettleTies(key, index) : index;
+}
+
+bool CachedNode::IsNotAbove(uint32_t separator, std::string_view suffix) const {
+  const std::string_view rest = SeparatorRest(separator);
+  if (form_ == Form::kTexts) return rest <= suffix;
+  constexpr size_t kHeadBytes = sizeof(uint32_t);
+  return rest.empty() || (suffix.size() >= kHeadBytes && rest <= suffix.substr(kHeadBytes));
+}
+
+uint32_t CachedNode::SettleTies(const SearchKey& key, uint32_t index) const {
+  const std::string_view suffix = key.text.substr(prefix_bytes_);
+  const uint32_t head = HeadOf(suffix);
   uint32_t first_tie = index;
-  while (first_tie > 0 && Heads()[first_tie - 1] == short_head) --first_tie;
+  while (first_tie > 0 && Heads<uint32_t>()[first_tie - 1] == head) --first_tie;
   while (index > first_tie) {
     const uint32_t middle = first_tie + (index - first_tie) / 2;
-    if (SeparatorText(middle) <= key.text) {
+    if (IsNotAbove(middle, suffix)) {
       first_tie = middle + 1;
     } else {
       index = middle;
     }
   }
   return index;
+}
+
+std::string CachedNode::SeparatorText(uint32_t i) const {
+  std::string text(Prefix());
+  const std::string_view rest = has_texts() ? SeparatorRest(i) : std::string_view();
+  if (form_ != Form::kTexts) {
+    const uint32_t head =
+        has_short_heads() ? uint32_t{Heads<uint16_t>()[i]} << 16 : Heads<uint32_t>()[i];
+    size_t bytes = same_bytes_;
+    if (!rest.empty()) {
+      bytes = sizeof(head);
+    } else if (bytes == 0) {
+      bytes = sizeof(head) - std::min<size_t>(std::countr_zero(head) / 8, sizeof(head));
+    }
+    for (size_t b = 0; b < bytes; ++b) text.push_back(static_cast<char>(head >> (24 - 8 * b)));
+  }
+  text.append(rest);
+  return text;
 }
 
 }  // namespace pando

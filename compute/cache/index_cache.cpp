@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-constexpr size_t kBytesPerBucket = 1024;  // about one node of 8/8
+constexpr size_t kBytesPerBucket = 512;  // a node of 8/8 takes 250 to 400
 constexpr size_t kBucketsMin = 1024;
 constexpr size_t kBucketsMax = size_t{1} << 22;
 // Evictions after which a use counts as older.

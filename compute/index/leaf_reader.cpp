@@ -1,6 +1,8 @@
 #include "compute/index/leaf_reader.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "common/base/rule.h"
@@ -63,14 +65,14 @@ absl::Status LeafReader::GatherSiblings(OperationContext& context, size_t leaves
       for (uint32_t child = parent->ChildIndex(search_key);; child += down_ ? -1 : 1) {
         nodes.push_back(parent->Child(child));
         const bool is_last = down_ ? child == 0 : child + 1 == parent->child_count();
-        const std::string_view border = down_     ? parent->ChildLow(child)
-                                        : is_last ? parent->high()
-                                                  : parent->ChildLow(child + 1);
+        std::string border = down_     ? parent->ChildLow(child)
+                             : is_last ? std::string(parent->high())
+                                       : parent->ChildLow(child + 1);
         const bool range_ends =
             border.empty() || (down_ ? border <= end_.key : !end_.IsAbove(border));
         if (range_ends || leaves_.size() + nodes.size() >= leaves_max) break;
         if (!is_last) continue;
-        next_key = KeyToCover({std::string(border), false});
+        next_key = KeyToCover({std::move(border), false});
         *more = true;
         break;
       }

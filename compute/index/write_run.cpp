@@ -75,7 +75,8 @@ std::optional<std::string> NextBorder(OperationContext& context, const TreeConte
     return std::nullopt;
   }
   const uint32_t next = parent->ChildIndex(search_key) + 1;
-  return std::string(next == parent->child_count() ? parent->high() : parent->ChildLow(next));
+  if (next == parent->child_count()) return std::string(parent->high());
+  return parent->ChildLow(next);
 }
 
 absl::Status LeadTo(OperationContext& context, TreeContext& tree, std::string_view key) {
