@@ -1,9 +1,10 @@
-// How fast the way down a cached tree is, how it scales to a second thread, and what it costs where
-// only a part of the tree fits.
+// How fast the way down a cached tree is, how it scales to a second thread, what it costs where
+// only a part of the tree fits, and what the cache of a large tree takes.
 //
 // TwoThreadsOverOne prints the median of 11 interleaved pairs, so that what else the machine does
 // meets both sides: `wall_ratio` counts by the clock on the wall, `cpu_ratio` by the time that the
-// threads were running (what it would be on idle cores).
+// threads were running (what it would be on idle cores). LookupInALargeTree says what the cache
+// takes a leaf: `node_bytes` is counted, `resident_bytes` is what the process grew by.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -11,11 +12,15 @@
 #include <barrier>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/random.h"
+#include "common/wire/leaf.h"
 #include "compute/cache/index_cache.h"
 
 namespace pando {
@@ -189,6 +194,100 @@ void LookupInASmallCache(benchmark::State& state) {
   cache.epochs().Unregister(slot);
 }
 BENCHMARK(LookupInASmallCache)->Arg(100)->Arg(50)->Arg(10)->Arg(1);
+
+// A tree whose leaves lie on four servers in turn: of consecutive numbers, or of numbers that are
+// spread over all there are.
+class LargeTree {
+ public:
+  LargeTree(uint64_t leaves, bool dense)
+      : leaves_(leaves), dense_(dense), step_(dense ? kLeafKeys : UINT64_MAX / leaves) {
+    const size_t before_bytes = ResidentBytes();
+    for (uint64_t n = 0; n < leaves; n += kLeavesAParent) {
+      cache_.Insert(kTree, ParentAt(n), Parent(n));
+      retired_bytes_max_ = std::max(retired_bytes_max_, cache_.epochs().retired_bytes());
+    }
+    resident_bytes_ = ResidentBytes() - before_bytes;
+  }
+
+  uint64_t RandomKey(Random* random) const { return random->Uniform(leaves_) * step_ + 3; }
+  Reference Leaf(EpochDomain::Slot* slot, const SearchKey& key) const {
+    const EpochDomain::Guard guard(cache_.epochs(), slot);
+    const CachedNode* const parent = cache_.FindParent(*directory_, key);
+    return parent == nullptr ? Reference() : parent->Child(parent->ChildIndex(key));
+  }
+  IndexCache& cache() { return cache_; }
+  void Report(benchmark::State* state) const {
+    const auto a_leaf = [&](size_t bytes) {
+      return static_cast<double>(bytes) / static_cast<double>(leaves_);
+    };
+    state->counters["node_bytes"] = a_leaf(cache_.level1_bytes());
+    state->counters["resident_bytes"] = a_leaf(resident_bytes_);
+    state->counters["directory_bytes"] = a_leaf(directory_->bytes());
+    state->counters["retired_bytes_max"] = a_leaf(retired_bytes_max_);
+  }
+
+ private:
+  static constexpr uint64_t kLeavesAParent = 32, kLeafKeys = 37, kServers = 4;
+
+  static size_t ResidentBytes() {
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * 4096;
+  }
+  uint64_t FirstKey(uint64_t leaf) const {
+    uint64_t mixed = leaf;
+    return leaf * step_ + (dense_ ? 0 : SplitMix64(&mixed) % step_);
+  }
+  std::string Fence(uint64_t leaf) const {
+    if (leaf == 0 || leaf >= leaves_) return "";
+    const uint64_t key = FirstKey(leaf), before = key - 1 - (dense_ ? 0 : step_ / kLeafKeys);
+    return ShortestSeparator(Text(before), Text(key));
+  }
+  static Reference ChildAt(uint64_t n) {
+    return {RemoteAddress(static_cast<ServerId>(1 + n % kServers), (n / kServers + 64) * 1024), 1};
+  }
+  InternalNode Parent(uint64_t first) const {
+    const uint64_t end = std::min(first + kLeavesAParent, leaves_);
+    InternalNode node;
+    node.header.level = 1;
+    node.header.low = Fence(first);
+    node.header.high = Fence(end);
+    node.header.leftmost = ChildAt(first);
+    for (uint64_t n = first + 1; n < end; ++n) node.entries.push_back({Fence(n), ChildAt(n)});
+    return node;
+  }
+
+  const uint64_t leaves_;
+  const bool dense_;
+  const uint64_t step_;
+  mutable IndexCache cache_{size_t{4} << 30, 1};
+  const std::shared_ptr<const ParentDirectory> directory_ = cache_.DirectoryOf(kTree);
+  size_t retired_bytes_max_ = 0, resident_bytes_ = 0;
+};
+
+// Arguments: leaves, and whether keys are dense.
+void LookupInALargeTree(benchmark::State& state) {
+  static std::vector<int64_t> made_for;  // made once, not in each of the library's attempts
+  static std::unique_ptr<LargeTree> made;
+  if (const std::vector<int64_t> wanted = {state.range(0), state.range(1)}; made_for != wanted) {
+    made.reset();
+    made = std::make_unique<LargeTree>(static_cast<uint64_t>(wanted[0]), wanted[1] != 0);
+    made_for = wanted;
+  }
+  LargeTree& tree = *made;
+  EpochDomain::Slot* const slot = tree.cache().epochs().Register();
+  Random random(1);
+  uint64_t missed = 0;
+  for (auto _ : state) {
+    const Key key = KeyOf(tree.RandomKey(&random));
+    missed += tree.Leaf(slot, SearchKey({key.data(), key.size()})).is_null() ? 1 : 0;
+  }
+  tree.cache().epochs().Unregister(slot);
+  tree.Report(&state);
+  state.counters["missed_share"] =
+      static_cast<double>(missed) / static_cast<double>(state.iterations());
+}
+BENCHMARK(LookupInALargeTree)->Args({10'000'000, 1})->Args({30'000'000, 0});
 
 }  // namespace
 }  // namespace pando
