@@ -96,7 +96,8 @@ TEST_F(FullMemoryTest, ManySessionsAtOnce) {
       auto session = client_->NewSession();
       ASSERT_OK(session);
       int refused = 0;
-      for (uint64_t n = t; n < 100'000 && refused < 10; n += 4) {
+      // Enough for each of them to fill the memory alone: the others may begin late.
+      for (uint64_t n = t; n < 1'000'000 && refused < 10; n += 4) {
         const absl::Status status = (*session)->Insert(*tree_, ScatteredKey(n), "v");
         if (status.ok()) {
           inserted[t].insert(ScatteredKey(n));
