@@ -377,11 +377,6 @@ void SessionImpl::ForEach(size_t count, int64_t deadline_ns, absl::FunctionRef<v
   RunCall(deadline_ns, run);
 }
 
-absl::Status NoTurnError() {
-  return absl::DeadlineExceededError(
-      "the call's deadline passed before it was this one's turn: it had no effect");
-}
-
 void SessionImpl::RunCall(int64_t deadline_ns, absl::FunctionRef<void()> run) {
   if (Scheduler::Current() != nullptr) return run();
   const CallersDeadline deadline(this, deadline_ns);

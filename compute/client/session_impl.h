@@ -30,8 +30,6 @@ namespace pando {
 
 // InvalidArgument: it is negative.
 absl::Status CheckTimeout(int64_t timeout_ms);
-// Of what had no turn by the deadline of a call of many.
-absl::Status NoTurnError();
 
 class SessionImpl {
  public:

@@ -1,18 +1,8 @@
 // Many writes of one tree over the coroutines of a session: what Session::WriteMany(), MultiPut(),
 // MultiErase() and the executor's batches do.
 //
-// Not thread-safe: all of it in the session's thread. Invariants:
-//   1. Writes are sorted by key, those of one key in the caller's order. Whoever claims a key has
-//      all of its writes, and goes through them one after the other: so they take effect in that
-//      order.
-//   2. A claim ends where a leaf does, as far as the cached parent knows, or where the tree does:
-//      ascending keys beyond the end are one coroutine's, and nobody meets in the last leaf. That
-//      shares out work and no more: what is one change is decided by the fences of the leaf.
-//   3. Whoever splits leaves the separators to one coroutine, which inserts those that have come
-//      together: a parent is written once for many leaves. A write has its result before that.
-//   4. Each write gets one result. No run begins after the deadline, and what had no turn by then
-//      had no effect. Whatever goes through all writes before (preparing, sorting) looks at the
-//      clock on the way: a call of very many ends by its deadline, too.
+// Not thread-safe: all of it in the session's thread. What is promised of their order is said in
+// compute/index/write_workers.h, which shares them out.
 #pragma once
 
 #include <cstddef>

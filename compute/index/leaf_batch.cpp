@@ -4,21 +4,11 @@
 #include <optional>
 #include <utility>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/rule.h"
-#include "common/base/status.h"
+#include "compute/index/write_decision.h"
 
 namespace pando {
-
-absl::Status KeyNotFound() { return absl::NotFoundError("no such key"); }
-absl::Status KeyExists() { return absl::AlreadyExistsError("the key is already there"); }
-absl::Status ValueDiffers() {
-  static const absl::Status* const status =
-      new absl::Status(ConditionFailedError("the key holds another value"));
-  return *status;
-}
 
 LeafBatch::KeyState& LeafBatch::FindState(std::string_view key) {
   if (!keys_.empty() && keys_.back().key == key) [[likely]]
@@ -43,65 +33,22 @@ std::string_view LeafBatch::ValueOf(const KeyState& state) {
   return value;
 }
 
-LeafBatch::Effect LeafBatch::DecideUpsert(const WriteOperation& operation, const KeyState& state,
-                                          std::string_view* value, absl::Status* result,
-                                          std::string* answer) {
+[[gnu::always_inline]] inline WriteEffect LeafBatch::Decide(const WriteOperation& operation,
+                                                            const KeyState& state,
+                                                            std::string_view* value,
+                                                            absl::Status* result,
+                                                            std::string* answer) {
+  if (operation.kind != WriteKind::kUpsert) [[likely]] {
+    return DecideWrite(
+        operation, state.is_present, [&] { return ValueOf(state); }, result, answer);
+  }
   std::optional<std::string_view> present;
   if (state.is_present) present = ValueOf(state);
-  absl::StatusOr<std::string> computed = (*operation.function)(operation.key, present, *value);
-  if (computed.ok() && computed->size() > layout_.value_bytes_max()) {
-    computed =
-        ConditionFailedError(absl::StrCat("the new value is of ", computed->size(),
-                                          " bytes; the tree takes 0..", layout_.value_bytes_max()));
-  }
-  *result = computed.status();
-  if (!computed.ok()) {
-    if (answer != nullptr) answer->assign(present.value_or(std::string_view()));
-    return Effect::kNone;
-  }
-  if (present == *computed) {
-    if (answer != nullptr) answer->assign(*computed);
-    return Effect::kNone;
-  }
-  *value = texts_.emplace_front(*std::move(computed));
-  return Effect::kStore;
-}
-
-[[gnu::always_inline]] inline LeafBatch::Effect LeafBatch::Decide(const WriteOperation& operation,
-                                                                  const KeyState& state,
-                                                                  std::string_view* value,
-                                                                  absl::Status* result,
-                                                                  std::string* answer) {
-  *result = absl::OkStatus();
-  switch (operation.kind) {
-    case WriteKind::kPut:
-      return Effect::kStore;
-    case WriteKind::kInsert:
-      if (!state.is_present) return Effect::kStore;
-      *result = KeyExists();
-      return Effect::kNone;
-    case WriteKind::kUpdate:
-      if (state.is_present) return Effect::kStore;
-      break;
-    case WriteKind::kErase:
-      if (state.is_present) return Effect::kErase;
-      break;
-    case WriteKind::kReplace:
-    case WriteKind::kEraseIf: {
-      if (!state.is_present) break;
-      const std::string_view present = ValueOf(state);
-      if (present == operation.expected) {
-        return operation.kind == WriteKind::kReplace ? Effect::kStore : Effect::kErase;
-      }
-      *result = ValueDiffers();
-      if (answer != nullptr) answer->assign(present);
-      return Effect::kNone;
-    }
-    case WriteKind::kUpsert:
-      return DecideUpsert(operation, state, value, result, answer);
-  }
-  *result = KeyNotFound();
-  return Effect::kNone;
+  std::string computed;
+  const WriteEffect effect =
+      DecideUpsert(operation, present, layout_.value_bytes_max(), &computed, result, answer);
+  if (effect == WriteEffect::kStore) *value = texts_.emplace_front(std::move(computed));
+  return effect;
 }
 
 bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std::string* answer) {
@@ -111,9 +58,9 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
                         ? keys_[0]
                         : FindState(operation.key);
   std::string_view value = operation.value;
-  const Effect effect = Decide(operation, state, &value, result, answer);
-  if (effect == Effect::kNone) return true;
-  if (effect == Effect::kStore) {
+  const WriteEffect effect = Decide(operation, state, &value, result, answer);
+  if (effect == WriteEffect::kNone) return true;
+  if (effect == WriteEffect::kStore) {
     if (!state.is_present && state.slot < 0) {
       // Slots that this batch empties are not counted: their keys may come back in it.
       if (FreeSlots() == 0) return false;

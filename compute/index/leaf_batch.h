@@ -12,6 +12,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "common/wire/leaf.h"
+#include "compute/index/write_decision.h"
 #include "compute/index/write_operation.h"
 
 namespace pando {
@@ -58,9 +59,6 @@ class LeafBatch {
     bool is_present = false;
     bool changed = false;
   };
-  // What an operation makes of a key.
-  enum class Effect { kNone, kStore, kErase };
-
   KeyState& FindState(std::string_view key);
   int FreeSlots() {
     if (free_slots_ < 0) {
@@ -71,10 +69,8 @@ class LeafBatch {
   void CommitErases();
   // As the operation finds it.
   std::string_view ValueOf(const KeyState& state);
-  Effect Decide(const WriteOperation& operation, const KeyState& state, std::string_view* value,
-                absl::Status* result, std::string* answer);
-  Effect DecideUpsert(const WriteOperation& operation, const KeyState& state,
-                      std::string_view* value, absl::Status* result, std::string* answer);
+  WriteEffect Decide(const WriteOperation& operation, const KeyState& state,
+                     std::string_view* value, absl::Status* result, std::string* answer);
 
   LeafEditor editor_;
   std::byte* const image_;

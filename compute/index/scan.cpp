@@ -1,18 +1,10 @@
-#include <algorithm>
-#include <utility>
-#include <vector>
+#include "compute/index/scan.h"
 
-#include "common/base/status.h"
+#include <algorithm>
+
 #include "compute/index/leaf_reader.h"
-#include "compute/index/operations.h"
 
 namespace pando {
-namespace {
-
-// Leaves read ahead in one round trip; bounds the buffers of a scan.
-constexpr size_t kScanLeavesMax = 16;
-
-}  // namespace
 
 size_t LeavesFor(const TreeContext& tree, size_t entries) {
   // A leaf is about two thirds full after random inserts.
@@ -21,29 +13,8 @@ size_t LeavesFor(const TreeContext& tree, size_t entries) {
 
 absl::Status ScanKeys(OperationContext& context, TreeContext& tree, const KeyRange& range,
                       bool reverse, size_t limit, size_t leaves_max, std::vector<KeyValue>* rows) {
-  rows->clear();
   LeafReader reader(&tree);
-  if (reverse) {
-    reader.Start(range.high, range.low, /*down=*/true);
-  } else {
-    reader.Start(range.low, range.high, /*down=*/false);
-  }
-  if (leaves_max == 0) leaves_max = kScanLeavesMax;
-  const auto take = [&](LeafEntry& entry) {
-    rows->push_back({std::move(entry.key), std::move(entry.value)});
-    return rows->size() < limit;
-  };
-  for (bool first = true; rows->size() < limit && !reader.done(); first = false) {
-    absl::Status status =
-        first || !context.expired() ? absl::OkStatus() : context.DeadlineError("scanning");
-    const size_t leaves = std::min(leaves_max, LeavesFor(tree, limit - rows->size()));
-    if (status.ok()) status = reader.Read(context, leaves, take);
-    if (!status.ok()) {
-      rows->clear();
-      return status;
-    }
-  }
-  return absl::OkStatus();
+  return ReadRows(context, tree, &reader, range, reverse, limit, leaves_max, rows);
 }
 
 }  // namespace pando

@@ -29,6 +29,7 @@
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
 #include "compute/index/write_run.h"
+#include "compute/index/write_workers.h"
 #include "pando/check.h"
 #include "pando/client.h"
 #include "pando/size.h"
