@@ -23,11 +23,14 @@
 
 namespace pando {
 
-inline constexpr uint16_t kControlVersion = 5;
+inline constexpr uint16_t kControlVersion = 6;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;
 inline constexpr size_t kTreeServersMax = 4096;  // memory servers that one tree may lie on
+// The tree of the owners (rule O2), for which the catalog's server keeps memory back.
+inline constexpr std::string_view kClusterTreeName = ".cluster";
+inline constexpr uint32_t kOwnedKeyBytesMax = 240;  // rule O1
 
 enum class ControlOpcode : uint16_t {
   kServerInfo = 1,  // -> ServerInfo
@@ -35,6 +38,9 @@ enum class ControlOpcode : uint16_t {
   kAttach = 3,      // other servers: introduces that identity, with the catalog's signature
   kLeave = 4,       // in order; everything the client held is given back
   kPing = 5,
+  // Bodies of these two in owner_messages.h.
+  kServe = 6,        // catalog server only: begins or renews the sender's serving lease (rule O5)
+  kFence = 7,        // that life of a compute server has ended, for ever (rule D2)
   kCreateTree = 10,  // catalog server only: create-if-absent -> CatalogEntry, created or existing
   kOpenTree = 11,    // by name -> CatalogEntry
   kListTrees = 12,
@@ -52,6 +58,10 @@ enum class ControlOpcode : uint16_t {
   kClientState = 25,  // of an identity -> ClientLiveness
   kStats = 30,        // -> counters by name
   kListNodes = 31,    // every node of a tree on this server, and who has it
+  // Bodies of these in owner_messages.h (rule W1).
+  kAllocateExtent = 40,
+  kFreeExtent = 41,  // by its holder, or by anybody once the holder has ended here
+  kListExtents = 42,
 };
 
 struct ControlHeader {
@@ -89,6 +99,9 @@ struct ServerInfo {
   uint64_t life = 0;
   // The highest incarnation or tree id that this life has met; 0: none (rule C0).
   uint32_t highest_id = 0;
+  // Of the catalog's server: of the clients that serve keys of owned trees (rule O5). 0: it grants
+  // none, since only the end of its process takes the right to serve from a client.
+  uint64_t serving_lease_us = 0;
   bool operator==(const ServerInfo&) const = delete;
 };
 struct JoinRequest {
@@ -118,9 +131,12 @@ struct TreeShape {
   uint32_t node_bytes = 0;
   uint32_t packet_bytes = 0;
 };
+// Rule O1: who reads and writes a tree's leaves. In its entry it is a feature (superblock.h).
+enum class TreeMode : uint8_t { kShared = 0, kOwned = 1 };
 struct CreateTreeRequest {
   std::string name;
   TreeShape shape;
+  TreeMode mode = TreeMode::kShared;
 };
 // A life of a memory server on which a tree may have nodes (rule R7).
 struct TreeServer {
@@ -148,6 +164,10 @@ struct CatalogEntry {
   FeatureMasks features;
   uint8_t created = 0;     // by this request
   TreeServerList servers;  // not in lists of entries
+
+  TreeMode mode() const {
+    return (features.incompatible & kIncompatibleOwned) != 0 ? TreeMode::kOwned : TreeMode::kShared;
+  }
 };
 using CounterList = std::vector<std::pair<std::string, uint64_t>>;
 
@@ -180,6 +200,7 @@ absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body);
 std::string EncodeClientState(ClientLiveness state);
 absl::StatusOr<ClientLiveness> ParseClientState(std::string_view body);
 std::string EncodeCreateTree(const CreateTreeRequest& request);
+// InvalidArgument: a name, or a mode, that cannot be.
 absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body);
 std::string EncodeCatalogEntry(const CatalogEntry& entry);
 absl::StatusOr<CatalogEntry> ParseCatalogEntry(std::string_view body);

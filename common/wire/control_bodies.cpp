@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/body_parser.h"
 #include "common/wire/byte_codec.h"
 #include "common/wire/control.h"
 #include "common/wire/lock_word.h"
@@ -13,12 +14,10 @@ namespace {
 
 using wire::ByteReader;
 using wire::ByteWriter;
+using wire::DoneOr;
+using wire::Malformed;
 
 constexpr size_t kCounterNameBytesMax = 120;
-
-absl::Status Malformed(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("control message: malformed ", what));
-}
 
 void PutShape(const TreeShape& shape, ByteWriter* writer) {
   writer->Put(shape.key_bytes_max)
@@ -103,12 +102,6 @@ absl::Status CheckEntry(const CatalogEntry& entry) {
   return absl::OkStatus();
 }
 
-template <typename T>
-absl::StatusOr<T> DoneOr(const ByteReader& reader, T value, absl::string_view what) {
-  if (!reader.Done()) return Malformed(what);
-  return value;
-}
-
 }  // namespace
 
 std::string EncodeServerInfo(const ServerInfo& info) {
@@ -120,6 +113,7 @@ std::string EncodeServerInfo(const ServerInfo& info) {
       .Put(info.lease_us)
       .Put(info.life)
       .Put(info.highest_id)
+      .Put(info.serving_lease_us)
       .Take();
 }
 absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
@@ -132,8 +126,11 @@ absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
   reader.Take(&info.lease_us);
   reader.Take(&info.life);
   reader.Take(&info.highest_id);
+  reader.Take(&info.serving_lease_us);
   if (!reader.Done() || info.life == 0) return Malformed("server info");
-  if (info.lease_us > kLeaseUsMax) return Malformed("server info: a lease of more than a day");
+  if (info.lease_us > kLeaseUsMax || info.serving_lease_us > kLeaseUsMax) {
+    return Malformed("server info: a lease of more than a day");
+  }
   const absl::Status status = ValidateSuperblock(info.superblock);
   if (!status.ok()) return status;
   return info;
@@ -182,16 +179,23 @@ std::string EncodeCreateTree(const CreateTreeRequest& request) {
   ByteWriter writer;
   writer.PutString(request.name);
   PutShape(request.shape, &writer);
-  return writer.Take();
+  return writer.Put(static_cast<uint8_t>(request.mode)).Take();
 }
 absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
   ByteReader reader(body);
   CreateTreeRequest request;
   reader.TakeString(UINT16_MAX, &request.name);
   TakeShape(&reader, &request.shape);
+  uint8_t mode = 0;
+  reader.Take(&mode);
   if (!reader.Done()) return Malformed("request to create a tree");
   const absl::Status status = CheckName(request.name);
   if (!status.ok()) return status;
+  if (mode > static_cast<uint8_t>(TreeMode::kOwned)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tree '", request.name, "': this release knows no mode ", mode));
+  }
+  request.mode = static_cast<TreeMode>(mode);
   return request;
 }
 

@@ -4,6 +4,7 @@
 #include "common/base/fuzz.h"
 #include "common/wire/control.h"
 #include "common/wire/node_messages.h"
+#include "common/wire/owner_messages.h"
 
 namespace pando {
 namespace {
@@ -39,6 +40,14 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseOrphanList, EncodeOrphanList);
   CheckBody(body, ParseNodeList, EncodeNodeList);
   CheckBody(body, ParseCounters, EncodeCounters);
+  CheckBody(body, ParseExtentRequest, EncodeExtentRequest);
+  CheckBody(body, ParseExtentGrant, EncodeExtentGrant);
+  CheckBody(body, ParseExtentFree, EncodeExtentFree);
+  CheckBody(body, ParseExtentFreed, EncodeExtentFreed);
+  CheckBody(body, ParseExtentQuery, EncodeExtentQuery);
+  CheckBody(body, ParseExtentList, EncodeExtentList);
+  CheckBody(body, ParseFenceReply, EncodeFenceReply);
+  CheckBody(body, ParseServingLease, EncodeServingLease);
 }
 
 // The bytes as they are; a message among them is checked body and all.
@@ -80,11 +89,11 @@ std::vector<std::string> FuzzSeeds() {
       Seed('m', EncodeMessage(request, body)),
       Seed('m', EncodeReply(request, 1, body)),
       Seed('m', EncodeErrorReply(request, 1, absl::NotFoundError("no such tree"))),
-      Seed('b', EncodeServerInfo({superblock, 1, 2, 3, 4, 5, 6})),
+      Seed('b', EncodeServerInfo({superblock, 1, 2, 3, 4, 5, 6, 7})),
       Seed('b', EncodeJoinRequest({1})),
       Seed('b', EncodeJoinReply({1, 2})),
       Seed('b', EncodeClientState(ClientLiveness::kDead)),
-      Seed('b', EncodeCreateTree({"words", {8, 8, 0, 0}})),
+      Seed('b', EncodeCreateTree({"words", {8, 8, 0, 0}, TreeMode::kOwned})),
       Seed('b', body),
       Seed('b', EncodeCatalogList({entry, entry})),
       Seed('b', EncodeTreeName("words")),
@@ -105,6 +114,18 @@ std::vector<std::string> FuzzSeeds() {
       Seed('b', EncodeOrphanList({1, 2 << 20, {{1 << 20, 4, 5}, {2 << 20, 0, 0}}})),
       Seed('b', EncodeNodeList({1, 2 << 20, {{1 << 20, 1024, NodeUse::kOut, 5}}})),
       Seed('b', EncodeCounters({{"reads", 1}, {"writes", 2}})),
+      Seed('b', EncodeExtentRequest({1 << 20})),
+      Seed('b', EncodeExtentGrant({1, 2, 1 << 20, 2 << 20, 0})),
+      Seed('b', EncodeExtentGrant({.life = 1, .ask_again_ns = 9})),
+      Seed('b', EncodeExtentFree({1, 2, 3})),
+      Seed('b', EncodeExtentFreed(true)),
+      Seed('b', EncodeExtentQuery({1 << 20, 9})),
+      Seed('b', EncodeExtentList({9,
+                                  1,
+                                  {{7, 1 << 20, 2 << 20, 3, 4, ClientLiveness::kJoined},
+                                   {8, 3 << 20, 1 << 20, 5, 6, ClientLiveness::kDead}}})),
+      Seed('b', EncodeFenceReply({0, 5})),
+      Seed('b', EncodeServingLease(1'000'000)),
   };
 }
 

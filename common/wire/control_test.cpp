@@ -147,7 +147,9 @@ TEST(ControlBodyTest, EveryBodyHasItsLength) {
 }
 
 TEST(ControlBodyTest, FieldsRoundTrip) {
-  const auto info = ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3, 4, 5, 6}));
+  const auto info = ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(info->lease_us, 4u);
+  EXPECT_EQ(info->serving_lease_us, 7u);
   EXPECT_EQ(info->superblock.chunk_count, 63u);
   EXPECT_EQ(info->is_catalog, 1);
   EXPECT_EQ(info->free_bytes, 2u);
@@ -162,7 +164,10 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
     EXPECT_EQ(*ParseClientState(EncodeClientState(state)), state);
   }
 
-  const auto create = ParseCreateTree(EncodeCreateTree({std::string("n\0m", 3), {1, 2, 3, 4}}));
+  const auto create =
+      ParseCreateTree(EncodeCreateTree({std::string("n\0m", 3), {1, 2, 3, 4}, TreeMode::kOwned}));
+  EXPECT_EQ(create->mode, TreeMode::kOwned);
+  EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}}))->mode, TreeMode::kShared);
   EXPECT_EQ(create->name, std::string("n\0m", 3));
   EXPECT_EQ(create->shape.key_bytes_max, 1u);
   EXPECT_EQ(create->shape.value_bytes_max, 2u);
@@ -178,6 +183,10 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ(entry->version, 1u);
   EXPECT_EQ(entry->features.incompatible, kIncompatibleLineCrc);
   EXPECT_EQ(entry->created, 1);
+  EXPECT_EQ(entry->mode(), TreeMode::kShared);
+  CatalogEntry owned = Entry();
+  owned.features.incompatible |= kIncompatibleOwned;
+  EXPECT_EQ(ParseCatalogEntry(EncodeCatalogEntry(owned))->mode(), TreeMode::kOwned);
 
   const auto list = ParseCatalogList(EncodeCatalogList({Entry("a"), Entry("b")}));
   ASSERT_EQ(list->size(), 2u);
@@ -206,6 +215,14 @@ TEST(ControlBodyTest, ValuesOutOfRangeAreRefused) {
             kLoss);
   EXPECT_EQ(ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3})).status().code(), kLoss)
       << "a server without a life";
+  EXPECT_EQ(
+      ParseServerInfo(EncodeServerInfo({ValidSuperblock(), 1, 2, 3, 4, 5, 6, kLeaseUsMax + 1}))
+          .status()
+          .code(),
+      kLoss);
+  const absl::Status mode =
+      ParseCreateTree(EncodeCreateTree({"words", {8, 8, 0, 0}, static_cast<TreeMode>(2)})).status();
+  EXPECT_EQ(mode.code(), kInvalid) << mode;
   EXPECT_EQ(ParseTreeGrowth(EncodeTreeGrowth({4, {5, 0}})).status().code(), kLoss);
   EXPECT_EQ(ParseTreeServers(EncodeTreeServers(TreeServerList(kTreeServersMax + 1, {5, 6})))
                 .status()

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/body_parser.h"
 #include "common/wire/byte_codec.h"
 #include "common/wire/node_layout.h"
 #include "common/wire/remote_address.h"
@@ -12,16 +13,8 @@ namespace {
 
 using wire::ByteReader;
 using wire::ByteWriter;
-
-absl::Status Malformed(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("control message: malformed ", what));
-}
-
-template <typename T>
-absl::StatusOr<T> DoneOr(const ByteReader& reader, T value, absl::string_view what) {
-  if (!reader.Done()) return Malformed(what);
-  return value;
-}
+using wire::DoneOr;
+using wire::Malformed;
 
 bool IsNodeStart(uint64_t offset) {
   return offset != 0 && offset <= RemoteAddress::kOffsetMask && offset % kLineBytes == 0;

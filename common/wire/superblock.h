@@ -29,6 +29,11 @@ struct FeatureMasks {
 // checksums of single lines; what knows only that is refused, and refused.
 inline constexpr uint64_t kIncompatibleLineCrc = 2;
 inline constexpr FeatureMasks kKnownFeatures = {0, 0, kIncompatibleLineCrc};
+// Features of trees: their entries in the catalog have them besides those of the catalog's server,
+// and no server has them.
+inline constexpr uint64_t kIncompatibleOwned = 4;  // rule O1
+inline constexpr FeatureMasks kKnownTreeFeatures = {
+    0, 0, kKnownFeatures.incompatible | kIncompatibleOwned};
 
 struct Superblock {
   uint64_t magic = kSuperblockMagic;

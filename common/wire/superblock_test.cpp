@@ -48,7 +48,9 @@ TEST(SuperblockTest, OtherFormatsAreRefused) {
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->version = 3; }, /*seal=*/false), kRefused);
   EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = 1; }), kRefused)
       << "checksums of single lines (rule F2)";
-  EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = 4; }), kRefused);
+  EXPECT_EQ(CodeAfter([](Superblock* s) { s->features.incompatible = kIncompatibleOwned; }),
+            kRefused)
+      << "a feature of trees is none of servers";
 }
 
 TEST(SuperblockTest, DamageIsDataLoss) {
