@@ -30,6 +30,19 @@ absl::Status CheckName(std::string_view name) {
       absl::StrCat("tree name '", absl::CHexEscape(std::string(name)), "' has unprintable bytes"));
 }
 
+absl::string_view NameOf(TreeMode mode) { return mode == TreeMode::kOwned ? "owned" : "shared"; }
+
+absl::Status CheckMode(const CreateTreeRequest& request) {
+  if (request.mode != TreeMode::kOwned) return absl::OkStatus();
+  if (request.name == kClusterTreeName) {
+    return absl::InvalidArgumentError("the tree of the owners is itself a shared one");
+  }
+  if (request.shape.key_bytes_max <= kOwnedKeyBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("keys of an owned tree have at most ",
+                                                 kOwnedKeyBytesMax, " bytes, not ",
+                                                 request.shape.key_bytes_max));
+}
+
 std::string Describe(const TreeShape& shape) {
   return absl::StrCat("keys of ", shape.key_bytes_max, ", values of ", shape.value_bytes_max,
                       ", nodes of ", shape.node_bytes, ", packets of ", shape.packet_bytes,
@@ -119,24 +132,42 @@ void Catalog::WriteRootRecord(uint32_t index, uint32_t tree_id, const Reference&
   region_->Write(region_->RootRecordOffset(index), line.data(), kLineBytes);
 }
 
+absl::StatusOr<uint32_t> Catalog::FindRecord(std::string_view name) const {
+  const auto free = std::find(record_used_.begin(), record_used_.end(), false);
+  const bool is_kept_back = name != kClusterTreeName && !trees_.contains(kClusterTreeName) &&
+                            std::count(record_used_.begin(), record_used_.end(), false) == 1;
+  if (free != record_used_.end() && !is_kept_back) {
+    return static_cast<uint32_t>(free - record_used_.begin());
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the catalog is full: it has room for ", kRootRecordsMax,
+                   " trees, one of them the owners' own; drop one"));
+}
+
 absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   PANDO_RETURN_IF_ERROR(CheckName(request.name));
+  PANDO_RETURN_IF_ERROR(CheckMode(request));
   PANDO_ASSIGN_OR_RETURN(const TreeShape shape, CompleteShape(request.shape));
   if (const auto existing = trees_.find(request.name); existing != trees_.end()) {
+    const TreeMode mode = existing->second.mode();
+    if (mode != request.mode) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("tree '", request.name, "' exists and is ", NameOf(mode),
+                       "; asked for was a tree that is ", NameOf(request.mode)));
+    }
     PANDO_RETURN_IF_ERROR(CheckSameShape(existing->second, shape));
     return existing->second;
   }
   FreeRecords();
-  const auto free = std::find(record_used_.begin(), record_used_.end(), false);
-  if (free == record_used_.end()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the catalog is full: ", kRootRecordsMax, " trees; drop one"));
-  }
-  const auto index = static_cast<uint32_t>(free - record_used_.begin());
+  PANDO_ASSIGN_OR_RETURN(const uint32_t index, FindRecord(request.name));
   PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ids_->Peek());
-  PANDO_ASSIGN_OR_RETURN(const Reference root, FormatRootLeaf(tree_id, shape));
+  const bool is_cluster_tree = request.name == kClusterTreeName;
+  if (is_cluster_tree) nodes_->KeepBackFor(tree_id);
+  const absl::StatusOr<Reference> root = FormatRootLeaf(tree_id, shape);
+  if (!root.ok() && is_cluster_tree) nodes_->KeepBackFor(0);
+  PANDO_RETURN_IF_ERROR(root.status());
   ids_->Take();
-  WriteRootRecord(index, tree_id, root, false);
+  WriteRootRecord(index, tree_id, *root, false);
 
   CatalogEntry entry;
   entry.name = request.name;
@@ -145,6 +176,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   entry.root_record = RemoteAddress(region_->server_id(), region_->RootRecordOffset(index));
   entry.root_lock_index = index;
   entry.features = region_->superblock().features;
+  if (request.mode == TreeMode::kOwned) entry.features.incompatible |= kIncompatibleOwned;
   entry.servers = {{region_->server_id(), life_}};
   record_used_[index] = true;
   names_[tree_id] = request.name;

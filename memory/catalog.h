@@ -32,8 +32,8 @@ class Catalog {
 
   // Create if absent: `created` of the result says which. Sizes of 0 in the requested shape mean
   // "derive" (node) and "the server's" (packet). InvalidArgument: name or shape;
-  // FailedPrecondition: the name has another shape (says both); ResourceExhausted: no root record
-  // or no memory left.
+  // FailedPrecondition: the name has another shape or mode (says both); ResourceExhausted: no root
+  // record or no memory left, but for the cluster's own tree (rule O2), which has some kept back.
   absl::StatusOr<CatalogEntry> Create(const CreateTreeRequest& request);
   absl::StatusOr<CatalogEntry> Open(std::string_view name) const;  // NotFound
   std::vector<CatalogEntry> List() const;                          // by name, without their servers
@@ -57,6 +57,8 @@ class Catalog {
  private:
   absl::StatusOr<TreeShape> CompleteShape(const TreeShape& requested) const;
   absl::Status CheckSameShape(const CatalogEntry& entry, const TreeShape& shape) const;
+  // Index of one; ResourceExhausted.
+  absl::StatusOr<uint32_t> FindRecord(std::string_view name) const;
   absl::StatusOr<Reference> FormatRootLeaf(uint32_t tree_id, const TreeShape& shape);
   // Records whose lock words are free may be used again.
   void FreeRecords();

@@ -134,18 +134,51 @@ TEST_P(CatalogTest, ADroppedNameIsFreeAtOnceButItsRecordOnlyAfterRelease) {
 TEST_P(CatalogTest, ListsByNameAndIsBounded) {
   std::set<uint32_t> tree_ids;
   std::set<uint64_t> records;
-  for (uint32_t i = 0; i < kRootRecordsMax; ++i) {
+  for (uint32_t i = 0; i + 1 < kRootRecordsMax; ++i) {
     const auto entry = Create("tree " + std::to_string(1000 - i));
     ASSERT_TRUE(entry.ok()) << entry.status();
     EXPECT_TRUE(tree_ids.insert(entry->tree_id).second);
     EXPECT_TRUE(records.insert(entry->root_record.raw()).second);
   }
   EXPECT_EQ(Create("one more").status().code(), absl::StatusCode::kResourceExhausted);
+  const auto owners = Create(std::string(kClusterTreeName));
+  ASSERT_TRUE(owners.ok()) << owners.status();
+  EXPECT_EQ(Create("one more").status().code(), absl::StatusCode::kResourceExhausted);
+  (void)catalog_.Drop(owners->tree_id);
+  catalog_.Release(owners->tree_id);
+  EXPECT_EQ(Create("one more").status().code(), absl::StatusCode::kResourceExhausted)
+      << "the owners' place is theirs";
+  ASSERT_TRUE(Create(std::string(kClusterTreeName)).ok());
   const auto list = catalog_.List();
   ASSERT_EQ(list.size(), kRootRecordsMax);
-  EXPECT_EQ(list.front().name, "tree 1000");
-  EXPECT_EQ(list[1].name, "tree 745");
+  EXPECT_EQ(list.front().name, kClusterTreeName);
+  EXPECT_EQ(list[1].name, "tree 1000");
+  EXPECT_EQ(list[2].name, "tree 746");
   EXPECT_LE(EncodeCatalogList(list).size(), kControlBodyBytesMax);
+}
+
+TEST_P(CatalogTest, ATreeHasOneModeForEver) {
+  const auto owned = catalog_.Create({"o", Shape(8, 8), TreeMode::kOwned});
+  ASSERT_TRUE(owned.ok()) << owned.status();
+  EXPECT_EQ(owned->mode(), TreeMode::kOwned);
+  EXPECT_EQ(owned->features.incompatible,
+            region_.superblock().features.incompatible | kIncompatibleOwned);
+  EXPECT_EQ(catalog_.Open("o")->mode(), TreeMode::kOwned);
+  EXPECT_EQ(Create("s")->mode(), TreeMode::kShared);
+  const absl::Status other = Create("o").status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(other.message().find("is owned; asked for was a tree that is shared"),
+            absl::string_view::npos)
+      << other;
+  EXPECT_EQ(catalog_.Create({"s", Shape(8, 8), TreeMode::kOwned}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(catalog_.Create({"longest", Shape(240, 8), TreeMode::kOwned}).ok());
+  EXPECT_EQ(catalog_.Create({"longer", Shape(241, 8), TreeMode::kOwned}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(catalog_.Create({std::string(kClusterTreeName), Shape(8, 8), TreeMode::kOwned})
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST_P(CatalogTest, AFullServerCreatesNothing) {

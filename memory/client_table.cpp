@@ -112,10 +112,28 @@ void ClientTable::Leave(const ClientId& client) {
 
 void ClientTable::Fence(PeerId peer) {
   fenced_.insert(peer);
-  if (!AnyJoined(peer)) return;
-  const ClientId& client = identities_.at(peer);
-  lingering_.insert(client);
-  Become(FindLife(client), ClientState::kDead);
+  const auto identity = identities_.find(peer);
+  if (identity == identities_.end()) return;
+  lingering_.insert(identity->second);
+  if (AnyJoined(peer)) Become(FindLife(identity->second), ClientState::kDead);
+}
+
+std::optional<PeerId> ClientTable::ConnectionOf(const ClientId& client) const {
+  for (const auto& [peer, identity] : identities_) {
+    if (identity != client) continue;
+    if (IsFenced(peer) && !IsLingering(client)) return std::nullopt;
+    return peer;
+  }
+  return std::nullopt;
+}
+
+absl::Status ClientTable::CheckIsNobodyElse(const ClientId& client) const {
+  for (const auto& [peer, identity] : identities_) {
+    if (identity.incarnation != client.incarnation || identity == client) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no ", client.ToString(), ": it is ", identity.ToString()));
+  }
+  return absl::OkStatus();
 }
 
 bool ClientTable::AnyJoined(PeerId peer) const {

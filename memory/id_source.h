@@ -41,6 +41,8 @@ class IdSource {
   void RaiseAbove(uint32_t floor, bool proved = false);
   // Whether this life has given the number out, or may have.
   bool MayHaveIssued(uint32_t id) const { return id >= first_ && id < next_; }
+  // Nobody can have it yet.
+  bool IsStillToCome(uint32_t id) const { return id >= next_; }
 
  private:
   absl::Status KeepMark();

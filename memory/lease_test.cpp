@@ -10,12 +10,6 @@ namespace {
 
 constexpr int64_t kLeaseNs = 100 * kMillisecondNs;
 
-class RecordingFence : public PeerFence {
- public:
-  void CutOff(PeerId peer) override { peers.push_back(peer); }
-  std::vector<PeerId> peers;
-};
-
 class LeaseTest : public TwoClientsTest {
  protected:
   void SetUp() override {

@@ -68,6 +68,10 @@ DEFINE_string(
 DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
 DEFINE_int32(lease_ms, 10'000,
              "verbs: who is silent for so long is cut off and taken for dead; 0: nobody is");
+DEFINE_int32(serving_lease_ms, 1'000,
+             "verbs, of the server that keeps the catalog: for how long keys of an owned tree wait "
+             "when their owner is gone or silent, before another takes them over; 0: there are no "
+             "owned trees");
 DEFINE_string(
     metrics_address, "",
     "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape; default: none");
@@ -254,6 +258,7 @@ absl::Status Run(const std::string& registry_name) {
   handler_options.fence_words_per_step = kFenceWordsPerStep;
   if (server->fence() != nullptr) {
     handler_options.lease_ns = FLAGS_lease_ms * kMillisecondNs;
+    handler_options.serving_lease_ns = FLAGS_serving_lease_ms * kMillisecondNs;
   } else {
     handler_options.fence_step_ns = 0;  // words in host memory: no reason to wait
   }
@@ -306,6 +311,7 @@ int main(int argc, char** argv) {
   CheckRange("locks", FLAGS_locks, 512, 1 << 30);
   if (FLAGS_packet_bytes != 0) CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
   CheckRange("lease_ms", FLAGS_lease_ms, 0, 24 * 3600 * 1000);
+  CheckRange("serving_lease_ms", FLAGS_serving_lease_ms, 0, 24 * 3600 * 1000);
   CheckRange("connections_max", FLAGS_connections_max, 1, 65535);
   CheckRange("endpoints_max", FLAGS_endpoints_max, 0, 65536);
   CheckRange("registry_wait", FLAGS_registry_wait, 0, 24 * 3600);

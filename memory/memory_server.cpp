@@ -14,6 +14,9 @@ namespace pando::memory {
 namespace {
 
 constexpr uint16_t kReplyFlag = 1;
+// Kept back for the owners' own tree (rule O2): hundreds of its leaves in a chunk of 4 MiB. A
+// region that is too small for as many chunks as are wanted has none to spare.
+constexpr uint32_t kChunksKeptBack = 1, kChunksToKeepBackFrom = Region::kChunksWanted;
 
 // What can be known of the sender of bytes that did not parse, so that it can match the refusal to
 // its request.
@@ -42,6 +45,11 @@ absl::Status MemoryServer::Check(const ServerMemory& memory, const MemoryServerO
     return absl::InvalidArgumentError(
         "a lease is 1 us to a day, on a fabric that can cut a client off");
   }
+  if (options.serving_lease_ns < 0 ||
+      options.serving_lease_ns / kMicrosecondNs > static_cast<int64_t>(kLeaseUsMax) ||
+      (options.serving_lease_ns > 0 && options.serving_lease_ns < kMicrosecondNs)) {
+    return absl::InvalidArgumentError("a serving lease is 1 us to a day, or 0: no owned trees");
+  }
   if (options.life == 0) return absl::InvalidArgumentError("a server's life is above 0");
   return absl::OkStatus();
 }
@@ -64,13 +72,20 @@ MemoryServer::MemoryServer(Region region, const MemoryServerOptions& options)
       clients_((options.first_id - 1) % ClientTable::kComputeServerMax),
       trees_(options.life),
       leases_(options.lease_ns),
-      fencing_(&region_, options.fence_words_per_step) {}
+      fencing_(&region_, options.fence_words_per_step),
+      serving_(options.is_catalog && options.lease_ns > 0 ? options.serving_lease_ns : 0,
+               options.clock->NowNs()),
+      extents_(&region_, &nodes_, options.clock, options.times, options.life) {
+  if (options.is_catalog && region_.superblock().chunk_count >= kChunksToKeepBackFrom) {
+    nodes_.KeepBack(kChunksKeptBack);
+  }
+}
 
 const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 21> kOperations = {{
+  static constexpr std::array<Operation, 26> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
@@ -92,6 +107,11 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
       {Op::kListOrphans, &Self::OnListOrphans, false, true, false},
       {Op::kStats, &Self::OnStats, false, false, false},
       {Op::kListNodes, &Self::OnListNodes, false, false, false},
+      {Op::kServe, &Self::OnServe, true, true, false},
+      {Op::kFence, &Self::OnFence, false, true, true},
+      {Op::kAllocateExtent, &Self::OnAllocateExtent, false, true, true},
+      {Op::kFreeExtent, &Self::OnFreeExtent, false, true, true},
+      {Op::kListExtents, &Self::OnListExtents, false, false, false},
   }};
   const auto found =
       std::find_if(kOperations.begin(), kOperations.end(), [&](const Operation& operation) {
@@ -181,6 +201,7 @@ void MemoryServer::FenceSilentPeers(int64_t now_ns) {
 }
 
 int64_t MemoryServer::OnTimer(int64_t now_ns) {
+  for (const PeerId peer : std::exchange(to_cut_off_, {})) options_.fence->CutOff(peer);
   if (now_ns >= leases_.NextStepNs()) FenceSilentPeers(now_ns);
   if (!fencing_.idle() && now_ns >= next_fence_step_ns_) {
     next_fence_step_ns_ =
@@ -233,6 +254,7 @@ ServerInfo MemoryServer::Info() const {
   info.lease_us = static_cast<uint64_t>(options_.lease_ns / kMicrosecondNs);
   info.life = options_.life;
   info.highest_id = trees_.highest_id();
+  info.serving_lease_us = static_cast<uint64_t>(serving_.lease_ns() / kMicrosecondNs);
   return info;
 }
 
@@ -272,6 +294,10 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
   if (request.sender.compute_server != 0 && request.sender != client) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.sender.ToString(), " cannot introduce ", client.ToString()));
+  }
+  if (fenced_lives_.Contains(client.incarnation)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(client.ToString(), " was fenced: others take over from it; connect again"));
   }
   // The catalog's server knows every identity already, but for those of its earlier lives.
   if (options_.is_catalog && ids_.MayHaveIssued(client.incarnation)) {
@@ -368,6 +394,7 @@ CounterList MemoryServer::Counters() const {
       {"leaves", counts_.leaves},
       {"deaths", counts_.deaths},
       {"fenced", counts_.fenced},
+      {"fences", counts_.fences},
       {"lock_words_cleared", fencing_.words_cleared()},
       {"peers_gone", counts_.peers_gone},
       {"trees", options_.is_catalog ? catalog_.size() : trees_.in_use()},
@@ -378,10 +405,13 @@ CounterList MemoryServer::Counters() const {
       {"chunks", region_.superblock().chunk_count},
       {"chunks_free", nodes.chunks_free},
       {"chunks_used", nodes.chunks_used},
+      {"chunks_kept_back", nodes_.kept_back()},
       {"chunks_back", nodes.chunks_back},
       {"chunks_again", nodes_.pool().taken_again()},
       {"chunks_exhausted", nodes_.pool().exhausted()},
       {"zeroed_bytes", nodes_.pool().zeroed_bytes()},
+      {"extents", extents_.extents()},
+      {"extent_bytes", extents_.bytes()},
       {"nodes_untouched", nodes.nodes_untouched},
       {"nodes_free", nodes.nodes_free},
       {"nodes_out", nodes.nodes_out},

@@ -14,12 +14,16 @@
 //   4. Memory of a dropped tree is used again only when no client is attached to the tree any more,
 //      after it has rested and been zeroed (rule R3).
 //   5. What a dead client held is given to others only after its lock words were freed (fencing.h).
+//   6. A fenced life of a compute server (rule D2) is introduced no more, and granted no serving
+//      lease. That it has ended is confirmed when nothing of it is in flight here and none of its
+//      lock words is left; by the catalog's server, when its serving lease is over, too.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
@@ -29,14 +33,18 @@
 #include "common/base/time_constants.h"
 #include "common/fabric/server.h"
 #include "common/wire/control.h"
+#include "common/wire/owner_messages.h"
 #include "memory/catalog.h"
 #include "memory/client_table.h"
+#include "memory/extent_table.h"
 #include "memory/fencing.h"
+#include "memory/id_ranges.h"
 #include "memory/id_source.h"
 #include "memory/lease_table.h"
 #include "memory/node_ledger.h"
 #include "memory/region.h"
 #include "memory/reply_cache.h"
+#include "memory/serving_leases.h"
 #include "memory/tree_table.h"
 
 namespace pando::memory {
@@ -73,6 +81,10 @@ struct MemoryServerOptions {
   // C1, C2). 0 and nullptr: only a connection that ends is a death.
   int64_t lease_ns = 0;
   PeerFence* fence = nullptr;
+  // The catalog's server, where there are leases: how long a client that serves keys of owned trees
+  // may be silent until others take them over (rule O5). Short: their keys wait for so long after
+  // its end. 0: there are no owned trees.
+  int64_t serving_lease_ns = kSecondNs;
   // With which the catalog's server signs identities, and the others know them (rule C0). nullptr:
   // the servers share none, and whoever reaches them is taken at his word.
   std::shared_ptr<const IdentityKey> identity_key;
@@ -140,6 +152,18 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnListOrphans(const Request& request);
   absl::StatusOr<std::string> OnListNodes(const Request& request);
   absl::StatusOr<std::string> OnStats(const Request& request);
+  absl::StatusOr<std::string> OnServe(const Request& request);
+  absl::StatusOr<std::string> OnFence(const Request& request);
+  absl::StatusOr<std::string> OnAllocateExtent(const Request& request);
+  absl::StatusOr<std::string> OnFreeExtent(const Request& request);
+  absl::StatusOr<std::string> OnListExtents(const Request& request);
+
+  // Nothing of that life is in flight to this server, none of its lock words is left.
+  bool IsOver(const ClientId& client) const;
+  absl::Status CheckMayFence(const ClientId& sender, const ClientId& client) const;
+  // FailedPrecondition: this cluster has no owned trees.
+  absl::Status CheckServes() const;
+  FenceReply StateOfFence(const ClientId& client) const;
 
   void ReleaseClient(const ClientId& client);
   // False: it has to be tried again.
@@ -159,13 +183,17 @@ class MemoryServer : public ControlHandler {
   absl::btree_set<uint32_t> unused_trees_;  // dropped, nobody is attached, not free yet
   LeaseTable leases_;
   Fencing fencing_;
+  IdRanges fenced_lives_;           // incarnations, for ever (rule D2)
+  std::vector<PeerId> to_cut_off_;  // by the next OnTimer(): the fabric is under way in a call
+  ServingLeases serving_;
+  ExtentTable extents_;
   int64_t next_fence_step_ns_ = 0;
   absl::flat_hash_map<PeerId, ReplyCache> replies_;
 
   struct Counts {
     uint64_t calls = 0, bad_messages = 0, refused = 0, repeats = 0;
     uint64_t joins = 0, attaches = 0, leaves = 0, deaths = 0, peers_gone = 0, fenced = 0;
-    uint64_t trees_dropped = 0, trees_freed = 0;
+    uint64_t trees_dropped = 0, trees_freed = 0, fences = 0;
   } counts_;
 };
 

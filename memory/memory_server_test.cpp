@@ -312,7 +312,7 @@ TEST_F(MemoryServerTest, DamagedMessagesChangeNothing) {
                                            EncodeTreeName("a"), EncodeTreeId(tree->tree_id),
                                            EncodeCreateTree({"b", Shape(8, 8)}), ""};
   for (int i = 0; i < 20'000; ++i) {
-    const auto opcode = static_cast<ControlOpcode>(random.Uniform(33));
+    const auto opcode = static_cast<ControlOpcode>(random.Uniform(44));
     std::string bytes = anna_.Message(opcode, bodies[random.Uniform(bodies.size())]);
     if (random.Chance(0.3)) bytes.resize(random.Uniform(bytes.size()));
     const uint64_t flips = 1 + random.Uniform(3);
@@ -343,7 +343,7 @@ TEST_F(MemoryServerTest, RandomRequestsKeepTheBooks) {
     TestClient& client = clients[random.Uniform(clients.size())];
     const auto tree_id = static_cast<uint32_t>(random.Uniform(100));
     const std::string name(1, static_cast<char>('a' + random.Uniform(6)));
-    switch (random.Uniform(10)) {
+    switch (random.Uniform(13)) {
       case 0:
         (void)client.Join();
         break;
@@ -374,11 +374,28 @@ TEST_F(MemoryServerTest, RandomRequestsKeepTheBooks) {
       case 8:
         if (random.Chance(0.1)) (void)client.Call(ControlOpcode::kLeave);
         break;
+      case 10:
+        (void)client.AllocateExtent(1 + random.Uniform(200'000));
+        break;
+      case 11:
+        if (const auto extents = client.ListExtents(); !extents.empty()) {
+          const ListedExtent& extent = extents[random.Uniform(extents.size())];
+          const auto freed = client.FreeExtent({.life = 1, .id = extent.id}, extent.incarnation);
+          const bool may = extent.incarnation == client.id.incarnation ||
+                           extent.holder != ClientLiveness::kJoined;
+          EXPECT_TRUE(!freed.ok() || (*freed && may));
+        }
+        break;
+      case 12: {
+        const ClientId& whom = clients[random.Uniform(clients.size())].id;
+        if (random.Chance(0.1)) (void)client.Fence(whom);
+        break;
+      }
       case 9: {
         if (random.Chance(0.1)) server_->OnPeerGone(1 + random.Uniform(4));
         std::string body(random.Uniform(40), '\0');
         for (char& c : body) c = static_cast<char>(random.Next());
-        (void)client.Call(static_cast<ControlOpcode>(random.Uniform(33)), body);
+        (void)client.Call(static_cast<ControlOpcode>(random.Uniform(44)), body);
         break;
       }
     }
@@ -389,6 +406,13 @@ TEST_F(MemoryServerTest, RandomRequestsKeepTheBooks) {
   for (PeerId peer = 1; peer <= 4; ++peer) server_->OnPeerGone(peer);
   while (server_->OnTimer(clock_.NowNs()) != kNeverNs) {
   }
+  TestClient heir(server_.get(), 5);
+  ASSERT_TRUE(heir.Join().ok());
+  for (const ListedExtent& extent : heir.ListExtents()) {
+    EXPECT_TRUE(*heir.FreeExtent({.life = 1, .id = extent.id}, extent.incarnation));
+  }
+  EXPECT_EQ(Counter("extent_bytes"), 0u);
+  EXPECT_GT(Counter("fences"), 10u);
   EXPECT_EQ(Counter("nodes_out"), 0u);
   EXPECT_GT(Counter("trees_freed"), 10u);
   EXPECT_GT(Counter("node_grants"), 100u);

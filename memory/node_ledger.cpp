@@ -35,6 +35,13 @@ absl::Status NodeLedger::CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) c
   return absl::OkStatus();
 }
 
+uint64_t NodeLedger::KeptBackFrom(uint32_t tree_id) const {
+  if (tree_id != 0 && tree_id == kept_back_for_) return 0;
+  const auto its = trees_.find(kept_back_for_);
+  const uint64_t has = its == trees_.end() ? 0 : its->second.chunks.size();
+  return kept_back_max_ - std::min<uint64_t>(kept_back_max_, has);
+}
+
 NodeLedger::Tree* NodeLedger::FindTree(uint32_t tree_id) {
   const auto tree = trees_.find(tree_id);
   return tree == trees_.end() ? nullptr : &tree->second;
@@ -70,7 +77,8 @@ std::optional<NodeLedger::Place> NodeLedger::Find(const Tree& tree, uint32_t tre
 }
 
 absl::Status NodeLedger::AddChunk(uint32_t tree_id, uint32_t node_bytes) {
-  PANDO_ASSIGN_OR_RETURN(const ChunkPool::Taken taken, pool_.Take(node_bytes));
+  PANDO_ASSIGN_OR_RETURN(const ChunkPool::Taken taken,
+                         pool_.Take(node_bytes, KeptBackFrom(tree_id)));
   Chunk& chunk = chunks_[taken.chunk];
   PANDO_CHECK(chunk.nodes == nullptr);
   chunk.tree_id = tree_id;
@@ -151,7 +159,10 @@ void NodeLedger::TakeUntouched(Tree& tree, const ClientId& holder, uint32_t node
   uint32_t count = nodes.count() - nodes.handed();
   // Old images have to be read, so that whole chunks of them are no favour; and the last chunk is
   // everybody's.
-  if (!nodes.zero() || pool_.free_chunks() == 0) count = std::min(count, nodes_max);
+  const uint32_t tree_id = chunks_[index].tree_id;
+  if (!nodes.zero() || tree_id == kept_back_for_ || pool_.free_chunks() <= KeptBackFrom(tree_id)) {
+    count = std::min(count, nodes_max);
+  }
   const uint32_t first = nodes.TakeUntouched(count, holder.incarnation);
   grant->runs.push_back({OffsetOf(tree, {index, first}), uint64_t{count} * tree.node_bytes,
                          static_cast<uint8_t>(nodes.zero() ? 0 : 1), nodes.life(first)});
@@ -162,8 +173,9 @@ void NodeLedger::TakeUntouched(Tree& tree, const ClientId& holder, uint32_t node
 
 absl::StatusOr<NodeGrant> NodeLedger::Allocate(const ClientId& holder, const NodeRequest& request) {
   PANDO_RETURN_IF_ERROR(CheckNodeBytes(request.tree_id, request.node_bytes));
-  const auto nodes_max =
-      std::clamp<uint32_t>(request.nodes_max, 1, static_cast<uint32_t>(kGrantRunsMax));
+  const auto nodes_max = std::clamp<uint32_t>(
+      request.nodes_max, 1,
+      request.tree_id == kept_back_for_ ? kKeptBackNodesMax : static_cast<uint32_t>(kGrantRunsMax));
   NodeGrant grant;
   Tree* tree = FindTree(request.tree_id);
   if (tree != nullptr) {
@@ -189,7 +201,7 @@ absl::StatusOr<NodeGrant> NodeLedger::Allocate(const ClientId& holder, const Nod
 }
 
 std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
-  int64_t rested_ns = pool_.rested_ns();
+  int64_t rested_ns = pool_.rested_ns(KeptBackFrom(tree_id));
   const auto tree = trees_.find(tree_id);
   NodeGrant grant;
   if (tree != trees_.end()) {

@@ -17,6 +17,7 @@
 //      (chunk_pool.h, chunk_nodes.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -102,6 +103,14 @@ class NodeLedger {
   // Nobody refers to the tree any more: its chunks rest, then are free.
   void FreeTree(uint32_t tree_id);
 
+  // So many chunks are for one tree alone, until it has them: that of the owners (rule O2), which
+  // goes on when everything else is full. It is handed out in small pieces: its clients are many,
+  // and what each holds in reserve is nobody else's. 0: there is no such tree yet.
+  void KeepBack(uint32_t chunks) { kept_back_max_ = chunks; }
+  void KeepBackFor(uint32_t tree_id) { kept_back_for_ = tree_id; }
+  // Free chunks that others do not get now.
+  uint64_t kept_back() const { return KeptBackFrom(0); }
+
   struct Counts {
     uint64_t chunks_free = 0, chunks_used = 0;
     uint64_t nodes_untouched = 0, nodes_free = 0, nodes_out = 0, nodes_settled = 0, orphans = 0;
@@ -110,7 +119,12 @@ class NodeLedger {
   };
   Counts counts() const;
   const ChunkPool& pool() const { return pool_; }
-  uint64_t free_bytes() const { return pool_.free_chunks() * chunk_bytes_; }
+  // For what takes chunks besides trees (extent_table.h).
+  ChunkPool& pool() { return pool_; }
+  // That anybody may get.
+  uint64_t free_bytes() const {
+    return (pool_.free_chunks() - std::min(pool_.free_chunks(), kept_back())) * chunk_bytes_;
+  }
   uint64_t used_bytes() const { return (chunks_.size() - pool_.free_chunks()) * chunk_bytes_; }
 
  private:
@@ -129,6 +143,10 @@ class NodeLedger {
     uint32_t node = 0;
   };
 
+  static constexpr uint32_t kKeptBackNodesMax = 4;  // in one grant
+
+  // Of the free chunks, those that this tree does not get.
+  uint64_t KeptBackFrom(uint32_t tree_id) const;
   uint64_t FreeBytes(const Tree& tree) const {
     return free_bytes() + tree.free_nodes * tree.node_bytes;
   }
@@ -168,6 +186,7 @@ class NodeLedger {
   std::vector<Chunk> chunks_;
   absl::btree_map<uint32_t, Tree> trees_;
   std::deque<Departure> departures_;
+  uint32_t kept_back_max_ = 0, kept_back_for_ = 0;
   Counts events_;
 };
 

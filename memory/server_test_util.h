@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "memory/memory_server.h"
@@ -20,6 +21,13 @@ inline uint64_t CounterOf(const MemoryServer& server, const std::string& name) {
   ADD_FAILURE() << "no counter " << name;
   return 0;
 }
+
+// Of a fabric that can cut clients off: whom the server wanted to be cut off.
+class RecordingFence : public PeerFence {
+ public:
+  void CutOff(PeerId peer) override { peers.push_back(peer); }
+  std::vector<PeerId> peers;
+};
 
 class TwoClientsTest : public testing::Test {
  protected:

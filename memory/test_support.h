@@ -15,6 +15,7 @@
 #include "common/wire/control.h"
 #include "common/wire/lock_word.h"
 #include "common/wire/node_messages.h"
+#include "common/wire/owner_messages.h"
 #include "memory/memory_server.h"
 
 namespace pando::memory {
@@ -130,6 +131,28 @@ class TestClient {
   }
   absl::Status ReturnNodes(uint32_t tree_id, const std::vector<NodeRun>& runs) {
     return Call(ControlOpcode::kReturnNodes, EncodeNodeReturn({tree_id, runs})).status();
+  }
+  absl::StatusOr<FenceReply> Fence(const ClientId& client) {
+    const auto body =
+        Call(ControlOpcode::kFence, EncodeJoinReply({client.compute_server, client.incarnation}));
+    if (!body.ok()) return body.status();
+    return ParseFenceReply(*body);
+  }
+  absl::Status Serve() { return Call(ControlOpcode::kServe).status(); }
+  absl::StatusOr<ExtentGrant> AllocateExtent(uint64_t bytes) {
+    const auto body = Call(ControlOpcode::kAllocateExtent, EncodeExtentRequest({bytes}));
+    if (!body.ok()) return body.status();
+    return ParseExtentGrant(*body);
+  }
+  absl::StatusOr<bool> FreeExtent(const ExtentGrant& extent, uint32_t incarnation) {
+    const auto body =
+        Call(ControlOpcode::kFreeExtent, EncodeExtentFree({extent.life, extent.id, incarnation}));
+    if (!body.ok()) return body.status();
+    return ParseExtentFreed(*body);
+  }
+  std::vector<ListedExtent> ListExtents() {
+    const auto body = Call(ControlOpcode::kListExtents, EncodeExtentQuery({0, 1024}));
+    return body.ok() ? ParseExtentList(*body)->extents : std::vector<ListedExtent>();
   }
   // How many took effect; -1: refused.
   int64_t FreeNodes(uint32_t tree_id, const std::vector<NodeLife>& nodes) {

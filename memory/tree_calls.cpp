@@ -9,6 +9,7 @@ namespace pando::memory {
 
 absl::StatusOr<std::string> MemoryServer::OnCreateTree(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const CreateTreeRequest create, ParseCreateTree(request.body));
+  if (create.mode == TreeMode::kOwned) PANDO_RETURN_IF_ERROR(CheckServes());
   PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, catalog_.Create(create));
   return EncodeCatalogEntry(entry);
 }

@@ -1,7 +1,6 @@
 #include "memory/tree_table.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
@@ -9,28 +8,6 @@
 #include "memory/id_source.h"
 
 namespace pando::memory {
-
-bool IdRanges::Contains(uint32_t id) const {
-  auto after = ranges_.upper_bound(id);
-  return after != ranges_.begin() && std::prev(after)->second >= id;
-}
-
-void IdRanges::Insert(uint32_t id) {
-  if (Contains(id)) return;
-  uint32_t first = id, last = id;
-  if (const auto next = ranges_.find(id + 1); id != UINT32_MAX && next != ranges_.end()) {
-    last = next->second;
-    ranges_.erase(next);
-  }
-  if (auto after = ranges_.upper_bound(id); after != ranges_.begin()) {
-    const auto before = std::prev(after);
-    if (before->second + 1 == id) {
-      first = before->first;
-      ranges_.erase(before);
-    }
-  }
-  ranges_[first] = last;
-}
 
 void TreeTable::NoteIncarnation(uint32_t incarnation) {
   highest_id_ = std::max(highest_id_, incarnation);

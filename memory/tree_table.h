@@ -18,19 +18,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "memory/client_id.h"
+#include "memory/id_ranges.h"
 
 namespace pando::memory {
-
-// A set of integers kept as disjoint ranges.
-class IdRanges {
- public:
-  bool Contains(uint32_t id) const;
-  void Insert(uint32_t id);
-  size_t range_count() const { return ranges_.size(); }
-
- private:
-  absl::btree_map<uint32_t, uint32_t> ranges_;  // first -> last, inclusive; never adjacent
-};
 
 class TreeTable {
  public:

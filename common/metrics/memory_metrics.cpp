@@ -10,9 +10,9 @@ constexpr auto kGauge = MetricInfo::kGauge;
 
 constexpr MetricInfo kRegionBytes = {"pando_memory_region_bytes", kGauge, "Size of the region"};
 constexpr MetricInfo kFreeBytes = {"pando_memory_free_bytes", kGauge,
-                                   "Bytes of chunks that no tree has"};
+                                   "Bytes of chunks that anybody may get"};
 constexpr MetricInfo kUsedBytes = {"pando_memory_used_bytes", kGauge,
-                                   "Bytes of chunks that trees have"};
+                                   "Bytes of chunks that trees and redo logs have"};
 
 struct Known {
   std::string_view counter;  // its name in `pando stats`
@@ -35,6 +35,9 @@ constexpr Known kKnown[] = {
     {"leaves", {"pando_memory_leaves_total", kCounter, "Compute servers that left in order"}},
     {"deaths", {"pando_memory_client_deaths_total", kCounter, "Compute servers that died"}},
     {"fenced", {"pando_memory_fenced_clients_total", kCounter, "Compute servers cut off"}},
+    {"fences",
+     {"pando_memory_fences_total", kCounter,
+      "Lives of compute servers whose end others asked for"}},
     {"lock_words_cleared",
      {"pando_memory_lock_words_cleared_total", kCounter, "Locks taken from the dead"}},
     {"peers_gone", {"pando_memory_peers_gone_total", kCounter, "Processes that disconnected"}},
@@ -45,8 +48,10 @@ constexpr Known kKnown[] = {
      {"pando_memory_trees_freed_total", kCounter, "Dropped trees whose memory came back"}},
     {"chunk_bytes", {"pando_memory_chunk_bytes", kGauge, "Size of a chunk"}},
     {"chunks", {"pando_memory_chunks", kGauge, "Chunks of the region"}},
-    {"chunks_free", {"pando_memory_chunks_free", kGauge, "Chunks that no tree has"}},
-    {"chunks_used", {"pando_memory_chunks_used", kGauge, "Chunks that trees have"}},
+    {"chunks_free", {"pando_memory_chunks_free", kGauge, "Chunks that nobody has"}},
+    {"chunks_used", {"pando_memory_chunks_used", kGauge, "Chunks that trees and redo logs have"}},
+    {"chunks_kept_back",
+     {"pando_memory_chunks_kept_back", kGauge, "Free chunks that only the owners' tree gets"}},
     {"chunks_back", {"pando_memory_chunks_returned_total", kCounter, "Chunks that came back"}},
     {"chunks_again",
      {"pando_memory_chunks_reused_total", kCounter, "Chunks that were handed out again"}},
@@ -54,6 +59,8 @@ constexpr Known kKnown[] = {
      {"pando_memory_chunks_exhausted_total", kCounter, "Times that no chunk was left"}},
     {"zeroed_bytes",
      {"pando_memory_zeroed_bytes_total", kCounter, "Bytes cleared before their next use"}},
+    {"extents", {"pando_memory_extents", kGauge, "Redo logs"}},
+    {"extent_bytes", {"pando_memory_extent_bytes", kGauge, "Bytes of redo logs"}},
     {"nodes_untouched",
      {"pando_memory_nodes_untouched", kGauge, "Nodes of used chunks that nobody has had"}},
     {"nodes_free", {"pando_memory_nodes_free", kGauge, "Nodes of used chunks that are free"}},

@@ -1,0 +1,203 @@
+// What a memory server has for owned trees: extents (rule W1), whose life and death is a client's,
+// and memory kept back for the tree of the owners (rule O2).
+#include <cstring>
+
+#include "memory/server_test_util.h"
+
+namespace pando::memory {
+namespace {
+
+class OwnerMemoryTest : public TwoClientsTest {
+ protected:
+  static constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
+
+  ExtentGrant AnnasExtent(uint64_t bytes = 100'000) {
+    const auto grant = anna_->AllocateExtent(bytes);
+    EXPECT_TRUE(grant.ok()) << grant.status();
+    return grant.value_or(ExtentGrant{});
+  }
+  // By Bert.
+  absl::StatusOr<bool> FreeAnnas(const ExtentGrant& extent) {
+    return bert_->FreeExtent(extent, anna_->id.incarnation);
+  }
+  ClientLiveness HolderState() {
+    const auto extents = bert_->ListExtents();
+    EXPECT_EQ(extents.size(), 1u);
+    return extents.empty() ? ClientLiveness::kUnknown : extents[0].holder;
+  }
+};
+
+TEST_F(OwnerMemoryTest, AnExtentIsItsHoldersUntilItIsFreed) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  const ExtentGrant extent = AnnasExtent();
+  EXPECT_GE(extent.bytes, 100'000u);
+  EXPECT_EQ(server_->Info().used_bytes, extent.bytes);
+  EXPECT_EQ(CounterOf(*server_, "extents"), 1u);
+  EXPECT_EQ(CounterOf(*server_, "extent_bytes"), extent.bytes);
+  const auto listed = bert_->ListExtents();
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0],
+            (ListedExtent{extent.id, extent.offset, extent.bytes, anna_->id.compute_server,
+                          anna_->id.incarnation, ClientLiveness::kJoined}));
+  EXPECT_EQ(FreeAnnas(extent).status().code(), kRefused) << "Anna lives";
+  EXPECT_FALSE(*bert_->FreeExtent(extent, bert_->id.incarnation)) << "it is not Bert's";
+  EXPECT_TRUE(*anna_->FreeExtent(extent, anna_->id.incarnation));
+  EXPECT_FALSE(*anna_->FreeExtent(extent, anna_->id.incarnation)) << "once";
+  EXPECT_EQ(server_->Info().used_bytes, 0u);
+  TestClient stranger(server_.get(), 3);
+  EXPECT_EQ(stranger.AllocateExtent(1).status().code(), kRefused);
+}
+
+// As a call that was given up, and comes after all.
+TEST_F(OwnerMemoryTest, AFreeThatComesLateDoesNotFreeWhatIsThereNow) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  const ExtentGrant first = AnnasExtent();
+  EXPECT_TRUE(*anna_->FreeExtent(first, anna_->id.incarnation));
+  clock_.now_ns += kSecondNs;
+  const ExtentGrant second = AnnasExtent();
+  ASSERT_EQ(second.offset, first.offset);
+  EXPECT_FALSE(*anna_->FreeExtent(first, anna_->id.incarnation));
+  ExtentGrant of_another_life = second;
+  ++of_another_life.life;
+  EXPECT_FALSE(*anna_->FreeExtent(of_another_life, anna_->id.incarnation));
+  EXPECT_EQ(bert_->ListExtents().size(), 1u);
+}
+
+TEST_F(OwnerMemoryTest, AnExtentOutlivesItsHolderUntilSomebodyFreesIt) {
+  ASSERT_NO_FATAL_FAILURE(Start({.fence_words_per_step = 256, .fence_step_ns = 10}));
+  const ExtentGrant extent = AnnasExtent();
+  std::memset(memory_.main() + extent.offset, 0x5a, extent.bytes);
+  server_->OnPeerGone(1);
+  EXPECT_EQ(HolderState(), ClientLiveness::kJoined) << "not fenced yet";
+  EXPECT_EQ(FreeAnnas(extent).status().code(), kRefused);
+  for (int64_t next_ns = clock_.now_ns; next_ns != kNeverNs;) {
+    clock_.now_ns = next_ns;
+    next_ns = server_->OnTimer(clock_.now_ns);
+  }
+  EXPECT_EQ(HolderState(), ClientLiveness::kDead);
+  EXPECT_EQ(memory_.main()[extent.offset], std::byte{0x5a}) << "it is to be read";
+  EXPECT_TRUE(*FreeAnnas(extent));
+  EXPECT_FALSE(*FreeAnnas(extent));
+  const auto too_early = bert_->AllocateExtent(server_->Info().free_bytes);
+  ASSERT_TRUE(too_early.ok()) << too_early.status();
+  EXPECT_EQ(too_early->id, 0u) << "it rests";
+}
+
+TEST_F(OwnerMemoryTest, WhoIsCutOffMayStillWriteUntilItsQueuePairsAreGone) {
+  RecordingFence fence;
+  ASSERT_NO_FATAL_FAILURE(Start({.lease_ns = kSecondNs, .fence = &fence}));
+  const ExtentGrant extent = AnnasExtent();
+  ASSERT_TRUE(bert_->Fence(anna_->id).ok());
+  server_->OnTimer(clock_.now_ns);
+  EXPECT_EQ(HolderState(), ClientLiveness::kJoined);
+  EXPECT_EQ(FreeAnnas(extent).status().code(), kRefused);
+  EXPECT_EQ(anna_->FreeExtent(extent, anna_->id.incarnation).status().code(), kRefused)
+      << "it is not asked any more";
+  server_->OnPeerGone(1);
+  EXPECT_EQ(HolderState(), ClientLiveness::kDead);
+  EXPECT_TRUE(*FreeAnnas(extent));
+}
+
+TEST_F(OwnerMemoryTest, WhatALeaverLeftIsListedAsEnded) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  const ExtentGrant extent = AnnasExtent();
+  ASSERT_TRUE(anna_->Call(ControlOpcode::kLeave).ok());
+  EXPECT_EQ(FreeAnnas(extent).status().code(), kRefused) << "its connection is still there";
+  server_->OnPeerGone(1);
+  EXPECT_EQ(HolderState(), ClientLiveness::kLeft);
+  EXPECT_TRUE(*FreeAnnas(extent));
+}
+
+TEST_F(OwnerMemoryTest, NodesOfTheDeadAreSweptAndItsExtentIsNot) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  const auto tree = anna_->CreateTree("a");
+  ASSERT_TRUE(anna_->AttachTree(tree->tree_id).ok());
+  ASSERT_TRUE(anna_->AllocateNodes(tree->tree_id, tree->shape.node_bytes).ok());
+  const ExtentGrant extent = AnnasExtent();
+  ASSERT_TRUE(bert_->DropTree(tree->tree_id).ok());
+  server_->OnPeerGone(1);
+  while (server_->OnTimer(clock_.NowNs()) != kNeverNs) {
+  }
+  EXPECT_EQ(CounterOf(*server_, "trees_freed"), 1u);
+  EXPECT_EQ(server_->Info().used_bytes, extent.bytes);
+}
+
+class KeptBackTest : public TwoClientsTest {
+ protected:
+  static constexpr auto kFull = absl::StatusCode::kResourceExhausted;
+
+  void SetUp() override {
+    memory_ = PlainMemory(8 << 20);
+    ASSERT_NO_FATAL_FAILURE(Start({}));
+    chunk_bytes_ = server_->superblock().chunk_bytes;
+  }
+  absl::StatusOr<CatalogEntry> CreateClusterTree() {
+    return anna_->CreateTree(std::string(kClusterTreeName), Shape(246, 128));
+  }
+  // Anna has all that anybody gets.
+  void FillUp() {
+    const auto tree = anna_->CreateTree("a");
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    ASSERT_TRUE(anna_->AttachTree(tree->tree_id).ok());
+    absl::StatusOr<NodeGrant> grant;
+    while ((grant = anna_->AllocateNodes(tree->tree_id, tree->shape.node_bytes)).ok()) {
+    }
+    ASSERT_EQ(grant.status().code(), kFull);
+  }
+
+  uint64_t chunk_bytes_ = 0;
+};
+
+TEST_F(KeptBackTest, TheOwnersTreeIsCreatedAndGrowsWhenAllElseIsFull) {
+  EXPECT_EQ(CounterOf(*server_, "chunks_kept_back"), 1u);
+  ASSERT_NO_FATAL_FAILURE(FillUp());
+  EXPECT_EQ(server_->Info().free_bytes, 0u);
+  EXPECT_EQ(anna_->CreateTree("b").status().code(), kFull);
+  EXPECT_EQ(anna_->AllocateExtent(1).status().code(), kFull);
+  const auto tree = CreateClusterTree();
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_EQ(CounterOf(*server_, "chunks_kept_back"), 0u);
+  ASSERT_TRUE(bert_->AttachTree(tree->tree_id).ok());
+  uint64_t nodes = 1;
+  absl::StatusOr<NodeGrant> grant;
+  while ((grant = bert_->AllocateNodes(tree->tree_id, tree->shape.node_bytes)).ok()) {
+    for (const NodeRun& run : grant->runs) {
+      EXPECT_LE(run.bytes, 4 * tree->shape.node_bytes) << "others need some, too";
+      nodes += run.bytes / tree->shape.node_bytes;
+    }
+  }
+  EXPECT_EQ(nodes, chunk_bytes_ / tree->shape.node_bytes);
+}
+
+TEST_F(KeptBackTest, WhatItHasIsNotKeptBackAndWhatItGaveBackIs) {
+  const auto tree = CreateClusterTree();
+  ASSERT_TRUE(tree.ok()) << tree.status();
+  EXPECT_EQ(CounterOf(*server_, "chunks_kept_back"), 0u);
+  ASSERT_TRUE(anna_->DropTree(tree->tree_id).ok());
+  EXPECT_EQ(CounterOf(*server_, "chunks_kept_back"), 1u);
+  clock_.now_ns += kSecondNs;
+  ASSERT_NO_FATAL_FAILURE(FillUp());
+  EXPECT_TRUE(CreateClusterTree().ok());
+}
+
+TEST_F(KeptBackTest, WhoeverIsRefusedIsNotToldToWaitForIt) {
+  const auto tree = CreateClusterTree();
+  ASSERT_TRUE(anna_->AttachTree(tree->tree_id).ok());
+  ASSERT_NO_FATAL_FAILURE(FillUp());
+  ASSERT_TRUE(anna_->DropTree(tree->tree_id).ok());
+  ASSERT_TRUE(anna_->DetachTree(tree->tree_id).ok());
+  EXPECT_EQ(anna_->CreateTree("b").status().code(), kFull);
+  EXPECT_EQ(bert_->AllocateExtent(1).status().code(), kFull) << "it rests, but for others";
+}
+
+TEST_F(KeptBackTest, NoOtherServerKeepsSomeBackNorDoesASmallOne) {
+  PlainMemory little(4 << 20);
+  EXPECT_EQ(CounterOf(**MemoryServer::Create(little.memory(), {}), "chunks_kept_back"), 0u);
+  PlainMemory memory(8 << 20);
+  const auto server = MemoryServer::Create(memory.memory(), {.server_id = 2, .is_catalog = false});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(CounterOf(**server, "chunks_kept_back"), 0u);
+}
+
+}  // namespace
+}  // namespace pando::memory
