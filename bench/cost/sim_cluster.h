@@ -26,6 +26,9 @@ class SimCluster {
     uint64_t main_bytes = uint64_t{256} << 20;
     uint64_t lock_words = 32768;
     uint32_t chunk_bytes = 1 << 20;
+    // 0: only the end of a process is a death, as on shm.
+    int64_t lease_ns = 0;
+    int64_t serving_lease_ns = kSecondNs;  // of owners, where there are leases
   };
 
   explicit SimCluster(const Options& options) : options_(options), world_(options.sim) {
@@ -84,12 +87,16 @@ class SimCluster {
 
   std::unique_ptr<memory::MemoryServer> Start(ServerId id, uint64_t life) {
     const ServerMemory memory = world_.AddServer(id, options_.main_bytes, options_.lock_words * 8);
-    auto server = memory::MemoryServer::Create(memory, {.server_id = id,
-                                                        .is_catalog = id == 1,
-                                                        .chunk_bytes = options_.chunk_bytes,
-                                                        .life = life,
-                                                        .identity_key = memory::SimIdentityKey(),
-                                                        .clock = &world_.clock()});
+    auto server = memory::MemoryServer::Create(
+        memory, {.server_id = id,
+                 .is_catalog = id == 1,
+                 .chunk_bytes = options_.chunk_bytes,
+                 .life = life,
+                 .lease_ns = options_.lease_ns,
+                 .fence = options_.lease_ns > 0 ? world_.Fence(id) : nullptr,
+                 .serving_lease_ns = options_.serving_lease_ns,
+                 .identity_key = memory::SimIdentityKey(),
+                 .clock = &world_.clock()});
     PANDO_CHECK_OK(server.status());
     world_.SetHandler(id, server->get());
     return *std::move(server);

@@ -86,6 +86,8 @@ absl::Status SimRun::AddMemoryServer(ServerId id) {
   server.clock = &world_.clock();
   server.fence_words_per_step = options_.fence_words_per_step;
   server.lease_ns = options_.lease_ns;
+  server.serving_lease_ns =
+      options_.serving_lease_ns > 0 ? options_.serving_lease_ns : options_.lease_ns / 2;
   server.fence = world_.Fence(id);
   server.identity_key = memory::SimIdentityKey();
   PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));

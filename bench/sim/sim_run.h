@@ -67,6 +67,8 @@ struct SimRunOptions {
   int64_t pause_max_ns = 20 * kMillisecondNs;
   // Who is not heard of for so long is fenced, and comes back as another (rules C1, C2); 0: nobody.
   int64_t lease_ns = 0;
+  // Of clients that serve keys of owned trees, where there are leases; 0: half of those.
+  int64_t serving_lease_ns = 0;
   // Each chain breaks its queue pair with this probability (rule L5); 0: none does. Where there are
   // no local locks there has to be a lease: nobody else frees the locks then.
   double break_probability = 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "compute/client/access.h"
 #include "compute/client/client_impl.h"
@@ -10,6 +11,17 @@
 #include "compute/client/write_many.h"
 
 namespace pando {
+namespace {
+
+// The library's own trees are no user's: what is in them it relies on (rule O2).
+absl::Status CheckUserName(std::string_view name) {
+  if (!name.starts_with('.')) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tree '", std::string(name),
+                   "': names that begin with a dot are the library's own; choose another"));
+}
+
+}  // namespace
 
 // --- Tree
 
@@ -27,17 +39,26 @@ Client::~Client() = default;
 
 absl::StatusOr<std::unique_ptr<Tree>> Client::CreateTree(std::string_view name,
                                                          const TreeOptions& options) {
+  PANDO_RETURN_IF_ERROR(CheckUserName(name));
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->CreateTree(name, options));
   return ImplAccess::Make<Tree>(std::move(tree));
 }
 
 absl::StatusOr<std::unique_ptr<Tree>> Client::OpenTree(std::string_view name) {
+  PANDO_RETURN_IF_ERROR(CheckUserName(name));
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, impl_->OpenTree(name));
   return ImplAccess::Make<Tree>(std::move(tree));
 }
 
-absl::Status Client::DropTree(std::string_view name) { return impl_->DropTree(name); }
-absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() { return impl_->ListTrees(); }
+absl::Status Client::DropTree(std::string_view name) {
+  PANDO_RETURN_IF_ERROR(CheckUserName(name));
+  return impl_->DropTree(name);
+}
+absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() {
+  PANDO_ASSIGN_OR_RETURN(std::vector<TreeInfo> trees, impl_->ListTrees());
+  std::erase_if(trees, [](const TreeInfo& tree) { return !CheckUserName(tree.name).ok(); });
+  return trees;
+}
 absl::Status Client::TreeStatus(const Tree& tree) {
   return impl_->TreeStatus(ImplOf(tree).context());
 }

@@ -90,7 +90,8 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   ~Client();  // leaves in order
 
-  // Create if absent; an existing tree with other options is FailedPrecondition.
+  // Create if absent; an existing tree with other options is FailedPrecondition. Names that begin
+  // with a dot are the library's own: InvalidArgument, here and below; no list has them.
   absl::StatusOr<std::unique_ptr<Tree>> CreateTree(std::string_view name,
                                                    const TreeOptions& options);
   absl::StatusOr<std::unique_ptr<Tree>> OpenTree(std::string_view name);
