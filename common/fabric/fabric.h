@@ -41,6 +41,7 @@
 #include "common/base/clock.h"
 #include "common/fabric/chain.h"
 #include "common/fabric/meter.h"
+#include "common/fabric/peer.h"
 #include "common/registry/server_location.h"
 
 namespace pando {
@@ -61,6 +62,9 @@ struct Capabilities {
   // A READ takes the bytes of one of its packets, of this many each, in one go, however long the
   // whole of it takes. 0: it may stop anywhere.
   uint32_t read_packet_bytes = 0;
+  // A memory server can cut a living client off, if it has leases; else only the end of a client's
+  // process is its death.
+  bool can_cut_off = false;
   // Endpoints call their runner by themselves, in one thread: nobody may wait in a thread of his
   // own (sim).
   bool event_driven = false;
@@ -178,6 +182,12 @@ class Fabric {
   // Unavailable: nobody does. Unimplemented: a server that is gone is gone for everybody.
   virtual absl::StatusOr<std::string> CallAnew(ServerId /*server*/, std::string_view /*request*/) {
     return absl::UnimplementedError("this fabric does not connect anew");
+  }
+  // This compute server's place among the others (peer.h); any number of them, each gone before the
+  // fabric. AlreadyExists: somebody listens at the address; InvalidArgument: it is none, or an
+  // option; ResourceExhausted: nothing is left to listen with.
+  virtual absl::StatusOr<std::unique_ptr<PeerPort>> OpenPeers(const PeerOptions& /*options*/) {
+    return absl::UnimplementedError("this fabric has no links between compute servers");
   }
 };
 

@@ -63,7 +63,9 @@ absl::Status LinkServer::WatchOwn(int fd) { return Watch(EPOLL_CTL_ADD, fd, EPOL
 absl::Status LinkServer::Run(ControlHandler* handler) {
   handler_ = handler;
   PANDO_RETURN_IF_ERROR(Watch(EPOLL_CTL_ADD, stop_.get(), EPOLLIN, kStopEvent));
-  PANDO_RETURN_IF_ERROR(Watch(EPOLL_CTL_ADD, listener_.get(), EPOLLIN, kListenEvent));
+  if (listener_) {
+    PANDO_RETURN_IF_ERROR(Watch(EPOLL_CTL_ADD, listener_.get(), EPOLLIN, kListenEvent));
+  }
   std::array<epoll_event, kEventsMax> events;
   for (;;) {
     const int count = epoll_wait(epoll_.get(), events.data(), kEventsMax, TimeoutMs());
@@ -134,8 +136,8 @@ bool LinkServer::EvictForDescriptor() {
   const std::optional<PeerId> stranger = strangers_.Evict();
   if (!stranger.has_value()) return false;
   TurnOut(*stranger, absl::UnavailableError(
-                         "this memory server has no descriptor left for a client without an "
-                         "identity: connect again"));
+                         "this server has no descriptor left for a client without an identity: "
+                         "connect again"));
   return true;
 }
 
@@ -145,7 +147,10 @@ void LinkServer::LogRefused(const std::string& who, const absl::Status& why) {
 
 absl::Status LinkServer::CheckRoom() const {
   const size_t clients = connections_.size() - strangers_.size();
-  if (clients < limits_.connections_max) return absl::OkStatus();
+  return clients < limits_.connections_max ? absl::OkStatus() : FullError(clients);
+}
+
+absl::Status LinkServer::FullError(size_t clients) const {
   return absl::ResourceExhaustedError(
       absl::StrCat("server ", limits_.server_id, " has ", clients,
                    " clients, as many as it takes: start it with a higher --connections_max"));
@@ -171,6 +176,7 @@ void LinkServer::Admit(std::unique_ptr<ServedLink> connection) {
   ServedLink* const admitted = connection.get();
   const PeerId peer = admitted->peer();
   connections_.emplace(peer, std::move(connection));
+  if (admitted->is_own()) return GoOn(admitted);
   const int64_t hello_by_ns = RealClock().NowNs() + limits_.hello_timeout_ms * kMillisecondNs;
   if (const auto evicted = strangers_.Add(peer, admitted->origin(), hello_by_ns)) {
     TurnOut(*evicted, absl::UnavailableError(
@@ -197,7 +203,9 @@ void LinkServer::GoOn(ServedLink* connection) {
   }
   // A connection whose replies nobody takes is not read from either.
   uint32_t events = connection->is_held() ? 0 : uint32_t{EPOLLIN};
-  if (connection->wants_write()) events = EPOLLOUT;
+  if (connection->wants_write()) {
+    events = connection->reads_while_writing() ? EPOLLIN | EPOLLOUT : EPOLLOUT;
+  }
   if (events != connection->watched_events) {
     connection->watched_events = events;
     Watch(EPOLL_CTL_MOD, connection->socket(), events,
@@ -209,6 +217,7 @@ void LinkServer::GoOn(ServedLink* connection) {
 
 // After anything that may have given or taken it.
 void LinkServer::NoteIdentity(ServedLink* connection) {
+  if (connection->is_own()) return;
   const PeerId peer = connection->peer();
   if (connection->introduced() && handler_->IsKnown(peer)) return strangers_.Remove(peer);
   if (!strangers_.Contains(peer)) return MakeStranger(connection);  // it has left

@@ -53,7 +53,7 @@ class LinkServer {
   explicit LinkServer(const Limits& limits) : limits_(limits), strangers_(limits.strangers) {}
   virtual ~LinkServer() = default;
 
-  // Once, before Run(): errors of the system.
+  // Once, before Run(): errors of the system. `listener`: none where nobody is accepted.
   absl::Status Open(UniqueFd listener);
   // Until Stop(). Connections are left as they are.
   absl::Status Run(ControlHandler* handler);
@@ -72,6 +72,8 @@ class LinkServer {
   virtual void OnClosed(ServedLink* connection) = 0;
   // Its process has exited (ServedLink::exit_descriptor()).
   virtual void OnExit(ServedLink* connection) { (void)connection; }
+  // As many clients as it takes are there; for one more.
+  virtual absl::Status FullError(size_t clients) const;
   // A descriptor that was watched with WatchOwn().
   virtual void OnOwnEvent() {}
   // After each turn of the loop; and when the next one has to be at the latest.

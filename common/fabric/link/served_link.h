@@ -40,6 +40,10 @@ class ServedLink {
   // Best effort: tells the client why, then the caller closes. Returns `status`.
   virtual absl::Status Refuse(const absl::Status& status) = 0;
   virtual bool wants_write() const = 0;
+  // While it wants to be written it is read, too: both ends may send at any time.
+  virtual bool reads_while_writing() const { return false; }
+  // Made by this side: no stranger.
+  virtual bool is_own() const { return false; }
   // Neither read nor written for now: the server calls OnReady() when it goes on.
   virtual bool is_held() const { return false; }
   // Readable when the client's process has exited; -1: no such thing.

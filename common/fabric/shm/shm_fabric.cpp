@@ -1,11 +1,16 @@
 #include "common/fabric/shm/shm_fabric.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/fabric/shm/shm_client.h"
 #include "common/fabric/shm/shm_endpoint.h"
+#include "common/fabric/shm/shm_peers.h"
 
 namespace pando {
 namespace {
@@ -45,9 +50,28 @@ class ShmFabric final : public Fabric {
     return client_->AddServer(location, about_to_add, capabilities_.packet_bytes);
   }
   bool IsConnected(ServerId server) const override { return client_->IsConnected(server); }
+  absl::StatusOr<std::unique_ptr<PeerPort>> OpenPeers(const PeerOptions& options) override {
+    if (options.acceptor == nullptr || !options.address.empty()) return OpenShmPeers(options);
+    return OpenBesideServer(options);
+  }
   void Disconnect(ServerId server) override { client_->Disconnect(server); }
 
  private:
+  // Nobody else alive on this host has a name with this process's number; where several of its
+  // worlds share the directory (containers) one of the next is free.
+  absl::StatusOr<std::unique_ptr<PeerPort>> OpenBesideServer(PeerOptions options) {
+    constexpr int kNamesMax = 100;
+    const std::string& server = client_->links().front()->location.address;
+    const std::string directory = server.substr(0, server.rfind('/') + 1);
+    absl::StatusOr<std::unique_ptr<PeerPort>> port;
+    for (int i = 0; i < kNamesMax && !port.ok(); ++i) {
+      options.address = absl::StrCat(directory, "peer-", getpid(), "-", i);
+      port = OpenShmPeers(options);
+      if (!port.ok() && !absl::IsAlreadyExists(port.status())) break;
+    }
+    return port;
+  }
+
   const std::shared_ptr<ShmClient> client_;
   Capabilities capabilities_;
 };

@@ -11,7 +11,8 @@ namespace pando {
 namespace {
 
 constexpr FrameFormat kFormat = {"shm", kShmMagic, kShmVersion,
-                                 static_cast<uint16_t>(ShmFrameType::kError), kShmBodyBytesMax};
+                                 static_cast<uint16_t>(ShmFrameType::kPeerHelloReply),
+                                 kShmBodyBytesMax};
 
 // Bodies on the wire; hosts are one and the same, so integers are in its order.
 struct HelloReplyBody {

@@ -32,6 +32,10 @@ enum class ShmFrameType : uint16_t {
   kCall = 6,        // client: a request for the ControlHandler
   kCallReply = 7,   // its reply
   kError = 8,       // a status (body.h). Sequence 0: the connection is refused
+  // Between compute servers (shm_peers.h), where messages follow that are no frames. A memory
+  // server takes neither.
+  kPeerHello = 9,        // who connects: PeerHello (link/peer_hello.h). The first frame
+  kPeerHelloReply = 10,  // PeerHello
 };
 
 inline constexpr size_t kShmFrameBytesMax = sizeof(FrameStart) + kShmBodyBytesMax;

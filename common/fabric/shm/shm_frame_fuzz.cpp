@@ -3,6 +3,7 @@
 #include "common/base/check.h"
 #include "common/base/fuzz.h"
 #include "common/fabric/body.h"
+#include "common/fabric/link/peer_hello.h"
 #include "common/fabric/shm/shm_frame.h"
 
 namespace pando {
@@ -24,6 +25,13 @@ void CheckBody(std::string_view body) {
     PANDO_CHECK_GE(geometry.total_bytes(), geometry.IntentOffset(geometry.endpoints_max));
   }
   PANDO_CHECK(!ParseStatus(body).ok());
+  const auto peer = ParsePeerHello(body);
+  if (peer.ok()) {
+    PANDO_CHECK(EncodeBody(*peer) == body);
+    PANDO_CHECK_EQ(peer->incompatible & ~kPeerIncompatibleKnown, 0u);
+  }
+  const absl::Status refusal = CheckRefusal(ParseStatus(body));
+  PANDO_CHECK(!refusal.ok() && !absl::IsCancelled(refusal));
 }
 
 }  // namespace
@@ -38,6 +46,7 @@ std::vector<std::string> FuzzSeeds() {
       EncodeShmFrame(ShmFrameType::kSlotReply, 2, EncodeShmSlot(3)),
       EncodeShmFrame(ShmFrameType::kCall, 3, "request"),
       EncodeShmFrame(ShmFrameType::kError, 4, EncodeStatus(error)),
+      EncodeShmFrame(ShmFrameType::kPeerHello, 0, EncodeBody(MakePeerHello({1, 2}))),
   };
 }
 

@@ -50,7 +50,7 @@ TEST(ShmFrame, RefusesWhatIsNoFrame) {
       std::string(100, '\xff'),
       WithHeader([](FrameStart* h) { ++h->magic; }),
       WithHeader([](FrameStart* h) { h->type = 0; }),
-      WithHeader([](FrameStart* h) { h->type = 9; }),
+      WithHeader([](FrameStart* h) { h->type = 11; }),
       WithHeader([](FrameStart* h) { h->length = 5; }),
       WithHeader([](FrameStart* h) { h->length = 3; }),
       WithHeader([](FrameStart* h) { h->length = UINT32_MAX; }),

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <cerrno>
@@ -44,12 +43,9 @@ class ShmServerImpl final : public ShmServer, private LinkServer {
         options_(options),
         region_(std::move(region)),
         slots_(&region_),
-        path_lock_(std::move(path_lock)),
+        file_(options.socket_path, std::move(path_lock)),
         spare_(std::move(spare)),
-        buffer_(kShmFrameBytesMax) {
-    struct stat file;
-    if (stat(options_.socket_path.c_str(), &file) == 0) socket_inode_ = file.st_ino;
-  }
+        buffer_(kShmFrameBytesMax) {}
   ~ShmServerImpl() override { Close(); }
   using LinkServer::Open;
 
@@ -76,9 +72,8 @@ class ShmServerImpl final : public ShmServer, private LinkServer {
   const ShmServerOptions options_;
   ShmRegion region_;
   SlotTable slots_;
-  const UniqueFd path_lock_;  // held until the socket's file is removed
+  SocketFile file_;
   UniqueFd spare_;  // given up for a moment to tell a client that there are no descriptors left
-  ino_t socket_inode_ = 0;
   std::vector<std::byte> buffer_;
   std::atomic<bool> served_{false};
   std::atomic<uint64_t> intents_completed_{0};
@@ -164,11 +159,7 @@ void ShmServerImpl::Remove(const ServedLink& connection) {
 
 void ShmServerImpl::Close() {
   if (listener() < 0) return;
-  // Only our own file: somebody may have replaced it meanwhile.
-  struct stat file;
-  if (stat(options_.socket_path.c_str(), &file) == 0 && file.st_ino == socket_inode_) {
-    unlink(options_.socket_path.c_str());
-  }
+  file_.Remove();
   CloseAll();
 }
 

@@ -1,4 +1,5 @@
 // The other processes of the shm tests. Usage:
+//   shm_test_helper peers SOCKET            a compute server that echoes what peers send it
 //   shm_test_helper serve SOCKET [FILES]    a memory server, until SIGTERM; with so many
 //   descriptors shm_test_helper trace SOCKET SCENARIO   posts one chain between two SIGSTOPs,
 //   traced by its parent shm_test_helper hammer SOCKET THREADS   WRITEs without end, each thread in
@@ -20,7 +21,9 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/fabric/peer_echo.h"
 #include "common/fabric/shm/shm_fabric.h"
+#include "common/fabric/shm/shm_peers.h"
 #include "common/fabric/shm/shm_server.h"
 
 namespace pando {
@@ -108,6 +111,18 @@ int Hold(const std::string& path) {
   for (;;) pause();
 }
 
+int Peers(const std::string& path) {
+  PeerEcho echo;
+  PeerOptions options;
+  options.identity = {9, 9};
+  options.acceptor = &echo;
+  options.address = path;
+  const auto port = OpenShmPeers(options);
+  PANDO_CHECK(port.ok()) << port.status();
+  Ready();
+  for (;;) pause();
+}
+
 }  // namespace
 }  // namespace pando
 
@@ -119,5 +134,6 @@ int main(int argc, char** argv) {
   if (mode == "trace") return pando::Trace(path, number);
   if (mode == "hammer") return pando::Hammer(path, number);
   if (mode == "hold") return pando::Hold(path);
+  if (mode == "peers") return pando::Peers(path);
   return 2;
 }

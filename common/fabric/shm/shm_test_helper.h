@@ -52,10 +52,11 @@ struct HammerArea {
 // The helper, running. Destruction kills it.
 class HelperProcess {
  public:
-  // Returns when the helper says that it is ready.
-  explicit HelperProcess(const std::vector<std::string>& arguments) {
+  // Returns when the helper, or another program beside the test's, says that it is ready.
+  explicit HelperProcess(const std::vector<std::string>& arguments,
+                         const char* program = "shm_test_helper") {
     std::vector<std::string> words = {
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "shm_test_helper"};
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / program};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

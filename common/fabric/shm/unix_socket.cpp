@@ -107,6 +107,29 @@ absl::StatusOr<UnixListener> ListenAt(const std::string& path) {
   return UnixListener{std::move(fd), std::move(lock)};
 }
 
+SocketFile::SocketFile(std::string path, UniqueFd lock)
+    : path_(std::move(path)), lock_(std::move(lock)) {
+  struct stat file;
+  if (stat(path_.c_str(), &file) == 0) inode_ = file.st_ino;
+}
+
+SocketFile& SocketFile::operator=(SocketFile&& other) noexcept {
+  if (this == &other) return *this;
+  Remove();
+  path_ = std::exchange(other.path_, {});
+  lock_ = std::move(other.lock_);
+  inode_ = other.inode_;
+  return *this;
+}
+
+void SocketFile::Remove() {
+  if (path_.empty()) return;
+  struct stat file;
+  if (stat(path_.c_str(), &file) == 0 && file.st_ino == inode_) unlink(path_.c_str());
+  path_.clear();
+  lock_.Reset();
+}
+
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, int64_t deadline_ns) {
   PANDO_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   PANDO_ASSIGN_OR_RETURN(UniqueFd fd, NewSocket());
@@ -116,12 +139,13 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, int64_t deadline_ns)
     if (error == EINTR) continue;
     if (error == EACCES || error == EPERM) {
       return absl::PermissionDeniedError(
-          absl::StrCat(path, ": this user may not connect to that memory server"));
+          absl::StrCat(path, ": this user may not connect to the server there"));
     }
     // EAGAIN: the backlog is full, the server is busy or has not begun to serve.
     if (error != EAGAIN || RealClock().NowNs() >= deadline_ns) {
-      return absl::UnavailableError(absl::StrCat("no memory server answers at ", path, " (",
-                                                 std::strerror(error), "): is it running?"));
+      return absl::UnavailableError(absl::StrCat("nobody answers at ", path, " (",
+                                                 std::strerror(error),
+                                                 "): is the server there running?"));
     }
     const timespec pause = {0, kMillisecondNs};
     nanosleep(&pause, nullptr);

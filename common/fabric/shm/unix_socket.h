@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,24 @@ struct UnixListener {
 // AlreadyExists where somebody listens or something else than a socket is there; InvalidArgument:
 // over 107 bytes; PermissionDenied: the lock file is not this user's, or a symbolic link.
 absl::StatusOr<UnixListener> ListenAt(const std::string& path);
+// The file of a listening socket, which goes with this, and then the lock. Move-only.
+class SocketFile {
+ public:
+  SocketFile() = default;
+  // `listener` has been made at `path`.
+  SocketFile(std::string path, UniqueFd lock);
+  SocketFile(SocketFile&& other) noexcept { *this = std::move(other); }
+  SocketFile& operator=(SocketFile&& other) noexcept;
+  ~SocketFile() { Remove(); }
+
+  // Only our own file: somebody may have replaced it meanwhile.
+  void Remove();
+
+ private:
+  std::string path_;
+  UniqueFd lock_;
+  ino_t inode_ = 0;
+};
 // Unavailable: nobody listens there (or not before `deadline_ns`). InvalidArgument: over 107 bytes.
 absl::StatusOr<UniqueFd> ConnectTo(const std::string& path, int64_t deadline_ns);
 

@@ -65,6 +65,9 @@ struct Process {
   std::vector<int64_t> death_seen_ns;       // by server index, 0: not dead
   std::vector<bool> cut;                    // by server index: its queue pairs there are destroyed
   std::vector<bool> link_cut;               // by server index: SimWorld::CutLink
+  uint32_t peer_ports = 0;                  // open ones
+  double peer_break_probability = 0;        // SimWorld::SetPeerBreakProbability
+  std::vector<bool> peer_cut;               // by process: SimWorld::CutPeers
 
   bool IsCut(uint32_t server) const { return server < cut.size() && cut[server]; }
   bool IsLinkCut(uint32_t server) const { return server < link_cut.size() && link_cut[server]; }

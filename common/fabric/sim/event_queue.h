@@ -29,6 +29,12 @@ enum class EventKind : uint8_t {
   kReopened,      // the sender has it
   kTurn,          // a verb may be its queue pair's next (timing model)
   kPost,          // a NIC goes on with a chain (timing model)
+  kPeerDue,       // something reaches an end of a link between compute servers
+  kPeerCredit,    // room for messages reaches their sender
+  kPeerDeadline,  // an end waits no longer for its link to be open
+  kPeerBreak,     // a link breaks
+  kPeerPosted,    // a NIC knows of a message (timing model)
+  kPeerArrived,   // and another one has it
 };
 
 struct Event {

@@ -85,6 +85,10 @@ struct SimOptions {
   // From there until the server destroys the old queue pair: a call's way and U(0, this).
   int64_t reopen_ns = 500 * kMicrosecondNs;
 
+  // --- Links between compute servers (peer.h); delays and breaks as above. Of each link so many
+  // messages are under way at most, each way: U(1, this). 255 is the most.
+  uint32_t peer_messages_max = 32;
+
   // --- What Capabilities say.
   uint32_t packet_bytes = 4096;
   uint32_t on_chip_bytes = 256 << 10;
@@ -115,6 +119,10 @@ struct SimStats {
   uint64_t chains_broken = 0;      // failed because their queue pair broke
   uint64_t verbs_after_break = 0;  // executed although their sender had seen the chain fail
   uint64_t links_cut = 0;          // SimWorld::CutLink
+  uint64_t peer_links = 0;
+  uint64_t peer_messages = 0;       // sent
+  uint64_t peer_messages_lost = 0;  // of those, and of hellos: not delivered, as their link ended
+  uint64_t peer_links_broken = 0;   // between living ends
   uint64_t runner_calls = 0;
   uint64_t doorbells = 0;     // with a timing model
   uint64_t packets_held = 0;  // times that a limit on packets was reached (SimWorld::LimitPackets)

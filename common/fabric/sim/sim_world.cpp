@@ -24,6 +24,7 @@ SimWorld::SimWorld(const SimOptions& options) : impl_(std::make_unique<Impl>(opt
   if (options.nic == nullptr) return;
   PANDO_CHECK(options.mode == DeliveryMode::kWhole) << "the timing model delivers verbs whole";
   impl_->timed = std::make_unique<TimedNetwork>(&impl_->core, *options.nic);
+  impl_->peers.set_timed(impl_->timed.get());
 }
 
 SimWorld::~SimWorld() { PANDO_CHECK_EQ(impl_->open_fabrics, 0u) << "fabrics outlive their world"; }
@@ -142,6 +143,21 @@ void SimWorld::SetBreakProbability(const Fabric& fabric, double probability) {
   impl_->core.processes[AsSim(fabric).process()]->break_probability = probability;
 }
 
+void SimWorld::BreakPeerLinks(const Fabric& fabric) {
+  impl_->CheckUntimed();
+  impl_->peers.BreakAll(AsSim(fabric).process());
+}
+
+void SimWorld::SetPeerBreakProbability(const Fabric& fabric, double probability) {
+  impl_->CheckUntimed();
+  impl_->core.processes[AsSim(fabric).process()]->peer_break_probability = probability;
+}
+
+void SimWorld::CutPeers(const Fabric& one, const Fabric& other, bool cut) {
+  impl_->CheckUntimed();
+  impl_->peers.Cut(AsSim(one).process(), AsSim(other).process(), cut);
+}
+
 void SimWorld::SeedBreaks(uint64_t seed) { impl_->core.break_random = Random(seed); }
 
 void SimWorld::PauseCalls(ServerId id, bool paused) {
@@ -229,6 +245,16 @@ void SimWorld::Impl::Dispatch(const Event& event) {
     }
     case EventKind::kServerTimer:
       return OnServerTimer(event);
+    case EventKind::kPeerDue:
+    case EventKind::kPeerCredit:
+    case EventKind::kPeerDeadline:
+      return OnPeerEvent(event);
+    case EventKind::kPeerBreak:
+      return peers.OnBreak(event.target);
+    case EventKind::kPeerPosted:
+      return peers.OnPosted(event.target);
+    case EventKind::kPeerArrived:
+      return peers.OnArrived(event.target);
     case EventKind::kCallback: {
       auto node = callbacks.extract(event.target);
       // The harness may kill, pause and schedule; it is no event as far as the world is concerned.
@@ -242,13 +268,24 @@ void SimWorld::Impl::Dispatch(const Event& event) {
 SimEndpoint* SimWorld::Impl::Receiver(uint32_t endpoint_id, const Event& event) {
   SimEndpoint* endpoint = endpoints[endpoint_id];
   if (endpoint == nullptr) return nullptr;
-  Process& process = *core.processes[endpoint->process()];
-  if (process.killed && !process.draining) return nullptr;
+  return MayRun(endpoint->process(), event) ? endpoint : nullptr;
+}
+
+bool SimWorld::Impl::MayRun(uint32_t process_index, const Event& event) {
+  Process& process = *core.processes[process_index];
+  if (process.killed && !process.draining) return false;
   if (process.paused && !process.killed) {
     process.held.push_back(event);
-    return nullptr;
+    return false;
   }
-  return endpoint;
+  return true;
+}
+
+void SimWorld::Impl::OnPeerEvent(const Event& event) {
+  if (!MayRun(peers.ProcessOf(event.target), event)) return;
+  if (event.kind == EventKind::kPeerDue) return peers.OnDue(event.target);
+  if (event.kind == EventKind::kPeerCredit) return peers.OnCredit(event.target, event.verb);
+  peers.OnDeadline(event.target);
 }
 
 void SimWorld::Impl::OnComplete(const Event& event) {
@@ -303,12 +340,14 @@ void SimWorld::Impl::Kill(uint32_t process_index) {
     endpoints[call.endpoint]->Abandon(std::exchange(call.call, nullptr));
   }
   SchedulePeerGone(process_index);
+  peers.KillProcess(process_index);
 }
 
 void SimWorld::Impl::BeginDrain(uint32_t process_index) {
   Process& process = *core.processes[process_index];
   process.draining = true;
   for (uint32_t endpoint : process.endpoints) endpoints[endpoint]->FailAbandoned();
+  peers.DrainProcess(process_index);
 }
 
 void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
@@ -343,6 +382,7 @@ void SimWorld::Impl::CutOff(uint32_t process_index, uint32_t server) {
 void SimWorld::Impl::CloseFabric(uint32_t process_index) {
   Process& process = *core.processes[process_index];
   PANDO_CHECK(process.endpoints.empty()) << "endpoints outlive their fabric";
+  PANDO_CHECK_EQ(process.peer_ports, 0u) << "ports outlive their fabric";
   process.closed = true;
   --open_fabrics;
   if (!process.killed) SchedulePeerGone(process_index);

@@ -86,6 +86,12 @@ class SimWorld {
   // their queue pairs break and are not opened again, calls and replies are lost. Both live, and
   // reach everybody else.
   void CutLink(const Fabric& fabric, ServerId id, bool cut);
+  // Links between compute servers (peer.h): all of this one's break now; each message that it sends
+  // from now on breaks its link with this probability, a seeded moment later; while two are cut off
+  // from each other their links break, and they connect none (it takes each its time to notice).
+  void BreakPeerLinks(const Fabric& fabric);
+  void SetPeerBreakProbability(const Fabric& fabric, double probability);
+  void CutPeers(const Fabric& one, const Fabric& other, bool cut);
   // The server's memory and its control socket are gone; chains and calls become Unavailable within
   // 2 s.
   void KillServer(ServerId id);

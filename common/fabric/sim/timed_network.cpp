@@ -288,6 +288,38 @@ Chain* TimedNetwork::OnComplete(uint32_t index, absl::Status* status, int64_t* r
   return std::exchange(flight.chain, nullptr);
 }
 
+Picoseconds TimedNetwork::MessageShare() const {
+  const Picoseconds way =
+      ToPs(profile_.calls.one_way_ns) - times_.wire - times_.Serialise(kWordBytes);
+  return std::max<Picoseconds>(way, 0) / 2;
+}
+
+int64_t TimedNetwork::PostMessage(uint32_t from, uint64_t bytes) {
+  ++core_->stats.doorbells;
+  Picoseconds known = core_->NowNs() * 1000;
+  if (bytes > times_.inline_bytes) {
+    const Picoseconds transfer = times_.OverPcie(bytes);
+    Nic& nic = *hosts_[process_hosts_[from]];
+    known = nic.pcie.Take(known, transfer) + transfer + times_.fetch_payload;
+  }
+  return (known + MessageShare() + 999) / 1000;
+}
+
+int64_t TimedNetwork::SendMessage(uint32_t from, uint32_t to, uint64_t bytes) {
+  Nic& nic = *hosts_[process_hosts_[from]];
+  const Picoseconds start = nic.send_engine.Take(Now(), times_.send);
+  const Picoseconds wire = times_.Serialise(bytes);
+  const Picoseconds sent = nic.link_out.Take(start, wire) + wire;
+  return (sent + Wire(process_hosts_[from], process_hosts_[to]) + 999) / 1000;
+}
+
+int64_t TimedNetwork::ReceiveMessage(uint32_t to, uint64_t bytes) {
+  Nic& nic = *hosts_[process_hosts_[to]];
+  const Picoseconds came = nic.link_in.TakeUntil(Now(), times_.Serialise(bytes));
+  const Picoseconds received = nic.receive_engine.Take(came, times_.receive);
+  return (received + MessageShare() + 999) / 1000;
+}
+
 int64_t TimedNetwork::ServeCall(uint32_t server) {
   const Picoseconds service = ToPs(profile_.calls.server_cpu_ns);
   const Picoseconds end = server_threads_[server].Take(Now(), service) + service;

@@ -66,6 +66,11 @@ class TimedNetwork {
   uint32_t EndpointOf(uint32_t flight) const {
     return queue_pairs_[flights_[flight].queue_pair].endpoint;
   }
+  // A message between two processes: when the NIC of the sender, who rings for it now, has it; when
+  // it reaches the other's, if it is sent now; when the receiver can poll it, if it arrives now.
+  int64_t PostMessage(uint32_t from, uint64_t bytes);
+  int64_t SendMessage(uint32_t from, uint32_t to, uint64_t bytes);
+  int64_t ReceiveMessage(uint32_t to, uint64_t bytes);
   // How long a call waits for the server's thread and is served by it.
   int64_t ServeCall(uint32_t server);
   // CPU time of looking at what a chain has read.
@@ -137,9 +142,14 @@ class TimedNetwork {
   bool IsOnChip(const Verb& verb) const {
     return verb.space == MemorySpace::kLocks && core_->locks_on_chip;
   }
-  Picoseconds Wire(const QueuePair& queue_pair) const {
-    return queue_pair.local_host == queue_pair.remote_host ? 0 : times_.wire;
+  Picoseconds Wire(uint32_t one_host, uint32_t other_host) const {
+    return one_host == other_host ? 0 : times_.wire;
   }
+  Picoseconds Wire(const QueuePair& queue_pair) const {
+    return Wire(queue_pair.local_host, queue_pair.remote_host);
+  }
+  // What a short message takes in each of the two NICs.
+  Picoseconds MessageShare() const;
   Picoseconds Now() const { return core_->now_ns * 1000; }
   void ScheduleAt(Picoseconds at, EventKind kind, uint32_t flight, uint8_t verb = 0) {
     core_->ScheduleAt((at + 999) / 1000, kind, flight, verb);

@@ -11,6 +11,7 @@
 
 #include "common/fabric/sim/core.h"
 #include "common/fabric/sim/network.h"
+#include "common/fabric/sim/peer_network.h"
 #include "common/fabric/sim/sim_world.h"
 #include "common/fabric/sim/timed_network.h"
 
@@ -42,7 +43,7 @@ struct CallInFlight {
 };
 
 struct SimWorld::Impl {
-  explicit Impl(const SimOptions& options) : core(options), network(&core) {}
+  explicit Impl(const SimOptions& options) : core(options), network(&core), peers(&core) {}
 
   std::shared_ptr<Fabric> NewFabric(int server_index);
   bool Step();
@@ -50,6 +51,9 @@ struct SimWorld::Impl {
   // The endpoint an event is for, if its process is there to take it; else holds or drops the
   // event.
   SimEndpoint* Receiver(uint32_t endpoint, const Event& event);
+  // Whether the process is there to take it; else holds the event, or not.
+  bool MayRun(uint32_t process, const Event& event);
+  void OnPeerEvent(const Event& event);
 
   int64_t CallDelay();  // one way
   void StartCall(uint32_t endpoint, uint32_t process, uint32_t server, PendingCall* call);
@@ -75,6 +79,7 @@ struct SimWorld::Impl {
   Core core;
   Network network;
   std::unique_ptr<TimedNetwork> timed;  // instead of `network`
+  PeerNetwork peers;
   bool in_event = false;
   size_t open_fabrics = 0;
   std::vector<SimEndpoint*> endpoints;                   // by id; nullptr: closed
@@ -99,6 +104,9 @@ class SimFabric final : public Fabric {
                                      const std::function<void()>& about_to_add) override;
   bool IsConnected(ServerId server) const override;
   void Disconnect(ServerId server) override;
+  absl::StatusOr<std::unique_ptr<PeerPort>> OpenPeers(const PeerOptions& options) override {
+    return world_->peers.OpenPort(process_, options);
+  }
 
   uint32_t process() const { return process_; }
   // Indices of the servers that it is connected to, in the order in which they were added.

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<ControlPort>> ControlPort::Listen(const Options& 
 }
 
 absl::Status ControlPort::Serve(ControlHandler* handler) {
-  opener_.emplace([this](const QueuePairAddress& remote) { return device_->OpenQueuePair(remote); },
+  opener_.emplace([this](const auto& request) { return device_->OpenQueuePair(request.remote); },
                   [this] { Nudge(opened_.get()); });
   absl::Status status = WatchOwn(opened_.get());
   if (status.ok()) status = Run(handler);

@@ -63,9 +63,10 @@ absl::StatusOr<QueuePair> QueuePair::Create(const VerbsDevice& device, ibv_cq* c
   attributes.send_cq = attributes.recv_cq = completions;
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap.max_send_wr = limits.work_requests;
-  attributes.cap.max_recv_wr = 1;
+  attributes.srq = limits.receives;
+  attributes.cap.max_recv_wr = limits.receives == nullptr ? 1 : 0;
   attributes.cap.max_send_sge = limits.pieces;
-  attributes.cap.max_recv_sge = 1;
+  attributes.cap.max_recv_sge = limits.receives == nullptr ? 1 : 0;
   attributes.cap.max_inline_data = limits.inline_bytes;
   ibv_pd* const domain = limits.domain != nullptr ? limits.domain : device.pd();
   QueuePair pair;
@@ -94,7 +95,7 @@ absl::StatusOr<QueuePair> QueuePair::Create(const VerbsDevice& device, ibv_cq* c
   init.qp_state = IBV_QPS_INIT;
   init.port_num = static_cast<uint8_t>(path.port.number);
   init.pkey_index = path.pkey_index;
-  init.qp_access_flags = kRemoteAccess;
+  init.qp_access_flags = limits.remote_access ? kRemoteAccess : 0;
   const int error =
       ibv_modify_qp(pair.pair_.get(), &init,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);

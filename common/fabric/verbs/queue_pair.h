@@ -38,7 +38,9 @@ struct QueuePairLimits {
   uint32_t work_requests = 1;
   uint32_t pieces = 1;
   uint32_t inline_bytes = 0;
-  ibv_pd* domain = nullptr;  // of the device, or a thread's of it; nullptr: the device's
+  ibv_pd* domain = nullptr;     // of the device, or a thread's of it; nullptr: the device's
+  ibv_srq* receives = nullptr;  // where it receives messages; nullptr: it receives none
+  bool remote_access = true;    // the other side may READ and WRITE
 };
 
 class QueuePair {

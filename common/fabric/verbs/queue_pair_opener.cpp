@@ -112,7 +112,7 @@ void QueuePairOpener::Run() {
     running_strangers_ += known ? 0 : 1;
     ++running_[gid];
     lock.unlock();
-    ServedPairOr pair = open_(request.remote);
+    ServedPairOr pair = open_(request);
     lock.lock();
     running_strangers_ -= known ? 0 : 1;
     if (--running_[gid] == 0) running_.erase(gid);

@@ -60,7 +60,7 @@ class QueuePairOpener {
     ServedPairOr pair;
   };
   // Blocks; any thread, several at a time.
-  using Open = std::function<ServedPairOr(const QueuePairAddress& remote)>;
+  using Open = std::function<ServedPairOr(const Request& request)>;
 
   // `wake` is called, by any thread, when TakeDone() has something.
   QueuePairOpener(Open open, std::function<void()> wake)

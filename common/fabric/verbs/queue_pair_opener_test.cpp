@@ -25,8 +25,8 @@ class FakePair : public ServedPair {
 };
 
 // Nobody answers in network 66.
-ServedPairOr FakeOpen(const QueuePairAddress& remote) {
-  if (remote.gid[10] != 66) return std::make_unique<FakePair>(remote);
+ServedPairOr FakeOpen(const QueuePairOpener::Request& request) {
+  if (request.remote.gid[10] != 66) return std::make_unique<FakePair>(request.remote);
   std::this_thread::sleep_for(std::chrono::nanoseconds(kAttemptNs));
   return absl::UnavailableError("find its peer");
 }
@@ -102,7 +102,7 @@ TEST_F(QueuePairOpenerTest, WhatNobodyWantsAnyMoreDoesNotBegin) {
 TEST(QueuePairOpener, ADeviceWithoutQueuePairsSaysNothingAboutTheAddress) {
   std::atomic<int> done{0};
   QueuePairOpener opener(
-      [](const QueuePairAddress&) { return absl::ResourceExhaustedError("none left"); },
+      [](const QueuePairOpener::Request&) { return absl::ResourceExhaustedError("none left"); },
       [&] { ++done; });
   for (int i = 1; i <= 3; ++i) {
     EXPECT_TRUE(opener.Start({1, "anna", FakeAddress(1, 1)}).ok());

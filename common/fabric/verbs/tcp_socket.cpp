@@ -136,6 +136,26 @@ absl::StatusOr<UniqueFd> ConnectTcp(const HostPort& address, int64_t deadline_ns
                                              "let its TCP port through?"));
 }
 
+absl::StatusOr<UniqueFd> StartTcp(const HostPort& address) {
+  PANDO_ASSIGN_OR_RETURN(const Addresses list, Resolve(address, false));
+  UniqueFd socket = NewSocket(*list);
+  if (!socket) return absl::ErrnoToStatus(errno, "socket");
+  if (connect(socket.get(), list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS) {
+    return socket;
+  }
+  return absl::UnavailableError(std::strerror(errno));
+}
+
+absl::StatusOr<bool> IsConnectedTcp(int socket) {
+  pollfd entry = {socket, POLLOUT, 0};
+  if (poll(&entry, 1, 0) <= 0) return false;
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes);
+  if (error == 0) return true;
+  return absl::UnavailableError(std::strerror(error));
+}
+
 void TuneTcp(int socket, int silence_ms) {
   SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);

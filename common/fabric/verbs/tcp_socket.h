@@ -32,6 +32,12 @@ absl::StatusOr<TcpListener> ListenTcp(const HostPort& address);
 // Unavailable: nobody listens there, or no answer before `deadline_ns` (RealClock).
 absl::StatusOr<UniqueFd> ConnectTcp(const HostPort& address, int64_t deadline_ns);
 
+// The same without waiting: a socket that is being connected, or is already. A name is looked up
+// first.
+absl::StatusOr<UniqueFd> StartTcp(const HostPort& address);
+// Of such a socket: whether it is connected by now. Unavailable: it will not be.
+absl::StatusOr<bool> IsConnectedTcp(int socket);
+
 // A connected socket: small messages at once, and an error after `silence_ms` without a sign of
 // life of the other host.
 void TuneTcp(int socket, int silence_ms);

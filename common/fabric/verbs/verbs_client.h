@@ -44,6 +44,7 @@ class VerbsClient final : public LinkClient<VerbsLink> {
   ~VerbsClient() { StopWatching(); }
 
   const VerbsDevice& device() const { return *device_; }
+  const std::shared_ptr<VerbsDevice>& shared_device() const { return device_; }
   const VerbsFabricOptions& options() const { return options_; }
   ThreadDomainCalls* thread_domain_calls() const {
     return options_.thread_domain_calls != nullptr ? options_.thread_domain_calls

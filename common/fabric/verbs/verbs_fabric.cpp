@@ -9,6 +9,7 @@
 #include "common/fabric/verbs/verbs_client.h"
 #include "common/fabric/verbs/verbs_endpoint.h"
 #include "common/fabric/verbs/verbs_handshake.h"
+#include "common/fabric/verbs/verbs_peers.h"
 
 namespace pando {
 namespace {
@@ -75,6 +76,11 @@ class VerbsFabric final : public Fabric {
       return absl::UnavailableError(absl::StrCat("server ", server, " is not connected"));
     }
     return CallVerbsServer(link->location, client_->options(), request);
+  }
+
+  absl::StatusOr<std::unique_ptr<PeerPort>> OpenPeers(const PeerOptions& options) override {
+    return OpenVerbsPeers(client_->shared_device(),
+                          {client_->options().silence_ms, client_->options().secret}, options);
   }
 
   void BreakConnection(ServerId server) { client_->BreakConnection(server); }

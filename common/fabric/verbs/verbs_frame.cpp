@@ -23,7 +23,8 @@ uint32_t FrameCrc(VerbsFrameHeader header, std::string_view body) {
 }
 
 constexpr FrameFormat kFormat = {"verbs", kVerbsMagic, kVerbsVersion,
-                                 static_cast<uint16_t>(VerbsFrameType::kError), kVerbsBodyBytesMax};
+                                 static_cast<uint16_t>(VerbsFrameType::kPeerReady),
+                                 kVerbsBodyBytesMax};
 
 absl::Status CheckFeatures(const VerbsFeatures& features) {
   const uint64_t unknown = features.incompatible & ~kVerbsIncompatibleKnown;

@@ -39,6 +39,12 @@ enum class VerbsFrameType : uint16_t {
   kCall = 8,        // client: a request for the ControlHandler
   kCallReply = 9,   // its reply
   kError = 10,      // a status (body.h). Sequence 0: the connection is refused
+  // Between compute servers (verbs_peers.h). A memory server takes none of these.
+  kPeerHello = 11,       // who connects: PeerHello (link/peer_hello.h). The first frame
+  kPeerHelloReply = 12,  // PeerHello
+  kPeerOpen = 13,        // who connects, once both have proved themselves: QueuePairAddress
+  kPeerOpenReply = 14,   // QueuePairAddress: this queue pair answers
+  kPeerReady = 15,       // so does the other one. No body
 };
 
 struct VerbsFrameHeader {

@@ -15,6 +15,7 @@ struct VerbsDeleter {
   void operator()(ibv_cq* queue) const { ibv_destroy_cq(queue); }
   void operator()(ibv_qp* pair) const { ibv_destroy_qp(pair); }
   void operator()(ibv_comp_channel* channel) const { ibv_destroy_comp_channel(channel); }
+  void operator()(ibv_srq* receives) const { ibv_destroy_srq(receives); }
 };
 
 using ContextHandle = std::unique_ptr<ibv_context, VerbsDeleter>;
@@ -23,5 +24,6 @@ using MemoryRegionHandle = std::unique_ptr<ibv_mr, VerbsDeleter>;
 using CompletionQueueHandle = std::unique_ptr<ibv_cq, VerbsDeleter>;
 using QueuePairHandle = std::unique_ptr<ibv_qp, VerbsDeleter>;
 using CompletionChannelHandle = std::unique_ptr<ibv_comp_channel, VerbsDeleter>;
+using SharedReceivesHandle = std::unique_ptr<ibv_srq, VerbsDeleter>;
 
 }  // namespace pando
