@@ -1,0 +1,196 @@
+// What lookups and puts cost in a partition of a million records, 8/8 and 24/8, in random order:
+// nearly everything that a partition holds is in no cache then. The mutex is locked around each, as
+// callers do.
+//
+// `heap_per_record`: bytes, of records and their order.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/base/random.h"
+#include "compute/hot/partition.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kRecords = 1'000'000;
+constexpr uint64_t kKeysInTurn = 1 << 20;  // a power of two
+
+// 8 bytes: anywhere. Else "user" and digits.
+std::string KeyOf(uint64_t n, size_t bytes) {
+  const uint64_t hash = SplitMix64(&n);
+  std::string key(bytes, '0');
+  if (bytes == 8) {
+    for (size_t i = 0; i < 8; ++i) key[i] = static_cast<char>(hash >> (56 - 8 * i));
+    return key;
+  }
+  const std::string digits = std::to_string(hash);
+  key.replace(0, 4, "user");
+  return key.replace(bytes - digits.size(), digits.size(), digits);
+}
+
+// Keys of `records` records in an order of no kind, one behind the other.
+class Keys {
+ public:
+  Keys(size_t bytes, uint64_t records, uint64_t first = 0) : bytes_(bytes) {
+    Random random(1);
+    for (uint64_t i = 0; i < kKeysInTurn; ++i)
+      all_ += KeyOf(first + random.Uniform(records), bytes);
+  }
+  std::string_view Next() {
+    next_ = (next_ + 1) & (kKeysInTurn - 1);
+    return std::string_view(all_).substr(next_ * bytes_, bytes_);
+  }
+
+ private:
+  const size_t bytes_;
+  std::string all_;
+  uint64_t next_ = 0;
+};
+
+enum class Fill { kClean, kDirty };
+
+std::unique_ptr<Partition> Filled(size_t key_bytes, Fill fill, Lsn* lsn) {
+  auto partition = std::make_unique<Partition>();
+  for (uint64_t i = 0; i < kRecords; ++i) {
+    const std::string key = KeyOf(i, key_bytes);
+    if (fill == Fill::kDirty) {
+      partition->Put(key, "12345678", ++*lsn);
+    } else {
+      partition->EndLoad(key, partition->BeginLoad(key), "12345678", true);
+    }
+  }
+  return partition;
+}
+
+void Report(benchmark::State& state, const Partition& partition) {
+  state.counters["heap_per_record"] =
+      static_cast<double>(partition.heap_bytes()) / static_cast<double>(partition.records());
+}
+
+void Hit(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+  Keys keys(key_bytes, kRecords);
+  for (auto _ : state) {
+    const std::lock_guard lock(partition->mutex());
+    const Partition::View view = partition->Find(keys.Next());
+    partition->Touch(view.record);
+    benchmark::DoNotOptimize(view.value.data()[0]);
+  }
+  Report(state, *partition);
+}
+BENCHMARK(Hit)->Arg(8)->Arg(24);
+
+void Miss(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+  Keys keys(key_bytes, kRecords, kRecords);
+  for (auto _ : state) {
+    const std::lock_guard lock(partition->mutex());
+    benchmark::DoNotOptimize(partition->Find(keys.Next()).record);
+  }
+}
+BENCHMARK(Miss)->Arg(8)->Arg(24);
+
+// Over records that are dirty already.
+void PutDirty(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kDirty, &lsn);
+  Keys keys(key_bytes, kRecords);
+  for (auto _ : state) {
+    const std::lock_guard lock(partition->mutex());
+    partition->Put(keys.Next(), "abcdefgh", ++lsn);
+  }
+  Report(state, *partition);
+}
+BENCHMARK(PutDirty)->Arg(8)->Arg(24);
+
+// Over clean records; what has become dirty is flushed, 64 records each time.
+void PutCleanAndFlush(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+  Keys keys(key_bytes, kRecords);
+  std::vector<FlushItem> items;
+  for (auto _ : state) {
+    const std::lock_guard lock(partition->mutex());
+    partition->Put(keys.Next(), "abcdefgh", ++lsn);
+    if (partition->dirty().records < 64) continue;
+    partition->CollectDirty("", "", lsn, false, 64, &items);
+    for (const FlushItem& item : items) partition->EndFlush(item, FlushResult::kDone);
+    items.clear();
+  }
+}
+BENCHMARK(PutCleanAndFlush)->Arg(8)->Arg(24);
+
+// A miss that is kept, where as much has to go for it.
+void LoadAndEvict(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+  Keys keys(key_bytes, kRecords * 4);
+  const size_t budget = partition->bytes();
+  for (auto _ : state) {
+    const std::lock_guard lock(partition->mutex());
+    const std::string_view key = keys.Next();
+    const Partition::View view = partition->Find(key);
+    if (view.record != nullptr) {
+      partition->Touch(view.record);
+      continue;
+    }
+    partition->EndLoad(key, partition->BeginLoad(key), "12345678", true);
+    if (partition->bytes() > budget) partition->Evict(partition->bytes() - budget);
+  }
+  Report(state, *partition);
+}
+BENCHMARK(LoadAndEvict)->Arg(8)->Arg(24);
+
+// A hundred records in order.
+void Scan100(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+  Keys keys(key_bytes, kRecords);
+  for (auto _ : state) {
+    const std::lock_guard lock(partition->mutex());
+    int left = 100;
+    partition->Scan(keys.Next(), "", false, [&left](const Partition::Seen& seen) {
+      benchmark::DoNotOptimize(seen.value.data()[0]);
+      return --left > 0;
+    });
+  }
+}
+BENCHMARK(Scan100)->Arg(8)->Arg(24);
+
+// How long half of a partition is locked while it moves (rule O7).
+void Split(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  const std::string middle = key_bytes == 8 ? "\x80" : "user09";
+  for (auto _ : state) {
+    state.PauseTiming();
+    Lsn lsn = 0;
+    auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+    auto upper = std::make_unique<Partition>();
+    state.ResumeTiming();
+    partition->MoveTo(middle, "", upper.get());
+    state.PauseTiming();
+    state.counters["moved"] = static_cast<double>(upper->records());
+    partition.reset();
+    upper.reset();
+    state.ResumeTiming();
+  }
+}
+BENCHMARK(Split)->Arg(8)->Iterations(3)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace pando
+
+BENCHMARK_MAIN();

@@ -1,0 +1,214 @@
+// The in-memory side of one owned range of one tree: hot records, and writes that their leaves do
+// not have yet (rules T1, T2). It knows no coroutines, no log and no fabric: it is the state that
+// rules T3 to T8, B3 and W5 speak of, and each of its functions is one step of them.
+//
+// Thread safety: mutex() is the callers' to lock, around everything but the constructor; the
+// ownership check, the LSN from the log and the change of the record are one step under it (rule
+// T4). It is never held across a suspension. What functions return (views, records) is good while
+// it is held.
+// Invariants:
+//   1. A key has one record or none. LSNs of a partition only rise, and each is that of one key's
+//      newest message.
+//   2. A dirty record or tombstone stays until a flush of exactly its LSN has ended well (rule
+//      B3). Only clean records are evicted (rule T7).
+//   3. A READ counts only if the placeholder of its own load is still there (rule T3): whatever
+//      else became of the record meanwhile, dirty, flushed and evicted included, ends the load.
+//      That is what pins are for in rules T2 and T3; numbers of loads are never used again, in no
+//      partition of the process.
+//   4. A waiter is woken once: when its placeholder goes, whatever the cause.
+//   5. At most one flush of a record is in flight (rule B3).
+//   6. Finding, touching and waiting allocate nothing.
+//   7. A clean record of 8/8 takes at most 32 bytes of heap, a dirty one 48; others key + value +
+//      24, and + 40. (A quarter of the slots of each size may be free besides: record_pool.h.)
+// Keys have 1 to 240 bytes, values up to 255 (CHECKed). Keys and values that are passed lie outside
+// the partition.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "common/wire/lsn.h"
+#include "compute/hot/load_waiter.h"
+#include "compute/hot/record.h"
+#include "compute/hot/record_index.h"
+#include "compute/hot/record_pool.h"
+
+namespace pando {
+
+// A message on its way to its leaf: a copy.
+struct FlushItem {
+  std::string key, value;
+  bool erased = false;
+  Lsn lsn = 0;
+};
+
+enum class FlushResult : uint8_t {
+  kDone,
+  kFailed,   // stays dirty: again later
+  kRefused,  // stays dirty: memory servers do not take it, and it does not count for the high mark
+             // (rule B3)
+};
+
+// One READ of a leaf for one key.
+struct Load {
+  uint64_t number = 0;  // 0: none
+
+  friend bool operator==(const Load&, const Load&) = default;
+};
+
+class Partition {
+ public:
+  // Of records: beyond, nothing more is kept as clean.
+  static constexpr size_t kBytesMax = RecordPool::kBytesMax / 2;
+
+  struct View {
+    RecordState state = RecordState::kAbsent;
+    bool flushing = false;
+    std::string_view value;       // of a clean or dirty one
+    Lsn lsn = 0;                  // to wait for before it is shown; 0: durable
+    Load load;                    // of a placeholder
+    HotRecord* record = nullptr;  // for Touch() and Wait(), until anything else is called
+  };
+  struct Amount {
+    size_t records = 0, bytes = 0;  // of keys and values
+  };
+
+  Partition() = default;
+  ~Partition();
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  std::mutex& mutex() { return mutex_; }
+
+  // --- Rules T3 to T5.
+  View Find(std::string_view key) const;
+  void Touch(HotRecord* record) { record->Set(HotRecord::kRef); }
+  // The key's newest message, whatever was there. Waiters of a placeholder are woken: they find it.
+  void Put(std::string_view key, std::string_view value, Lsn lsn);
+  // A tombstone, also where nothing was.
+  void Erase(std::string_view key, Lsn lsn);
+  // The message of a dirty record was appended again (rule W5): same value, new LSN.
+  void Renew(std::string_view key, Lsn lsn);
+
+  // A READ of the leaf begins: where Find() said kAbsent.
+  Load BeginLoad(std::string_view key);
+  // It was answered; nullopt: the leaf does not have the key. False: it does not count, the caller
+  // looks again. Else the record is kept as clean if `keep`, or if somebody waits for it.
+  bool EndLoad(std::string_view key, Load load, std::optional<std::string_view> value, bool keep);
+  // It failed, or its reader has not polled for too long (by whom Wait()s: View::load): the
+  // placeholder goes, if it is still of this load, and waiters try themselves. The READ does not
+  // count any more.
+  bool AbandonLoad(std::string_view key, Load load);
+  // On a placeholder. The waiter is new, or done with an earlier wait.
+  void Wait(HotRecord* placeholder, LoadWaiter* waiter);
+  // Must be called before the waiter goes, after the last Wait(). True: it was still waiting.
+  bool StopWaiting(std::string_view key, LoadWaiter* waiter);
+
+  // --- Rules B2, B3, W5. What is collected is marked flushing and must come back by EndFlush().
+  // Taken is only what is durable (LSN <= `durable`) and not flushing; what was refused only if
+  // `refused`. In key order: of the keys from <= key < to (to empty: no end).
+  void CollectDirty(std::string_view from, std::string_view to, Lsn durable, bool refused,
+                    size_t max, std::vector<FlushItem>* out);
+  // In LSN order: of LSNs below `below`, what holds the base. `tombstones`: these only (for delete
+  // deadlines).
+  void CollectOldest(Lsn below, Lsn durable, bool tombstones, size_t max,
+                     std::vector<FlushItem>* out);
+  void EndFlush(const FlushItem& item, FlushResult result);
+  // How many of these keys are dirty or tombstones, without looking at each: for grouping them by
+  // level-1 node.
+  size_t CountDirty(std::string_view from, std::string_view to) const;
+  // The lowest LSN that a dirty record has; 0: none is dirty.
+  Lsn LowestDirty() const;
+  Lsn LowestTombstone() const { return LowestOf(lists_[kTombstones]); }
+
+  // --- Rule T7. Frees clean records that were not used since the clock last came by, until so many
+  // bytes() are gone, it has gone round once, or has looked at so many places (one takes some
+  // nanoseconds). Returns what it has freed.
+  size_t Evict(size_t bytes, size_t looks_max = SIZE_MAX);
+
+  // --- Rule T8. The keys from <= key < to (to empty: no end) in order, or in descending order.
+  // Placeholders are left out. `see` returns false to stop.
+  struct Seen {
+    std::string_view key, value;
+    bool erased;
+    Lsn lsn;  // 0: durable
+  };
+  void Scan(std::string_view from, std::string_view to, bool reverse,
+            absl::FunctionRef<bool(const Seen&)> see) const;
+
+  // --- Rule O7.
+  // Moves what belongs to these keys to an empty partition, whose mutex is held as well. Loads of
+  // these keys end, their waiters begin anew. Flushes in flight end over there.
+  void MoveTo(std::string_view from, std::string_view to, Partition* empty);
+  // Forgets everything, what is dirty included; waiters are woken.
+  void Drop();
+
+  size_t records() const { return records_; }  // placeholders not
+  size_t bytes() const { return pool_.bytes() + index_.bytes(); }
+  size_t heap_bytes() const { return pool_.heap_bytes() + index_.bytes(); }
+  // Dirty records and tombstones that count for the high mark, and those that were refused.
+  const Amount& dirty() const { return dirty_[0]; }
+  const Amount& refused() const { return dirty_[1]; }
+
+  // For tests: aborts unless the invariants hold.
+  void Check() const;
+
+ private:
+  using Path = RecordIndex::Path;
+  enum { kPuts, kTombstones };
+  // In LSN order.
+  struct List {
+    RecordHandle first = 0, last = 0;
+  };
+
+  static void Wake(LoadWaiter* first, LoadWaiter::Outcome outcome);
+
+  Lsn LowestOf(const List& list) const { return list.first == 0 ? 0 : pool_.At(list.first)->lsn(); }
+  List& ListOf(RecordState state) {
+    return lists_[state == RecordState::kTombstone ? kTombstones : kPuts];
+  }
+  Amount& AmountOf(const HotRecord* record) {
+    return dirty_[record->Has(HotRecord::kRefused) ? 1 : 0];
+  }
+  bool IsOfLoad(const HotRecord* record, Load load) const {
+    return record->state() == RecordState::kLoading && record->load().load == load.number;
+  }
+  // A message: kDirty or kTombstone.
+  void Write(RecordState state, std::string_view key, std::string_view value, Lsn lsn);
+  // Puts a record in place of what is there (`old`; 0: nothing), which is in no list. Without its
+  // part.
+  RecordHandle Store(Path* path, RecordHandle old, RecordState state, uint8_t bits,
+                     std::string_view key, std::string_view value);
+  void Remove(Path* path, RecordHandle handle);
+  // Into its list as the last, and into the sums; and out of them.
+  void Link(const Path& path, RecordHandle handle, Lsn lsn);
+  void Unlink(const Path& path, RecordHandle handle);
+  void SetRefused(HotRecord* record, bool refused);
+  bool MayCollect(const HotRecord* record, Lsn durable, bool refused) const;
+  void Collect(HotRecord* record, std::vector<FlushItem>* out);
+  // The waiters of a placeholder, to be woken once it is gone.
+  static LoadWaiter* TakeWaiters(HotRecord* record);
+  // The clock's: the record goes, or has been seen.
+  void Look(RecordHandle handle);
+  // What a chunk has goes to others of its size.
+  void MoveTogether(size_t chunk);
+  void Move(RecordHandle from);
+
+  std::mutex mutex_;
+  RecordPool pool_;
+  RecordIndex index_{&pool_};
+  std::array<List, 2> lists_;
+  std::array<Amount, 2> dirty_;
+  size_t records_ = 0;
+  Lsn highest_ = 0;
+  size_t hand_chunk_ = 1, hand_slot_ = 0;  // of the clock
+};
+
+}  // namespace pando

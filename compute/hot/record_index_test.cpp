@@ -1,0 +1,193 @@
+#include "compute/hot/record_index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compute/hot/test_keys.h"
+
+namespace pando {
+namespace {
+
+// An index, its records, and what it should hold.
+class IndexedRecords {
+ public:
+  void Insert(const std::string& key) {
+    RecordIndex::Path path;
+    const bool found = index_.Find(key, &path);
+    ASSERT_EQ(found, records_.contains(key));
+    if (found) return;
+    const RecordHandle handle =
+        pool_.Allocate(HotRecord::BytesOf(RecordState::kDirty, key.size(), 0));
+    pool_.At(handle)->Write(RecordState::kClean, 0, key, {});
+    index_.Insert(&path, key, handle);
+    ASSERT_EQ(index_.At(path), handle);
+    records_[key] = {handle, false};
+  }
+
+  void Erase(const std::string& key) {
+    RecordIndex::Path path;
+    const bool found = index_.Find(key, &path);
+    ASSERT_EQ(found, records_.contains(key));
+    if (!found) return;
+    if (records_[key].dirty) Flip(key);
+    ASSERT_TRUE(index_.Find(key, &path));
+    index_.Erase(&path);
+    pool_.Free(records_[key].handle);
+    records_.erase(key);
+  }
+
+  // Dirty becomes clean, and the other way round.
+  void Flip(const std::string& key) {
+    const auto at = records_.find(key);
+    if (at == records_.end()) return;
+    RecordIndex::Path path;
+    ASSERT_TRUE(index_.Find(key, &path));
+    at->second.dirty = !at->second.dirty;
+    const RecordState state = at->second.dirty ? RecordState::kDirty : RecordState::kClean;
+    pool_.At(at->second.handle)->Write(state, 0, key, {});
+    index_.CountDirty(path, at->second.dirty ? 1 : -1);
+  }
+
+  // Everything that can be asked about a place.
+  void Look(const std::string& key) const {
+    RecordIndex::Path path;
+    const auto at = records_.lower_bound(key);
+    ASSERT_EQ(index_.Find(key, &path), at != records_.end() && at->first == key);
+
+    RecordIndex::Path next = path;
+    ASSERT_EQ(index_.ToRecord(&next), at != records_.end());
+    if (at != records_.end()) {
+      ASSERT_EQ(index_.At(next), at->second.handle);
+      ASSERT_EQ(index_.Next(&next), std::next(at) != records_.end());
+      if (std::next(at) != records_.end()) {
+        ASSERT_EQ(index_.At(next), std::next(at)->second.handle);
+      }
+    }
+    RecordIndex::Path previous = path;
+    ASSERT_EQ(index_.Previous(&previous), at != records_.begin());
+    if (at != records_.begin()) {
+      ASSERT_EQ(index_.At(previous), std::prev(at)->second.handle);
+    }
+
+    size_t dirty_before = 0;
+    for (auto i = records_.begin(); i != at; ++i) dirty_before += i->second.dirty ? 1 : 0;
+    ASSERT_EQ(index_.DirtyBefore(path), dirty_before);
+    auto dirty = at;
+    while (dirty != records_.end() && !dirty->second.dirty) ++dirty;
+    ASSERT_EQ(index_.ToDirty(&path), dirty != records_.end());
+    if (dirty != records_.end()) {
+      ASSERT_EQ(index_.At(path), dirty->second.handle);
+    }
+  }
+
+  void CheckAll() const {
+    ASSERT_EQ(index_.Check(), records_.size());
+    RecordIndex::Path path;
+    index_.Find("", &path);
+    bool more = index_.ToRecord(&path);
+    for (const auto& [key, record] : records_) {
+      ASSERT_TRUE(more);
+      ASSERT_EQ(index_.At(path), record.handle);
+      more = index_.Next(&path);
+    }
+    ASSERT_FALSE(more);
+    index_.ToEnd(&path);
+    for (auto i = records_.rbegin(); i != records_.rend(); ++i) {
+      ASSERT_TRUE(index_.Previous(&path));
+      ASSERT_EQ(index_.At(path), i->second.handle);
+    }
+    ASSERT_FALSE(index_.Previous(&path));
+  }
+
+  size_t size() const { return records_.size(); }
+  const RecordIndex& index() const { return index_; }
+  std::string AnyKey(Random& random) const {
+    auto at = records_.begin();
+    std::advance(at, random.Uniform(records_.size()));
+    return at->first;
+  }
+
+ private:
+  struct Known {
+    RecordHandle handle = 0;
+    bool dirty = false;
+  };
+  RecordPool pool_;
+  RecordIndex index_{&pool_};
+  std::map<std::string, Known> records_;
+};
+
+class RecordIndexTest : public testing::TestWithParam<KeyKind> {};
+
+TEST_P(RecordIndexTest, IsAnOrderedMap) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    IndexedRecords records;
+    const uint64_t keys = 1 + random.Uniform(3000);
+    // Grows first, shrinks then, several times.
+    for (int turn = 0; turn < 4; ++turn) {
+      for (uint64_t i = 0; i < keys; ++i) {
+        const std::string key = TestKey(GetParam(), keys, random);
+        if (random.Chance(turn % 2 == 0 ? 0.8 : 0.15)) {
+          records.Insert(key);
+        } else {
+          records.Erase(key);
+        }
+        if (random.Chance(0.3)) records.Flip(TestKey(GetParam(), keys, random));
+        if (random.Chance(0.02)) records.Look(TestKey(GetParam(), keys, random));
+        if (HasFatalFailure()) return;
+      }
+      records.CheckAll();
+      if (HasFatalFailure()) return;
+    }
+    while (records.size() > 0) records.Erase(records.AnyKey(random));
+    records.CheckAll();
+  }
+}
+
+TEST_P(RecordIndexTest, InOrderBothWays) {
+  for (const bool descending : {false, true}) {
+    std::map<std::string, int> sorted;
+    Random random(1);
+    for (int i = 0; i < 5000; ++i) sorted[TestKey(GetParam(), 5000, random)] = i;
+    std::vector<std::string> keys;
+    for (const auto& [key, unused] : sorted) keys.push_back(key);
+    if (descending) std::reverse(keys.begin(), keys.end());
+    IndexedRecords records;
+    for (const std::string& key : keys) records.Insert(key);
+    records.CheckAll();
+    // Nodes are left nearly full: about eight bytes an entry, and the prefix.
+    if (keys.size() > 1000) {
+      EXPECT_LT(records.index().bytes(), keys.size() * 16);
+    }
+    for (const std::string& key : keys) records.Erase(key);
+    records.CheckAll();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Keys, RecordIndexTest,
+                         testing::Values(KeyKind::kRandom8, KeyKind::kDense8, KeyKind::kDecimal,
+                                         KeyKind::kFewBytes, KeyKind::kDeep, KeyKind::kManyRanges));
+
+TEST(RecordIndexTest, SparseNodesAreMerged) {
+  Random random(7);
+  IndexedRecords records;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20000; ++i) {
+    keys.push_back(TestKey(KeyKind::kRandom8, 1 << 30, random));
+    records.Insert(keys.back());
+  }
+  const size_t full_bytes = records.index().bytes();
+  keys.resize(19000);
+  for (const std::string& key : keys) records.Erase(key);
+  records.CheckAll();
+  EXPECT_LT(records.index().bytes(), full_bytes / 8);
+}
+
+}  // namespace
+}  // namespace pando
