@@ -1,0 +1,25 @@
+// Who waits for a redo log. Internal to compute/log.
+#pragma once
+
+#include <cstdint>
+
+#include "common/sched/scheduler.h"
+#include "compute/log/redo_log.h"
+
+namespace pando {
+
+// Shared with whoever wakes it, who does so without the log's mutex. All but the parking: under
+// that mutex.
+struct RedoLog::Waiter {
+  explicit Waiter(Scheduler* scheduler) : parking(scheduler) {}
+  Parking parking;
+  Lsn lsn = kNoLsn;     // it waits until this is durable
+  bool moving = false;  // complete is enough
+  Turn turn = 0;        // it has been given
+  // It waits for room.
+  uint64_t cost = 0;
+  bool last = false;
+  bool granted = false;
+};
+
+}  // namespace pando

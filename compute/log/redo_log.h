@@ -1,0 +1,233 @@
+// The redo log of a member (rules W1 to W6): numbers changes, brings them to remote memory many at
+// once, and says what is durable there. All sessions of the member share one; there is no session
+// or thread of its own: who must wait writes.
+//
+// Thread safety: all methods from any thread; those that take an OperationContext in a coroutine of
+// its session. Append() may be called under other mutexes. None is held across a suspension, and
+// nothing else is called under the log's own. Invariants (those of the ring: log_ring.h):
+//   1. LSNs are 1, 2, 3, ... in the order of the calls of Append(), which never waits and never
+//      fails.
+//   2. An LSN is durable when its batch and all batches before it are complete; then the reader
+//      finds its message, until a base above it is. durable() never goes back and costs one load.
+//   3. At most two batches are being written, the second only when eight messages wait for it, or
+//      one is full. Who completes one wakes those whose LSN is durable by that, in the order of
+//      LSNs, then one who waits for the next batch and writes it; nobody writes more than it takes
+//      to make his own LSN durable.
+//   4. A turn to write has one holder. One that does not use it for 8 chain times, as his session
+//      does not poll, loses it to the service (Tend()); so does one who has written and does not
+//      hear of it, but his chain counts as in flight until he does, and what is in flight keeps its
+//      place in the ring (log_ring.h, invariant 4).
+//   5. A chain that fails with Unavailable may still be in flight (rule L5): its batch is written
+//      again, the same bytes at the same place, until a chain of the same endpoint succeeds. Until
+//      that batch is complete no other is begun. With base lines too: there is no next one before.
+//      Unconfirmed for 15 s, the log has failed.
+//   6. A log that has failed (its server is gone, or this client is cut off) begins nothing more
+//      until it moves. Its messages stay; of them only what was being written may become durable.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/time_constants.h"
+#include "common/wire/log_extent.h"
+#include "common/wire/log_format.h"
+#include "common/wire/lsn.h"
+#include "compute/core/session_context.h"
+#include "compute/log/log_ring.h"
+
+namespace pando {
+
+struct LogCounters {
+  uint64_t batches = 0;        // complete
+  uint64_t messages = 0;       // in them
+  uint64_t bytes = 0;          // of them, with padding and fillers
+  uint64_t padding_bytes = 0;  // of batches that are closed
+  uint64_t base_lines = 0;
+  uint64_t written_again = 0;  // by the service
+  uint64_t turns_taken = 0;    // from sessions that did not use them
+  uint64_t chains_failed = 0;  // that might have been in flight still (rule W4)
+};
+
+class RedoLog {
+ public:
+  struct Options {
+    LogExtent extent;     // zeroed
+    uint64_t log_id = 0;  // not 0; a member's own, each life another
+    uint32_t epoch = 1;   // another one for each extent of a log
+    Lsn first_lsn = 1;
+    uint32_t packet_bytes = 4096;  // Capabilities::packet_bytes
+    // The largest batch: less where the ring has no room for eight, or a chain none for so many
+    // packets.
+    uint32_t batch_bytes_max = 16 << 10;
+    // Where its server is gone, whoever waits goes on waiting, to the deadline: somebody will
+    // Move().
+    bool moves = false;
+    TimeConstants times;
+  };
+  // kReserve may use the last sixteenth of the ring: for records that are appended again, claims
+  // and recovery.
+  enum class Purpose : uint8_t { kWrite, kReserve };
+
+  // Room for one message. Move-only; unused, it returns its room.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(log_, other.log_);
+      std::swap(cost_, other.cost_);
+      return *this;
+    }
+    ~Reservation() {
+      if (log_ != nullptr) log_->Return(cost_);
+    }
+
+    bool holds_room() const { return log_ != nullptr; }
+
+   private:
+    friend class RedoLog;
+    Reservation(RedoLog* log, uint64_t cost) : log_(log), cost_(cost) {}
+    RedoLog* log_ = nullptr;
+    uint64_t cost_ = 0;
+  };
+
+  // Writes the first base line. InvalidArgument: the options do not fit together; else as
+  // AwaitDurable().
+  static absl::StatusOr<std::unique_ptr<RedoLog>> Create(OperationContext& context,
+                                                         const Options& options);
+  // Nobody waits, writes or holds room (CHECKed).
+  ~RedoLog();
+  RedoLog(const RedoLog&) = delete;
+  RedoLog& operator=(const RedoLog&) = delete;
+
+  // Room for a message with a key and a value of at most so many bytes. Waits while there is none,
+  // to the deadline: DeadlineExceeded, nothing has happened. Unavailable, FailedPrecondition: the
+  // log has failed.
+  absl::StatusOr<Reservation> Reserve(OperationContext& context, size_t key_bytes,
+                                      size_t value_bytes, Purpose purpose = Purpose::kWrite);
+  Lsn Append(Reservation reservation, const LogMessage& message);
+
+  // Waits until the LSN, which has been appended, is durable, and writes batches where it is this
+  // waiter's turn. Ok: it is. DeadlineExceeded: it was not by then, and may become so. Unavailable,
+  // FailedPrecondition: the log has failed.
+  absl::Status AwaitDurable(OperationContext& context, Lsn lsn) {
+    if (durable() >= lsn) [[likely]]
+      return absl::OkStatus();
+    return AwaitBatch(context, lsn);
+  }
+  Lsn durable() const { return durable_.load(std::memory_order_acquire); }
+  Lsn next_lsn() const;
+
+  // Rule W5: nobody needs a message below `base` any more, as of a look that is over and has met
+  // nothing that was appended after this call. Waits until all of that is durable, writes the base
+  // line, and lets the space be used again. Ok also where the base is there already. Errors as
+  // AwaitDurable(); what was not known of a base line is known when it returns, however late,
+  // unless the log has failed.
+  absl::Status AdvanceBase(OperationContext& context, Lsn base);
+  Lsn base() const;
+
+  // Rule W6, after failure(): goes on in another extent, zeroed, at least as large, under another
+  // epoch. Whatever is not durable is written there first, with the LSNs that it has; then `again`
+  // appends, with room of kReserve, all records that are dirty (whose newest message may be in the
+  // old extent alone); when all of that is complete `commit` has the log's entry name the new
+  // extent, and only then anything more is durable. Ok: that has happened. Else the log has failed
+  // again, nothing more is durable, and another extent is needed. InvalidArgument: this one does
+  // not do; FailedPrecondition: the log has not failed. One at a time. The old extent may still be
+  // written to: it is freed by whoever knows that this client's queue pairs there are gone.
+  absl::Status Move(OperationContext& context, const LogExtent& extent, uint32_t epoch,
+                    absl::FunctionRef<absl::Status()> again,
+                    absl::FunctionRef<absl::Status()> commit);
+
+  // The service's turn, often: takes what a session that does not poll has left (invariant 4). Ok:
+  // also where there is nothing to do. Errors as AwaitDurable().
+  absl::Status Tend(OperationContext& context);
+
+  // Rule W6: Ok, or why nothing more can become durable here.
+  absl::Status failure() const;
+
+  // With what is promised to writers. At 3/4 of capacity_bytes() the records that hold the base
+  // want to be flushed.
+  uint64_t used_bytes() const;
+  uint64_t capacity_bytes() const;
+  LogCounters counters() const;
+
+ private:
+  struct Waiter;
+  using Waiters = std::deque<std::shared_ptr<Waiter>>;
+  using Wakes = absl::InlinedVector<std::shared_ptr<Waiter>, 16>;
+  using Lock = std::unique_lock<std::mutex>;
+  // Who has the turn to write: a number of its own each time, 0: nobody.
+  using Turn = uint64_t;
+
+  RedoLog(const Options& options, const LogRing::Shape& shape);
+
+  // redo_log.cpp: waiting.
+  void Return(uint64_t cost);
+  // `moving`: of Move(), for which complete is enough.
+  absl::Status AwaitBatch(OperationContext& context, Lsn lsn, bool moving = false);
+  // The log has failed, and who waits has to wait for its move.
+  bool WillMove() const { return options_.moves && absl::IsUnavailable(failure_); }
+  Lsn Complete(bool moving) const { return moving ? ring_.durable() : durable(); }
+  // Suspends without the lock; whether it was woken. It is in no queue afterwards.
+  bool Park(Lock& lock, Waiters* queue, const std::shared_ptr<Waiter>& waiter, int64_t deadline_ns);
+  Turn TakeTurn(OperationContext& context);
+  // Whether a batch may be begun, by whoever gets the turn.
+  bool MayWrite() const;
+  // With the lock; what is to be woken is collected.
+  void GiveTurn(OperationContext& context, Wakes* wakes);
+  void WakeDurable(Wakes* wakes);
+  void GiveRoom(Wakes* wakes);
+  void Fail(const absl::Status& why, Wakes* wakes);
+  // Without the lock for a moment.
+  static void Wake(Lock& lock, const Wakes& wakes);
+
+  // write_log.cpp: chains. Without the lock meanwhile.
+  absl::Status WriteNext(Lock& lock, OperationContext& context);
+  absl::Status WriteBatch(Lock& lock, OperationContext& context, std::shared_ptr<LogBatch> batch);
+  void NoteWritten(LogBatch* batch);
+  // Where a chain goes; as of when it was begun, whatever becomes of the log meanwhile.
+  struct Target {
+    LogExtent extent;
+    uint64_t ring_bytes = 0;
+    uint64_t moves = 0;
+  };
+  Target TargetNow() const { return {extent_, ring_.shape().ring_bytes, moves_}; }
+  void FillChain(const Target& to, const LogBatch& batch, LocalBuffer buffer, Chain* chain) const;
+  // `fill` makes the chain, of the same bytes each time. Posts it until it is known what became of
+  // it (invariant 5); DeadlineExceeded: nothing of it has happened. Called without the lock.
+  absl::Status PostUntilKnown(Lock& lock, OperationContext& context, const Target& to, Chain* chain,
+                              absl::FunctionRef<void()> fill, LogBatch* batch);
+  absl::Status WriteBaseLine(Lock& lock, OperationContext& context, const LogBaseLine& base,
+                             uint64_t position = 0);
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  LogExtent extent_;
+  uint32_t epoch_;
+  LogRing ring_;
+  uint64_t moves_ = 0;   // how often it has moved
+  bool moving_ = false;  // what is complete is not durable yet
+  std::atomic<Lsn> durable_;
+  absl::Status failure_;
+  Turn turn_ = 0, last_turn_ = 0;
+  int64_t turn_ns_ = 0;      // when it was given
+  int suspects_ = 0;         // batches that are not written and may be in flight (invariant 5)
+  Waiters durable_waiters_;  // by LSN
+  Waiters room_waiters_, base_waiters_;
+  Lsn base_;
+  uint64_t base_sequence_ = 0;               // of the last base line that is complete
+  bool base_busy_ = false;                   // somebody writes one
+  uint64_t reservations_ = 0, writers_ = 0;  // unused ones; chains
+  LogCounters counters_;
+};
+
+}  // namespace pando
