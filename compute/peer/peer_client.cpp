@@ -1,0 +1,77 @@
+#include "compute/peer/peer_client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "compute/peer/peer_channel.h"
+
+namespace pando {
+namespace {
+
+uint64_t KeyOfPeer(PeerIdentity identity) {
+  return static_cast<uint64_t>(identity.compute_server) << 32 | identity.incarnation;
+}
+
+std::string Asking(const PeerAddress& peer) {
+  return absl::StrCat("asking compute server ", peer.identity.compute_server, " at ",
+                      std::string(peer.address));
+}
+
+}  // namespace
+
+PeerClient::PeerClient(PeerPort* port, PeerIdentity self, const Clock* clock)
+    : port_(port), self_(self), clock_(clock) {}
+
+PeerClient::~PeerClient() = default;
+
+std::shared_ptr<PeerChannel> PeerClient::Find(const PeerAddress& peer) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<PeerChannel>& channel = channels_[KeyOfPeer(peer.identity)];
+  if (channel != nullptr) return channel;
+  channel = std::make_shared<PeerChannel>(port_, self_, peer.identity, clock_, &counters_);
+  const std::shared_ptr<PeerChannel> made = channel;
+  // Those that nobody uses: of peers that have gone, mostly.
+  absl::erase_if(channels_, [](const auto& entry) {
+    return entry.second.use_count() == 1 && !entry.second->has_link();
+  });
+  return made;
+}
+
+absl::Status PeerClient::Call(OperationContext& context, const PeerAddress& peer,
+                              const PeerRequest& request, PeerAnswer* answer) {
+  constexpr int kBackOffShiftMax = 6;
+  const std::shared_ptr<PeerChannel> channel = Find(peer);
+  for (int attempt = 0;; ++attempt) {
+    if (context.session.fenced()) return FencedError();
+    if (context.expired()) return context.DeadlineError(Asking(peer));
+    PeerCall call(&context.session.scheduler(), context.deadline_ns(), request, answer);
+    channel->Run(&context.session.scheduler(), peer.address, &call);
+    const bool is_write = !request.is_read();
+    switch (call.state) {
+      case PeerCall::State::kAnswered:
+        return absl::OkStatus();
+      case PeerCall::State::kUnsent:
+      case PeerCall::State::kExpired:
+        return context.DeadlineError(Asking(peer));
+      case PeerCall::State::kSent:
+        if (!is_write) return context.DeadlineError(Asking(peer));
+        return OutcomeUnknownError(absl::StrCat("no answer by the deadline while ", Asking(peer)));
+      case PeerCall::State::kLost:
+        if (is_write) {
+          return OutcomeUnknownError(
+              absl::StrCat("the link broke while ", Asking(peer), ": ", call.why.message()));
+        }
+        break;
+      case PeerCall::State::kNotSent:
+        break;
+      case PeerCall::State::kUnreachable:
+        return Annotate(call.why, Asking(peer));
+    }
+    context.BackOff(int64_t{1} << std::min(attempt, kBackOffShiftMax));
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,84 @@
+// Asks the owners of keys (rules P1 to P3): all sessions of a client share one link to each peer,
+// and messages on it.
+//
+//   PeerClient peers(port.get(), me, &fabric_clock);
+//   PeerAnswer answer;
+//   absl::Status asked = peers.Call(context, {owner, address}, request, &answer);  // a coroutine
+//   if (asked.ok() && answer.not_owner) ...  // else see answer.status
+//
+// A message goes as soon as fewer than two of ours are unanswered, or when what waits would fill
+// one; who calls lets the other ready coroutines of his session run first, so that what an answer
+// has woken goes together again. A message counts as answered with the first of its answers. Where
+// that takes longer than usual (twice the smoothed time) what waits goes all the same: requests
+// that the owner keeps waiting hold up no others.
+//
+// Thread safety: Call() from any session, in a coroutine of it. The port may be a PeerService's,
+// too; it is destroyed before the PeerClient, after the last Call() has returned.
+//
+// Invariants:
+//   1. A write is sent at most once. Whether it was is known: its outcome is unknown only where it
+//      was, and the link broke, or the deadline passed, before its answer came.
+//   2. A number is used again when its answer has come, or with another link. There is one link to
+//      a peer at a time: the next is made when OnBroken() has been called for the one before.
+//   3. No more than kPeerRequestsMax requests to a peer are unanswered; further ones wait unsent.
+//   4. What a peer sends is validated. Who sends something else loses the link.
+//   5. Nothing of a call is touched once Call() has returned, whatever comes afterwards.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/fabric/peer.h"
+#include "compute/core/session_context.h"
+#include "compute/peer/peer_counters.h"
+#include "compute/peer/peer_format.h"
+
+namespace pando {
+
+class PeerChannel;
+
+struct PeerAddress {
+  PeerIdentity identity;
+  std::string_view address;  // of its port
+};
+
+class PeerClient {
+ public:
+  // `self`: as the port says it. `clock` is the sessions'.
+  PeerClient(PeerPort* port, PeerIdentity self, const Clock* clock);
+  ~PeerClient();
+  PeerClient(const PeerClient&) = delete;
+  PeerClient& operator=(const PeerClient&) = delete;
+
+  // OK: the peer has answered, see `answer`. Else nobody has:
+  //   DeadlineExceeded    in time; there was no effect
+  //   IsOutcomeUnknown()  a write was sent, and the link broke or the deadline passed
+  //   others              no link to the peer could be opened, or be used: no effect. Unavailable:
+  //                       nobody is there, or does not answer; ask the map again
+  //   FailedPrecondition  this compute server was cut off; there was no effect
+  // Reads that were on a link that broke go again, over the next one, and so does what had not been
+  // sent.
+  absl::Status Call(OperationContext& context, const PeerAddress& peer, const PeerRequest& request,
+                    PeerAnswer* answer);
+
+  const PeerCounters& counters() const { return counters_; }
+
+ private:
+  std::shared_ptr<PeerChannel> Find(const PeerAddress& peer);
+
+  PeerPort* const port_;
+  const PeerIdentity self_;
+  const Clock* const clock_;
+  PeerCounters counters_;
+  std::mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<PeerChannel>> channels_;
+};
+
+}  // namespace pando

@@ -1,0 +1,154 @@
+// How many messages operations take (rule P2): these numbers do not depend on the machine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compute/peer/peer_test_util.h"
+
+namespace pando {
+namespace {
+
+TEST(PeerCount, OneInFlightTakesTwoMessages) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    sim::SimWorld world({.seed = seed});
+    TestOwner owner(&world, kOwner);
+    TestAsker asker(&world, kAsker);
+    owner.owner.delay = [&](const PeerRequest& request) {
+      return request.key == "slow" ? 20 * kMicrosecondNs : 0;
+    };
+    asker.Run([&](OperationContext& context) {
+      PeerAnswer answer;
+      for (int i = 0; i < 100; ++i) {
+        const PeerRequest request =
+            i % 2 == 0 ? PutRequest("key", "value") : GetRequest(i % 3 == 0 ? "slow" : "key");
+        EXPECT_TRUE(asker.client->Call(context, owner.where(), request, &answer).ok());
+        EXPECT_FALSE(answer.not_owner);
+      }
+    });
+    EXPECT_EQ(asker.messages(), 200u) << "seed " << seed;
+    EXPECT_EQ(owner.owner.executed, 100u);
+    EXPECT_EQ(owner.service->counters().requests, 100u);
+    EXPECT_EQ(owner.service->counters().answers, 100u);
+  }
+}
+
+// A number is used again and again, and the part of it that makes it differ starts anew.
+TEST(PeerCount, NumbersWrapAround) {
+  sim::SimWorld world({.seed = 2});
+  TestOwner owner(&world, kOwner);
+  TestAsker asker(&world, kAsker);
+  asker.Run(
+      [&](OperationContext& context) {
+        PeerAnswer answer;
+        for (int i = 0; i < 70'000; ++i) {
+          ASSERT_TRUE(asker.client->Call(context, owner.where(), GetRequest("key"), &answer).ok());
+        }
+      },
+      1000 * kSecondNs);
+  EXPECT_EQ(asker.messages(), 140'000u);
+  EXPECT_EQ(asker.client->counters().links, 1u);
+}
+
+// Messages an operation, both ways, of `sessions` with 32 operations in flight all together.
+// Of each key's operations a part of `misses` takes a chain's time and some.
+double MessagesAnOperation(uint64_t seed, int sessions, double misses) {
+  constexpr int kInFlight = 32, kOperations = 100;
+  sim::SimWorld world({.seed = seed});
+  TestOwner owner(&world, kOwner);
+  TestAsker asker(&world, kAsker, sessions);
+  Random random(seed);
+  owner.owner.delay = [&](const PeerRequest&) {
+    return random.Chance(misses)
+               ? static_cast<int64_t>(3'000 + random.Uniform(3) * 2'000 + random.Uniform(1'000))
+               : 0;
+  };
+  for (int i = 0; i < kInFlight; ++i) {
+    asker.Spawn(
+        [&, i](OperationContext& context) {
+          PeerAnswer answer;
+          const std::string key = absl::StrCat("key", i);
+          for (int n = 0; n < kOperations; ++n) {
+            const PeerRequest request = n % 2 == 0 ? PutRequest(key, "12345678") : GetRequest(key);
+            EXPECT_TRUE(asker.client->Call(context, owner.where(), request, &answer).ok());
+          }
+        },
+        kSecondNs, i % sessions);
+  }
+  asker.Drain();
+  EXPECT_EQ(owner.owner.executed, uint64_t{kInFlight * kOperations});
+  return static_cast<double>(asker.messages()) / (kInFlight * kOperations);
+}
+
+TEST(PeerCount, ThirtyTwoInFlightShareMessages) {
+  for (const double misses : {0.0, 0.1, 0.5, 1.0}) {
+    for (const int sessions : {1, 4}) {
+      double most = 0;
+      for (uint64_t seed = 1; seed <= 20; ++seed) {
+        most = std::max(most, MessagesAnOperation(seed, sessions, misses));
+      }
+      // Many sessions that wait for the leaves each go on at a time of their own.
+      EXPECT_LE(most, sessions > 1 && misses > 0.1 ? 0.3 : 0.25)
+          << misses << " of misses, " << sessions << " sessions";
+      RecordProperty(absl::StrCat("messages_", misses, "_", sessions), absl::StrCat(most));
+    }
+  }
+}
+
+// What two messages' requests wait for holds up nobody else.
+TEST(PeerCount, SlowRequestsHoldUpNoOthers) {
+  sim::SimWorld world({.seed = 3});
+  TestOwner owner(&world, kOwner);
+  TestAsker asker(&world, kAsker);
+  owner.owner.delay = [](const PeerRequest& request) {
+    return request.key == "slow" ? 100 * kMillisecondNs : 0;
+  };
+  const auto ask = [&](OperationContext& context, std::string_view key) {
+    PeerAnswer answer;
+    EXPECT_TRUE(asker.client->Call(context, owner.where(), PutRequest(key, "x"), &answer).ok());
+  };
+  asker.Run([&](OperationContext& context) { ask(context, "link"); });
+  for (int i = 0; i < 2; ++i) {
+    asker.Spawn([&](OperationContext& context) { ask(context, "slow"); });
+    world.RunUntil(world.clock().NowNs() + 100 * kMicrosecondNs);
+  }
+  int64_t took_ns = 0;
+  for (int i = 0; i < 10; ++i) {
+    asker.Spawn([&](OperationContext& context) {
+      const int64_t began_ns = world.clock().NowNs();
+      ask(context, "quick");
+      took_ns = std::max(took_ns, world.clock().NowNs() - began_ns);
+    });
+  }
+  asker.Drain();
+  EXPECT_GT(took_ns, 0);
+  EXPECT_LT(took_ns, 15 * kMillisecondNs);
+}
+
+// More requests than may be unanswered: the rest wait, and all are answered.
+TEST(PeerCount, NoMoreAreUnansweredThanMayBe) {
+  sim::SimWorld world({.seed = 4});
+  TestOwner owner(&world, kOwner);
+  TestAsker asker(&world, kAsker);
+  uint64_t most = 0;
+  owner.owner.delay = [&](const PeerRequest&) {
+    most = std::max(most, owner.owner.begun - owner.owner.executed);
+    return 200 * kMicrosecondNs;
+  };
+  int answered = 0;
+  for (int i = 0; i < 2000; ++i) {
+    asker.Spawn([&, i](OperationContext& context) {
+      PeerAnswer answer;
+      const std::string key = absl::StrCat("key", i);
+      answered += asker.client->Call(context, owner.where(), AddRequest(key), &answer).ok() ? 1 : 0;
+    });
+  }
+  asker.Drain();
+  EXPECT_EQ(answered, 2000);
+  EXPECT_EQ(owner.owner.executed, 2000u);
+  EXPECT_LE(most, 1024u);
+  EXPECT_GT(most, 500u);
+  EXPECT_EQ(asker.client->counters().links, 1u);
+}
+
+}  // namespace
+}  // namespace pando

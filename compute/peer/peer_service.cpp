@@ -1,0 +1,59 @@
+#include "compute/peer/peer_service.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/quiet_thread.h"
+#include "compute/peer/served_peer.h"
+
+namespace pando {
+
+PeerService::PeerService(const Options& options,
+                         std::vector<std::unique_ptr<SessionContext>> sessions,
+                         PeerExecutor* executor)
+    : options_(options), executor_(executor), closed_log_(3, &sessions.at(0)->endpoint().clock()) {
+  for (auto& session : sessions) lanes_.push_back({std::move(session), {}});
+  if (options_.event_driven) return;
+  for (Lane& lane : lanes_) {
+    lane.thread = StartQuietThread("pando-service", [this, &scheduler = lane.session->scheduler()] {
+      scheduler.RunUntil([this, &scheduler] {
+        return stopping_.load(std::memory_order_acquire) && scheduler.idle();
+      });
+    });
+  }
+}
+
+PeerService::~PeerService() {
+  PANDO_CHECK(peers_.empty()) << "the port is destroyed before those that its links call";
+  stopping_.store(true, std::memory_order_release);
+  for (Lane& lane : lanes_) {
+    if (lane.thread.joinable()) {
+      lane.session->endpoint().Wake();
+      lane.thread.join();
+    } else {
+      lane.session->scheduler().Drain();
+    }
+  }
+  PANDO_CHECK_EQ(under_way_.load(), 0u);
+}
+
+PeerHandler* PeerService::OnAccepted(const std::shared_ptr<PeerLink>& link) {
+  std::lock_guard lock(mutex_);
+  Lane& lane = lanes_[next_lane_++ % lanes_.size()];
+  auto peer = std::make_shared<ServedPeer>(this, lane.session.get(), link);
+  PeerHandler* const handler = peer.get();
+  PANDO_CHECK(peers_.emplace(link.get(), std::move(peer)).second);
+  PeerCounters::Add(&counters_.links);
+  return handler;
+}
+
+void PeerService::Forget(PeerLink* link) {
+  std::shared_ptr<ServedPeer> gone;
+  std::lock_guard lock(mutex_);
+  const auto found = peers_.find(link);
+  if (found == peers_.end()) return;
+  gone = std::move(found->second);
+  peers_.erase(found);
+}
+
+}  // namespace pando
