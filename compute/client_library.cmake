@@ -1,6 +1,6 @@
 # libpando: what an application links, as pando::client. The objects of the rooms that make up a
 # client, in one library; static, or shared with BUILD_SHARED_LIBS.
-set(PANDO_CLIENT_ROOMS base wire fabric link shm registry sched compute)
+set(PANDO_CLIENT_ROOMS base wire fabric link shm registry sched hot compute)
 
 if(PANDO_HAVE_VERBS)
   list(APPEND PANDO_CLIENT_ROOMS auth verbs)

@@ -91,6 +91,7 @@ class SimCluster {
         memory, {.server_id = id,
                  .is_catalog = id == 1,
                  .chunk_bytes = options_.chunk_bytes,
+                 .needs_crc = options_.sim.mode == sim::DeliveryMode::kWords,
                  .life = life,
                  .lease_ns = options_.lease_ns,
                  .fence = options_.lease_ns > 0 ? world_.Fence(id) : nullptr,

@@ -38,7 +38,7 @@ Ending Explain(const absl::Status& status, const Circumstances& circumstances,
     ForgetAll(o);
     return Ending::kRefused;
   }
-  if (circumstances.breaks && unknown) {
+  if ((circumstances.breaks || circumstances.owners_end) && unknown) {
     ForgetReads(o);
     return Ending::kUnknown;  // was it cut off, the next one is told
   }

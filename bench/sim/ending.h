@@ -28,6 +28,7 @@ struct Circumstances {
   bool server_death = false;  // a memory server has died
   bool dropped = false;       // the tree was dropped: it may not grow
   bool little_memory = false;
+  bool owners_end = false;  // those who execute what others ask them, or their links
 };
 // Completes the operation accordingly, but for times.
 Ending Explain(const absl::Status& status, const Circumstances& circumstances,

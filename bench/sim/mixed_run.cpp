@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
+constexpr uint64_t kMixOwnedSeed = 0x6d69786f;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -135,6 +136,25 @@ void MixWalks(uint64_t seed, SimRunOptions* options) {
   options->scan = std::max(options->scan, 0.05);
 }
 
+// Trees with owners, which are asked over links, end, and are followed. What owners do not outlive
+// yet is left out: a memory server's death, and with it their log.
+void MixOwned(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixOwnedSeed));
+  options->tree.mode = TreeOptions::Mode::kOwned;
+  options->tree.key_bytes_max = std::min<uint32_t>(options->tree.key_bytes_max, 240);
+  ClientOptions& client = options->client;
+  client.owner = random.Chance(0.3);
+  client.hot_bytes = Pick<size_t>(&random, std::array<size_t, 3>{64 << 10, 128 << 10, 64 << 20});
+  client.log_bytes = Pick<uint64_t>(&random, std::array<uint64_t, 3>{64 << 10, 128 << 10, 1 << 20});
+  options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
+  options->server_deaths = options->partitions = options->drops = 0;
+  options->many = 1;  // runs of leaves are the shared tree's
+  options->main_bytes = std::max<uint64_t>(options->main_bytes, 64 << 20);
+  // Whoever asks an owner that ends does not know what it has done.
+  options->keys = std::max<uint64_t>(options->keys, 16);
+  options->hot_share = std::min(options->hot_share, 0.5);
+}
+
 // Many writes at once. From a random stream of its own, too.
 void MixRuns(uint64_t seed, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixRunsSeed));
@@ -240,8 +260,13 @@ std::string DescribeRun(const SimRunOptions& o) {
     if (!on) absl::StrAppend(&techniques, " -", name);
   }
   const std::string mode(DeliveryModeName(o.sim.mode));
+  std::string owned;
+  if (o.tree.mode == TreeOptions::Mode::kOwned) {
+    owned = absl::StrCat("owned (", o.client.hot_bytes, " hot bytes, log of ", o.client.log_bytes,
+                         ", links broken by ", o.peer_break_probability, ") ");
+  }
   return absl::StrCat(
-      mode, ", tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max, " nodes of ",
+      mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max, " nodes of ",
       o.tree.node_bytes, " packets of ", o.sim.packet_bytes, ", ", o.memory_servers, " memory and ",
       o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
       " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
@@ -281,6 +306,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixWalks(seed, &options);
   MixRuns(seed, &options);
   MixCruelty(seed, mix, &options);
+  if (mix.owned) MixOwned(seed, &options);
   return options;
 }
 

@@ -92,7 +92,10 @@ Circumstances SimRun::CircumstancesOf(bool dropped) const {
           .breaks = options_.break_probability > 0 || options_.partitions > 0,
           .server_death = result_.server_deaths > 0,
           .dropped = dropped,
-          .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes};
+          .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes,
+          .owners_end = options_.tree.mode == TreeOptions::Mode::kOwned &&
+                        (options_.crashes > 0 || options_.peer_break_probability > 0 ||
+                         options_.reopens > 0 || options_.pauses > 0)};
 }
 
 bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& handle,

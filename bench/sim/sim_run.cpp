@@ -88,7 +88,8 @@ absl::Status SimRun::AddMemoryServer(ServerId id) {
   server.lease_ns = options_.lease_ns;
   server.serving_lease_ns =
       options_.serving_lease_ns > 0 ? options_.serving_lease_ns : options_.lease_ns / 2;
-  server.fence = world_.Fence(id);
+  // Without leases only a process's end is its death.
+  if (options_.lease_ns > 0) server.fence = world_.Fence(id);
   server.identity_key = memory::SimIdentityKey();
   PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));
   world_.SetHandler(id, memory_server.get());
@@ -111,6 +112,9 @@ absl::Status SimRun::TryAddComputeServer() {
   servers_.push_back(std::make_unique<ComputeServer>());
   ComputeServer& server = *servers_.back();
   server.fabric = world_.NewFabric();
+  if (options_.peer_break_probability > 0) {
+    world_.SetPeerBreakProbability(*server.fabric, options_.peer_break_probability);
+  }
   PANDO_ASSIGN_OR_RETURN(server.client,
                          ConnectOverFabric(options_.client, server.fabric, options_.times));
   for (size_t slot = 0; slot < static_cast<size_t>(options_.trees); ++slot) {

@@ -93,6 +93,8 @@ struct SimRunOptions {
   // have to be leases).
   int partitions = 0;
   int64_t partition_max_ns = 0;
+  // Each message between compute servers breaks its link with this probability (owned trees).
+  double peer_break_probability = 0;
   // Of servers and clients.
   TimeConstants times;
   // Lock words of the dead that a memory server frees in one step; 0: all.
@@ -106,6 +108,8 @@ struct SimRunOptions {
 struct MixOptions {
   // This share of the seeds is cruel: constants divided, and whatever can be done under load is.
   double cruel_share = 0.3;
+  // The trees are owned ones.
+  bool owned = false;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 

@@ -11,15 +11,21 @@ int64_t TimeOf(clockid_t clock) {
   return now.tv_sec * kSecondNs + now.tv_nsec;
 }
 
-class MonotonicClock final : public Clock {
+template <clockid_t kClock>
+class SystemClock final : public Clock {
  public:
-  int64_t NowNs() const override { return TimeOf(CLOCK_MONOTONIC); }
+  int64_t NowNs() const override { return TimeOf(kClock); }
 };
 
 }  // namespace
 
 const Clock& RealClock() {
-  static const MonotonicClock clock;
+  static const SystemClock<CLOCK_MONOTONIC> clock;
+  return clock;
+}
+
+const Clock& BoottimeClock() {
+  static const SystemClock<CLOCK_BOOTTIME> clock;
   return clock;
 }
 

@@ -20,6 +20,8 @@ class Clock {
 
 // CLOCK_MONOTONIC. One object for the life of the process.
 const Clock& RealClock();
+// CLOCK_BOOTTIME, which goes on while the machine is suspended: for leases that others count, too.
+const Clock& BoottimeClock();
 
 // The processor time that the calling thread has used, in nanoseconds: what a computation takes,
 // however busy the machine is.

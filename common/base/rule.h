@@ -70,6 +70,21 @@ enum class Rule {
   kC5,
   kC5Everywhere,
   kC5Lock,
+  kO3,
+  kO4,
+  kO5,
+  kW3Reuse,
+  kW4,
+  kW5Durable,
+  kW5Reuse,
+  kT3,
+  kT4,
+  kT4Hold,
+  kT5,
+  kT5Hold,
+  kT8,
+  kB3,
+  kD4,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

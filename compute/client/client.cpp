@@ -150,6 +150,12 @@ absl::Status Session::Scan(const Tree& tree, const CursorOptions& options,
   return impl_->Scan(tree, options, rows);
 }
 
+absl::Status Session::Flush(const Tree& tree, const OperationOptions& options) {
+  return impl_->Perform(tree, options, [&](OperationContext& operation) {
+    return ImplOf(tree).routed().Flush(operation);
+  });
+}
+
 std::unique_ptr<Cursor> Session::NewCursor(const Tree& tree, const CursorOptions& options) {
   return std::unique_ptr<Cursor>(
       new Cursor(std::make_unique<CursorImpl>(impl_.get(), tree, options)));

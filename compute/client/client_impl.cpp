@@ -13,7 +13,8 @@ namespace pando {
 namespace {
 
 constexpr int kControlCoroutines = 4;
-constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
+constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
+constexpr int kHeartbeatCoroutines = 1024;     // one a server, made when needed
 // Seeds of a client's parts, derived from one.
 constexpr uint64_t kCacheSeed = 0x100, kHeartbeatSeed = 0x101;
 
@@ -23,6 +24,10 @@ absl::Status ValidateOptions(const ClientOptions& options) {
   }
   if (options.handover_max < 0 || options.combine_max < 1) {
     return absl::InvalidArgumentError("handover_max must be >= 0 and combine_max >= 1");
+  }
+  if (options.hot_bytes < kOwnerBytesMin || options.log_bytes < kOwnerBytesMin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hot_bytes and log_bytes must be at least ", kOwnerBytesMin));
   }
   if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
     return absl::InvalidArgumentError("timeouts must be at least 1 ms");
@@ -35,9 +40,17 @@ ClientOptions Bounded(ClientOptions options) {
   return options;
 }
 
+// What Attach() says of an owned tree before there is a member.
+absl::Status NeedsMember() {
+  return absl::FailedPreconditionError("an owned tree, and this client owns nothing yet");
+}
+
 }  // namespace
 
-TreeImpl::~TreeImpl() { client_.CloseTree(context()); }
+TreeImpl::~TreeImpl() {
+  if (is_introduced_) client_.GiveUpTree(routed_.owned());
+  client_.CloseTree(context());
+}
 
 ClientImpl::ClientImpl(const ClientOptions& options, std::shared_ptr<Fabric> fabric,
                        std::shared_ptr<Registry> registry, const TimeConstants& times)
@@ -64,6 +77,10 @@ absl::StatusOr<std::unique_ptr<ClientImpl>> ClientImpl::Join(const ClientOptions
   std::unique_ptr<ClientImpl> client(
       new ClientImpl(options, std::move(fabric), std::move(registry), times));
   PANDO_RETURN_IF_ERROR(client->JoinCluster(missing));
+  if (options.owner) {
+    PANDO_RETURN_IF_ERROR(client->EnsureMember());
+    PANDO_RETURN_IF_ERROR(client->member_->Join(client->ConnectDeadlineNs()));
+  }
   return client;
 }
 
@@ -157,6 +174,7 @@ void ClientImpl::KeepAlive(const ServerRecord& server) {
 }
 
 ClientImpl::~ClientImpl() {
+  LeaveOwners();
   watch_.reset();
   PANDO_CHECK(sessions_.empty()) << "a session outlives its client";
   for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
@@ -190,14 +208,23 @@ absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationCo
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_view name,
                                                                  const TreeOptions& options) {
+  if (options.mode == TreeOptions::Mode::kOwned) PANDO_RETURN_IF_ERROR(EnsureMember());
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, CreateAnyTree(name, options));
+  return Introduced(std::move(tree));
+}
+
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_view name,
+                                                                    const TreeOptions& options) {
   PANDO_ASSIGN_OR_RETURN(
       const NodeLayout layout,
       NodeLayout::Create(options.key_bytes_max, options.value_bytes_max, options.node_bytes));
-  CreateTreeRequest request{.name = std::string(name),
-                            .shape = {.key_bytes_max = options.key_bytes_max,
-                                      .value_bytes_max = options.value_bytes_max,
-                                      .node_bytes = layout.node_bytes(),
-                                      .packet_bytes = UINT32_MAX}};
+  CreateTreeRequest request{
+      .name = std::string(name),
+      .shape = {.key_bytes_max = options.key_bytes_max,
+                .value_bytes_max = options.value_bytes_max,
+                .node_bytes = layout.node_bytes(),
+                .packet_bytes = UINT32_MAX},
+      .mode = options.mode == TreeOptions::Mode::kOwned ? TreeMode::kOwned : TreeMode::kShared};
   std::shared_ptr<TreeImpl> tree;
   PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {
@@ -230,8 +257,12 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::OpenTree(std::string_view 
   };
   absl::Status opened = RunControl(open);
   if (absl::IsUnavailable(opened) && AwaitServersOf(name)) opened = RunControl(open);
+  if (opened == NeedsMember()) {
+    PANDO_RETURN_IF_ERROR(EnsureMember());
+    opened = RunControl(open);
+  }
   PANDO_RETURN_IF_ERROR(opened);
-  return tree;
+  return Introduced(std::move(tree));
 }
 
 absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
@@ -243,6 +274,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   // Its last handle has gone, and is about to say what became of the tree's nodes (rule R6).
   const bool is_closing = known != trees_.end();
   PANDO_RETURN_IF_ERROR(RoutedTree::CheckKind(entry));
+  if (entry.mode() == TreeMode::kOwned && member() == nullptr) return NeedsMember();
   PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
                          NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
                                             entry.shape.node_bytes));
@@ -261,7 +293,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
     return attached;
   }
   allocator_.NoteGrown(id, entry.servers);
-  *tree = std::make_shared<TreeImpl>(this, std::move(entry), layout, environment_.get());
+  *tree = std::make_shared<TreeImpl>(this, std::move(entry), layout, environment_.get(), member());
   trees_[id] = *tree;
   return absl::OkStatus();
 }
@@ -289,7 +321,9 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
     PANDO_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> entries, ParseCatalogList(body));
     for (const CatalogEntry& entry : entries) {
       trees.push_back({entry.name, entry.shape.key_bytes_max, entry.shape.value_bytes_max,
-                       entry.shape.node_bytes});
+                       entry.shape.node_bytes,
+                       entry.mode() == TreeMode::kOwned ? TreeOptions::Mode::kOwned
+                                                        : TreeOptions::Mode::kShared});
     }
     return absl::OkStatus();
   }));
@@ -354,6 +388,7 @@ ClientStats ClientImpl::Stats() const {
   stats.tree.cache_bytes = cache_->level1_bytes();
   stats.tree.cache_evictions = cache_->evictions();
   stats.tree.nodes_reused = allocator_.nodes_reused();
+  if (member() != nullptr) member()->AddTo(&stats.owned);
   return stats;
 }
 

@@ -10,6 +10,7 @@
 //      just being added: members_mutex_.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,7 @@
 #include "compute/core/membership.h"
 #include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
+#include "compute/owner/member.h"
 #include "compute/route/routed_tree.h"
 #include "pando/client.h"
 
@@ -57,6 +59,8 @@ class ClientImpl {
   absl::Status TreeStatus(const TreeContext& tree);
   std::vector<ServerStatus> Servers();
   void CloseTree(const TreeContext& tree);
+  // owner.cpp: before that, of an owned tree that nobody uses any more.
+  void GiveUpTree(OwnedTree* tree);
   // members.cpp: makes a server that has come, or come back, one of the client's. Called by the
   // member watch; where the fabric is simulated, by whoever drives it. Not concurrently with
   // itself. Errors: those of Fabric::AddServer(), and why the server is none of the client's.
@@ -75,6 +79,8 @@ class ClientImpl {
   IndexEnvironment& environment() { return *environment_; }
   CheckServers check_servers() { return {control_channel_, members_.Ids()}; }
   UpsertTable& upserts() { return upserts_; }
+  // nullptr: it never had an owned tree open.
+  Member* member() const { return current_member_.load(std::memory_order_acquire); }
 
  private:
   struct ServerRecord {
@@ -119,6 +125,16 @@ class ClientImpl {
   bool AwaitServers(const ListServers& list);
   bool AwaitServersOf(std::string_view name);
 
+  // --- owner.cpp: owned trees. Outside coroutines.
+  // This client is a member, from its first owned tree on.
+  absl::Status EnsureMember();
+  absl::StatusOr<std::shared_ptr<TreeImpl>> Introduced(std::shared_ptr<TreeImpl> tree);
+  // Gives up what it owns, as far as that goes.
+  void LeaveOwners();
+  absl::StatusOr<std::shared_ptr<TreeImpl>> CreateAnyTree(std::string_view name,
+                                                          const TreeOptions& options);
+  int64_t ConnectDeadlineNs() const;
+
   absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);
   // `tree` may be set where this fails: its last reference must not go in the control session.
   absl::Status Attach(OperationContext& context, CatalogEntry entry,
@@ -151,6 +167,11 @@ class ClientImpl {
 
   std::mutex members_mutex_;
   std::unique_ptr<MemberWatch> watch_;  // where there is a registry
+
+  std::mutex owner_mutex_;
+  std::shared_ptr<TreeImpl> cluster_tree_;
+  std::unique_ptr<Member> member_;  // of a client that has, or had, an owned tree open
+  std::atomic<Member*> current_member_{nullptr};  // that one
 };
 
 }  // namespace pando

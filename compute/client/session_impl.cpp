@@ -254,6 +254,7 @@ absl::Status SessionImpl::Prepare(const Tree& tree, UpsertFunction function,
     PANDO_RETURN_IF_ERROR(
         CheckOperand(function, operation->value, context.layout.value_bytes_max()));
     operation->function = client_.upserts().Find(function);
+    operation->function_number = function;
     if (operation->function == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("no upsert function ", static_cast<uint32_t>(function),

@@ -2,8 +2,11 @@
 // detaches from the servers. Thread-safe.
 #pragma once
 
+#include <mutex>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "compute/owner/member.h"
 #include "compute/route/routed_tree.h"
 
 namespace pando {
@@ -12,8 +15,10 @@ class ClientImpl;
 
 class TreeImpl {
  public:
-  TreeImpl(ClientImpl* client, CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment)
-      : routed_(std::move(entry), layout, environment), client_(*client) {}
+  // `member`: RoutedTree's.
+  TreeImpl(ClientImpl* client, CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment,
+           Member* member)
+      : routed_(std::move(entry), layout, environment, member), client_(*client) {}
   ~TreeImpl();
 
   RoutedTree& routed() { return routed_; }
@@ -21,9 +26,24 @@ class TreeImpl {
   const TreeContext& context() const { return routed_.shared(); }
   ClientImpl& client() const { return client_; }
 
+  // Of an owned tree: has it known to the member, once. Outside coroutines.
+  absl::Status Introduce(Member* member, int64_t deadline_ns) {
+    std::lock_guard lock(introduction_mutex_);
+    if (is_introduced_) return absl::OkStatus();
+    const absl::Status introduced = member->Open(routed_.owned(), deadline_ns);
+    is_introduced_ = introduced.ok();
+    return introduced;
+  }
+  bool is_introduced() const {
+    std::lock_guard lock(introduction_mutex_);
+    return is_introduced_;
+  }
+
  private:
   RoutedTree routed_;
   ClientImpl& client_;
+  mutable std::mutex introduction_mutex_;
+  bool is_introduced_ = false;
 };
 
 }  // namespace pando

@@ -32,6 +32,8 @@ void SessionCounters::AddTo(ClientStats* stats) const {
   t.repairs += repairs.value();
   t.redone += redone.value();
   t.lock_recoveries += lock_recoveries.value();
+  stats->owned.hits += owned_hits.value();
+  stats->owned.misses += owned_misses.value();
 }
 
 }  // namespace pando

@@ -83,6 +83,24 @@ absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
   return status;
 }
 
+absl::Status OperationContext::AwaitOnLife(Chain* chain, uint64_t life) {
+  if (session.fenced()) return FencedError();
+  session.AdoptServers();
+  if (session.LifeOf(chain->server()) != life) {
+    return absl::UnavailableError(absl::StrCat("server ", chain->server(), ": its life ", life,
+                                               " is over, or not known here"));
+  }
+  (void)deadline_ns();
+  LimitWait(chain);
+  session.scheduler().Await(chain);
+  cost.round_trips += Count(*chain).round_trips;
+  if (chain->ok()) {
+    session.ObserveChain(chain->completed_ns() - chain->started_ns(), chain->started_ns(),
+                         chain->completed_ns());
+  }
+  return chain->status();
+}
+
 absl::Status OperationContext::CatchUp(ServerId server) {
   if (fate == nullptr || !fate->lost()) {
     generation_ = session.generation();

@@ -163,6 +163,10 @@ struct OperationContext {
   // The same for chains to several servers: they count once. The first error.
   absl::Status AwaitAll(std::span<Chain* const> chains);
 
+  // Of a chain that is for this life of its server alone (rule R8), and is never posted again:
+  // Unavailable, and nothing has happened, where the session knows another one.
+  absl::Status AwaitOnLife(Chain* chain, uint64_t life);
+
   // Waits for a server that this client does not know, but a node says that it is there: it may
   // have just come. False: nobody finds it in time.
   bool AwaitServer(ServerId server);

@@ -18,9 +18,10 @@ using WriteKind = Write::Kind;
 struct WriteOperation {
   WriteKind kind = WriteKind::kPut;
   std::string_view key;
-  std::string_view value;                    // kUpsert: the operand
-  std::string_view expected = {};            // kReplace, kEraseIf
-  const UpsertCallback* function = nullptr;  // kUpsert: throws nothing
+  std::string_view value;                                 // kUpsert: the operand
+  std::string_view expected = {};                         // kReplace, kEraseIf
+  const UpsertCallback* function = nullptr;               // kUpsert: throws nothing
+  UpsertFunction function_number = UpsertFunction::kAdd;  // kUpsert: for who executes it elsewhere
 };
 
 // One operation of a run, and where its result goes. Views.

@@ -7,7 +7,7 @@ namespace pando {
 
 absl::Status RoutedTree::CheckKind(const CatalogEntry& entry) {
   // A kind that others than shared trees are of is an incompatible feature of its entry.
-  const uint64_t unknown = entry.features.incompatible & ~kKnownFeatures.incompatible;
+  const uint64_t unknown = entry.features.incompatible & ~kKnownTreeFeatures.incompatible;
   if (unknown == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "tree '", entry.name,

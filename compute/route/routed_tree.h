@@ -1,16 +1,17 @@
 // A tree as sessions see it: the one place that knows kinds of trees. Every operation comes in here
 // and goes on to whoever executes it for a tree of that kind.
 //
-// There is one kind, the shared tree, whose operations are the index's own: so nothing is looked up
-// and nothing stays of the way through here, each call is inline. A second kind is told apart in
-// CheckKind() and in these functions, and nowhere else: the session does not ask for it, and the
-// index does not hear of it.
+// There are two: shared trees, whose operations are the index's own, and owned trees, whose keys
+// are read and written at their owner's (compute/owner), with a shared tree below. They are told
+// apart in these functions and nowhere else: the session does not ask, and the index does not hear
+// of it. Each call is inline, and costs a shared tree one look at a pointer.
 //
 // Thread safety: as TreeContext. The operations run in a coroutine of the context's session; keys
 // and values have been validated.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,24 +21,50 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/status.h"
 #include "common/wire/control.h"
 #include "compute/check/session_check.h"
 #include "compute/core/session_context.h"
 #include "compute/index/key_range.h"
 #include "compute/index/leaf_reader.h"
 #include "compute/index/operations.h"
+#include "compute/index/scan.h"
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
 #include "compute/index/write_run.h"
 #include "compute/index/write_workers.h"
+#include "compute/owner/owned_reader.h"
+#include "compute/owner/owned_tree.h"
 #include "pando/check.h"
 #include "pando/client.h"
 #include "pando/size.h"
 
 namespace pando {
 
-// Reads on and on in the order of keys: what a cursor holds.
-using RangeReader = LeafReader;
+// Reads on and on in the order of keys: what a cursor holds. As LeafReader.
+class RangeReader {
+ public:
+  using Take = LeafReader::Take;
+
+  explicit RangeReader(TreeContext* shared, OwnedTree* owned) : shared_(shared) {
+    if (owned != nullptr) owned_.emplace(owned);
+  }
+
+  void Start(KeyCut at, KeyCut end, bool down) {
+    if (owned_.has_value()) return owned_->Start(std::move(at), std::move(end), down);
+    shared_.Start(std::move(at), std::move(end), down);
+  }
+  bool done() const { return owned_.has_value() ? owned_->done() : shared_.done(); }
+  const KeyCut& at() const { return owned_.has_value() ? owned_->at() : shared_.at(); }
+  absl::Status Read(OperationContext& context, size_t leaves_max, Take take) {
+    return owned_.has_value() ? owned_->Read(context, leaves_max, take)
+                              : shared_.Read(context, leaves_max, take);
+  }
+
+ private:
+  LeafReader shared_;
+  std::optional<OwnedReader> owned_;
+};
 
 class RoutedTree {
  public:
@@ -45,38 +72,55 @@ class RoutedTree {
   // another kind or has another format. Before a tree is attached to.
   static absl::Status CheckKind(const CatalogEntry& entry);
 
-  // Of an entry that CheckKind() lets pass.
-  RoutedTree(CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment)
-      : shared_(std::move(entry), layout, environment) {}
+  // Of an entry that CheckKind() lets pass. `member`: of an owned tree; outlives this.
+  RoutedTree(CatalogEntry entry, NodeLayout layout, IndexEnvironment* environment, Member* member)
+      : shared_(std::move(entry), layout, environment) {
+    if (shared_.entry.mode() == TreeMode::kOwned) {
+      owned_ = std::make_unique<OwnedTree>(&shared_, member);
+    }
+  }
 
   // The tree in remote memory: its name and shape, its servers, and what became of them.
   TreeContext& shared() { return shared_; }
   const TreeContext& shared() const { return shared_; }
+  // nullptr: it is a shared tree.
+  OwnedTree* owned() const { return owned_.get(); }
 
   // --- Operations of users. Results and errors: compute/index/operations.h.
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value) {
+    if (owned_ != nullptr) [[unlikely]]
+      return owned_->Get(context, key, value);
     return GetKey(context, shared_, key, value);
   }
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
                      std::string* answer) {
+    if (owned_ != nullptr) [[unlikely]]
+      return owned_->Write(context, operation, answer);
     return WriteKey(context, shared_, operation, answer);
   }
   // Many of them, leaf by leaf: compute/index/write_run.h.
   size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes,
                   std::vector<MissingSeparator>* later) {
+    if (owned_ != nullptr) [[unlikely]]
+      return owned_->WriteRun(context, writes);
     return pando::WriteRun(context, shared_, writes, later);
   }
+  // In an owned tree one coroutine's puts share a commit, whatever their leaves.
   std::optional<std::string> NextBorder(OperationContext& context, std::string_view key) const {
+    if (owned_ != nullptr) return owned_->NextBorder(key);
     return pando::NextBorder(context, shared_, key);
   }
   absl::Status LeadTo(OperationContext& context, std::string_view key) {
-    return pando::LeadTo(context, shared_, key);
+    return owned_ != nullptr ? absl::OkStatus() : pando::LeadTo(context, shared_, key);
   }
   absl::Status Scan(OperationContext& context, const KeyRange& range, bool reverse, size_t limit,
                     size_t leaves_max, std::vector<KeyValue>* rows) {
-    return ScanKeys(context, shared_, range, reverse, limit, leaves_max, rows);
+    if (owned_ == nullptr) [[likely]]
+      return ScanKeys(context, shared_, range, reverse, limit, leaves_max, rows);
+    OwnedReader reader(owned_.get());
+    return ReadRows(context, shared_, &reader, range, reverse, limit, leaves_max, rows);
   }
-  RangeReader NewReader() { return RangeReader(&shared_); }
+  RangeReader NewReader() { return RangeReader(&shared_, owned_.get()); }
   // How many leaves a reader should READ for so many entries.
   size_t LeavesFor(size_t entries) const { return pando::LeavesFor(shared_, entries); }
   absl::StatusOr<SizeEstimate> EstimateSize(OperationContext& context, int reads_max) {
@@ -85,11 +129,18 @@ class RoutedTree {
 
   // --- Of the whole tree.
   absl::Status BulkLoad(OperationContext& context, NextEntry next) {
-    return BulkLoadTree(context, shared_, next);
+    return owned_ != nullptr ? owned_->BulkLoad(context, next)
+                             : BulkLoadTree(context, shared_, next);
   }
   absl::StatusOr<CheckReport> Check(OperationContext& context, const CheckServers& servers,
                                     const CheckOptions& options) {
+    PANDO_RETURN_IF_ERROR(Flush(context));
     return CheckOpenTree(context, shared_, servers, options);
+  }
+
+  // What is acknowledged now is in the leaves (rule B4). Of shared trees it always is.
+  absl::Status Flush(OperationContext& context) {
+    return owned_ != nullptr ? owned_->Flush(context) : absl::OkStatus();
   }
 
   // --- What operations have noticed on their way, and left to the session (OperationContext).
@@ -109,6 +160,7 @@ class RoutedTree {
 
  private:
   TreeContext shared_;
+  std::unique_ptr<OwnedTree> owned_;
 };
 
 }  // namespace pando

@@ -58,6 +58,9 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
   options.secret_file = settings.secret_file;
   options.connect_timeout_ms = 2'000;
   options.operation_timeout_ms = settings.timeout_ms;
+  // Little, for the few keys of an owned tree that a command looks at.
+  options.hot_bytes = 4 << 20;
+  options.log_bytes = 1 << 20;
   return Client::Connect(options);
 }
 
@@ -130,6 +133,7 @@ absl::Status Create(const Settings& settings, const Arguments&) {
   TreeOptions options;
   if (settings.key_bytes != 0) options.key_bytes_max = settings.key_bytes;
   if (settings.value_bytes_given) options.value_bytes_max = settings.value_bytes;
+  if (settings.owned) options.mode = TreeOptions::Mode::kOwned;
   return (*client)->CreateTree(settings.tree, options).status();
 }
 
@@ -147,12 +151,13 @@ absl::Status Trees(const Settings& settings, const Arguments&) {
   size_t width = 4;
   for (const TreeInfo& tree : *trees) width = std::max(width, tree.name.size());
   absl::Status status =
-      Print(absl::StrCat(Column("name", width + 2), "key bytes  value bytes  node bytes\n"));
+      Print(absl::StrCat(Column("name", width + 2), "key bytes  value bytes  node bytes  mode\n"));
   for (const TreeInfo& tree : *trees) {
     if (!status.ok()) break;
     status = Print(Column(tree.name, width + 2) + Column(std::to_string(tree.key_bytes_max), 11) +
                    Column(std::to_string(tree.value_bytes_max), 13) +
-                   std::to_string(tree.node_bytes) + "\n");
+                   Column(std::to_string(tree.node_bytes), 12) +
+                   (tree.mode == TreeOptions::Mode::kOwned ? "owned\n" : "shared\n"));
   }
   return status;
 }

@@ -22,8 +22,9 @@ struct Settings {
   uint32_t key_bytes = 0;       // load, create; 0: derived, or the default
   uint32_t value_bytes = 0;
   bool value_bytes_given = false;
-  int sessions = 0;  // load; 0: one a CPU, at most 8
-  bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
+  bool owned = false;  // load, create: the mode of a new tree
+  int sessions = 0;    // load; 0: one a CPU, at most 8
+  bool bulk = true;    // load: fill an empty tree from sorted keys instead of putting one by one
   std::string from, to, prefix;  // scan
   bool to_given = false, reverse = false;
   uint64_t limit = 0;

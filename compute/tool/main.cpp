@@ -24,6 +24,10 @@ DEFINE_int32(key_bytes, 0,
              "create, load: longest key, 1 to 255 bytes; 0: the file's longest line, or 8");
 DEFINE_int32(value_bytes, -1,
              "create, load: longest value, 0 to 255 bytes; -1: what the file needs, or 8");
+DEFINE_string(
+    mode, "shared",
+    "create, load: a new tree's mode: shared (every compute server reads and writes every "
+    "key) or owned (one at a time has the keys, and keeps the hot ones in its memory)");
 DEFINE_int32(sessions, 0, "load: sessions that put at the same time; 0: one a CPU, at most 8");
 DEFINE_bool(bulk, true, "load: fill an empty tree in one go; --nobulk puts key by key");
 DEFINE_string(from, "", "scan: first key, or the least key above it");
@@ -59,7 +63,7 @@ Works on the trees of running memory servers.
   scan            print keys in order, as bytes (--from, --to, --prefix, --reverse, --limit,
                   --values)
   count           say about how many keys the tree has, and their size ('check' counts them)
-  create          make an empty tree (--key_bytes, --value_bytes)
+  create          make an empty tree (--key_bytes, --value_bytes, --mode)
   drop NAME       remove a tree
   trees           list the trees
   stats           print the memory servers' counters
@@ -134,6 +138,10 @@ Settings SettingsFromFlags(const Command& command) {
                    path.traffic_class, path.service_level, path.pkey_index};
   settings.secret_file = FLAGS_secret_file;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
+  if (FLAGS_mode != "shared" && FLAGS_mode != "owned") {
+    ExitWithUsageError(kProgram, "--mode is shared or owned, not '" + FLAGS_mode + "'");
+  }
+  settings.owned = FLAGS_mode == "owned";
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
   settings.sessions = FLAGS_sessions;

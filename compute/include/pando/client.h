@@ -71,6 +71,7 @@ class Tree {
 struct TreeInfo {
   std::string name;
   uint32_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
+  TreeOptions::Mode mode = TreeOptions::Mode::kShared;
 };
 
 // Memory servers as the client sees them.
@@ -231,6 +232,12 @@ class Session {
   // were stored, and nobody could say whether all memory servers still have them
   // (Client::TreeStatus()).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
+
+  // Of an owned tree: what was acknowledged before is in the tree's leaves when this returns, and
+  // in no log alone; of this client, if it owns keys of the tree. Writers go on meanwhile. Shared
+  // trees have nothing to flush. ResourceExhausted: memory servers take no more keys; what they
+  // refused stays in log and memory.
+  absl::Status Flush(const Tree& tree, const OperationOptions& options = {});
 
   // Looks after what dead clients left of this tree: nodes that they held and nothing refers to are
   // given back, merges that they had begun are finished. Sessions do this by themselves when a

@@ -101,16 +101,40 @@ struct ClientOptions {
   // Over verbs an operation whose queue pair breaks under a lock may take up to fifteen seconds
   // more: the lock has to be given back. If that fails the client leaves (Client::fenced()).
   int64_t operation_timeout_ms = 10'000;
+  // --- Of owned trees (TreeOptions::Mode), of which a client that has one open may own ranges.
+  // Join the owners when the client connects, not first when a key is needed that nobody owns.
+  bool owner = false;
+  // Memory for records of all owned trees, bytes: the hotter ones stay in it, and at most half of
+  // it holds writes that their leaves do not have yet. At least 64 KiB.
+  size_t hot_bytes = 64 << 20;
+  // The redo log in remote memory, bytes: taken from a memory server when the client joins. At
+  // least 64 KiB.
+  uint64_t log_bytes = 16 << 20;
+  // Where other compute servers ask this one for its keys: on shm the path of a socket, on verbs
+  // HOST:PORT; "": any place, which they find.
+  std::string service_address;
+
   // Seed of back-off and placement decisions; 0: from the fabric.
   uint64_t seed = 0;
 };
 
 struct TreeOptions {
+  // Who reads and writes the tree's leaves. Fixed at creation.
+  enum class Mode : uint8_t {
+    // Every compute server, each operation by itself.
+    kShared,
+    // The owner of the key, one compute server at a time: it keeps hot records in its own memory
+    // (2-Tree, CIDR'23), acknowledges a write when it is in its redo log in remote memory, and
+    // brings
+    // many at once to a leaf later (as a Bε-tree does). Keys of at most 240 bytes.
+    kOwned,
+  };
   // Fixed at creation. 1..255 and 0..255 bytes.
   uint32_t key_bytes_max = 8;
   uint32_t value_bytes_max = 8;
   // Node size, bytes; 0: derived (1 KiB for 8/8, at least 32 slots a leaf).
   uint32_t node_bytes = 0;
+  Mode mode = Mode::kShared;
 };
 
 // What one operation cost. Round trips of a combined operation are counted at the operation that

@@ -25,9 +25,27 @@ struct TreeStats {
   uint64_t lost_races = 0;       // root growth or separator insertion that somebody else had done
 };
 
+// Of owned trees: what this client has done as an owner of keys.
+struct OwnedStats {
+  uint64_t hits = 0, misses = 0;  // records that were in its memory, or had to be READ
+  uint64_t ranges = 0;            // that it owns now
+  uint64_t hot_bytes = 0;         // of records in memory now
+  uint64_t dirty_bytes = 0;       // of those that their leaves do not have yet
+  uint64_t claims = 0;            // of ranges
+  uint64_t adoptions = 0;         // of them from owners that had ended
+  uint64_t adopted_messages = 0;  // writes that those had acknowledged, brought to the leaves
+  uint64_t log_batches = 0, log_messages = 0;
+  uint64_t log_bytes = 0;   // written, padding included
+  uint64_t base_lines = 0;  // how often the log was cut short
+  uint64_t flushed = 0;     // messages brought to leaves
+  uint64_t flush_rounds = 0;
+  uint64_t refused = 0;  // for which memory servers had no room
+};
+
 struct ClientStats {
   FabricStats fabric;
   TreeStats tree;
+  OwnedStats owned;
 };
 
 }  // namespace pando

@@ -1,0 +1,192 @@
+// Owned trees through the public API, on a fabric with threads: at the owner and elsewhere.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/integration/integration_cluster.h"
+
+namespace pando {
+namespace {
+
+class OwnedTest : public testing::Test {
+ protected:
+  struct Process {
+    std::unique_ptr<Client> client;
+    std::unique_ptr<Tree> tree;
+  };
+
+  ClientOptions Options() const {
+    ClientOptions options = cluster_.ClientDefaults();
+    options.hot_bytes = 1 << 20;
+    options.log_bytes = 1 << 20;
+    return options;
+  }
+  Process NewProcess() {
+    Process process;
+    process.client = cluster_.NewClient(Options());
+    auto tree = process.client->CreateTree(
+        "t", {.key_bytes_max = 16, .value_bytes_max = 16, .mode = TreeOptions::Mode::kOwned});
+    EXPECT_TRUE(tree.ok()) << tree.status();
+    process.tree = *std::move(tree);
+    return process;
+  }
+  static std::unique_ptr<Session> NewSession(const Process& process) {
+    auto session = process.client->NewSession();
+    EXPECT_TRUE(session.ok()) << session.status();
+    return *std::move(session);
+  }
+  static std::string Key(uint64_t n) { return "key" + std::to_string(1'000'000 + n); }
+
+  IntegrationCluster cluster_;
+};
+
+TEST_F(OwnedTest, OthersSeeWhatTheOwnerHas) {
+  Process owner = NewProcess(), other = NewProcess();
+  {
+    const auto session = NewSession(owner), asker = NewSession(other);
+    std::vector<KeyValue> entries;
+    for (uint64_t n = 0; n < 2'000; ++n) entries.push_back({Key(n), std::to_string(n)});
+    for (const absl::Status& put : session->MultiPut(*owner.tree, entries)) ASSERT_OK(put);
+    EXPECT_EQ(owner.client->Stats().owned.ranges, 1u);
+
+    std::vector<std::string> keys;
+    for (uint64_t n = 0; n < 2'000; n += 2) keys.push_back(Key(n));
+    const auto got = asker->MultiGet(*other.tree, keys);
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_OK(got[i]);
+      ASSERT_EQ(*got[i], std::to_string(2 * i));
+    }
+    for (const absl::Status& erased : asker->MultiErase(*other.tree, keys)) ASSERT_OK(erased);
+    EXPECT_CODE(session->Get(*owner.tree, Key(10)), NotFound);
+    EXPECT_CODE(asker->Insert(*other.tree, Key(11), "x"), AlreadyExists);
+    std::string actual;
+    EXPECT_TRUE(
+        IsConditionFailed(asker->Replace(*other.tree, Key(11), "wrong", "new", {}, &actual)));
+    EXPECT_EQ(actual, "11");
+    EXPECT_EQ(other.client->Stats().owned.ranges, 0u);
+
+    // All of it, in both directions, at both.
+    for (Session* const reader : {session.get(), asker.get()}) {
+      const Tree& tree = reader == session.get() ? *owner.tree : *other.tree;
+      std::vector<KeyValue> rows;
+      ASSERT_OK(reader->Scan(tree, {}, &rows));
+      ASSERT_EQ(rows.size(), 1'000u);
+      const auto cursor = reader->NewCursor(tree, {.reverse = true});
+      for (size_t i = rows.size(); i > 0; --i) {
+        ASSERT_TRUE(cursor->Next()) << cursor->status();
+        ASSERT_EQ(cursor->key(), rows[i - 1].key);
+      }
+      EXPECT_FALSE(cursor->Next());
+      ASSERT_OK(cursor->status());
+    }
+    ASSERT_OK(session->Flush(*owner.tree));
+    const auto report = asker->Check(*other.tree);
+    ASSERT_OK(report);
+    EXPECT_TRUE(report->ok());
+    EXPECT_EQ(report->keys, 1'000u);
+  }
+  // The owner leaves; the other one goes on with what it had.
+  owner.tree.reset();
+  owner.client.reset();
+  const auto session = NewSession(other);
+  EXPECT_EQ(*session->Get(*other.tree, Key(11)), "11");
+  ASSERT_OK(session->Put(*other.tree, Key(11), "new"));
+  EXPECT_EQ(other.client->Stats().owned.ranges, 1u);
+}
+
+TEST_F(OwnedTest, EveryUpsertOfManySessionsCountsOnce) {
+  const uint64_t upserts = IntegrationCluster::is_slow() ? 100 : 1'000;
+  Process owner = NewProcess(), other = NewProcess();
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> done{0};
+  for (Process* const process : {&owner, &owner, &other, &other}) {
+    threads.emplace_back([&, process] {
+      const auto session = NewSession(*process);
+      for (int coroutine = 0; coroutine < 4; ++coroutine) {
+        session->Spawn([&, process] {
+          for (uint64_t n = 0; n < upserts; ++n) {
+            const auto sum =
+                session->Upsert(*process->tree, "sum", UpsertFunction::kAdd, Int64Value(1));
+            ASSERT_TRUE(sum.ok()) << sum.status();
+            done.fetch_add(1);
+          }
+        });
+      }
+      session->Run();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done.load(), 16 * upserts);
+  const auto session = NewSession(other);
+  EXPECT_EQ(ParseInt64Value(*session->Get(*other.tree, "sum")), static_cast<int64_t>(16 * upserts));
+}
+
+TEST_F(OwnedTest, WritersReadersAndFlushesSideBySide) {
+  Process owner = NewProcess(), other = NewProcess();
+  const uint64_t keys = IntegrationCluster::is_slow() ? 2'000 : 20'000;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      Process& process = i % 2 == 0 ? owner : other;
+      const auto session = NewSession(process);
+      for (int coroutine = 0; coroutine < 8; ++coroutine) {
+        session->Spawn([&, i, coroutine] {
+          for (uint64_t n = i * 8 + static_cast<uint64_t>(coroutine); n < keys; n += 32) {
+            const std::string key = Key(n * 7919 % keys);
+            ASSERT_OK(session->Put(*process.tree, key, "first"));
+            ASSERT_OK(session->Put(*process.tree, key, std::to_string(n)));
+            const auto got = session->Get(*process.tree, key);
+            ASSERT_OK(got);
+            ASSERT_EQ(*got, std::to_string(n));
+            if (n % 3 == 0) {
+              ASSERT_OK(session->Erase(*process.tree, key));
+            }
+          }
+        });
+      }
+      session->Run();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto session = NewSession(owner);
+  std::vector<KeyValue> rows;
+  ASSERT_OK(session->Scan(*owner.tree, {}, &rows));
+  EXPECT_EQ(rows.size(), keys - (keys + 2) / 3);
+  EXPECT_GT(owner.client->Stats().owned.flushed + other.client->Stats().owned.flushed, 0u);
+}
+
+TEST_F(OwnedTest, WhatCannotBeIsRefused) {
+  EXPECT_CODE(Client::Connect([this] {
+                auto options = Options();
+                options.hot_bytes = 0;
+                return options;
+              }()),
+              InvalidArgument);
+  Process owner = NewProcess();
+  EXPECT_CODE(owner.client->CreateTree("t", {.key_bytes_max = 16, .value_bytes_max = 16}),
+              FailedPrecondition);  // it is owned
+  EXPECT_CODE(
+      owner.client->CreateTree("long", {.key_bytes_max = 255, .mode = TreeOptions::Mode::kOwned}),
+      InvalidArgument);
+  EXPECT_CODE(owner.client->CreateTree(".mine", {}), InvalidArgument);
+  EXPECT_CODE(owner.client->OpenTree(".cluster"), InvalidArgument);
+  // A log that no memory server has room for.
+  auto options = Options();
+  options.log_bytes = uint64_t{1} << 30;
+  options.operation_timeout_ms = 2'000;
+  const auto client = cluster_.NewClient(options);
+  auto tree = client->CreateTree("large", {.mode = TreeOptions::Mode::kOwned});
+  ASSERT_OK(tree);
+  {
+    auto session = client->NewSession();
+    ASSERT_OK(session);
+    EXPECT_CODE((*session)->Put(**tree, "key", "value"), ResourceExhausted);
+  }
+  tree->reset();
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,96 @@
+// Seeds of random runs of owners: a fixed range of each kind; PANDO_OWNED_SEEDS=FROM-TO: another.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "bench/owned/owned_run.h"
+#include "common/base/random.h"
+
+namespace pando {
+namespace {
+
+using Fill = std::function<void(Random*, OwnedRunOptions*)>;
+
+OwnedRunOptions OptionsOf(uint64_t seed) {
+  Random random(seed);
+  OwnedRunOptions options = {.seed = seed};
+  options.mode = static_cast<sim::DeliveryMode>(random.Uniform(4));
+  options.memory_servers = static_cast<int>(1 + random.Uniform(3));
+  options.trees = 1 + random.Uniform(3);
+  options.sessions = 1 + random.Uniform(3);
+  options.coroutines = static_cast<int>(1 + random.Uniform(4));
+  return options;
+}
+
+// What all of them did.
+OwnedRunResult RunSeeds(uint64_t seeds, const Fill& fill) {
+  uint64_t from = 1, to = seeds;
+  if (const char* const range = std::getenv("PANDO_OWNED_SEEDS"); range != nullptr) {
+    std::sscanf(range, "%lu-%lu", &from, &to);
+  }
+  const bool goes_on = std::getenv("PANDO_OWNED_GO_ON") != nullptr;
+  OwnedRunResult all;
+  for (uint64_t seed = from; seed <= to; ++seed) {
+    OwnedRunOptions options = OptionsOf(seed);
+    Random random(seed + 1'000'000);
+    fill(&random, &options);
+    const OwnedRunResult result = RunOwners(options);
+    EXPECT_EQ(result.what(), "") << "seed " << seed << ", mode " << DeliveryModeName(options.mode);
+    if (!result.ok() && !goes_on) break;
+    all.concluded += result.concluded;
+    all.unknown += result.unknown;
+    all.refused += result.refused;
+    all.adopted += result.adopted;
+    all.cut_off += result.cut_off;
+    all.refused_records += result.refused_records;
+  }
+  std::printf(
+      "%lu concluded, %lu unknown, %lu refused, %lu adopted, %lu cut off, %lu refused records\n",
+      all.concluded, all.unknown, all.refused, all.adopted, all.cut_off, all.refused_records);
+  return all;
+}
+
+TEST(OwnedRandom, Deaths) {
+  const OwnedRunResult all = RunSeeds(60, [](Random*, OwnedRunOptions*) {});
+  EXPECT_GT(all.adopted, 0u);
+}
+
+TEST(OwnedRandom, BreakingQueuePairs) {
+  const OwnedRunResult all = RunSeeds(40, [](Random* random, OwnedRunOptions* options) {
+    options->break_probability = random->Chance(0.5) ? 0.002 : 0.02;
+  });
+  EXPECT_GT(all.adopted, 0u);
+}
+
+TEST(OwnedRandom, PausesBeyondLeases) {
+  const OwnedRunResult all = RunSeeds(40, [](Random* random, OwnedRunOptions* options) {
+    options->leases = true;
+    options->pause = 0.8;
+    options->kill = 0.2;
+    options->break_probability = random->Chance(0.3) ? 0.002 : 0;
+  });
+  EXPECT_GT(all.cut_off, 0u);
+}
+
+TEST(OwnedRandom, LittleMemory) {
+  const OwnedRunResult all = RunSeeds(12, [](Random*, OwnedRunOptions* options) {
+    options->little_memory = true;
+    options->keys = 2000;
+    options->operations = 200;
+    options->kill = 0.3;
+  });
+  EXPECT_GT(all.refused_records, 0u);
+}
+
+TEST(OwnedRandom, DroppedTrees) {
+  RunSeeds(40, [](Random*, OwnedRunOptions* options) {
+    options->drop = true;
+    options->trees = 1 + options->trees % 3;
+    options->lives = 5;
+  });
+}
+
+}  // namespace
+}  // namespace pando

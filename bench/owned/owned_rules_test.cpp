@@ -1,0 +1,168 @@
+// What goes wrong with owned trees where one of their rules does not hold (common/base/rule.h);
+// with all of them nothing does.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "bench/owned/owned_run.h"
+#include "bench/owned/owned_stage.h"
+#include "common/base/rule.h"
+
+namespace pando {
+namespace {
+
+using history::Operation;
+using history::OperationKind;
+
+constexpr uint64_t kSeeds = 60;
+
+class OwnedRulesTest : public testing::Test {
+ protected:
+  ~OwnedRulesTest() override { BreakRule(Rule::kNone); }
+
+  using Play = std::function<std::string(uint64_t seed)>;  // what went wrong
+
+  // Some seed shows it; that one does not where the rule holds.
+  static void ExpectShown(Rule rule, const Play& play) {
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      BreakRule(rule);
+      const std::string shown = play(seed);
+      BreakRule(Rule::kNone);
+      if (shown.empty()) continue;
+      EXPECT_EQ(play(seed), "") << "with all rules, seed " << seed;
+      std::printf("seed %lu: %s\n", seed, shown.substr(0, 160).c_str());
+      return;
+    }
+    FAIL() << "no seed shows it";
+  }
+  static std::string Run(const OwnedRunOptions& options) { return RunOwners(options).what(); }
+};
+
+bool Put(OwnedStage* stage, OwnedActor* actor, uint64_t key) {
+  return stage->Do(actor, 0, 0,
+                   OwnedStage::Make(OperationKind::kPut, KeyOf(key), stage->NewValue()));
+}
+bool Get(OwnedStage* stage, OwnedActor* actor, uint64_t key) {
+  return stage->Do(actor, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(key)));
+}
+
+OwnedStageOptions WithLeases(uint64_t seed) {
+  OwnedStageOptions options = {.circumstances = {.leases = true}};
+  options.cluster.sim.seed = seed;
+  options.cluster.lease_ns = 24 * kMillisecondNs;
+  options.cluster.serving_lease_ns = 8 * kMillisecondNs;
+  return options;
+}
+
+// An owner is stopped, its key is taken over and written, and it goes on.
+TEST_F(OwnedRulesTest, O5) {
+  ExpectShown(Rule::kO5, [](uint64_t seed) {
+    OwnedStage stage(WithLeases(seed));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0) || !Put(&stage, owner, 1)) return stage.what();
+    stage.Pause(owner, stage.NowNs(), 5 * kSecondNs);
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(next, 0) || !Put(&stage, next, 1)) return stage.what();
+    stage.Spawn(owner, 0, [&] { Get(&stage, owner, 1); });
+    owner->sessions[0]->Run();
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// The owner dies, and its log has not what it has said: the packets of a put are held back.
+std::string SayWhatIsNotDurable(uint64_t seed, Operation before, Operation pending,
+                                Operation says) {
+  OwnedStageOptions options;
+  options.cluster.sim.seed = seed;
+  OwnedStage stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  if (!stage.Open(owner, 0) || !stage.Do(owner, 0, 0, std::move(before))) return stage.what();
+  stage.world().LimitPackets(*owner->fabric, 0);
+  stage.Spawn(owner, 0, [&] { stage.Do(owner, 0, 0, pending); });
+  stage.Quiet(kMillisecondNs);
+  stage.Spawn(owner, 0, [&] { stage.Do(owner, 0, 0, says); });
+  stage.Quiet(kMillisecondNs);
+  stage.Kill(owner);
+  stage.LookAtTheEnd();
+  return stage.what();
+}
+
+TEST_F(OwnedRulesTest, T3) {
+  ExpectShown(Rule::kT3, [](uint64_t seed) {
+    return SayWhatIsNotDurable(seed, OwnedStage::Make(OperationKind::kPut, KeyOf(2), "old"),
+                               OwnedStage::Make(OperationKind::kPut, KeyOf(2), "new"),
+                               OwnedStage::Make(OperationKind::kGet, KeyOf(2)));
+  });
+}
+TEST_F(OwnedRulesTest, T5) {
+  ExpectShown(Rule::kT5, [](uint64_t seed) {
+    return SayWhatIsNotDurable(seed, OwnedStage::Make(OperationKind::kGet, KeyOf(2)),
+                               OwnedStage::Make(OperationKind::kInsert, KeyOf(2), "new"),
+                               OwnedStage::Make(OperationKind::kInsert, KeyOf(2), "another"));
+  });
+}
+
+// Whoever follows a dead owner dies, too.
+TEST_F(OwnedRulesTest, D4) {
+  ExpectShown(Rule::kD4, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t k = 1; k <= 40; ++k) Put(&stage, owner, k);
+    stage.Kill(owner);
+    stage.Leave(owner);
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(next, 0)) return stage.what();
+    stage.KillAfter(next, stage.random().Uniform(40));
+    Get(&stage, next, 1);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// Puts go on while the tree is loaded.
+TEST_F(OwnedRulesTest, T4Hold) {
+  ExpectShown(Rule::kT4Hold, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner(), 2);
+    if (!stage.Open(owner, 0) || !Put(&stage, owner, 1)) return stage.what();
+    if (!stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kDelete, KeyOf(1)))) {
+      return stage.what();
+    }
+    stage.Spawn(owner, 1, [&] {
+      stage.Do(owner, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(5), stage.NewValue()));
+    });
+    stage.Quiet(static_cast<int64_t>(stage.random().Uniform(12'000)));
+    (void)owner->sessions[0]->BulkLoad(*owner->trees[0], [](KeyValue*) { return false; });
+    owner->sessions[1]->Run();
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+OwnedRunOptions Dying(uint64_t seed) {
+  return {.seed = seed, .coroutines = 6, .lives = 6, .keys = 20, .kill = 1};
+}
+
+TEST_F(OwnedRulesTest, T4) {
+  ExpectShown(Rule::kT4, [](uint64_t seed) { return Run(Dying(seed)); });
+}
+TEST_F(OwnedRulesTest, T5Hold) {
+  ExpectShown(Rule::kT5Hold, [](uint64_t seed) { return Run(Dying(seed)); });
+}
+TEST_F(OwnedRulesTest, T8) {
+  ExpectShown(Rule::kT8, [](uint64_t seed) { return Run(Dying(seed)); });
+}
+TEST_F(OwnedRulesTest, B3) {
+  ExpectShown(Rule::kB3, [](uint64_t seed) { return Run(Dying(seed)); });
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,162 @@
+// What once went wrong with owned trees, each by itself.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/owned/owned_stage.h"
+
+namespace pando {
+namespace {
+
+using history::Operation;
+using history::OperationKind;
+
+// Values of 60 bytes: some hundred messages fill the log.
+std::string Long(const std::string& value) { return value + std::string(50, '.'); }
+
+bool Put(OwnedStage* stage, OwnedActor* actor, size_t tree, uint64_t key) {
+  return stage->Do(actor, 0, tree,
+                   OwnedStage::Make(OperationKind::kPut, KeyOf(key), Long(stage->NewValue())));
+}
+
+bool Read(OwnedStage* stage, OwnedActor* actor, size_t tree) {
+  Operation scan = OwnedStage::Make(OperationKind::kScan, std::string(1, '\0'));
+  scan.limit = SIZE_MAX;
+  return stage->Do(actor, 0, tree, std::move(scan));
+}
+
+// The log's base is held by another tree: erases of before the load are in the log when the owner
+// dies.
+TEST(OwnedTrouble, ABulkLoadIsNotUndoneByErasesOfBeforeIt) {
+  OwnedStage stage({.trees = 2});
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1));
+  ASSERT_TRUE(Put(&stage, owner, 1, 1));
+  ASSERT_TRUE(Put(&stage, owner, 0, 5));
+  ASSERT_TRUE(stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kDelete, KeyOf(5))));
+  std::vector<KeyValue> entries;
+  for (uint64_t k = 1; k <= 10; ++k) entries.push_back({KeyOf(k), stage.NewValue()});
+  ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
+  stage.Kill(owner);
+  stage.Leave(owner);
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
+// A tree is closed while nothing can be flushed; the client writes to another one until its log has
+// gone round.
+TEST(OwnedTrouble, AClosedTreesMessagesStayInTheLog) {
+  OwnedStage stage({.trees = 2, .circumstances = {.breaks = true}});
+  ClientOptions options = OwnedStage::SmallOwner();
+  options.connect_timeout_ms = 20;
+  options.operation_timeout_ms = 5;
+  OwnedActor* const owner = stage.Join(options);
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1));
+  for (uint64_t k = 1; k <= 20; ++k) ASSERT_TRUE(Put(&stage, owner, 0, k));
+  ASSERT_TRUE(Put(&stage, owner, 1, 1));
+  for (const ServerId server : {1, 2}) stage.world().CutLink(*owner->fabric, server, true);
+  owner->trees[0].reset();
+  for (const ServerId server : {1, 2}) stage.world().CutLink(*owner->fabric, server, false);
+  stage.Quiet(kSecondNs);
+  // Opened again, it is not served without its records.
+  ASSERT_TRUE(stage.Open(owner, 0));
+  const auto got = owner->sessions[0]->Get(*owner->trees[0], KeyOf(3), {.timeout_ms = 20});
+  EXPECT_FALSE(absl::IsNotFound(got.status())) << got.status();
+  for (uint64_t n = 0; n < 2000; ++n) ASSERT_TRUE(Put(&stage, owner, 1, 1 + n % 50));
+  stage.Kill(owner);
+  stage.Leave(owner);
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(next, 0));
+  for (uint64_t k = 1; k <= 20; ++k) {
+    ASSERT_TRUE(stage.Do(next, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(k))));
+  }
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
+// A flush is under way, and cannot end, when the member hears that the tree was dropped.
+TEST(OwnedTrouble, ATreeIsDroppedWhileItIsFlushed) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    OwnedStageOptions options = {.trees = 2, .circumstances = {.breaks = true, .dropped = true}};
+    options.cluster.sim.seed = seed;
+    options.cluster.memory_servers = 3;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.connect_timeout_ms = 100;
+    OwnedActor* const owner = stage.Join(client, 2);
+    ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1));
+    for (uint64_t k = 1; k <= 200; ++k) ASSERT_TRUE(Put(&stage, owner, 0, k));
+    OwnedActor* const other = stage.Join(client);
+    for (const ServerId server : {2, 3}) stage.world().CutLink(*owner->fabric, server, true);
+    stage.Spawn(owner, 1,
+                [&] { (void)owner->sessions[1]->Flush(*owner->trees[0], {.timeout_ms = 3000}); });
+    stage.NoteDropped(0);
+    ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
+    owner->sessions[1]->Run();
+    stage.Quiet(2 * kSecondNs);
+    for (const ServerId server : {2, 3}) stage.world().CutLink(*owner->fabric, server, false);
+    stage.Quiet(2 * kSecondNs);
+    // What was dropped is not a tree without keys.
+    const auto got = owner->sessions[0]->Get(*owner->trees[0], KeyOf(3));
+    EXPECT_EQ(got.status().code(), absl::StatusCode::kFailedPrecondition) << got.status();
+    EXPECT_TRUE(Put(&stage, owner, 1, 1));
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
+}
+
+// Nobody has the dropped tree open; its range names the dead.
+TEST(OwnedTrouble, ADroppedTreeOfADeadOwnerLeavesNothing) {
+  for (const bool is_open : {false, true}) {
+    OwnedStage stage({.trees = 3});
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+    for (size_t tree = 0; tree < 2; ++tree) {
+      ASSERT_TRUE(stage.Open(owner, tree));
+      for (uint64_t k = 1; k <= 300; ++k) ASSERT_TRUE(Put(&stage, owner, tree, k));
+    }
+    if (is_open) ASSERT_TRUE(stage.Open(other, 0));
+    stage.NoteDropped(0);
+    ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
+    stage.Kill(owner);
+    stage.Leave(owner);
+    ASSERT_TRUE(stage.Open(other, 1));
+    ASSERT_TRUE(Read(&stage, other, 1));
+    ASSERT_TRUE(stage.Open(other, 2) && Put(&stage, other, 2, 1));
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
+}
+
+// Memory is full for a while.
+TEST(OwnedTrouble, WhatWasRefusedGoesOnceThereIsRoom) {
+  OwnedStageOptions options = {.circumstances = {.little_memory = true}};
+  options.cluster.memory_servers = 1;
+  options.cluster.main_bytes = 1 << 20;
+  OwnedStage stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && Put(&stage, owner, 0, 1));
+  OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+  auto ballast = other->client->CreateTree("ballast", {.value_bytes_max = 200});
+  ASSERT_TRUE(ballast.ok());
+  absl::Status put;
+  for (uint64_t n = 0; put.ok(); ++n) {
+    put = other->sessions[0]->Put(**ballast, KeyOf(n), std::string(200, 'b'));
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(put)) << put;
+  absl::Status inserted;
+  uint64_t key = 1;
+  while (inserted.ok() && key < 5000) {
+    inserted = owner->sessions[0]->Insert(*owner->trees[0], KeyOf(++key), Long("x"));
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(inserted)) << inserted;
+  ballast->reset();
+  ASSERT_TRUE(other->client->DropTree("ballast").ok());
+  stage.Quiet(5 * kSecondNs);
+  inserted = owner->sessions[0]->Insert(*owner->trees[0], KeyOf(key + 1), Long("x"));
+  EXPECT_TRUE(inserted.ok()) << inserted;
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,115 @@
+// How a client comes to own keys of owned trees, and ends that: the member and its cluster tree.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/wire/control.h"
+#include "compute/client/client_impl.h"
+
+namespace pando {
+namespace {
+
+// Beside those of a session of users: loops, flushes with sixteen leaves in flight, recoveries.
+constexpr int kMemberCoroutines = 64;
+// Requests of peers that are executed at a time, beside those of a session of users.
+constexpr int kServiceCoroutines = 1024;
+
+}  // namespace
+
+int64_t ClientImpl::ConnectDeadlineNs() const {
+  return control_->NowNs() + options_.connect_timeout_ms * kMillisecondNs;
+}
+
+absl::Status ClientImpl::EnsureMember() {
+  std::lock_guard lock(owner_mutex_);
+  if (member_ != nullptr) return absl::OkStatus();
+  int64_t serving_lease_ns = 0;
+  bool leases = false;
+  for (const ServerRecord& server : servers_) {
+    leases = leases || server.info.lease_us > 0;
+    if (server.id != catalog_server_) continue;
+    serving_lease_ns = static_cast<int64_t>(server.info.serving_lease_us) * kMicrosecondNs;
+  }
+  const Capabilities& capabilities = fabric_->capabilities();
+  if (serving_lease_ns == 0 && capabilities.can_cut_off) {
+    return absl::FailedPreconditionError(
+        "owned trees need leases on this fabric: start the memory servers without --lease_ms=0");
+  }
+  PANDO_ASSIGN_OR_RETURN(
+      std::shared_ptr<TreeImpl> cluster_tree,
+      CreateAnyTree(kClusterTreeName, {.key_bytes_max = kClusterKeyBytesMax,
+                                       .value_bytes_max = kClusterValueBytesMax}));
+  Member::Parts parts;
+  PANDO_ASSIGN_OR_RETURN(parts.session, NewSessionContext(kMemberCoroutines));
+  absl::StatusOr<std::unique_ptr<SessionContext>> service = NewSessionContext(kServiceCoroutines);
+  if (!service.ok()) {
+    RemoveSession(parts.session.get());
+    return service.status();
+  }
+  parts.service_sessions.push_back(*std::move(service));
+  parts.on_session_end = [this](const SessionContext* ended) { RemoveSession(ended); };
+  parts.event_driven = capabilities.event_driven;
+  parts.control = &control_channel_;
+  parts.members = &members_;
+  parts.catalog_server = catalog_server_;
+  parts.cluster_tree = &cluster_tree->context();
+  parts.fabric = fabric_.get();
+  parts.service_address = options_.service_address;
+  parts.find_function = [this](UpsertFunction function, std::string_view operand,
+                               uint32_t value_bytes_max) -> absl::StatusOr<const UpsertCallback*> {
+    PANDO_RETURN_IF_ERROR(CheckOperand(function, operand, value_bytes_max));
+    const UpsertCallback* const found = upserts_.Find(function);
+    if (found != nullptr) return found;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the key's owner has no upsert function ", static_cast<uint32_t>(function),
+                     ": register it there, too (Client::RegisterUpsertFunction())"));
+  };
+  parts.is_gone = [this, leases](ServerId server) {
+    return !leases && !fabric_->IsConnected(server);
+  };
+  parts.on_fenced = [this] {
+    if (heartbeat_ != nullptr) heartbeat_->GiveUp();
+  };
+  parts.lease_clock = capabilities.event_driven ? &control_->endpoint().clock() : &BoottimeClock();
+  parts.serving_lease_ns = serving_lease_ns;
+  parts.packet_bytes = capabilities.packet_bytes;
+  parts.times = times_;
+  parts.options = {.hot_bytes = options_.hot_bytes, .log_bytes = options_.log_bytes};
+  cluster_tree_ = std::move(cluster_tree);
+  absl::StatusOr<std::unique_ptr<Member>> member = Member::Create(std::move(parts));
+  if (!member.ok()) {
+    cluster_tree_.reset();
+    return member.status();
+  }
+  member_ = *std::move(member);
+  current_member_.store(member_.get(), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Introduced(std::shared_ptr<TreeImpl> tree) {
+  if (tree->routed().owned() == nullptr) return tree;
+  PANDO_RETURN_IF_ERROR(tree->Introduce(member_.get(), ConnectDeadlineNs()));
+  return tree;
+}
+
+void ClientImpl::GiveUpTree(OwnedTree* tree) {
+  // Whatever is left is in the log, and found there by whoever needs it.
+  (void)member_->Close(tree, ConnectDeadlineNs());
+}
+
+void ClientImpl::LeaveOwners() {
+  if (member_ != nullptr && !fenced()) {
+    const absl::Status left = member_->Leave(ConnectDeadlineNs());
+    if (!left.ok()) {
+      PANDO_LOG(WARNING) << "this compute server ends without having given up everything that it "
+                            "owned; others take it over from its log ("
+                         << left << ")";
+    }
+  }
+  current_member_.store(nullptr, std::memory_order_release);
+  member_.reset();
+  cluster_tree_.reset();
+}
+
+}  // namespace pando

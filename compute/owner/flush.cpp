@@ -1,0 +1,122 @@
+#include "compute/owner/flush.h"
+
+#include <optional>
+#include <utility>
+
+#include "compute/index/operations.h"
+#include "compute/index/write_run.h"
+#include "compute/index/write_workers.h"
+
+namespace pando {
+namespace {
+
+// Leaves in flight at a time.
+constexpr size_t kFlushCoroutines = 16;
+
+FlushResult ResultOf(const FlushItem& item, const absl::Status& status) {
+  // What was to be erased and is not there, as its leaf said under its lock, is done.
+  if (status.ok() || (item.erased && status == KeyNotFound())) return FlushResult::kDone;
+  return absl::IsResourceExhausted(status) ? FlushResult::kRefused : FlushResult::kFailed;
+}
+
+class FlushHost final : public WriteWorkers::Host {
+ public:
+  FlushHost(SessionContext* session, TreeContext* leaves, int64_t deadline_ns)
+      : session_(*session), leaves_(*leaves), deadline_ns_(deadline_ns) {}
+
+  SessionContext& session() override { return session_; }
+  size_t coroutines_max() const override { return kFlushCoroutines; }
+  size_t WriteRun(absl::Span<const RunWrite> writes,
+                  std::vector<MissingSeparator>* later) override {
+    session_.AdoptServers();
+    if (leaves_.fate.lost()) {
+      for (const RunWrite& write : writes) *write.result = leaves_.fate.status();
+      return writes.size();
+    }
+    OperationContext context = NewContext();
+    const size_t done = pando::WriteRun(context, leaves_, writes, later);
+    // What a session of users leaves to its next write is done here: this one has the time.
+    if (context.missing.has_value()) {
+      (void)InsertSeparator(context, leaves_, *std::move(context.missing));
+    }
+    if (context.underfull.has_value()) {
+      (void)MergeUnderfull(context, leaves_, /*level=*/0, *context.underfull);
+    }
+    if (context.sweep_due) {
+      SweepResult result;
+      (void)SweepTree(context, leaves_, &result);
+    }
+    return done;
+  }
+  std::optional<std::string> NextBorder(std::string_view key) override {
+    OperationContext context = NewContext();
+    return pando::NextBorder(context, leaves_, key);
+  }
+  void LeadTo(std::string_view key) override {
+    if (leaves_.fate.lost()) return;
+    OperationContext context = NewContext();
+    (void)pando::LeadTo(context, leaves_, key);
+  }
+  void InsertSeparators(std::vector<MissingSeparator>* separators) override {
+    if (leaves_.fate.lost()) return;
+    OperationContext context = NewContext();
+    (void)pando::InsertSeparators(context, leaves_, separators);
+  }
+
+ private:
+  OperationContext NewContext() {
+    OperationContext context(&session_, deadline_ns_);
+    context.fate = &leaves_.fate;
+    return context;
+  }
+
+  SessionContext& session_;
+  TreeContext& leaves_;
+  const int64_t deadline_ns_;
+};
+
+}  // namespace
+
+absl::Status FlushToLeaves(SessionContext* session, TreeContext* leaves, int64_t deadline_ns,
+                           const std::vector<FlushItem>& items, FlushCounts* counts,
+                           absl::FunctionRef<void(size_t, FlushResult)> ended) {
+  std::vector<WriteOperation> operations;
+  std::vector<absl::Status> results(items.size());
+  std::vector<RunWrite> writes;
+  operations.reserve(items.size());
+  writes.reserve(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    const FlushItem& item = items[i];
+    operations.push_back({.kind = item.erased ? WriteKind::kErase : WriteKind::kPut,
+                          .key = item.key,
+                          .value = item.value});
+    writes.push_back({&operations[i], &results[i], nullptr});
+  }
+  absl::Status first;
+  FlushHost host(session, leaves, deadline_ns);
+  WriteWorkers workers(&host, writes, deadline_ns, [&](size_t i) {
+    const FlushResult result = ResultOf(items[i], results[i]);
+    switch (result) {
+      case FlushResult::kDone:
+        ++counts->messages;
+        break;
+      case FlushResult::kRefused:
+        ++counts->refused;
+        break;
+      case FlushResult::kFailed:
+        ++counts->failed;
+        break;
+    }
+    const bool is_first = first.ok() || absl::IsResourceExhausted(first);
+    if (result != FlushResult::kDone && is_first) first = results[i];
+    ended(i, result);
+  });
+  if (workers.Sort()) {
+    workers.Run();
+  } else {
+    workers.RefuseAll();
+  }
+  return first;
+}
+
+}  // namespace pando

@@ -1,0 +1,288 @@
+// A member: a client that owns ranges of owned trees (rules O): it has a redo log, a serving lease
+// where there are leases, and a session of its own for what goes on beside its users' operations:
+// claims and recoveries, flushes, pings, and a look at the cluster now and then.
+//
+// A client with an owned tree open has one. It joins the cluster tree when it first needs a range,
+// or at once if its options say so.
+//
+// Thread safety: from any thread, but for those for the client, which are called outside
+// coroutines. Invariants:
+//   1. One job at a time changes the cluster tree for this member (rule O4).
+//   2. A range is added to a tree after its claim has succeeded, and nothing is appended to the log
+//      before whoever recovers this member can find it (rule O9).
+//   3. Only durable messages are flushed, and a record is in one flush at a time (rule B3).
+//   4. The log's base passes no message that a record still needs (rule W5).
+//   5. Who cannot give up everything does not leave in order: it is recovered (rule O9).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/random.h"
+#include "common/base/time_constants.h"
+#include "common/fabric/fabric.h"
+#include "common/fabric/peer.h"
+#include "compute/core/control_channel.h"
+#include "compute/core/membership.h"
+#include "compute/core/session_context.h"
+#include "compute/index/tree_context.h"
+#include "compute/log/redo_log.h"
+#include "compute/owner/claim.h"
+#include "compute/owner/map_store.h"
+#include "compute/owner/owned_tree.h"
+#include "compute/owner/peer_desk.h"
+#include "compute/owner/serving_lease.h"
+#include "compute/peer/peer_client.h"
+#include "compute/peer/peer_service.h"
+#include "pando/stats.h"
+
+namespace pando {
+
+struct MemberOptions {
+  // Records kept in memory, bytes of all owned trees.
+  size_t hot_bytes = 64 << 20;
+  // The redo log's ring, bytes.
+  uint64_t log_bytes = 64 << 20;
+  // Of records READ while there is no room: the share that is kept all the same (rule T3).
+  double promote = 0.25;
+};
+
+class Recovery;
+class Turnstile;
+
+class Member {
+ public:
+  struct Parts {
+    std::unique_ptr<SessionContext> session;                    // of its own
+    std::function<void(const SessionContext*)> on_session_end;  // before it goes
+    bool event_driven = false;  // the session's endpoint drives it; else a thread
+    ControlChannel* control = nullptr;
+    Membership* members = nullptr;
+    ServerId catalog_server = 0;
+    TreeContext* cluster_tree = nullptr;
+    Fabric* fabric = nullptr;  // for links to other members
+    // Of their own: peers' requests are executed on these; at least one.
+    std::vector<std::unique_ptr<SessionContext>> service_sessions;
+    PeerDesk::FindFunction find_function;
+    std::string service_address;            // "": the fabric chooses
+    std::function<bool(ServerId)> is_gone;  // a memory server, for good
+    std::function<void()> on_fenced;  // the catalog's server takes this client for dead (rule C2)
+    const Clock* lease_clock = nullptr;
+    int64_t serving_lease_ns = 0;  // 0: there are no leases
+    uint32_t packet_bytes = 4096;
+    TimeConstants times;
+    MemberOptions options;
+  };
+
+  // AlreadyExists, InvalidArgument: the service's address is taken, or is none.
+  static absl::StatusOr<std::unique_ptr<Member>> Create(Parts parts);
+  // Left, or without ranges; else whatever it owns is recovered by others.
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  // --- For the client. Block, to the deadline.
+  // The tree's upper end has an entry from now on (rule O2).
+  absl::Status Open(OwnedTree* tree, int64_t deadline_ns);
+  // Flushes and gives up what it owns of the tree, which nobody uses any more. An error: it owns
+  // some of it still, and must not leave in order.
+  absl::Status Close(OwnedTree* tree, int64_t deadline_ns);
+  absl::Status Join(int64_t deadline_ns);
+  // Rule O9: all trees are closed.
+  absl::Status Leave(int64_t deadline_ns);
+  // All of the tree's records that are dirty now are in their leaves (rule B4).
+  absl::Status Flush(OwnedTree* tree, int64_t deadline_ns);
+  // Of what it has and has done, but hits and misses, which sessions count.
+  void AddTo(OwnedStats* stats) const;
+
+  // --- For operations, in coroutines.
+  // Claims the range of the key, or takes it over from an owner that has ended. Ok: look again.
+  absl::Status Obtain(OperationContext& context, OwnedTree* tree, std::string_view key);
+  // All records of the tree that are dirty now are in their leaves.
+  absl::Status Flush(OperationContext& context, OwnedTree* tree);
+  // Before a range's leaves are written without messages (rule O8): its messages below `since` are
+  // all in its leaves, and count no more in a recovery.
+  absl::Status BeginLoad(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
+  // Has another member execute it. As PeerClient::Call().
+  absl::Status Ask(OperationContext& context, MemberId owner, std::string_view address,
+                   const PeerRequest& request, PeerAnswer* answer);
+  // The tree stays open between the two; nullptr: it is not open.
+  OwnedTree* BeginVisit(uint32_t tree_id);
+  void EndVisit(OwnedTree* tree);
+  // Room in the log for one message, and in memory for one more dirty record (rules T4, W5, B2).
+  absl::StatusOr<RedoLog::Reservation> ReserveForWrite(OperationContext& context, size_t key_bytes,
+                                                       size_t value_bytes);
+  // Of a member that has joined: whoever has a range has.
+  RedoLog& log() { return *log_; }
+  ServingLease& lease() { return lease_; }
+  // Before whoever somebody else is in the way of looks again.
+  int64_t retry_ns() const { return times_.lock_recovery_poll_ns; }
+  // Whether a record that was READ should stay.
+  bool MayKeep(Random& random) const;
+  // What a partition, whose mutex is held, takes, before and after a change.
+  struct Sizes {
+    size_t bytes = 0, dirty_bytes = 0;
+  };
+  static Sizes SizesOf(const Partition& partition);
+  void NoteChange(const Sizes& before, const Partition& partition);
+  // Makes room in this partition, whose mutex is held, if there is too little.
+  void Evict(Partition* partition);
+  // Memory servers have refused records (rule B3): new keys are refused. Ok: they have not.
+  bool is_refusing() const { return is_refusing_.load(std::memory_order_relaxed); }
+  absl::Status Refusal() const;
+
+ private:
+  explicit Member(Parts* parts);
+  // Where peers ask this member, and from where it asks them.
+  absl::Status OpenPort(Parts* parts);
+
+  using Job = std::function<absl::Status(OperationContext&)>;
+  static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
+  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
+
+  MemberId self() const { return {control_.compute_server(), control_.incarnation()}; }
+  Scheduler& scheduler() { return session_->scheduler(); }
+  int64_t NowNs() const { return session_->NowNs(); }
+  bool log_failed() const;
+  bool IsOpen(const OwnedTree* tree) const;
+  OwnedTree* FindOpen(uint32_t tree_id) const;  // nullptr: it is not
+  std::vector<OwnedTree*> OpenTrees() const;
+
+  // --- member.cpp
+  // Runs the job in a coroutine of the service session and waits for it: outside coroutines, or in
+  // one of another session.
+  absl::Status RunBlocking(int64_t deadline_ns, const Job& job);
+  absl::Status RunForCaller(OperationContext& caller, Job job);
+  void StartLoop(void (Member::*loop)(Parking*));
+  void Stop();
+  // Suspends a loop. False: it is to end.
+  bool Pause(Parking* parking, int64_t until_ns);
+
+  // Of a range that could not be given up, at both turnstiles: its messages stay in the log.
+  void Abandon(OwnedTree* tree, OwnRange* range);
+  // Its records are nobody's any more, and no flush is under way.
+  void DropRecords(OwnRange* range);
+
+  // --- member_jobs.cpp: at the turnstile.
+  absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
+  absl::StatusOr<ServerId> RoomiestServer(OperationContext& context);
+  absl::Status JoinCluster(OperationContext& context);
+  absl::Status RenewLease(OperationContext& context);
+  absl::Status LeaveCluster(OperationContext& context);
+  // A change of unknown outcome is settled before another one is begun (rule O3).
+  absl::Status SettlePending(OperationContext& context);
+  absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
+  absl::Status Take(OperationContext& context, OwnedTree* tree, RangeChange change);
+  static void Serve(OwnedTree* tree, const MappedRange& range);
+  static void ServeAgain(OwnRange* range);
+  absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
+  static absl::Status KeptError();
+  absl::Status Recover(OperationContext& context, MemberId ended);
+  absl::Status RecoverRange(OperationContext& context, Recovery* recovery,
+                            const MappedRange& range);
+  absl::Status GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range);
+
+  // --- member_flush.cpp
+  struct Place {
+    OwnedTree* tree;
+    OwnRange* range;
+  };
+  std::vector<Place> Places() const;  // in the order of trees and keys
+  void FlushLoop(Parking* parking);
+  void FlushUntilLow(OperationContext& context);
+  void TryRefused(OperationContext& context);
+  // Some of the dirty records, from where the last call ended; how many.
+  size_t FlushSome(OperationContext& context);
+  // Those with the oldest messages.
+  size_t FlushOldest(OperationContext& context);
+  absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                                    const std::vector<FlushItem>& items);
+  absl::Status FlushTree(OperationContext& context, OwnedTree* tree);
+  // All that is dirty in it now.
+  absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range);
+  absl::Status AdvanceBase(OperationContext& context);
+  void NoteRefusing();
+  void KickFlush();
+  void WakeWriters();
+  // Of dirty records: beyond the first writers wait; beyond the second they are flushed, until the
+  // third is reached.
+  size_t DirtyBytesMax() const;
+  size_t HighMark() const { return DirtyBytesMax() / 8 * 7; }
+  size_t LowMark() const { return DirtyBytesMax() / 4 * 3; }
+  bool HasRoom() const;
+
+  // --- member_loops.cpp
+  void LeaseLoop(Parking* parking);
+  void TendLoop(Parking* parking);
+  void LookLoop(Parking* parking);
+  absl::Status LookAround(OperationContext& context);
+  absl::Status FreeLostExtents(OperationContext& context);
+  // The tree was dropped, or is lost: its records are nobody's.
+  void Discard(OwnedTree* tree);
+
+  const std::unique_ptr<SessionContext> session_;
+  const std::function<void(const SessionContext*)> on_session_end_;
+  const bool event_driven_;
+  ControlChannel& control_;
+  Membership& members_;
+  const ServerId catalog_server_;
+  TreeContext& cluster_tree_;
+  const std::function<bool(ServerId)> is_gone_;
+  const std::function<void()> on_fenced_;
+  const uint32_t packet_bytes_;
+  const TimeConstants times_;
+  const MemberOptions options_;
+  SharedMapStore map_;
+  StampSource stamps_;
+  ServingLease lease_;
+
+  PeerDesk desk_;
+  std::vector<const SessionContext*> service_sessions_;
+  std::unique_ptr<PeerService> service_;
+  std::unique_ptr<PeerClient> peers_;
+  std::unique_ptr<PeerPort> port_;  // nullptr: the fabric has no links
+
+  // Of a member that has joined.
+  std::unique_ptr<RedoLog> log_;
+  LogEntry log_entry_;
+  MemberEntry member_entry_;
+  std::atomic<bool> joined_{false};
+  // It could not give up what it owned: from the lowest of these messages on the log is needed.
+  std::atomic<bool> keeps_entries_{false};
+  Lsn kept_lsn_ = UINT64_MAX;  // the service's
+
+  mutable std::mutex mutex_;
+  std::vector<OwnedTree*> trees_;                 // that are open
+  std::deque<std::shared_ptr<Parking>> writers_;  // that wait for room
+  absl::Status refused_;                          // why memory servers took no new keys
+  OwnedStats stats_;
+
+  std::atomic<size_t> bytes_{0}, dirty_bytes_{0};
+  std::atomic<bool> is_refusing_{false};
+  std::atomic<bool> flush_wanted_{false};
+
+  // The service's coroutines.
+  std::unique_ptr<Turnstile> turnstile_, flushing_;
+  std::vector<std::unique_ptr<Parking>> loops_;  // under mutex_
+  Parking* flush_parking_ = nullptr;             // under mutex_
+  uint32_t flush_tree_id_ = 0;                   // where the last round has ended
+  std::string flush_from_;
+  int64_t try_refused_ns_ = 0;
+  std::optional<RangeChange> pending_;  // not settled yet
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;  // unless event-driven
+};
+
+}  // namespace pando

@@ -1,0 +1,337 @@
+// How a member's records come to their leaves, how its log's base follows, and who waits for that
+// (rules B2 to B4, T7, W5).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "compute/owner/flush.h"
+#include "compute/owner/member.h"
+#include "compute/owner/turnstile.h"
+
+namespace pando {
+namespace {
+
+// Records of one round: enough that leaves in flight are many.
+constexpr size_t kRoundMax = 1024;
+// Between two looks of the flush loop that nobody asks for.
+constexpr int64_t kLookNs = 50 * kMillisecondNs;
+constexpr int64_t kRoundNs = 10 * kSecondNs;
+// How often what was refused is tried again, and how much of it.
+constexpr int64_t kTryRefusedNs = 200 * kMillisecondNs;
+constexpr size_t kTryMax = 64;
+// What a dirty record costs in memory beside its key and value (compute/hot).
+constexpr size_t kDirtyOverheadBytes = 40;
+// While others flush what is left.
+constexpr int64_t kBackOffChains = 16;
+// Places that the clock looks at for one record that comes.
+constexpr size_t kEvictLooks = 64;
+
+size_t DirtyBytesOf(const Partition& partition) {
+  return partition.dirty().bytes + kDirtyOverheadBytes * partition.dirty().records;
+}
+
+}  // namespace
+
+// --- What operations ask for.
+
+Member::Sizes Member::SizesOf(const Partition& partition) {
+  return {partition.bytes(), DirtyBytesOf(partition)};
+}
+
+void Member::NoteChange(const Sizes& before, const Partition& partition) {
+  const Sizes now = SizesOf(partition);
+  if (now.bytes != before.bytes) {
+    bytes_.fetch_add(now.bytes - before.bytes, std::memory_order_relaxed);
+  }
+  if (now.dirty_bytes == before.dirty_bytes) return;
+  const size_t dirty =
+      dirty_bytes_.fetch_add(now.dirty_bytes - before.dirty_bytes, std::memory_order_relaxed) +
+      now.dirty_bytes - before.dirty_bytes;
+  if (dirty > HighMark() && !flush_wanted_.load(std::memory_order_relaxed)) KickFlush();
+}
+
+bool Member::MayKeep(Random& random) const {
+  return bytes_.load(std::memory_order_relaxed) < options_.hot_bytes ||
+         random.NextDouble() < options_.promote;
+}
+
+void Member::Evict(Partition* partition) {
+  const size_t bytes = bytes_.load(std::memory_order_relaxed);
+  if (bytes <= options_.hot_bytes) [[likely]]
+    return;
+  const Sizes before = SizesOf(*partition);
+  partition->Evict(bytes - options_.hot_bytes, kEvictLooks);
+  NoteChange(before, *partition);
+}
+
+absl::Status Member::Refusal() const {
+  if (!is_refusing()) return absl::OkStatus();
+  std::lock_guard lock(mutex_);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("memory servers take no new keys for now; reads, updates and erases go on (",
+                   refused_.message(), ")"));
+}
+
+absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& context,
+                                                             size_t key_bytes, size_t value_bytes) {
+  while (!HasRoom()) {
+    PANDO_RETURN_IF_ERROR(log_->failure());
+    const auto parking = std::make_shared<Parking>(&context.session.scheduler());
+    {
+      std::lock_guard lock(mutex_);
+      writers_.push_back(parking);
+    }
+    KickFlush();
+    // Between the look and the queue room may have come.
+    const bool woken = HasRoom() || parking->ParkUntil(context.deadline_ns());
+    {
+      std::lock_guard lock(mutex_);
+      std::erase(writers_, parking);
+    }
+    if (!woken) return context.DeadlineError("waiting until records are flushed to their leaves");
+  }
+  if (log_->used_bytes() > log_->capacity_bytes() / 4 * 3) KickFlush();
+  return log_->Reserve(context, key_bytes, value_bytes);
+}
+
+size_t Member::DirtyBytesMax() const {
+  return std::min<size_t>(
+      {options_.hot_bytes / 2, log_->capacity_bytes() / 2, Partition::kBytesMax / 2});
+}
+
+bool Member::HasRoom() const {
+  return dirty_bytes_.load(std::memory_order_relaxed) < DirtyBytesMax();
+}
+
+void Member::KickFlush() {
+  flush_wanted_.store(true, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  if (flush_parking_ != nullptr) flush_parking_->Unpark();
+}
+
+void Member::WakeWriters() {
+  std::deque<std::shared_ptr<Parking>> woken;
+  {
+    std::lock_guard lock(mutex_);
+    if (!HasRoom()) return;
+    woken.swap(writers_);
+  }
+  for (const auto& parking : woken) parking->Unpark();
+}
+
+// --- The background.
+
+void Member::FlushLoop(Parking* parking) {
+  {
+    std::lock_guard lock(mutex_);
+    flush_parking_ = parking;
+  }
+  while (Pause(parking, NowNs() + kLookNs)) {
+    const Turnstile::Pass pass(flushing_.get());
+    OperationContext context(session_.get(), NowNs() + kRoundNs);
+    if (is_refusing()) TryRefused(context);
+    FlushUntilLow(context);
+    WakeWriters();
+  }
+  std::lock_guard lock(mutex_);
+  flush_parking_ = nullptr;
+}
+
+void Member::FlushUntilLow(OperationContext& context) {
+  const uint64_t capacity = log_->capacity_bytes();
+  while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
+    const bool log_is_full = log_->used_bytes() > capacity / 4 * 3;
+    const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
+    // With a log that has failed, what is durable is brought to the leaves all the same.
+    const bool failed = log_failed();
+    if (!log_is_full && !failed && !(is_over && flush_wanted_.load(std::memory_order_relaxed))) {
+      break;
+    }
+    // What holds the base first (rule W5).
+    const size_t flushed = log_is_full && !failed ? FlushOldest(context) : FlushSome(context);
+    if (flushed == 0 || (!failed && !AdvanceBase(context).ok())) break;
+    WakeWriters();
+  }
+  if (dirty_bytes_.load(std::memory_order_relaxed) <= LowMark()) {
+    flush_wanted_.store(false, std::memory_order_relaxed);
+  }
+  if (log_->used_bytes() > capacity / 2) (void)AdvanceBase(context);
+}
+
+// What memory servers have refused is tried again, a little at a time (rule B3).
+void Member::TryRefused(OperationContext& context) {
+  if (NowNs() < try_refused_ns_) return;
+  try_refused_ns_ = NowNs() + kTryRefusedNs;
+  for (const auto& [tree, range] : Places()) {
+    std::vector<FlushItem> items;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      if (range->partition.refused().records == 0) continue;
+      range->partition.CollectDirty(range->low, "", log_->durable(), /*refused=*/true, kTryMax,
+                                    &items);
+    }
+    (void)FlushItems(context, tree, range, items);
+  }
+  NoteRefusing();
+}
+
+absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* tree,
+                                          OwnRange* range, const std::vector<FlushItem>& items) {
+  if (items.empty()) return size_t{0};
+  FlushCounts counts;
+  const auto ended = [&](size_t i, FlushResult result) {
+    std::lock_guard lock(range->partition.mutex());
+    const Sizes before = SizesOf(range->partition);
+    range->partition.EndFlush(items[i], result);
+    NoteChange(before, range->partition);
+  };
+  const absl::Status flushed =
+      FlushToLeaves(session_.get(), &tree->leaves(), context.deadline_ns(), items, &counts, ended);
+  {
+    std::lock_guard lock(mutex_);
+    stats_.flushed += counts.messages;
+    stats_.refused += counts.refused;
+    ++stats_.flush_rounds;
+    if (counts.refused > 0) refused_ = flushed;
+  }
+  NoteRefusing();
+  WakeWriters();
+  if (!flushed.ok()) return flushed;
+  return counts.messages;
+}
+
+void Member::NoteRefusing() {
+  bool refusing = false;
+  for (const OwnedTree* const tree : OpenTrees()) {
+    for (OwnRange* const range : tree->OwnRanges()) {
+      std::lock_guard lock(range->partition.mutex());
+      refusing = refusing || range->partition.refused().records > 0;
+    }
+  }
+  is_refusing_.store(refusing, std::memory_order_relaxed);
+}
+
+std::vector<Member::Place> Member::Places() const {
+  std::vector<Place> places;
+  for (OwnedTree* const tree : OpenTrees()) {
+    for (OwnRange* const range : tree->OwnRanges()) places.push_back({tree, range});
+  }
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return std::pair(a.tree->id(), std::string_view(a.range->low)) <
+           std::pair(b.tree->id(), std::string_view(b.range->low));
+  });
+  return places;
+}
+
+// In the order of keys, round and round: where the last round began most has gathered since.
+size_t Member::FlushSome(OperationContext& context) {
+  const std::vector<Place> places = Places();
+  if (places.empty()) return 0;
+  size_t at = 0;
+  while (at < places.size() &&
+         (places[at].tree->id() < flush_tree_id_ ||
+          (places[at].tree->id() == flush_tree_id_ && !places[at].range->high.empty() &&
+           places[at].range->high <= flush_from_))) {
+    ++at;
+  }
+  // Once round, and the first place once more from its beginning.
+  for (size_t tried = 0; tried <= places.size(); ++tried, ++at) {
+    if (at == places.size()) {
+      at = 0;
+      flush_from_.clear();
+    }
+    const auto& [tree, range] = places[at];
+    if (tree->id() != flush_tree_id_) flush_from_.clear();
+    flush_tree_id_ = tree->id();
+    flush_from_ = std::max(flush_from_, range->low);
+    std::vector<FlushItem> items;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      range->partition.CollectDirty(flush_from_, "", log_->durable(), /*refused=*/false, kRoundMax,
+                                    &items);
+    }
+    if (items.empty()) {
+      flush_from_ = range->high;  // "": the next one is another tree's, or the first again
+      if (range->high.empty()) ++flush_tree_id_;
+      continue;
+    }
+    flush_from_ = items.back().key + '\0';
+    // Of a tree that has lost what it had, others' turn comes all the same.
+    const size_t flushed = FlushItems(context, tree, range, items).value_or(0);
+    if (flushed > 0) return flushed;
+  }
+  return 0;
+}
+
+size_t Member::FlushOldest(OperationContext& context) {
+  size_t flushed = 0;
+  const Lsn below = log_->base() + (log_->next_lsn() - log_->base()) / 2;
+  for (const auto& [tree, range] : Places()) {
+    std::vector<FlushItem> items;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      range->partition.CollectOldest(below, log_->durable(), /*tombstones=*/false, kRoundMax,
+                                     &items);
+    }
+    std::sort(items.begin(), items.end(),
+              [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
+    flushed += FlushItems(context, tree, range, items).value_or(0);
+  }
+  return flushed;
+}
+
+absl::Status Member::AdvanceBase(OperationContext& context) {
+  // The end before the first look: what is appended later is above it (rule W5).
+  Lsn lowest = std::min(log_->next_lsn(), kept_lsn_);
+  for (const auto& [tree, range] : Places()) {
+    std::lock_guard lock(range->partition.mutex());
+    const Lsn of_range = range->partition.LowestDirty();
+    if (of_range != kNoLsn) lowest = std::min(lowest, of_range);
+  }
+  return log_->AdvanceBase(context, lowest);
+}
+
+// --- On request.
+
+absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  const Turnstile::Pass pass(flushing_.get());
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  for (OwnRange* const range : tree->OwnRanges()) {
+    PANDO_RETURN_IF_ERROR(FlushRange(context, tree, range));
+  }
+  return joined_.load(std::memory_order_acquire) ? AdvanceBase(context) : absl::OkStatus();
+}
+
+absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range) {
+  // What comes later is not waited for: writers go on.
+  const Lsn barrier = log_->next_lsn() - 1;
+  if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
+  std::string from = range->low;
+  while (true) {
+    std::vector<FlushItem> items;
+    bool is_done;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      const Lsn lowest = range->partition.LowestDirty();
+      is_done = lowest == kNoLsn || lowest > barrier;
+      if (!is_done) {
+        range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true, kRoundMax,
+                                      &items);
+      }
+    }
+    if (is_done) return absl::OkStatus();
+    if (context.expired()) return context.DeadlineError("flushing records to their leaves");
+    if (items.empty()) {
+      // Round again: what is left was behind, or is in another flush.
+      if (from == range->low) context.BackOff(kBackOffChains);
+      from = range->low;
+      continue;
+    }
+    from = items.back().key + '\0';
+    PANDO_RETURN_IF_ERROR(FlushItems(context, tree, range, items).status());
+  }
+}
+
+}  // namespace pando

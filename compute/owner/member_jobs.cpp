@@ -1,0 +1,318 @@
+// What a member changes in the cluster tree: one job at a time, at the turnstile (rules O2 to O4,
+// O7 to O9).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "compute/core/extent_calls.h"
+#include "compute/core/fence_calls.h"
+#include "compute/owner/client_state.h"
+#include "compute/owner/member.h"
+#include "compute/owner/members.h"
+#include "compute/owner/recovery.h"
+#include "compute/owner/turnstile.h"
+
+namespace pando {
+namespace {
+
+// Settles a change of an entry of members; whether it was this one that did it.
+absl::StatusOr<bool> Change(OperationContext& context, MapStore& store, MapChange change) {
+  PANDO_RETURN_IF_ERROR(change.Settle(context, store));
+  return change.decision() == MapChange::Decision::kDone;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tree_id) {
+  const absl::Status listed =
+      control_
+          .Call(context, catalog_server_, ControlOpcode::kListTreeServers, EncodeTreeId(tree_id))
+          .status();
+  if (listed.ok()) return true;
+  if (absl::IsNotFound(listed)) return false;
+  return listed;
+}
+
+absl::Status Member::KeptError() {
+  return absl::FailedPreconditionError(
+      "this compute server has closed an owned tree without being able to bring all records to "
+      "their "
+      "leaves: they are in its log; close the client, and whoever needs them takes them over");
+}
+
+// --- Joining (rule O9): log, `l`, lease, then `m`.
+
+absl::StatusOr<ServerId> Member::RoomiestServer(OperationContext& context) {
+  uint64_t most = 0;
+  absl::StatusOr<ServerId> best = absl::UnavailableError("no memory server answers");
+  for (const ServerId server : members_.Ids()) {
+    const auto body = control_.Call(context, server, ControlOpcode::kServerInfo, "");
+    if (!body.ok()) continue;
+    PANDO_ASSIGN_OR_RETURN(const ServerInfo info, ParseServerInfo(*body));
+    if (best.ok() && info.free_bytes <= most) continue;
+    most = info.free_bytes;
+    best = server;
+  }
+  return best;
+}
+
+absl::Status Member::JoinCluster(OperationContext& context) {
+  if (joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+  if (log_ == nullptr) {
+    PANDO_ASSIGN_OR_RETURN(const ServerId server, RoomiestServer(context));
+    PANDO_ASSIGN_OR_RETURN(const LogExtent extent,
+                           AllocateExtent(context, control_, server, options_.log_bytes));
+    auto log = RedoLog::Create(context, {.extent = extent,
+                                         .log_id = self().incarnation,
+                                         .packet_bytes = packet_bytes_,
+                                         .times = times_});
+    if (!log.ok()) {
+      (void)FreeExtent(context, control_, extent, self().incarnation);
+      return Annotate(log.status(), "the redo log of this compute server");
+    }
+    log_ = *std::move(log);
+    log_entry_ = {.stamp = stamps_.Next(), .extent = extent, .epoch = 1};
+  }
+  PANDO_ASSIGN_OR_RETURN(const bool has_log,
+                         Change(context, map_, ChangeEntry(self(), std::nullopt, log_entry_)));
+  if (!has_log) return absl::InternalError("the cluster tree has a log of this very incarnation");
+  PANDO_RETURN_IF_ERROR(RenewLease(context));
+  if (member_entry_.stamp == Stamp{}) {
+    member_entry_ = {.stamp = stamps_.Next(),
+                     .state = MemberEntry::State::kServing,
+                     .address = port_ == nullptr ? std::string() : port_->address()};
+  }
+  PANDO_ASSIGN_OR_RETURN(const bool is_member,
+                         Change(context, map_, ChangeEntry(self(), std::nullopt, member_entry_)));
+  if (!is_member) return absl::InternalError("this very incarnation is a member already");
+  joined_.store(true, std::memory_order_release);
+  StartLoop(&Member::LeaseLoop);
+  StartLoop(&Member::TendLoop);
+  StartLoop(&Member::FlushLoop);
+  StartLoop(&Member::LookLoop);
+  return absl::OkStatus();
+}
+
+absl::Status Member::RenewLease(OperationContext& context) {
+  const int64_t sent_ns = lease_.NowNs();
+  const absl::StatusOr<int64_t> lease_ns = RenewServingLease(context, control_, catalog_server_);
+  if (absl::IsFailedPrecondition(lease_ns.status()) ||
+      absl::IsPermissionDenied(lease_ns.status())) {
+    lease_.End();
+    on_fenced_();
+  }
+  PANDO_RETURN_IF_ERROR(lease_ns.status());
+  lease_.Renew(sent_ns);
+  return absl::OkStatus();
+}
+
+absl::Status Member::LeaveCluster(OperationContext& context) {
+  if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
+  if (!OpenTrees().empty()) return absl::FailedPreconditionError("owned trees are open");
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  // Claims that were won late, and never served.
+  PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left, ListRangesOf(context, map_, self()));
+  for (const MappedRange& range : left) {
+    RangeChange change = RangeChange::GiveUp(range, /*wished=*/{}, stamps_.Next());
+    PANDO_RETURN_IF_ERROR(change.Settle(context, map_));
+  }
+  PANDO_RETURN_IF_ERROR(
+      Change(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
+  PANDO_RETURN_IF_ERROR(
+      Change(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
+  joined_.store(false, std::memory_order_release);
+  return FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
+}
+
+// --- Ranges.
+
+absl::Status Member::SettlePending(OperationContext& context) {
+  if (!pending_.has_value()) return absl::OkStatus();
+  PANDO_RETURN_IF_ERROR(pending_->Settle(context, map_));
+  const RangeChange settled = *std::exchange(pending_, std::nullopt);
+  // One that was won late has no messages yet. If its tree is not open any more it is found as this
+  // member's own by whoever opens it again.
+  OwnedTree* const tree = FindOpen(settled.range().tree_id);
+  const bool is_ours = settled.won() && settled.range().entry.owner == self();
+  if (!is_ours || tree == nullptr) return absl::OkStatus();
+  OwnRange* const own = tree->FindOwn(settled.range().low);
+  if (own == nullptr) {
+    Serve(tree, settled.range());
+  } else {
+    own->mapped = settled.range();  // its term was renewed
+  }
+  return absl::OkStatus();
+}
+
+void Member::Serve(OwnedTree* tree, const MappedRange& range) {
+  tree->Add(std::make_unique<OwnRange>(range, OwnRange::State::kServing));
+}
+
+absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
+                                 const std::string& key) {
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  if (tree->FindOwn(key) != nullptr) return absl::OkStatus();
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  if (tree->FindOwn(key) != nullptr) return absl::OkStatus();
+  // An earlier handle of this tree may still be giving its ranges up.
+  for (const OwnedTree* const other : OpenTrees()) {
+    if (other != tree && other->id() == tree->id()) {
+      return absl::AbortedError("an earlier handle of the tree is being closed");
+    }
+  }
+  const absl::StatusOr<MappedRange> found = FindRange(context, map_, tree->id(), key);
+  // No key's absence: nobody can say what it holds.
+  if (absl::IsNotFound(found.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree '", tree->leaves().entry.name, "' was dropped"));
+  }
+  PANDO_RETURN_IF_ERROR(found.status());
+  const MappedRange& range = *found;
+  const MemberId owner = range.entry.owner;
+  ClientLiveness state = ClientLiveness::kUnknown;
+  if (!owner.nobody() && owner != self()) {
+    PANDO_ASSIGN_OR_RETURN(state, AskClientState(context, control_, catalog_server_, owner));
+  }
+  if (state == ClientLiveness::kJoined) {
+    const absl::StatusOr<MemberEntry> member = FindEntry<MemberEntry>(context, map_, owner);
+    if (member.ok() && !member->address.empty()) {
+      tree->Learn(range, member->address);
+      return absl::OkStatus();
+    }
+    return absl::AbortedError(
+        absl::StrCat("the key belongs to ", ToText(owner), ", which lives, and cannot be asked"));
+  }
+  PANDO_RETURN_IF_ERROR(JoinCluster(context));
+  if (owner.nobody()) {
+    return Take(context, tree, RangeChange::Claim(range, self(), log_->next_lsn(), stamps_.Next()));
+  }
+  if (owner == self()) {
+    if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
+    Serve(tree, range);
+    return absl::OkStatus();
+  }
+  return Recover(context, owner);
+}
+
+absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChange change) {
+  absl::Status settled = change.Settle(context, map_);
+  if (!settled.ok()) {
+    if (change.uncertain()) pending_ = std::move(change);
+    return settled;
+  }
+  if (!change.won()) return absl::OkStatus();  // somebody else was first: look again
+  Serve(tree, change.range());
+  std::lock_guard lock(mutex_);
+  ++stats_.claims;
+  return absl::OkStatus();
+}
+
+absl::Status Member::Recover(OperationContext& context, MemberId ended) {
+  Recovery recovery({.control = &control_,
+                     .catalog_server = catalog_server_,
+                     .members = &members_,
+                     .cluster_tree_id = cluster_tree_.id(),
+                     .map = &map_,
+                     .stamps = &stamps_,
+                     .self = self(),
+                     .is_gone = is_gone_},
+                    ended);
+  absl::Status status = recovery.Begin(context);
+  // Bringing its messages to the leaves takes its time: who began again would begin at the start.
+  OperationContext bringing(session_.get(),
+                            std::max(context.deadline_ns(), NowNs() + kRecoveryNsMax));
+  for (const MappedRange& range : recovery.ranges()) {
+    if (!status.ok()) break;
+    status = RecoverRange(bringing, &recovery, range);
+  }
+  // Also after an error: others may be able to go on. But not while it may still come true that a
+  // range is taken under this claim.
+  const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(bringing);
+  {
+    std::lock_guard lock(mutex_);
+    stats_.adopted_messages += recovery.replayed();
+  }
+  PANDO_RETURN_IF_ERROR(status);
+  return over;
+}
+
+absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
+                                  const MappedRange& range) {
+  OwnedTree* const tree = FindOpen(range.tree_id);
+  const auto adopt = [&] {
+    return Take(context, tree, RangeChange::Adopt(range, self(), log_->next_lsn(), stamps_.Next()));
+  };
+  if (tree != nullptr && !RuleHolds(Rule::kD4)) PANDO_RETURN_IF_ERROR(adopt());
+  const absl::Status replayed =
+      tree == nullptr ? absl::OkStatus() : recovery->Replay(context, &tree->leaves(), range);
+  // A tree that was dropped cannot grow, and is open perhaps.
+  if (tree == nullptr || !replayed.ok()) {
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));
+    // Whoever has it open sees to it; of one that was dropped nobody wants anything.
+    if (exists) return replayed;
+    RangeChange erase = RangeChange::Erase(range);
+    return erase.Settle(context, map_);
+  }
+  if (RuleHolds(Rule::kD4)) PANDO_RETURN_IF_ERROR(adopt());
+  std::lock_guard lock(mutex_);
+  ++stats_.adoptions;
+  return absl::OkStatus();
+}
+
+absl::Status Member::Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since) {
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  {
+    std::lock_guard lock(range->partition.mutex());
+    if (range->state == OwnRange::State::kGone) {
+      return absl::FailedPreconditionError("the range is not owned any more");
+    }
+  }
+  RangeChange change = RangeChange::Renew(range->mapped, since, stamps_.Next());
+  const absl::Status settled = change.Settle(context, map_);
+  if (settled.ok() && change.won()) {
+    range->mapped = change.range();
+  } else if (change.uncertain()) {
+    pending_ = std::move(change);
+  } else if (settled.ok()) {
+    return absl::InternalError("the entry of a range of this member has changed");
+  }
+  return settled;
+}
+
+void Member::ServeAgain(OwnRange* range) {
+  std::lock_guard lock(range->partition.mutex());
+  if (range->state == OwnRange::State::kWaiting) range->SetState(OwnRange::State::kServing);
+}
+
+absl::Status Member::GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range) {
+  {
+    // From here on nothing is decided and no READ counts; what was decided before is durable, or
+    // said to be unknown, and in the records.
+    std::lock_guard lock(range->partition.mutex());
+    if (range->state == OwnRange::State::kGone) return absl::OkStatus();
+    range->SetState(OwnRange::State::kWaiting);
+  }
+  absl::Status status = FlushRange(context, tree, range);
+  // One change at a time.
+  if (status.ok()) status = SettlePending(context);
+  if (!status.ok()) {
+    ServeAgain(range);
+    return status;
+  }
+  RangeChange change = RangeChange::GiveUp(range->mapped, /*wished=*/{}, stamps_.Next());
+  status = change.Settle(context, map_);
+  if (!status.ok() && !change.uncertain()) {
+    ServeAgain(range);
+    return status;
+  }
+  // Also where that is not known yet: nothing of the range is in the log alone.
+  if (!status.ok()) pending_ = std::move(change);
+  tree->Remove(range);
+  DropRecords(range);
+  return absl::OkStatus();
+}
+
+}  // namespace pando

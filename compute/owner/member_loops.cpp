@@ -1,0 +1,128 @@
+// What a member does again and again, beside its users' operations.
+#include <algorithm>
+
+#include "absl/container/btree_set.h"
+#include "common/base/status.h"
+#include "compute/core/extent_calls.h"
+#include "compute/core/fence_calls.h"
+#include "compute/owner/client_state.h"
+#include "compute/owner/member.h"
+#include "compute/owner/members.h"
+#include "compute/owner/turnstile.h"
+
+namespace pando {
+namespace {
+
+constexpr int kPingsPerLease = 8;
+constexpr int64_t kTendChains = 8;  // rule W3
+constexpr int64_t kTendIdleNs = 10 * kMillisecondNs;
+constexpr int64_t kLookAroundNs = kSecondNs;
+
+}  // namespace
+
+void Member::LeaseLoop(Parking* parking) {
+  if (!lease_.has_lease()) return;
+  const int64_t pause_ns = lease_.lease_ns() / kPingsPerLease;
+  while (Pause(parking, NowNs() + pause_ns) && !lease_.ended()) {
+    if (session_->fenced()) return lease_.End();
+    OperationContext context(session_.get(), NowNs() + pause_ns);
+    (void)RenewLease(context);  // a lost ping is no reason to wait
+  }
+}
+
+void Member::TendLoop(Parking* parking) {
+  while (true) {
+    const bool waits = log_->next_lsn() - 1 > log_->durable();
+    const int64_t pause_ns =
+        waits ? std::min(kTendIdleNs, kTendChains * session_->chain_ns()) : kTendIdleNs;
+    if (!Pause(parking, NowNs() + pause_ns)) return;
+    OperationContext context(session_.get(), NowNs() + kJobNsMin);
+    (void)log_->Tend(context);
+  }
+}
+
+void Member::LookLoop(Parking* parking) {
+  while (Pause(parking, NowNs() + kLookAroundNs)) {
+    OperationContext context(session_.get(), NowNs() + kJobNsMin);
+    const Turnstile::Pass pass(turnstile_.get());
+    (void)LookAround(context);  // again in a moment
+    map_.Tend(context);
+  }
+}
+
+// Rules O8, O9: what the cluster needs of whoever is there.
+absl::Status Member::LookAround(OperationContext& context) {
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  for (OwnedTree* const tree : OpenTrees()) {
+    // What has lost its leaves with a memory server's life is brought nowhere.
+    if (tree->leaves().fate.lost()) Discard(tree);
+  }
+  // Also of trees that nobody has open any more. The list comes before the questions: a tree that
+  // is made meanwhile is not on it.
+  PANDO_ASSIGN_OR_RETURN(const std::vector<uint32_t> trees, ListMappedTrees(context, map_));
+  absl::btree_set<uint32_t> dropped;
+  for (const uint32_t id : trees) {
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, id));
+    if (exists) continue;
+    dropped.insert(id);
+    if (OwnedTree* const tree = FindOpen(id); tree != nullptr) Discard(tree);
+    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, id, self()).status());
+  }
+  // A recovery may have come to an end but for its own entry.
+  PANDO_ASSIGN_OR_RETURN(const MemberEntries<LogEntry> logs, ListEntries<LogEntry>(context, map_));
+  PANDO_ASSIGN_OR_RETURN(const MemberEntries<RecoveryEntry> recoveries,
+                         ListEntries<RecoveryEntry>(context, map_));
+  absl::btree_set<MemberId> members;
+  for (const auto& [member, log] : logs) members.insert(member);
+  for (const auto& [member, recovery] : recoveries) members.insert(member);
+  members.erase(self());
+  for (const MemberId member : members) {
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
+                           AskClientState(context, control_, catalog_server_, member));
+    if (state != ClientLiveness::kDead && state != ClientLiveness::kLeft) continue;
+    PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> ranges,
+                           ListRangesOf(context, map_, member));
+    // Of trees that are not open here others take care, but for those that were dropped.
+    const bool is_ours = std::all_of(ranges.begin(), ranges.end(), [&](const MappedRange& range) {
+      return dropped.contains(range.tree_id) || FindOpen(range.tree_id) != nullptr;
+    });
+    if (is_ours) (void)Recover(context, member);
+  }
+  return FreeLostExtents(context);
+}
+
+// Who dies between getting an extent and its `l`, or when its `l` is erased already, leaves one
+// that nothing names.
+absl::Status Member::FreeLostExtents(OperationContext& context) {
+  for (const ServerId server : members_.Ids()) {
+    const auto extents = ListExtents(context, control_, server);
+    if (!extents.ok()) continue;
+    for (const HeldExtent& held : *extents) {
+      const MemberId holder = {held.compute_server, held.incarnation};
+      if (held.holder == ClientLiveness::kJoined || holder == self()) continue;
+      PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
+                             AskClientState(context, control_, catalog_server_, holder));
+      if (state == ClientLiveness::kJoined) continue;
+      // It has ended: it inserts no `l` any more, and one with ranges has had one.
+      const auto log = FindEntry<LogEntry>(context, map_, holder);
+      if (absl::IsNotFound(log.status())) {
+        (void)FreeExtent(context, control_, held.extent, holder.incarnation);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Member::Discard(OwnedTree* tree) {
+  {
+    const Turnstile::Pass pass(flushing_.get());
+    for (OwnRange* const range : tree->OwnRanges()) {
+      tree->Remove(range);
+      DropRecords(range);
+    }
+  }
+  NoteRefusing();
+  WakeWriters();
+}
+
+}  // namespace pando

@@ -1,0 +1,245 @@
+#include "compute/owner/owned_tree.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "compute/owner/member.h"
+
+namespace pando {
+namespace {
+
+// How long a READ may take that others wait for, in chain times (rule T3).
+constexpr int64_t kPatienceChains = 8;
+
+}  // namespace
+
+// --- Ranges.
+
+OwnRange* OwnedTree::FindOwn(std::string_view key) const {
+  const Ranges* const ranges = ranges_.load(std::memory_order_acquire);
+  if (ranges == nullptr) return nullptr;
+  const auto above =
+      std::upper_bound(ranges->begin(), ranges->end(), key,
+                       [](std::string_view k, const OwnRange* range) { return k < range->low; });
+  if (above == ranges->begin()) return nullptr;
+  OwnRange* const range = *std::prev(above);
+  return range->Covers(key) ? range : nullptr;
+}
+
+std::vector<OwnRange*> OwnedTree::OwnRanges() const {
+  const Ranges* const ranges = ranges_.load(std::memory_order_acquire);
+  return ranges == nullptr ? Ranges() : *ranges;
+}
+
+OwnRange* OwnedTree::Add(std::unique_ptr<OwnRange> range) {
+  OwnRange* const added = range.get();
+  std::lock_guard lock(ranges_mutex_);
+  all_ranges_.push_back(std::move(range));
+  auto ranges = std::make_unique<Ranges>(OwnRanges());
+  ranges->push_back(added);
+  std::sort(ranges->begin(), ranges->end(),
+            [](const OwnRange* a, const OwnRange* b) { return a->low < b->low; });
+  ranges_.store(ranges.get(), std::memory_order_release);
+  all_lists_.push_back(std::move(ranges));
+  return added;
+}
+
+void OwnedTree::Remove(OwnRange* range) {
+  {
+    std::lock_guard lock(ranges_mutex_);
+    auto ranges = std::make_unique<Ranges>(OwnRanges());
+    std::erase(*ranges, range);
+    ranges_.store(ranges.get(), std::memory_order_release);
+    all_lists_.push_back(std::move(ranges));
+  }
+  std::lock_guard lock(range->partition.mutex());
+  range->SetState(OwnRange::State::kGone);
+}
+
+absl::Status OwnedTree::AwaitServing(OperationContext& context, OwnRange* range, Lock* lock) {
+  if (range->state != OwnRange::State::kWaiting) [[likely]]
+    return absl::OkStatus();
+  Parking parking(&context.session.scheduler());
+  bool in_time = true;
+  range->waiting.push_back(&parking);
+  while (range->state == OwnRange::State::kWaiting && in_time) {
+    lock->unlock();
+    in_time = parking.ParkUntil(context.deadline_ns());
+    lock->lock();
+  }
+  // Unpark() is called under the mutex: nobody comes late.
+  std::erase(range->waiting, &parking);
+  return in_time ? absl::OkStatus() : context.DeadlineError("waiting for the key's range");
+}
+
+// --- Answers.
+
+absl::Status OwnedTree::AwaitLease(OperationContext& context) {
+  if (context.session.fenced()) [[unlikely]]
+    return FencedError();
+  if (member_.lease().Held()) [[likely]]
+    return absl::OkStatus();
+  if (member_.lease().ended()) return FencedError();
+  if (member_.lease().AwaitHeld(&context.session.scheduler(), context.deadline_ns())) {
+    return absl::OkStatus();
+  }
+  if (member_.lease().ended()) return FencedError();
+  return context.DeadlineError("waiting for the serving lease");
+}
+
+absl::Status OwnedTree::ConcludeRead(OperationContext& context, Lsn lsn) {
+  if (lsn > member_.log().durable() && RuleHolds(Rule::kT3)) [[unlikely]]
+    PANDO_RETURN_IF_ERROR(member_.log().AwaitDurable(context, lsn));
+  return RuleHolds(Rule::kO5) ? AwaitLease(context) : absl::OkStatus();
+}
+
+absl::Status OwnedTree::ConcludeWrite(OperationContext& context, Lsn lsn) {
+  // No look at the clock: what is durable landed before this member could be fenced at its log's
+  // server, so whoever takes over has read it (rules D2, D3).
+  if (!RuleHolds(Rule::kT4)) return absl::OkStatus();
+  const absl::Status durable = member_.log().AwaitDurable(context, lsn);
+  if (durable.ok()) [[likely]]
+    return durable;
+  return OutcomeUnknownError(absl::StrCat(
+      "the write was sent to the log, and may or may not have arrived: ", durable.ToString()));
+}
+
+// --- Reads.
+
+absl::Status OwnedTree::AwaitLoad(OperationContext& context, OwnRange* range, std::string_view key,
+                                  const Partition::View& view, Lock* lock, bool* is_absent) {
+  struct Waiter : LoadWaiter {
+    explicit Waiter(Scheduler* scheduler) : parking(scheduler) {}
+    Parking parking;
+  } waiter(&context.session.scheduler());
+  waiter.wake = [](LoadWaiter* self) { static_cast<Waiter*>(self)->parking.Unpark(); };
+  Partition& partition = range->partition;
+  partition.Wait(view.record, &waiter);
+  const int64_t patience_ns = context.session.NowNs() + context.session.WaitNs(kPatienceChains);
+  lock->unlock();
+  waiter.parking.ParkUntil(std::min(patience_ns, context.deadline_ns()));
+  lock->lock();
+  // Whoever READs has not come back for so long: his session does not poll, and the next one
+  // tries himself (rule T3).
+  if (partition.StopWaiting(key, &waiter)) {
+    if (context.expired()) return context.DeadlineError("waiting for another's read of the leaf");
+    const Member::Sizes before = Member::SizesOf(partition);
+    partition.AbandonLoad(key, view.load);
+    member_.NoteChange(before, partition);
+  }
+  *is_absent =
+      waiter.outcome == LoadWaiter::Outcome::kNotFound && range->state == OwnRange::State::kServing;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> OwnedTree::LoadRecord(OperationContext& context, OwnRange* range,
+                                           std::string_view key, Lock* lock,
+                                           std::optional<std::string>* found) {
+  Partition& partition = range->partition;
+  context.session.counters().owned_misses.Add();
+  const Member::Sizes without = Member::SizesOf(partition);
+  const Load load = partition.BeginLoad(key);
+  member_.NoteChange(without, partition);
+  lock->unlock();
+  std::string value;
+  const absl::Status status = GetKey(context, leaves_, key, &value);
+  lock->lock();
+  const Member::Sizes before = Member::SizesOf(partition);
+  if (!status.ok() && !absl::IsNotFound(status)) {
+    partition.AbandonLoad(key, load);
+    member_.NoteChange(before, partition);
+    return status;
+  }
+  found->reset();
+  if (status.ok()) *found = std::move(value);
+  const bool counts =
+      partition.EndLoad(key, load, *found, member_.MayKeep(context.session.random()));
+  member_.NoteChange(before, partition);
+  member_.Evict(&partition);
+  return counts && range->state == OwnRange::State::kServing;
+}
+
+std::optional<absl::Status> OwnedTree::GetHere(OperationContext& context, std::string_view key,
+                                               std::string* value) {
+  while (true) {
+    OwnRange* const range = FindOwn(key);
+    if (range == nullptr) return std::nullopt;
+    Lock lock(range->partition.mutex());
+    PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
+    if (range->state != OwnRange::State::kServing) continue;
+    const Partition::View view = range->partition.Find(key);
+    bool is_absent = false;
+    std::optional<std::string> found;
+    switch (view.state) {
+      case RecordState::kClean:
+      case RecordState::kDirty:
+        range->partition.Touch(view.record);
+        value->assign(view.value);
+        lock.unlock();
+        context.session.counters().owned_hits.Add();
+        return ConcludeRead(context, view.lsn);
+      case RecordState::kTombstone:
+        context.session.counters().owned_hits.Add();
+        is_absent = true;
+        break;
+      case RecordState::kLoading:
+        PANDO_RETURN_IF_ERROR(AwaitLoad(context, range, key, view, &lock, &is_absent));
+        if (!is_absent) continue;
+        break;
+      case RecordState::kAbsent: {
+        PANDO_ASSIGN_OR_RETURN(const bool counts, LoadRecord(context, range, key, &lock, &found));
+        if (!counts) continue;
+        is_absent = !found.has_value();
+        break;
+      }
+    }
+    lock.unlock();
+    PANDO_RETURN_IF_ERROR(ConcludeRead(context, view.lsn));
+    if (is_absent) return KeyNotFound();
+    *value = *std::move(found);
+    return absl::OkStatus();
+  }
+}
+
+// --- Of the whole tree.
+
+absl::Status OwnedTree::Flush(OperationContext& context) { return member_.Flush(context, this); }
+
+absl::Status OwnedTree::BulkLoad(OperationContext& context, NextEntry next) {
+  const absl::Status obtained = member_.Obtain(context, this, "");
+  OwnRange* const range = FindOwn("");
+  if (range == nullptr || !range->low.empty() || !range->high.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "bulk load: this compute server does not own the whole tree: load it where no other one "
+        "has it open (",
+        obtained.message(), ")"));
+  }
+  {
+    Lock lock(range->partition.mutex());
+    PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
+    if (range->state != OwnRange::State::kServing) {
+      return absl::FailedPreconditionError("bulk load: the tree is changing hands; try again");
+    }
+    range->SetState(OwnRange::State::kWaiting);
+  }
+  // What was written before is in the leaves, where the load finds it. Clean records and answers
+  // that keys are absent are of an empty tree, then.
+  absl::Status status = member_.Flush(context, this);
+  const bool is_clean = status.ok();
+  // What is in the log of before, erases too, must not be replayed over what is loaded. Nothing is
+  // appended meanwhile.
+  if (is_clean) status = member_.BeginLoad(context, this, range, member_.log().next_lsn());
+  if (status.ok()) status = BulkLoadTree(context, leaves_, next);
+  Lock lock(range->partition.mutex());
+  const Member::Sizes before = Member::SizesOf(range->partition);
+  if (is_clean) range->partition.Drop();
+  member_.NoteChange(before, range->partition);
+  if (range->state == OwnRange::State::kWaiting) range->SetState(OwnRange::State::kServing);
+  return status;
+}
+
+}  // namespace pando

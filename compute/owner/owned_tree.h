@@ -1,0 +1,157 @@
+// An open owned tree as a session executes operations on it (rules O, T, B): at the owner of the
+// key, in its memory, with the leaves of a shared tree below.
+//
+// Thread safety: shared by all sessions of a client. Invariants:
+//   1. Whether a key is owned, its message's LSN and the change of its record are one step under
+//      the mutex of its partition (rule T4). No mutex is held across a suspension.
+//   2. An answer is given when what it says is durable in the log and, after that, the serving
+//      lease was still held (rules T3 to T5, O5). So no answer says what a death can undo.
+//   3. What is said of a key that has no record is what its leaf held at a READ during which the
+//      key had none (rule T3).
+//   4. A write whose message was appended is done, or of unknown outcome; before that it had no
+//      effect (rule T6).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "compute/core/session_context.h"
+#include "compute/index/operations.h"
+#include "compute/index/tree_context.h"
+#include "compute/index/write_operation.h"
+#include "compute/log/redo_log.h"
+#include "compute/owner/own_range.h"
+#include "compute/peer/peer_format.h"
+
+namespace pando {
+
+class Member;
+
+class OwnedTree {
+ public:
+  // Both outlive this.
+  OwnedTree(TreeContext* leaves, Member* member) : leaves_(*leaves), member_(*member) {}
+  OwnedTree(const OwnedTree&) = delete;
+  OwnedTree& operator=(const OwnedTree&) = delete;
+
+  // Results and errors: as the operations of a shared tree of that name
+  // (compute/index/operations.h). At the key's owner, whoever that is: owned_route.cpp.
+  absl::Status Get(OperationContext& context, std::string_view key, std::string* value);
+  absl::Status Write(OperationContext& context, const WriteOperation& operation,
+                     std::string* answer);
+  // Writes at the head of `writes`, at least one; how many have their results. Puts share a commit.
+  size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes);
+  // Up to where writes go to the same place as one to this key, as far as is known; "": to the end.
+  std::optional<std::string> NextBorder(std::string_view key) const;
+
+  // The same where this member owns the key. Nothing: it does not, and nothing has happened.
+  std::optional<absl::Status> GetHere(OperationContext& context, std::string_view key,
+                                      std::string* value);
+  std::optional<absl::Status> WriteHere(OperationContext& context, const WriteOperation& operation,
+                                        std::string* answer);
+
+  // Rule O8: of a tree without any records. Others' operations wait meanwhile.
+  absl::Status BulkLoad(OperationContext& context, NextEntry next);
+  // All records that are dirty now are in their leaves (rule B4).
+  absl::Status Flush(OperationContext& context);
+
+  TreeContext& leaves() { return leaves_; }
+  uint32_t id() const { return leaves_.id(); }
+
+  // The range of the key that this member serves, or waits with; nullptr: none. Valid for as long
+  // as this tree.
+  OwnRange* FindOwn(std::string_view key) const;
+  // All of them, ascending.
+  std::vector<OwnRange*> OwnRanges() const;
+
+  // --- For the member: ranges come and go.
+  // From now on operations find it.
+  OwnRange* Add(std::unique_ptr<OwnRange> range);
+  // Operations that find it have to look again (State::kGone).
+  void Remove(OwnRange* range);
+  // Whose a range is, as the map was seen: a hint.
+  void Learn(const MappedRange& range, std::string address);
+  // Peers whose requests are being executed.
+  std::atomic<int> visitors{0};
+
+ private:
+  friend class OwnedReader;
+  // What a write decided, under the partition's mutex.
+  struct Decision;
+
+  using Lock = std::unique_lock<std::mutex>;
+  // Another member that owns some keys.
+  struct Owner {
+    MemberId id;
+    std::string address;
+  };
+  struct Hint {
+    MappedRange range;
+    Owner owner;
+  };
+
+  // --- owned_route.cpp
+  std::optional<Owner> OwnerOf(std::string_view key) const;
+  void Forget(std::string_view key);
+  // Until somebody has executed it: `here`, which is GetHere() or the like, or a peer, whose answer
+  // `answer` is then.
+  absl::Status Route(OperationContext& context, std::string_view key,
+                     absl::FunctionRef<std::optional<absl::Status>()> here,
+                     const PeerRequest& request, PeerAnswer* answer);
+  absl::Status WriteElsewhere(OperationContext& context, const WriteOperation& operation,
+                              std::string* answer);
+  // After a piece of bad luck: nothing was done. An error: the deadline has passed.
+  absl::Status AwaitRetry(OperationContext& context, const absl::Status& why);
+
+  // OK: the range serves, or has gone. The lock is let go meanwhile.
+  absl::Status AwaitServing(OperationContext& context, OwnRange* range, Lock* lock);
+  // Somebody READs the leaf for this key, as `view` says: waits for that. `is_absent`: the tree did
+  // not have the key meanwhile, and that is the answer; else look again.
+  absl::Status AwaitLoad(OperationContext& context, OwnRange* range, std::string_view key,
+                         const Partition::View& view, Lock* lock, bool* is_absent);
+  // READs the leaf for a key without a record. True: what was found counts, and nothing has changed
+  // since; `found` has it (no value: the key is absent). False: look again.
+  absl::StatusOr<bool> LoadRecord(OperationContext& context, OwnRange* range, std::string_view key,
+                                  Lock* lock, std::optional<std::string>* found);
+  // Rule T4: a put that need not know what is there. An error: it has no effect.
+  std::optional<absl::StatusOr<Lsn>> AppendPut(OperationContext& context, std::string_view key,
+                                               std::string_view value);
+  // Rule T5.
+  std::optional<absl::Status> WriteKnowing(OperationContext& context,
+                                           const WriteOperation& operation, std::string* answer);
+  Decision Decide(const WriteOperation& operation, std::optional<std::string_view> present,
+                  std::string* answer) const;
+  // Appends the message and changes the record, in one step under the lock. No value: a tombstone.
+  Lsn Store(OwnRange* range, RedoLog::Reservation reservation, std::string_view key,
+            std::optional<std::string_view> value);
+  absl::Status AwaitLease(OperationContext& context);
+  // The last look before an answer: what has this LSN is durable, and then the lease is held.
+  absl::Status ConcludeRead(OperationContext& context, Lsn lsn);
+  // Of a write that was appended: an error is an unknown outcome.
+  absl::Status ConcludeWrite(OperationContext& context, Lsn lsn);
+
+  TreeContext& leaves_;
+  Member& member_;
+
+  using Ranges = std::vector<OwnRange*>;  // ascending
+  std::atomic<const Ranges*> ranges_{nullptr};
+  std::mutex ranges_mutex_;
+  // Whatever a session may still look at: few, and kept as long as the tree is open.
+  std::vector<std::unique_ptr<const Ranges>> all_lists_;
+  std::vector<std::unique_ptr<OwnRange>> all_ranges_;
+
+  mutable std::mutex hints_mutex_;
+  std::vector<Hint> hints_;
+};
+
+}  // namespace pando

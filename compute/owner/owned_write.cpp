@@ -1,0 +1,190 @@
+// Writes of an owned tree: decided in memory, acknowledged from the log (rules T4 to T6).
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "compute/index/write_decision.h"
+#include "compute/owner/member.h"
+#include "compute/owner/owned_tree.h"
+
+namespace pando {
+namespace {
+
+// Puts of one call that are appended before anybody waits for the first of them.
+constexpr size_t kRunMax = 64;
+
+// Of broken variants: between two steps that should be one.
+void LetOthers(OperationContext& context, std::unique_lock<std::mutex>* lock) {
+  lock->unlock();
+  context.session.scheduler().SleepUntil(context.session.NowNs() + context.session.WaitNs(1));
+  lock->lock();
+}
+
+}  // namespace
+
+// What a write makes of its key.
+struct OwnedTree::Decision {
+  WriteEffect effect = WriteEffect::kNone;
+  std::string computed;  // by an upsert
+  absl::Status result;
+};
+
+Lsn OwnedTree::Store(OwnRange* range, RedoLog::Reservation reservation, std::string_view key,
+                     std::optional<std::string_view> value) {
+  Partition& partition = range->partition;
+  const LogMessage message = {
+      .kind = value.has_value() ? LogMessage::Kind::kPut : LogMessage::Kind::kErase,
+      .tree_id = id(),
+      .key = key,
+      .value = value.value_or(std::string_view())};
+  const Lsn lsn = member_.log().Append(std::move(reservation), message);
+  const Member::Sizes before = Member::SizesOf(partition);
+  if (value.has_value()) {
+    partition.Put(key, *value, lsn);
+  } else {
+    partition.Erase(key, lsn);
+  }
+  member_.NoteChange(before, partition);
+  member_.Evict(&partition);
+  return lsn;
+}
+
+OwnedTree::Decision OwnedTree::Decide(const WriteOperation& operation,
+                                      std::optional<std::string_view> present,
+                                      std::string* answer) const {
+  Decision decision;
+  if (operation.kind != WriteKind::kUpsert) {
+    decision.effect = DecideWrite(
+        operation, present.has_value(), [&] { return *present; }, &decision.result, answer);
+    return decision;
+  }
+  decision.effect = DecideUpsert(operation, present, leaves_.layout.value_bytes_max(),
+                                 &decision.computed, &decision.result, answer);
+  if (decision.effect == WriteEffect::kStore && answer != nullptr) {
+    answer->assign(decision.computed);
+  }
+  return decision;
+}
+
+std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendPut(OperationContext& context,
+                                                        std::string_view key,
+                                                        std::string_view value) {
+  RedoLog::Reservation reservation;
+  while (true) {
+    OwnRange* const range = FindOwn(key);
+    if (range == nullptr) return std::nullopt;
+    PANDO_RETURN_IF_ERROR(AwaitLease(context));
+    if (!reservation.holds_room()) {
+      PANDO_ASSIGN_OR_RETURN(reservation,
+                             member_.ReserveForWrite(context, key.size(), value.size()));
+    }
+    Lock lock(range->partition.mutex());
+    PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
+    if (range->state != OwnRange::State::kServing) continue;
+    if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
+    return Store(range, std::move(reservation), key, value);
+  }
+}
+
+std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
+                                                    const WriteOperation& operation,
+                                                    std::string* answer) {
+  // Whatever the decision, there is room for it: it is taken and appended in one step.
+  const size_t value_bytes = operation.kind == WriteKind::kUpsert ? leaves_.layout.value_bytes_max()
+                                                                  : operation.value.size();
+  RedoLog::Reservation reservation;
+  while (true) {
+    OwnRange* const range = FindOwn(operation.key);
+    if (range == nullptr) return std::nullopt;
+    PANDO_RETURN_IF_ERROR(AwaitLease(context));
+    if (!reservation.holds_room()) {
+      PANDO_ASSIGN_OR_RETURN(reservation,
+                             member_.ReserveForWrite(context, operation.key.size(), value_bytes));
+    }
+    Lock lock(range->partition.mutex());
+    PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
+    if (range->state != OwnRange::State::kServing) continue;
+    const Partition::View view = range->partition.Find(operation.key);
+    std::optional<std::string> found;
+    std::optional<std::string_view> present;
+    switch (view.state) {
+      case RecordState::kClean:
+      case RecordState::kDirty:
+        present = view.value;
+        [[fallthrough]];
+      case RecordState::kTombstone:
+        range->partition.Touch(view.record);
+        context.session.counters().owned_hits.Add();
+        break;
+      case RecordState::kLoading: {
+        bool is_absent;
+        PANDO_RETURN_IF_ERROR(AwaitLoad(context, range, operation.key, view, &lock, &is_absent));
+        continue;  // what was absent then may be there now
+      }
+      case RecordState::kAbsent: {
+        PANDO_ASSIGN_OR_RETURN(const bool counts,
+                               LoadRecord(context, range, operation.key, &lock, &found));
+        if (!counts) continue;
+        if (found.has_value()) present = *found;
+        if (!RuleHolds(Rule::kT5Hold)) LetOthers(context, &lock);
+        break;
+      }
+    }
+    const Decision decision = Decide(operation, present, answer);
+    const bool stores = decision.effect == WriteEffect::kStore;
+    // Where memory servers refuse new keys they are not taken into the log either (rule B3).
+    if (stores && !present.has_value()) PANDO_RETURN_IF_ERROR(member_.Refusal());
+    if (decision.effect == WriteEffect::kNone) {
+      lock.unlock();
+      const Lsn seen = RuleHolds(Rule::kT5) ? view.lsn : kNoLsn;
+      PANDO_RETURN_IF_ERROR(ConcludeRead(context, seen));
+      return decision.result;
+    }
+    const std::string_view value =
+        operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
+    const Lsn lsn = Store(range, std::move(reservation), operation.key,
+                          stores ? std::optional(value) : std::nullopt);
+    lock.unlock();
+    return ConcludeWrite(context, lsn);
+  }
+}
+
+std::optional<absl::Status> OwnedTree::WriteHere(OperationContext& context,
+                                                 const WriteOperation& operation,
+                                                 std::string* answer) {
+  if (operation.kind != WriteKind::kPut || member_.is_refusing()) [[unlikely]] {
+    return WriteKnowing(context, operation, answer);
+  }
+  const std::optional<absl::StatusOr<Lsn>> lsn = AppendPut(context, operation.key, operation.value);
+  if (!lsn.has_value()) return std::nullopt;
+  PANDO_RETURN_IF_ERROR(lsn->status());
+  return ConcludeWrite(context, **lsn);
+}
+
+size_t OwnedTree::WriteRun(OperationContext& context, absl::Span<const RunWrite> writes) {
+  std::array<Lsn, kRunMax> lsns;
+  size_t appended = 0;
+  while (appended < std::min(writes.size(), kRunMax)) {
+    const WriteOperation& operation = *writes[appended].operation;
+    if (operation.kind != WriteKind::kPut || member_.is_refusing()) break;
+    const std::optional<absl::StatusOr<Lsn>> lsn =
+        AppendPut(context, operation.key, operation.value);
+    if (!lsn.has_value()) break;
+    lsns[appended] = lsn->value_or(kNoLsn);
+    *writes[appended++].result = lsn->status();
+    if (!lsn->ok()) break;
+  }
+  if (appended == 0) {
+    *writes[0].result = Write(context, *writes[0].operation, writes[0].answer);
+    return 1;
+  }
+  for (size_t i = 0; i < appended; ++i) {
+    if (writes[i].result->ok()) *writes[i].result = ConcludeWrite(context, lsns[i]);
+  }
+  return appended;
+}
+
+}  // namespace pando

@@ -1,0 +1,117 @@
+#include "compute/owner/peer_desk.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/fabric/recoverable.h"
+#include "compute/owner/member.h"
+#include "compute/owner/owned_reader.h"
+
+namespace pando {
+namespace {
+
+// An answer has no room for the rows of more.
+constexpr size_t kScanLeaves = 4;
+
+}  // namespace
+
+void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, PeerAnswer* answer) {
+  OwnedTree* const tree = member_.BeginVisit(request.tree_id);
+  if (tree == nullptr) {
+    answer->not_owner = true;
+    return;
+  }
+  context.fate = &tree->leaves().fate;
+  ExecuteOn(tree, context, request, answer);
+  // What was refused because a queue pair of this member's broke, without effect, is nothing that
+  // the peer could do anything about.
+  while (IsRecoverable(answer->status) && absl::IsUnavailable(answer->status) &&
+         !context.expired() && tree->FindOwn(request.key) != nullptr) {
+    context.session.scheduler().SleepUntil(
+        std::min(context.deadline_ns(), context.session.NowNs() + member_.retry_ns()));
+    answer->Reset();
+    answer->is_scan = request.operation == PeerRequest::Operation::kScan;
+    ExecuteOn(tree, context, request, answer);
+  }
+  member_.EndVisit(tree);
+}
+
+void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerRequest& request,
+                         PeerAnswer* answer) {
+  if (tree->leaves().fate.lost()) {
+    answer->status = tree->leaves().fate.status();
+    return;
+  }
+  const NodeLayout& layout = tree->leaves().layout;
+  if (request.operation == PeerRequest::Operation::kScan) {
+    return Scan(tree, context, request, answer);
+  }
+  if (request.key.empty() || request.key.size() > layout.key_bytes_max()) {
+    answer->status = absl::InvalidArgumentError(absl::StrCat(
+        "a key of ", request.key.size(), " bytes; the tree takes 1..", layout.key_bytes_max()));
+    return;
+  }
+  std::optional<absl::Status> done;
+  if (request.operation == PeerRequest::Operation::kGet) {
+    done = tree->GetHere(context, request.key, &answer->value);
+  } else {
+    WriteOperation operation;
+    answer->status = Prepare(*tree, request, &operation);
+    if (!answer->status.ok()) return;
+    done = tree->WriteHere(context, operation, &answer->value);
+  }
+  answer->not_owner = !done.has_value();
+  if (done.has_value()) answer->status = *std::move(done);
+  const bool says =
+      IsConditionFailed(answer->status) ||
+      (answer->status.ok() && (request.is_read() || request.write == WriteKind::kUpsert));
+  if (!says) answer->value.clear();
+}
+
+absl::Status PeerDesk::Prepare(OwnedTree& tree, const PeerRequest& request,
+                               WriteOperation* operation) const {
+  const uint32_t value_bytes_max = tree.leaves().layout.value_bytes_max();
+  *operation = {.kind = request.write,
+                .key = request.key,
+                .value = request.value,
+                .expected = request.expected,
+                .function_number = request.function};
+  if (request.write == WriteKind::kUpsert) {
+    PANDO_ASSIGN_OR_RETURN(operation->function,
+                           find_function_(request.function, request.value, value_bytes_max));
+  }
+  if (request.value.size() <= value_bytes_max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a value of ", request.value.size(),
+                                                 " bytes; the tree takes 0..", value_bytes_max));
+}
+
+void PeerDesk::Scan(OwnedTree* tree, OperationContext& context, const PeerRequest& request,
+                    PeerAnswer* answer) {
+  const uint32_t key_bytes_max = tree->leaves().layout.key_bytes_max();
+  const auto cut = [&](const PeerCut& from) {
+    return KeyCut::At(from.key, from.after, key_bytes_max);
+  };
+  OwnedReader reader(tree);
+  reader.Start(cut(request.at), cut(request.end), request.down);
+  if (reader.done()) return;
+  std::string last;
+  bool is_full = false;
+  const auto take = [&](LeafEntry& entry) {
+    is_full = answer->row_count == request.rows_max || !answer->AddRow(entry.key, entry.value);
+    if (!is_full) last = std::move(entry.key);
+    return !is_full;
+  };
+  std::optional<absl::Status> done = reader.ReadHere(context, kScanLeaves, take);
+  answer->not_owner = !done.has_value();
+  if (!done.has_value()) return;
+  answer->status = *std::move(done);
+  if (!answer->status.ok()) return;
+  if (is_full) return answer->SetReached({last, /*after=*/!request.down});
+  if (!reader.done()) answer->SetReached({reader.at().key, reader.at().after});
+}
+
+}  // namespace pando

@@ -1,0 +1,218 @@
+#include "compute/owner/recovery.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/wire/control.h"
+#include "compute/core/extent_calls.h"
+#include "compute/core/fence_calls.h"
+#include "compute/log/read_log.h"
+#include "compute/owner/client_state.h"
+#include "compute/owner/flush.h"
+
+namespace pando {
+namespace {
+
+// Messages that are brought to leaves in one go: their order is that of the keys.
+constexpr size_t kReplayMax = 4096;
+
+absl::Status NotYet(absl::string_view why) { return absl::AbortedError(why); }
+
+}  // namespace
+
+absl::Status Recovery::Begin(OperationContext& context) {
+  PANDO_RETURN_IF_ERROR(Claim(context));
+  PANDO_RETURN_IF_ERROR(FenceAll(context, ended_));
+  PANDO_ASSIGN_OR_RETURN(ranges_, ListRangesOf(context, *parts_.map, ended_));
+  return ReadMessages(context);
+}
+
+// --- D1
+
+absl::Status Recovery::Claim(OperationContext& context) {
+  const RecoveryEntry own = {.stamp = parts_.stamps->Next(), .claimant = parts_.self};
+  MapChange change = ChangeEntry(ended_, std::nullopt, own);
+  PANDO_RETURN_IF_ERROR(change.Settle(context, *parts_.map));
+  if (change.decision() != MapChange::Decision::kDone) {
+    PANDO_ASSIGN_OR_RETURN(const RecoveryEntry other, ActualEntry<RecoveryEntry>(change));
+    if (other.claimant == parts_.self) {  // of an attempt before, which did not come to its end
+      claimed_ = other;
+      return absl::OkStatus();
+    }
+    if (!other.claimant.nobody()) {
+      PANDO_ASSIGN_OR_RETURN(
+          const ClientLiveness state,
+          AskClientState(context, *parts_.control, parts_.catalog_server, other.claimant));
+      if (state == ClientLiveness::kJoined) {
+        return NotYet(
+            absl::StrCat(ToText(other.claimant), " takes over what ", ToText(ended_), " has left"));
+      }
+      // A claimant that may still bring old messages to leaves is fenced like an owner.
+      PANDO_RETURN_IF_ERROR(FenceAll(context, other.claimant));
+    }
+    change = ChangeEntry(ended_, other, own);
+    PANDO_RETURN_IF_ERROR(change.Settle(context, *parts_.map));
+    if (change.decision() != MapChange::Decision::kDone) {
+      return NotYet(absl::StrCat("somebody else takes over what ", ToText(ended_), " has left"));
+    }
+  }
+  claimed_ = own;
+  return absl::OkStatus();
+}
+
+// --- D2
+
+absl::Status Recovery::FenceAt(OperationContext& context, ServerId server, MemberId member) {
+  const absl::Status fenced =
+      AwaitFence(context, *parts_.control, server, member.compute_server, member.incarnation);
+  if (absl::IsUnavailable(fenced) && parts_.is_gone(server)) return absl::OkStatus();
+  if (absl::IsDeadlineExceeded(fenced)) return NotYet(fenced.message());
+  return fenced;
+}
+
+// The catalog's server first: from then on no tree grows onto another server for it, so that it can
+// reach no node but on those that the catalog lists afterwards.
+absl::Status Recovery::FenceAll(OperationContext& context, MemberId member) {
+  PANDO_RETURN_IF_ERROR(FenceAt(context, parts_.catalog_server, member));
+  absl::btree_set<ServerId> servers;
+  PANDO_ASSIGN_OR_RETURN(std::vector<uint32_t> trees, ListMappedTrees(context, *parts_.map));
+  trees.push_back(parts_.cluster_tree_id);
+  for (const uint32_t tree : trees) {
+    const auto body = parts_.control->Call(context, parts_.catalog_server,
+                                           ControlOpcode::kListTreeServers, EncodeTreeId(tree));
+    if (absl::IsNotFound(body.status())) continue;  // dropped: nothing of it is read any more
+    PANDO_RETURN_IF_ERROR(body.status());
+    PANDO_ASSIGN_OR_RETURN(const TreeServerList on, ParseTreeServers(*body));
+    for (const TreeServer& server : on) servers.insert(server.server);
+  }
+  const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, member);
+  if (!log.ok() && !absl::IsNotFound(log.status())) return log.status();
+  if (log.ok()) servers.insert(log->extent.server);
+  servers.erase(parts_.catalog_server);
+  const std::vector<ServerId> known = parts_.members->Ids();
+  for (const ServerId server : servers) {
+    if (!std::binary_search(known.begin(), known.end(), server) && !context.AwaitServer(server)) {
+      return NotYet(absl::StrCat("memory server ", server, " is not connected, and has to confirm ",
+                                 "that ", ToText(member), " can do nothing any more"));
+    }
+    PANDO_RETURN_IF_ERROR(FenceAt(context, server, member));
+  }
+  return absl::OkStatus();
+}
+
+// --- D3
+
+absl::Status Recovery::ReadMessages(OperationContext& context) {
+  absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, ended_);
+  if (absl::IsNotFound(log.status())) {
+    if (ranges_.empty()) return absl::OkStatus();  // it was nearly done with leaving
+    return absl::DataLossError(
+        absl::StrCat(ToText(ended_),
+                     " has ranges in the cluster tree, and no log: what it had acknowledged and "
+                     "not yet brought to the leaves cannot be found"));
+  }
+  PANDO_RETURN_IF_ERROR(log.status());
+  log_ = *std::move(log);
+  if (ranges_.empty()) return absl::OkStatus();
+  const auto take = [this](Lsn lsn, const LogMessage& message) -> absl::Status {
+    const auto of = std::find_if(ranges_.begin(), ranges_.end(), [&](const MappedRange& range) {
+      return range.tree_id == message.tree_id && range.Covers(message.key);
+    });
+    // Of an earlier term of a range that somebody else has had since.
+    if (of == ranges_.end() || lsn < of->entry.since) return absl::OkStatus();
+    Message& newest = messages_[message.tree_id][std::string(message.key)];
+    newest.lsn = lsn;
+    newest.erased = message.kind == LogMessage::Kind::kErase;
+    newest.value.assign(message.value);
+    return absl::OkStatus();
+  };
+  const absl::Status read =
+      ReadLog(context, log_->extent, ended_.incarnation, log_->epoch, take).status();
+  if (read.ok()) return read;
+  messages_.clear();
+  return Annotate(
+      read, absl::StrCat("the log of ", ToText(ended_), " on memory server ", log_->extent.server));
+}
+
+// --- D4
+
+absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
+                              const MappedRange& range) {
+  const Messages& messages = messages_[range.tree_id];
+  auto next = messages.lower_bound(range.low);
+  std::vector<FlushItem> items;
+  while (next != messages.end() && range.Covers(next->first)) {
+    items.clear();
+    for (; items.size() < kReplayMax && next != messages.end() && range.Covers(next->first);
+         ++next) {
+      const Message& message = next->second;
+      items.push_back({.key = next->first,
+                       .value = message.value,
+                       .erased = message.erased,
+                       .lsn = message.lsn});
+    }
+    PANDO_RETURN_IF_ERROR(BringToLeaves(context, leaves, &items));
+    if (context.session.fenced()) return FencedError();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Recovery::BringToLeaves(OperationContext& context, TreeContext* leaves,
+                                     std::vector<FlushItem>* items) {
+  // What is of unknown outcome is written again, under the locks that it was written under.
+  while (true) {
+    std::vector<FlushItem> left;
+    FlushCounts counts;
+    const absl::Status flushed = FlushToLeaves(&context.session, leaves, context.deadline_ns(),
+                                               *items, &counts, [&](size_t i, FlushResult result) {
+                                                 if (result == FlushResult::kDone) return;
+                                                 left.push_back((*items)[i]);
+                                               });
+    replayed_ += counts.messages;
+    if (left.empty()) return absl::OkStatus();
+    if (!IsOutcomeUnknown(flushed) || context.expired()) return flushed;
+    std::sort(left.begin(), left.end(),
+              [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
+    *items = std::move(left);
+  }
+}
+
+// --- D5
+
+absl::Status Recovery::HandBack(OperationContext& context) {
+  if (!claimed_.has_value()) return absl::OkStatus();
+  const RecoveryEntry nobody = {.stamp = parts_.stamps->Next(), .claimant = {}};
+  return ChangeEntry(ended_, *claimed_, nobody).Settle(context, *parts_.map);
+}
+
+absl::Status Recovery::End(OperationContext& context) {
+  if (!claimed_.has_value()) return absl::OkStatus();
+  PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left,
+                         ListRangesOf(context, *parts_.map, ended_));
+  if (!left.empty()) return HandBack(context);
+  if (log_.has_value()) {
+    // The extent before the entry that names it: whoever repeats this finds it freed.
+    PANDO_RETURN_IF_ERROR(FreeExtentOf(context));
+    PANDO_RETURN_IF_ERROR(ChangeEntry(ended_, *log_, std::nullopt).Settle(context, *parts_.map));
+  }
+  const absl::StatusOr<MemberEntry> member = FindEntry<MemberEntry>(context, *parts_.map, ended_);
+  if (member.ok()) {
+    PANDO_RETURN_IF_ERROR(ChangeEntry(ended_, *member, std::nullopt).Settle(context, *parts_.map));
+  } else if (!absl::IsNotFound(member.status())) {
+    return member.status();
+  }
+  return ChangeEntry(ended_, *claimed_, std::nullopt).Settle(context, *parts_.map);
+}
+
+absl::Status Recovery::FreeExtentOf(OperationContext& context) {
+  const absl::Status freed =
+      FreeExtent(context, *parts_.control, log_->extent, ended_.incarnation).status();
+  // With its memory server everything is gone.
+  if (absl::IsUnavailable(freed) && parts_.is_gone(log_->extent.server)) return absl::OkStatus();
+  return freed;
+}
+
+}  // namespace pando

@@ -1,0 +1,90 @@
+// What becomes of a member's ranges when it has ended, whether it died or left (rules D1 to D5):
+// one other member reads its log, brings what it had acknowledged to the leaves, and takes the
+// ranges.
+//
+// Not thread-safe: in coroutines of one session, at its member's turnstile. Invariants:
+//   1. Nothing of the dead is read before the recovery is claimed and every memory server that it
+//      could reach has confirmed that its life is over: the catalog's first, since no server is
+//      added to a tree for it after that.
+//   2. A range changes hands after all of its messages are in its leaves. Until then its entry
+//      names the dead, whatever becomes of the claimant, and every step may be repeated.
+//   3. The log is freed when no entry names the dead any more. A log that cannot be read is lost,
+//      never empty.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compute/core/control_channel.h"
+#include "compute/core/membership.h"
+#include "compute/core/session_context.h"
+#include "compute/hot/partition.h"
+#include "compute/index/tree_context.h"
+#include "compute/owner/claim.h"
+#include "compute/owner/members.h"
+
+namespace pando {
+
+struct RecoveryParts {
+  ControlChannel* control = nullptr;
+  ServerId catalog_server = 0;
+  const Membership* members = nullptr;
+  uint32_t cluster_tree_id = 0;
+  MapStore* map = nullptr;
+  StampSource* stamps = nullptr;
+  MemberId self;
+  // Whether a memory server is gone for good: nothing of anybody is in flight to it.
+  std::function<bool(ServerId)> is_gone;
+};
+
+class Recovery {
+ public:
+  Recovery(RecoveryParts parts, MemberId ended) : parts_(std::move(parts)), ended_(ended) {}
+
+  // Claims it (D1), has the dead fenced (D2), and reads its log (D3). Aborted: somebody else is at
+  // it, or the dead may still act: later again. Unavailable: the log is on a memory server that is
+  // gone. FailedPrecondition: this client has been cut off.
+  absl::Status Begin(OperationContext& context);
+  // What the dead owns, as of Begin().
+  const std::vector<MappedRange>& ranges() const { return ranges_; }
+  // All that the dead had acknowledged in the range is in the tree's leaves.
+  absl::Status Replay(OperationContext& context, TreeContext* leaves, const MappedRange& range);
+  // Where no entry names the dead any more everything else of it goes (D5); else, and after an
+  // error, somebody else may go on.
+  absl::Status End(OperationContext& context);
+
+  uint64_t replayed() const { return replayed_; }
+
+ private:
+  struct Message {
+    Lsn lsn = kNoLsn;
+    bool erased = false;
+    std::string value;
+  };
+  using Messages = absl::btree_map<std::string, Message>;  // the newest of each key
+
+  absl::Status Claim(OperationContext& context);
+  absl::Status FenceAll(OperationContext& context, MemberId member);
+  absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
+  absl::Status ReadMessages(OperationContext& context);
+  absl::Status BringToLeaves(OperationContext& context, TreeContext* leaves,
+                             std::vector<FlushItem>* items);
+  absl::Status HandBack(OperationContext& context);
+  absl::Status FreeExtentOf(OperationContext& context);
+
+  const RecoveryParts parts_;
+  const MemberId ended_;
+  std::optional<RecoveryEntry> claimed_;  // as it is in the cluster tree
+  std::optional<LogEntry> log_;
+  std::vector<MappedRange> ranges_;
+  absl::btree_map<uint32_t, Messages> messages_;  // by tree
+  uint64_t replayed_ = 0;
+};
+
+}  // namespace pando
