@@ -122,8 +122,9 @@ bool ClientImpl::AwaitServers(const ListServers& list) {
 
 absl::Status ClientImpl::DropTree(std::string_view name) {
   (void)AwaitServersOf(name);
-  return RunControl([&](OperationContext& context) -> absl::Status {
-    PANDO_ASSIGN_OR_RETURN(const CatalogEntry entry, FindEntry(context, name));
+  CatalogEntry entry;
+  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+    PANDO_ASSIGN_OR_RETURN(entry, FindEntry(context, name));
     const auto drop = [&](ServerId server) {
       return control_channel_.Call(context, server, ControlOpcode::kDropTree,
                                    EncodeTreeId(entry.tree_id));
@@ -144,7 +145,12 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
                             "memory until it ends";
     }
     return absl::OkStatus();
-  });
+  }));
+  // It is dropped, whatever becomes of this: members see to what is left, too.
+  if (entry.mode() == TreeMode::kOwned && EnsureMember().ok()) {
+    (void)member_->Tidy(entry.tree_id, ConnectDeadlineNs());
+  }
+  return absl::OkStatus();
 }
 
 // --- Servers that come.

@@ -236,6 +236,14 @@ absl::Status Member::Join(int64_t deadline_ns) {
   });
 }
 
+absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
+  return RunBlocking(deadline_ns, [this, dropped_tree_id](OperationContext& context) {
+    const Turnstile::Pass pass(turnstile_.get());
+    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
+    return LookAround(context);
+  });
+}
+
 absl::Status Member::Leave(int64_t deadline_ns) {
   if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {

@@ -102,6 +102,8 @@ class Member {
   absl::Status Join(int64_t deadline_ns);
   // Rule O9: all trees are closed.
   absl::Status Leave(int64_t deadline_ns);
+  // Of a tree that was dropped: its entries of nobody go, and logs that no tree needs any more.
+  absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
   // All of the tree's records that are dirty now are in their leaves (rule B4).
   absl::Status Flush(OwnedTree* tree, int64_t deadline_ns);
   // Of what it has and has done, but hits and misses, which sessions count.
@@ -229,6 +231,8 @@ class Member {
   void LookLoop(Parking* parking);
   absl::Status LookAround(OperationContext& context);
   absl::Status FreeLostExtents(OperationContext& context);
+  // Whether this member can bring the recovery of who had these to its end.
+  absl::StatusOr<bool> CanTake(OperationContext& context, const std::vector<MappedRange>& ranges);
   // The tree was dropped, or is lost: its records are nobody's.
   void Discard(OwnedTree* tree);
 

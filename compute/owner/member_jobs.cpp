@@ -112,6 +112,9 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   if (!OpenTrees().empty()) return absl::FailedPreconditionError("owned trees are open");
   PANDO_RETURN_IF_ERROR(SettlePending(context));
+  // The last one to leave leaves nothing that no tree needs. It is not what its time is for.
+  OperationContext looking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+  (void)LookAround(looking);
   // Claims that were won late, and never served.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left, ListRangesOf(context, map_, self()));
   for (const MappedRange& range : left) {

@@ -60,11 +60,9 @@ absl::Status Member::LookAround(OperationContext& context) {
   // Also of trees that nobody has open any more. The list comes before the questions: a tree that
   // is made meanwhile is not on it.
   PANDO_ASSIGN_OR_RETURN(const std::vector<uint32_t> trees, ListMappedTrees(context, map_));
-  absl::btree_set<uint32_t> dropped;
   for (const uint32_t id : trees) {
     PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, id));
     if (exists) continue;
-    dropped.insert(id);
     if (OwnedTree* const tree = FindOpen(id); tree != nullptr) Discard(tree);
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, id, self()).status());
   }
@@ -82,10 +80,7 @@ absl::Status Member::LookAround(OperationContext& context) {
     if (state != ClientLiveness::kDead && state != ClientLiveness::kLeft) continue;
     PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> ranges,
                            ListRangesOf(context, map_, member));
-    // Of trees that are not open here others take care, but for those that were dropped.
-    const bool is_ours = std::all_of(ranges.begin(), ranges.end(), [&](const MappedRange& range) {
-      return dropped.contains(range.tree_id) || FindOpen(range.tree_id) != nullptr;
-    });
+    PANDO_ASSIGN_OR_RETURN(const bool is_ours, CanTake(context, ranges));
     if (is_ours) (void)Recover(context, member);
   }
   return FreeLostExtents(context);
@@ -111,6 +106,18 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Member::CanTake(OperationContext& context,
+                                     const std::vector<MappedRange>& ranges) {
+  for (const MappedRange& range : ranges) {
+    if (FindOpen(range.tree_id) != nullptr && joined_.load(std::memory_order_acquire)) continue;
+    // Of trees that are not open here, others take care; of those that were dropped, whoever sees
+    // it.
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));
+    if (exists) return false;
+  }
+  return true;
 }
 
 void Member::Discard(OwnedTree* tree) {
