@@ -31,6 +31,7 @@ const std::string& Tree::name() const { return impl_->context().entry.name; }
 uint32_t Tree::key_bytes_max() const { return impl_->context().layout.key_bytes_max(); }
 uint32_t Tree::value_bytes_max() const { return impl_->context().layout.value_bytes_max(); }
 uint32_t Tree::node_bytes() const { return impl_->context().layout.node_bytes(); }
+TreeOptions::Mode Tree::mode() const { return ModeOf(impl_->context().entry); }
 
 // --- Client
 

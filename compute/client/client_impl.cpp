@@ -321,9 +321,7 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
     PANDO_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> entries, ParseCatalogList(body));
     for (const CatalogEntry& entry : entries) {
       trees.push_back({entry.name, entry.shape.key_bytes_max, entry.shape.value_bytes_max,
-                       entry.shape.node_bytes,
-                       entry.mode() == TreeMode::kOwned ? TreeOptions::Mode::kOwned
-                                                        : TreeOptions::Mode::kShared});
+                       entry.shape.node_bytes, ModeOf(entry)});
     }
     return absl::OkStatus();
   }));

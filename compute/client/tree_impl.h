@@ -8,10 +8,15 @@
 #include "absl/status/status.h"
 #include "compute/owner/member.h"
 #include "compute/route/routed_tree.h"
+#include "pando/options.h"
 
 namespace pando {
 
 class ClientImpl;
+
+inline TreeOptions::Mode ModeOf(const CatalogEntry& entry) {
+  return entry.mode() == TreeMode::kOwned ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
+}
 
 class TreeImpl {
  public:

@@ -14,6 +14,9 @@ namespace pando::tool {
 namespace {
 
 constexpr int kScanLeaves = 32;
+// A command owns keys of an owned tree for a moment at most: it shall not cost the servers much.
+constexpr size_t kHotBytes = 4 << 20;
+constexpr uint64_t kLogBytes = 1 << 20;
 
 // A connection with one tree and one session: what most commands work on.
 struct OpenedTree {
@@ -58,9 +61,8 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
   options.secret_file = settings.secret_file;
   options.connect_timeout_ms = 2'000;
   options.operation_timeout_ms = settings.timeout_ms;
-  // Little, for the few keys of an owned tree that a command looks at.
-  options.hot_bytes = 4 << 20;
-  options.log_bytes = 1 << 20;
+  options.hot_bytes = kHotBytes;
+  options.log_bytes = kLogBytes;
   return Client::Connect(options);
 }
 
@@ -130,10 +132,9 @@ absl::Status Scan(const Settings& settings, const Arguments&) {
 absl::Status Create(const Settings& settings, const Arguments&) {
   const auto client = Connect(settings);
   if (!client.ok()) return client.status();
-  TreeOptions options;
+  TreeOptions options{.mode = settings.mode};
   if (settings.key_bytes != 0) options.key_bytes_max = settings.key_bytes;
   if (settings.value_bytes_given) options.value_bytes_max = settings.value_bytes;
-  if (settings.owned) options.mode = TreeOptions::Mode::kOwned;
   return (*client)->CreateTree(settings.tree, options).status();
 }
 
@@ -160,6 +161,30 @@ absl::Status Trees(const Settings& settings, const Arguments&) {
                    (tree.mode == TreeOptions::Mode::kOwned ? "owned\n" : "shared\n"));
   }
   return status;
+}
+
+absl::Status Flush(const Settings& settings, const Arguments&) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  if (opened->tree->mode() == TreeOptions::Mode::kShared) {
+    return Print("a shared tree has nothing to flush: its writes go to their leaves at once\n");
+  }
+  // Who asks for keys of an owner that has ended takes them over, and its log with them.
+  std::vector<KeyValue> rows;
+  absl::Status status = opened->session->Scan(*opened->tree, "", 1, &rows);
+  if (!status.ok()) return status;
+  if (opened->client->Stats().owned.ranges == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "keys of tree '", settings.tree,
+        "' belong to a compute server that is at work: "
+        "it flushes when it needs to, when its program asks (Session::Flush()), and when "
+        "it ends"));
+  }
+  status = opened->session->Flush(*opened->tree);
+  if (!status.ok()) return status;
+  const OwnedStats owned = opened->client->Stats().owned;
+  return Print(absl::StrCat("everything is in its leaf; ", owned.flushed + owned.adopted_messages,
+                            " writes were in logs alone\n"));
 }
 
 absl::Status Count(const Settings& settings, const Arguments&) {

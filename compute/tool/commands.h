@@ -22,9 +22,11 @@ struct Settings {
   uint32_t key_bytes = 0;       // load, create; 0: derived, or the default
   uint32_t value_bytes = 0;
   bool value_bytes_given = false;
-  bool owned = false;  // load, create: the mode of a new tree
-  int sessions = 0;    // load; 0: one a CPU, at most 8
-  bool bulk = true;    // load: fill an empty tree from sorted keys instead of putting one by one
+  // load, create: what is made; not given: shared, or as the tree that there is.
+  TreeOptions::Mode mode = TreeOptions::Mode::kShared;
+  bool mode_given = false;
+  int sessions = 0;  // load; 0: one a CPU, at most 8
+  bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
   std::string from, to, prefix;  // scan
   bool to_given = false, reverse = false;
   uint64_t limit = 0;
@@ -45,6 +47,8 @@ absl::Status Scan(const Settings& settings, const Arguments& arguments);
 absl::Status Create(const Settings& settings, const Arguments& arguments);
 absl::Status Drop(const Settings& settings, const Arguments& arguments);  // NAME
 absl::Status Trees(const Settings& settings, const Arguments& arguments);
+// FailedPrecondition: a compute server that lives owns its keys, and it alone can.
+absl::Status Flush(const Settings& settings, const Arguments& arguments);
 absl::Status Count(const Settings& settings, const Arguments& arguments);
 absl::Status Stats(const Settings& settings, const Arguments& arguments);
 // Of one tree, or of all. IsDamage() is true for its status if something is wrong with a tree;

@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Tree>> OpenOrCreate(const Settings& settings, con
   absl::StatusOr<std::unique_ptr<Tree>> tree = absl::NotFoundError("");
   if (!sizes_given) tree = client->OpenTree(settings.tree);
   if (absl::IsNotFound(tree.status())) {
-    TreeOptions options;
+    TreeOptions options{.mode = settings.mode};
     options.key_bytes_max = settings.key_bytes != 0
                                 ? settings.key_bytes
                                 : static_cast<uint32_t>(std::max<size_t>(lines.key_bytes, 1));
@@ -92,6 +92,12 @@ absl::StatusOr<std::unique_ptr<Tree>> OpenOrCreate(const Settings& settings, con
     tree = client->CreateTree(settings.tree, options);
   }
   if (!tree.ok()) return tree.status();
+  if (settings.mode_given && (*tree)->mode() != settings.mode) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tree '", settings.tree,
+                     "' is there, and has the other --mode: leave that out, "
+                     "or give another --tree"));
+  }
   if (lines.key_bytes > (*tree)->key_bytes_max() || value_bytes > (*tree)->value_bytes_max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the file has keys of ", lines.key_bytes, " and line numbers of ", value_bytes,

@@ -25,9 +25,10 @@ DEFINE_int32(key_bytes, 0,
 DEFINE_int32(value_bytes, -1,
              "create, load: longest value, 0 to 255 bytes; -1: what the file needs, or 8");
 DEFINE_string(
-    mode, "shared",
-    "create, load: a new tree's mode: shared (every compute server reads and writes every "
-    "key) or owned (one at a time has the keys, and keeps the hot ones in its memory)");
+    mode, "",
+    "create, load: shared (every compute server reads and writes every key) or owned (the owner "
+    "of a key, one compute server at a time, keeps it in memory and in a log); default: shared, "
+    "or as the tree is");
 DEFINE_int32(sessions, 0, "load: sessions that put at the same time; 0: one a CPU, at most 8");
 DEFINE_bool(bulk, true, "load: fill an empty tree in one go; --nobulk puts key by key");
 DEFINE_string(from, "", "scan: first key, or the least key above it");
@@ -65,6 +66,7 @@ Works on the trees of running memory servers.
   count           say about how many keys the tree has, and their size ('check' counts them)
   create          make an empty tree (--key_bytes, --value_bytes, --mode)
   drop NAME       remove a tree
+  flush           owned trees: bring what ended compute servers have left in logs to the leaves
   trees           list the trees
   stats           print the memory servers' counters
   check           say what is wrong with the tree, or without --tree with any (--quiet-tree, --json)
@@ -84,7 +86,7 @@ struct Command {
   absl::Status (*run)(const Settings&, const Arguments&);
 };
 
-constexpr std::array<Command, 12> kCommands = {{
+constexpr std::array<Command, 13> kCommands = {{
     {"load", 1, tool::Load},
     {"get", 1, tool::Get},
     {"put", 2, tool::Put},
@@ -93,6 +95,7 @@ constexpr std::array<Command, 12> kCommands = {{
     {"count", 0, tool::Count},
     {"create", 0, tool::Create},
     {"drop", 1, tool::Drop},
+    {"flush", 0, tool::Flush},
     {"trees", 0, tool::Trees},
     {"stats", 0, tool::Stats},
     {"check", 0, tool::Check},
@@ -118,6 +121,14 @@ void CheckRange(const std::string& flag, int64_t value, int64_t low, int64_t hig
                                    std::to_string(high) + ", not " + std::to_string(value));
 }
 
+TreeOptions::Mode ModeFromFlag() {
+  if (FLAGS_mode == "owned") return TreeOptions::Mode::kOwned;
+  if (!FLAGS_mode.empty() && FLAGS_mode != "shared") {
+    ExitWithUsageError(kProgram, "--mode is shared or owned, not '" + FLAGS_mode + "'");
+  }
+  return TreeOptions::Mode::kShared;
+}
+
 Settings SettingsFromFlags(const Command& command) {
   CheckRange("timeout_ms", FLAGS_timeout_ms, 1, 24 * 3600 * 1000);
   CheckRange("key_bytes", FLAGS_key_bytes, 0, 255);
@@ -138,12 +149,10 @@ Settings SettingsFromFlags(const Command& command) {
                    path.traffic_class, path.service_level, path.pkey_index};
   settings.secret_file = FLAGS_secret_file;
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
-  if (FLAGS_mode != "shared" && FLAGS_mode != "owned") {
-    ExitWithUsageError(kProgram, "--mode is shared or owned, not '" + FLAGS_mode + "'");
-  }
-  settings.owned = FLAGS_mode == "owned";
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
+  settings.mode = ModeFromFlag();
+  settings.mode_given = !FLAGS_mode.empty();
   settings.sessions = FLAGS_sessions;
   settings.bulk = FLAGS_bulk;
   settings.from = FLAGS_from;

@@ -60,6 +60,7 @@ class Tree {
   uint32_t key_bytes_max() const;
   uint32_t value_bytes_max() const;
   uint32_t node_bytes() const;
+  TreeOptions::Mode mode() const;
 
  private:
   friend struct ImplAccess;

@@ -1,0 +1,110 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2004  # variables of tool_test; servers are known by name
+# Cases of tool_test: owned trees, whose owners are killed.
+
+# no_logs: whoever owned keys has left nothing in the servers' memory.
+no_logs() {
+  run 0 stats
+  [[ $(awk '$1 == "extents" {sum += $2} END {print sum + 0}' "$work/out") == 0 ]] || fail 'logs are left'
+}
+
+# start_writer TREE: a compute server that puts and erases; what was acknowledged is in $work/acknowledged.
+start_writer() {
+  : >"$work/acknowledged"
+  "$programs/owned_writer" "$PANDO_REGISTRY" "$1" >"$work/acknowledged" 2>"$work/writer.err" &
+  children=($!)
+  local tries
+  for ((tries = 0; tries < 200; ++tries)); do
+    (($(wc -l <"$work/acknowledged") < 2000)) || return 0
+    kill -0 "${children[0]}" 2>/dev/null || break
+    sleep 0.05
+  done
+  fail "the writer: $(cat "$work/writer.err")"
+}
+kill_writer() {
+  kill -KILL "${children[0]}"
+  wait "${children[0]}" 2>/dev/null || true
+  children=()
+}
+# expect_acknowledged TREE: all that the writer was told holds, to the key.
+expect_acknowledged() {
+  run 0 scan --tree="$1" --values
+  awk '
+    FNR == NR { there[$1] = $2; next }
+    $1 == "put" { value[$2] = $3 }
+    $1 == "erasing" { delete value[$2] }
+    $1 == "erased" { gone[$2] }
+    END {
+      for (key in value) { ++puts; if (there[key] != value[key]) { print "lost", key; bad = 1 } }
+      for (key in gone) if (key in there) { print "came back", key; bad = 1 }
+      print puts " writes of the dead hold"
+      exit bad
+    }' "$work/out" <(grep -E '^[a-z]+ [0-9]+-[0-9]+( [0-9]+)?$' "$work/acknowledged") >"$work/verdict" ||
+    fail "$(head -5 "$work/verdict")"
+  cat "$work/verdict"
+}
+
+# Owned trees, of which every process that works on them owns the keys for a while; some are killed.
+test_owned() {
+  start_server 1 --memory=256M
+  start_server 2 --memory=256M
+  words
+  run 2 create --mode=mine
+  says '--mode is shared or owned'
+  run 1 create --mode=owned --key_bytes=255
+  says 'at most 240 bytes'
+  run 0 create --mode=owned --key_bytes=60 --value_bytes=20
+  run 1 create --key_bytes=60 --value_bytes=20
+  says 'exists and is owned'
+  run 0 create --tree=shared
+  run 0 trees
+  grep -q '^default .* owned$' "$work/out" || fail 'trees does not show the mode'
+  grep -q '^shared .* shared$' "$work/out" || fail 'trees does not show the mode'
+  no_logs
+  run 1 get key
+  says NOT_FOUND
+  run 0 put key value
+  run 0 get key
+  prints value
+  run 0 delete key
+  run 1 delete key
+  says NOT_FOUND
+  run 0 flush
+  says 'everything is in its leaf'
+  run 0 flush --tree=shared
+  says 'nothing to flush'
+  no_logs
+
+  run 0 load "$work/words" --tree=words --mode=owned
+  expect_all_words words
+  run 0 load "$work/words" --tree=words --nobulk
+  expect_all_words words
+  run 1 load "$work/words" --tree=words --mode=shared
+  says 'has the other --mode'
+  run 0 check --tree=words --quiet-tree
+  says "$(wc -l <"$work/sorted") keys"
+  no_logs
+
+  # Others ask a compute server that lives, and take over from one that was killed, whoever comes first.
+  local first
+  for first in scan get flush check drop; do
+    run 0 create --tree=killed --mode=owned --key_bytes=20 --value_bytes=20
+    start_writer killed
+    run 0 get 3-0 --tree=killed
+    prints 0
+    run 1 flush --tree=killed
+    says 'belong to a compute server that is at work'
+    run 0 check --tree=killed
+    kill_writer
+    case $first in
+      scan | drop) ;;
+      get) run 0 get 3-0 --tree=killed ;;
+      *) run 0 "$first" --tree=killed ;;
+    esac
+    [[ $first == drop ]] || expect_acknowledged killed
+    [[ $first == drop ]] || run 0 check --tree=killed --quiet-tree
+    run 0 drop killed
+    no_logs
+  done
+  run 0 check --quiet-tree
+}
