@@ -88,6 +88,8 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.handover_max = plan_.handover_max;
   options.combine_max = plan_.combine_max;
   options.operation_timeout_ms = plan_.timeout_ms;
+  options.hot_bytes = plan_.hot_bytes;
+  options.log_bytes = plan_.log_bytes;
   options.seed = DeriveSeed(plan_.seed, 1'000'000 + static_cast<uint64_t>(index_));
   return options;
 }
@@ -104,10 +106,15 @@ absl::Status ComputeServer::Open(bool create, bool drop) {
   }
   if (create) {
     const TreeOptions options = {.key_bytes_max = plan_.keys.key_bytes,
-                                 .value_bytes_max = plan_.value_bytes};
+                                 .value_bytes_max = plan_.value_bytes,
+                                 .mode = plan_.tree_mode()};
     PANDO_ASSIGN_OR_RETURN(tree_, client_->CreateTree(plan_.tree, options));
   } else {
     PANDO_ASSIGN_OR_RETURN(tree_, client_->OpenTree(plan_.tree));
+    if (tree_->mode() != plan_.tree_mode()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("tree '", plan_.tree, "' is not ", plan_.mode, ": use the other --mode"));
+    }
   }
   for (int i = 0; i < plan_.threads; ++i) {
     runners_.push_back(std::make_unique<SessionRunner>(plan_, *keys_, index_ * plan_.threads + i));
@@ -202,6 +209,7 @@ absl::Status ComputeServer::Start(int64_t at_ns, int repetition, const std::stri
   for (const PhaseStats& result : results_) sum.Merge(result);
   sum.fabric = Difference(before.fabric, after.fabric);
   sum.tree = Difference(before.tree, after.tree);
+  sum.owned = Difference(before.owned, after.owned);
   if (const absl::Status whole = client_->TreeStatus(*tree_); !whole.ok()) {
     sum.tree_error = std::string(whole.message());
   }

@@ -62,6 +62,10 @@ DEFINE_uint32(key_bytes, 0, "length of integer keys, limit of others; 0: 8, or a
 DEFINE_uint32(value_bytes, 8, "length of values");
 DEFINE_string(words_file, "/usr/share/dict/american-english-insane", "for --keys=words");
 DEFINE_string(tree, "ycsb", "name of the tree");
+DEFINE_string(
+    mode, "shared",
+    "who reads and writes the tree's leaves: shared (every compute server) or owned (one, which "
+    "keeps records in memory and a log; the others ask it)");
 DEFINE_string(load, "bulk", "how records are loaded: bulk, put, none (they are there)");
 DEFINE_bool(drop, false, "drop the tree first if it exists");
 
@@ -77,6 +81,8 @@ DEFINE_bool(handover_image, true, "the leaf travels with a handed-over lock");
 DEFINE_bool(lock_back_off, true, "pauses between attempts at a global lock");
 DEFINE_bool(two_level_versions, true, "an update writes back a line, not the node");
 DEFINE_string(index_cache, "64M", "bound of a compute server's index cache");
+DEFINE_string(hot_bytes, "64M", "--mode=owned: memory of an owner for records");
+DEFINE_string(log_bytes, "16M", "--mode=owned: an owner's log on a memory server");
 DEFINE_int32(handover_max, 32, "handovers in a row");
 DEFINE_int32(combine_max, 64, "operations in a write-back");
 DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
@@ -186,6 +192,9 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.keys = {FLAGS_keys, FLAGS_key_bytes, FLAGS_words_file};
   plan.value_bytes = FLAGS_value_bytes;
   plan.tree = FLAGS_tree;
+  plan.mode = FLAGS_mode;
+  PANDO_ASSIGN_OR_RETURN(plan.hot_bytes, BytesFromFlag("hot_bytes", FLAGS_hot_bytes));
+  PANDO_ASSIGN_OR_RETURN(plan.log_bytes, BytesFromFlag("log_bytes", FLAGS_log_bytes));
   plan.load = FLAGS_load;
   plan.drop = FLAGS_drop;
   PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());

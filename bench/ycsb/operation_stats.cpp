@@ -50,6 +50,31 @@ void VisitCounters(const Visit& visit, TreeStats& a, const TreeStats& b) {
   visit("lock_recoveries", a.lock_recoveries, b.lock_recoveries);
 }
 
+template <typename Visit>
+void VisitDifferences(const Visit& visit, OwnedStats& a, const OwnedStats& b) {
+  visit("hits", a.hits, b.hits);
+  visit("misses", a.misses, b.misses);
+  visit("claims", a.claims, b.claims);
+  visit("adoptions", a.adoptions, b.adoptions);
+  visit("adopted_messages", a.adopted_messages, b.adopted_messages);
+  visit("log_batches", a.log_batches, b.log_batches);
+  visit("log_messages", a.log_messages, b.log_messages);
+  visit("log_bytes", a.log_bytes, b.log_bytes);
+  visit("base_lines", a.base_lines, b.base_lines);
+  visit("flushed", a.flushed, b.flushed);
+  visit("flush_rounds", a.flush_rounds, b.flush_rounds);
+  visit("refused", a.refused, b.refused);
+}
+
+// Those and the gauges: what compute servers have together is the sum as well.
+template <typename Visit>
+void VisitCounters(const Visit& visit, OwnedStats& a, const OwnedStats& b) {
+  VisitDifferences(visit, a, b);
+  visit("ranges", a.ranges, b.ranges);
+  visit("hot_bytes", a.hot_bytes, b.hot_bytes);
+  visit("dirty_bytes", a.dirty_bytes, b.dirty_bytes);
+}
+
 template <typename Stats>
 void AddCounters(Stats* sum, const Stats& other) {
   VisitCounters([](const char*, uint64_t& a, uint64_t b) { a += b; }, *sum, other);
@@ -173,6 +198,7 @@ void PhaseStats::Merge(const PhaseStats& other) {
   AddCounters(&fabric, other.fabric);
   AddCounters(&tree, other.tree);
   tree.cache_bytes += other.tree.cache_bytes;
+  AddCounters(&owned, other.owned);
 }
 
 Json StatsToRawJson(const PhaseStats& stats) {
@@ -189,7 +215,8 @@ Json StatsToRawJson(const PhaseStats& stats) {
           {"tree_error", stats.tree_error},
           {"fabric", CountersToJson(stats.fabric)},
           {"tree", CountersToJson(stats.tree)},
-          {"cache_bytes", stats.tree.cache_bytes}};
+          {"cache_bytes", stats.tree.cache_bytes},
+          {"owned", CountersToJson(stats.owned)}};
 }
 
 absl::StatusOr<PhaseStats> StatsFromRawJson(const Json& json) {
@@ -219,6 +246,7 @@ absl::StatusOr<PhaseStats> StatsFromRawJson(const Json& json) {
     CountersFromJson(json.at("fabric"), &stats.fabric);
     CountersFromJson(json.at("tree"), &stats.tree);
     json.at("cache_bytes").get_to(stats.tree.cache_bytes);
+    CountersFromJson(json.at("owned"), &stats.owned);
   } catch (const Json::exception& e) {
     return absl::DataLossError(absl::StrCat("not the result of a compute server: ", e.what()));
   }
@@ -255,7 +283,8 @@ Json StatsToResultJson(const PhaseStats& stats) {
           {"per_second", stats.per_second},
           {"by_operation", std::move(by_operation)},
           {"fabric", CountersToJson(stats.fabric)},
-          {"tree", std::move(tree)}};
+          {"tree", std::move(tree)},
+          {"owned", CountersToJson(stats.owned)}};
 }
 
 FabricStats Difference(const FabricStats& before, const FabricStats& after) {
@@ -267,6 +296,12 @@ FabricStats Difference(const FabricStats& before, const FabricStats& after) {
 TreeStats Difference(const TreeStats& before, const TreeStats& after) {
   TreeStats difference = after;
   VisitCounters([](const char*, uint64_t& a, uint64_t b) { a -= b; }, difference, before);
+  return difference;
+}
+
+OwnedStats Difference(const OwnedStats& before, const OwnedStats& after) {
+  OwnedStats difference = after;
+  VisitDifferences([](const char*, uint64_t& a, uint64_t b) { a -= b; }, difference, before);
   return difference;
 }
 

@@ -44,6 +44,7 @@ struct PhaseStats {
   std::string tree_error;  // what the tree has lost at the end, with a memory server
   FabricStats fabric;
   TreeStats tree;
+  OwnedStats owned;
 
   OperationStats& of(OperationKind kind) { return by_operation[static_cast<size_t>(kind)]; }
   const OperationStats& of(OperationKind kind) const {
@@ -69,8 +70,10 @@ nlohmann::json StatsToHistogramJson(const PhaseStats& stats);
 // For the reader: `run` of the result.
 nlohmann::json StatsToResultJson(const PhaseStats& stats);
 
-// Counters as differences between two readings; gauges (cache_bytes) as they are after.
+// Counters as differences between two readings; gauges (cache_bytes; of owned trees: ranges,
+// hot_bytes, dirty_bytes) as they are after.
 FabricStats Difference(const FabricStats& before, const FabricStats& after);
 TreeStats Difference(const TreeStats& before, const TreeStats& after);
+OwnedStats Difference(const OwnedStats& before, const OwnedStats& after);
 
 }  // namespace pando::bench

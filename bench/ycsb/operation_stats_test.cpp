@@ -32,6 +32,8 @@ PhaseStats Sample(uint64_t seed) {
   stats.fabric.calls = 1;
   stats.tree.splits = seed;
   stats.tree.cache_bytes = 100;
+  stats.owned.hits = 5 * seed;
+  stats.owned.dirty_bytes = 20;
   return stats;
 }
 
@@ -71,6 +73,8 @@ TEST(OperationStatsTest, MergingAddsCountsAndJoinsHistograms) {
   EXPECT_EQ(sum.fabric.reads, 30u);
   EXPECT_EQ(sum.tree.splits, 3u);
   EXPECT_EQ(sum.tree.cache_bytes, 200u);
+  EXPECT_EQ(sum.owned.hits, 15u);
+  EXPECT_EQ(sum.owned.dirty_bytes, 40u);
   uint64_t series = 0;
   for (const uint64_t count : sum.per_second) series += count;
   EXPECT_EQ(series, 2'000u);
@@ -85,6 +89,12 @@ TEST(OperationStatsTest, DifferencesOfCountersKeepGauges) {
   after.cache_bytes = 70;
   EXPECT_EQ(Difference(before, after).splits, 7u);
   EXPECT_EQ(Difference(before, after).cache_bytes, 70u);
+  const OwnedStats early = {.hits = 3, .ranges = 1, .hot_bytes = 9, .log_messages = 4};
+  const OwnedStats late = {.hits = 5, .ranges = 1, .hot_bytes = 7, .log_messages = 9};
+  EXPECT_EQ(Difference(early, late).hits, 2u);
+  EXPECT_EQ(Difference(early, late).log_messages, 5u);
+  EXPECT_EQ(Difference(early, late).ranges, 1u);
+  EXPECT_EQ(Difference(early, late).hot_bytes, 7u);
 }
 
 TEST(ReportTest, HasWhatOtherProgramsRelyOn) {
@@ -132,6 +142,13 @@ TEST(ReportTest, HasWhatOtherProgramsRelyOn) {
   EXPECT_NE(table.find("median of 3"), std::string::npos) << table;
   EXPECT_NE(table.find("read: UNAVAILABLE"), std::string::npos) << table;
   EXPECT_NE(table.find("too slow"), std::string::npos) << table;
+  EXPECT_EQ(table.find("owned"), std::string::npos) << table;
+  EXPECT_FALSE(json["config"].contains("log_bytes"));
+  plan.mode = "owned";
+  EXPECT_NE(ResultTable(plan, result).find("100.00 % hits"), std::string::npos);
+  EXPECT_EQ(ResultJson(plan, result)["config"]["mode"], "owned");
+  EXPECT_EQ(ResultJson(plan, result)["config"]["log_bytes"], plan.log_bytes);
+  EXPECT_EQ(ResultJson(plan, result)["run"]["owned"]["hits"], 10);  // of the median run
 }
 
 }  // namespace

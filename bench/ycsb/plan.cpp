@@ -37,10 +37,11 @@ namespace pando::bench {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, memory_servers,
                                    memory_bytes, lock_words, compute_servers, compute_servers_all,
                                    compute_server_first, threads, coroutines, in_process, pin, tree,
-                                   records, keys, value_bytes, load, drop, workload, distribution,
-                                   operations, duration_s, warmup_s, rate, repeat, seed, errors_max,
-                                   techniques, index_cache_bytes, handover_max, combine_max,
-                                   timeout_ms, metrics_address, history, folder)
+                                   mode, records, keys, value_bytes, load, drop, workload,
+                                   distribution, operations, duration_s, warmup_s, rate, repeat,
+                                   seed, errors_max, techniques, index_cache_bytes, handover_max,
+                                   combine_max, timeout_ms, hot_bytes, log_bytes, metrics_address,
+                                   history, folder)
 
 namespace {
 
@@ -117,7 +118,9 @@ uint64_t Plan::region_bytes() const {
   // times is plenty. The region is sparse, so that too much costs nothing.
   const uint64_t bytes =
       (initial_records() + inserts) * slot_bytes * 4 / memory_servers + 256 * kMiB;
-  return bytes / kMiB * kMiB;
+  // Whoever has most room has the next log.
+  const uint64_t logs = owned() ? log_bytes * ((compute_servers - 1) / memory_servers + 1) : 0;
+  return (bytes + logs) / kMiB * kMiB;
 }
 
 absl::Status CheckPlan(Plan* plan) {
@@ -125,6 +128,14 @@ absl::Status CheckPlan(Plan* plan) {
   if (plan->load != "bulk" && plan->load != "put" && plan->load != "none") {
     return Bad(absl::StrCat("--load is bulk, put or none, not '", plan->load, "'"));
   }
+  if (plan->mode != "shared" && plan->mode != "owned") {
+    return Bad(absl::StrCat("--mode is shared or owned, not '", plan->mode, "'"));
+  }
+  constexpr uint64_t kOwnerBytesMin = 64 * kKiB;
+  PANDO_RETURN_IF_ERROR(
+      CheckRange("hot_bytes", plan->hot_bytes, kOwnerBytesMin, uint64_t{1} << 40));
+  PANDO_RETURN_IF_ERROR(
+      CheckRange("log_bytes", plan->log_bytes, kOwnerBytesMin, uint64_t{1} << 40));
   if (plan->load == "put" && plan->is_share()) {
     return Bad("--load=put is for a whole run: no --all_compute_servers");
   }
@@ -172,6 +183,10 @@ nlohmann::json ConfigJson(const Plan& plan) {
     config.erase(internal);
   }
   if (plan.metrics_address.empty()) config.erase("metrics_address");
+  if (!plan.owned()) {
+    config.erase("hot_bytes");
+    config.erase("log_bytes");
+  }
   if (!plan.is_share()) {
     config.erase("compute_servers_all");
     config.erase("compute_server_first");

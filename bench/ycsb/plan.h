@@ -36,6 +36,7 @@ struct Plan {
 
   // Data.
   std::string tree = "ycsb";
+  std::string mode = "shared";  // or owned
   uint64_t records = 1'000'000;
   KeyOptions keys;
   uint32_t value_bytes = 8;
@@ -59,6 +60,8 @@ struct Plan {
   int handover_max = 32;
   int combine_max = 64;
   int64_t timeout_ms = 10'000;
+  uint64_t hot_bytes = ClientOptions().hot_bytes;  // of an owner
+  uint64_t log_bytes = ClientOptions().log_bytes;
 
   // Output.
   std::string metrics_address;  // of the first compute server here; the others are the next ports
@@ -72,6 +75,10 @@ struct Plan {
   int total_coroutines() const { return total_threads() * coroutines; }
   // Records that are there when the run starts.
   uint64_t initial_records() const { return workload.preload ? records : 0; }
+  bool owned() const { return mode == "owned"; }
+  TreeOptions::Mode tree_mode() const {
+    return owned() ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
+  }
   // Bytes of a memory server's region.
   uint64_t region_bytes() const;
   // Clients that write, and one more for the load phase.

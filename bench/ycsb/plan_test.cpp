@@ -72,6 +72,9 @@ TEST(PlanTest, RefusesNonsense) {
   refused([](Plan& p) { p.repeat = 0; }, "repeat");
   refused([](Plan& p) { p.load = "some"; }, "--load");
   refused([](Plan& p) { p.tree = ""; }, "--tree");
+  refused([](Plan& p) { p.mode = "mine"; }, "--mode");
+  refused([](Plan& p) { p.hot_bytes = 0; }, "hot_bytes");
+  refused([](Plan& p) { p.log_bytes = 1024; }, "log_bytes");
   refused([](Plan& p) { p.distribution = {.name = "zipfian", .theta = 1}; }, "theta");
   refused([](Plan& p) { p.keys.key_bytes = 1; }, "key_bytes");
   refused([](Plan& p) { p.history = true, p.value_bytes = 3; }, "value_bytes");

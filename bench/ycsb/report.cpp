@@ -35,11 +35,14 @@ std::string Header(const Plan& plan) {
           : "";
   return absl::StrFormat(
       "workload %s, %s%s, %s records, keys %s (%d bytes), values %d bytes\n"
-      "%s fabric: %d memory servers, %d compute servers x %d threads x %d coroutines%s\n",
+      "%s fabric: %d memory servers, %d compute servers x %d threads x %d coroutines%s%s\n",
       plan.workload.name, plan.distribution.name, theta,
       FormatCount(static_cast<double>(plan.records)), plan.keys.kind, plan.keys.key_bytes,
       plan.value_bytes, plan.fabric, plan.memory_servers, plan.compute_servers, plan.threads,
       plan.coroutines,
+      plan.owned() ? absl::StrCat(", owned tree (", FormatBytes(plan.hot_bytes), " hot, log of ",
+                                  FormatBytes(plan.log_bytes), ")")
+                   : "",
       plan.rate == 0 ? "" : absl::StrCat(", open loop at ", FormatCount(plan.rate), "/s"));
 }
 
@@ -55,6 +58,17 @@ std::string OperationLine(OperationKind kind, const OperationStats& stats) {
                          stats.round_trips.Mean(), static_cast<double>(stats.verbs) / count,
                          static_cast<double>(stats.bytes_read) / count,
                          static_cast<double>(stats.bytes_written) / count);
+}
+
+std::string OwnedLine(const OwnedStats& o) {
+  const auto count = [](uint64_t value) { return FormatCount(static_cast<double>(value)); };
+  const double fill = static_cast<double>(o.log_messages) /
+                      static_cast<double>(std::max<uint64_t>(o.log_batches, 1));
+  return absl::StrCat("owned     ", Percent(o.hits, o.hits + o.misses), " hits, ",
+                      FormatBytes(o.hot_bytes), " (", FormatBytes(o.dirty_bytes),
+                      " dirty); log: ", count(o.log_messages), " writes in ", count(o.log_batches),
+                      " batches (", absl::StrFormat("%.1f", fill), " each), ",
+                      FormatBytes(o.log_bytes), "; ", count(o.flushed), " flushed\n");
 }
 
 std::string CounterLines(const PhaseStats& run) {
@@ -138,7 +152,7 @@ std::string ResultTable(const Plan& plan, const YcsbResult& result) {
   for (const OperationKind kind : kAllOperationKinds) {
     if (run.of(kind).count > 0) absl::StrAppend(&table, OperationLine(kind, run.of(kind)));
   }
-  absl::StrAppend(&table, "\n", CounterLines(run));
+  absl::StrAppend(&table, "\n", CounterLines(run), plan.owned() ? OwnedLine(run.owned) : "");
   if (run.backlog > 0) {
     absl::StrAppend(&table, "too slow: ", FormatCount(static_cast<double>(run.backlog)),
                     " operations were due and had not begun when time was up\n");

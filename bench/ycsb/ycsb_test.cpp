@@ -73,6 +73,31 @@ class YcsbTest : public ::testing::Test {
   const TemporaryFolder folder_ = *TemporaryFolder::Create();
 };
 
+// The first compute server owns the keys, the others ask it; its memory has room for few of them.
+TEST_F(YcsbTest, AHistoryOfAnOwnedTreeIsLinearizable) {
+  const nlohmann::json result = Run(absl::StrCat(
+      "--mode=owned --hot_bytes=64K --log_bytes=256K --memory_servers=2 --compute_servers=3 "
+      "--threads=2 --coroutines=4 --workload=delete --records=2000 --distribution=uniform "
+      "--operations=20000 --repeat=2 --history=",
+      File("history")));
+  EXPECT_EQ(result["config"]["mode"], "owned");
+  EXPECT_EQ(result["run"]["errors"], 0) << Log();
+  const nlohmann::json& owned = result["run"]["owned"];
+  for (const char* counter : {"hits", "misses", "log_batches", "flushed"}) {
+    EXPECT_GT(owned[counter].get<uint64_t>(), 0u) << counter;
+  }
+  EXPECT_EQ(owned["ranges"], 1);
+  const auto operations = history::ReadHistory(File("history"));
+  const auto initial = history::ReadState(File("history.initial"));
+  const auto final_state = history::ReadState(File("history.final"));
+  ASSERT_TRUE(operations.ok() && initial.ok() && final_state.ok());
+  EXPECT_EQ(initial->size(), 2'000u);
+  EXPECT_GT(operations->size(), 30'000u);
+  const history::CheckResult checked = history::CheckHistory(*operations, &*initial, &*final_state);
+  EXPECT_EQ(checked.verdict, history::Verdict::kCorrect);
+  EXPECT_EQ(Leftovers(), std::vector<std::string>());
+}
+
 TEST_F(YcsbTest, AHistoryOfSeveralProcessesIsLinearizable) {
   const nlohmann::json result =
       Run(absl::StrCat("--memory_servers=2 --compute_servers=2 --threads=2 --coroutines=4 "
