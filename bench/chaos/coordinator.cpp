@@ -33,6 +33,7 @@ constexpr int64_t kReadyTimeoutNs = 30 * kSecondNs;
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
 // Longer than its sleeping clients need to notice, shorter than it hurries.
 constexpr int64_t kHurryGoesAheadNs = 20 * kMillisecondNs;
+constexpr int64_t kLookAgainNs = 50 * kMillisecondNs;
 
 }  // namespace
 
@@ -66,6 +67,7 @@ absl::StatusOr<Outcome> Coordinator::Run() {
   outcome_.final_state_known = dumped.ok();
   if (!dumped.ok()) outcome_.failures.push_back(dumped.ToString());
   PANDO_RETURN_IF_ERROR(CheckTree());
+  PANDO_RETURN_IF_ERROR(CheckLogs());
   return std::move(outcome_);
 }
 
@@ -95,7 +97,10 @@ absl::Status Coordinator::Load() {
   PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(plan_.client_options()));
   PANDO_ASSIGN_OR_RETURN(
       const std::unique_ptr<Tree> tree,
-      client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes, .value_bytes_max = kValueBytes}));
+      client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes,
+                                      .value_bytes_max = kValueBytes,
+                                      .mode = plan_.owned() ? TreeOptions::Mode::kOwned
+                                                            : TreeOptions::Mode::kShared}));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
   PANDO_ASSIGN_OR_RETURN(const auto keys,
                          bench::Keys::Create({.key_bytes = kKeyBytes}, plan_.records));
@@ -183,6 +188,7 @@ absl::Status Coordinator::PlayKill(const Event& event) {
   kill.at_ns = RealClock().NowNs();
   server.process->Signal(SIGKILL);
   if (!server.process->WaitFor(kGraceMs)) return absl::InternalError("a killed process lives on");
+  kill.dead_ns = RealClock().NowNs();
   Say(absl::StrFormat("killed compute server %d (life %d)", event.server, server.life));
   outcome_.lives[static_cast<size_t>(server.life)].end_ns = kill.at_ns;
   server.process.reset();
@@ -264,6 +270,28 @@ absl::Status Coordinator::CheckTree() {
   if (tree_report_.nodes.orphans > 0) {
     tree_report_.problems.push_back(
         absl::StrCat(tree_report_.nodes.orphans, " nodes are left behind a sweep"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::CheckLogs() {
+  if (!plan_.owned()) return absl::OkStatus();
+  const auto count_logs = [this] {
+    uint64_t logs = 0;
+    for (const ServerStatus& server : client_->Servers()) {
+      for (const auto& [name, value] : server.counters) logs += name == "extents" ? value : 0;
+    }
+    return logs;
+  };
+  // Members look once a second; this process has the tree open meanwhile, and a log.
+  PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Tree> tree, client_->OpenTree(kTreeName));
+  const int64_t deadline_ns = RealClock().NowNs() + kGraceMs * kMillisecondNs;
+  while (count_logs() > 1 && RealClock().NowNs() < deadline_ns) {
+    PANDO_RETURN_IF_ERROR(SleepUntil(RealClock().NowNs() + kLookAgainNs));
+  }
+  if (const uint64_t logs = count_logs(); logs > 1) {
+    outcome_.failures.push_back(
+        absl::StrCat(logs - 1, " logs of compute servers that have ended are left"));
   }
   return absl::OkStatus();
 }

@@ -58,6 +58,8 @@ class Coordinator {
   absl::Status FinishLives();
   absl::Status Dump(const std::string& suffix);
   absl::Status CheckTree();
+  // Of owned trees: nobody's log is left but this process's own.
+  absl::Status CheckLogs();
   absl::Status CollectLogs();
   // Until then; Cancelled, or Unavailable if a process ended that should not have.
   absl::Status SleepUntil(int64_t time_ns);

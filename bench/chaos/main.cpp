@@ -23,6 +23,7 @@
 #include "common/program/rdma_flags.h"
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
+DEFINE_string(mode, "shared", "of the tree: shared, or owned by one compute server at a time");
 DEFINE_uint64(seed, 1,
               "of everything that is drawn: who is killed or stopped when, the operations");
 DEFINE_double(duration, 30, "seconds of load");
@@ -73,6 +74,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.fabric = FLAGS_fabric;
   plan.rdma = {path.device,        path.port,          path.gid_index, path.mtu_bytes,
                path.traffic_class, path.service_level, path.pkey_index};
+  plan.mode = FLAGS_mode;
   plan.seed = FLAGS_seed;
   plan.duration_s = FLAGS_duration;
   plan.kills = FLAGS_kills;

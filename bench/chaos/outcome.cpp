@@ -23,6 +23,12 @@ bool BesideAStop(const Outcome& outcome, const Finished& operation) {
   });
 }
 
+bool BesideAKill(const Outcome& outcome, const Finished& operation) {
+  return std::any_of(outcome.kills.begin(), outcome.kills.end(), [&](const Kill& kill) {
+    return Overlap(operation.call_ns, operation.return_ns, kill.at_ns, kill.dead_ns);
+  });
+}
+
 // The longest time in [from, to] without a return; `returns` ascends.
 int64_t LongestGap(const std::vector<int64_t>& returns, int64_t from, int64_t to) {
   int64_t longest_ns = 0, last_ns = from;
@@ -83,14 +89,17 @@ void Evaluate(const Plan& plan, Outcome* outcome) {
     }
     const bool at_deadline = operation.status == absl::StatusCode::kDeadlineExceeded ||
                              operation.status == absl::StatusCode::kUnknown;
-    const bool explained = at_deadline && BesideAStop(*outcome, operation);
+    const bool asked_the_dead = plan.owned() && operation.status == absl::StatusCode::kUnknown &&
+                                BesideAKill(*outcome, operation);
+    const bool explained = asked_the_dead || (at_deadline && BesideAStop(*outcome, operation));
     ++(explained ? outcome->explained
                  : outcome->unexplained)[absl::StatusCodeToString(operation.status)];
   }
   for (std::vector<int64_t>& returns : answers) std::sort(returns.begin(), returns.end());
   for (const auto& [status, count] : outcome->unexplained) {
-    outcome->failures.push_back(
-        absl::StrCat(count, " operations ended with ", status, " although no process was stopped"));
+    outcome->failures.push_back(absl::StrCat(count, " operations ended with ", status,
+                                             " although no process was ",
+                                             plan.owned() ? "stopped or killed" : "stopped"));
   }
   for (size_t i = 0; i < outcome->stops.size(); ++i) {
     Stop& stop = outcome->stops[i];

@@ -31,6 +31,7 @@ struct Kill {
   int server = 0;
   int life = 0;
   int64_t at_ns = 0;
+  int64_t dead_ns = 0;                                   // it had ended by then
   uint64_t used_bytes_before = 0, used_bytes_after = 0;  // of all memory servers
   // Filled in by Evaluate(): of the other compute servers while it could matter.
   int64_t longest_gap_ns = 0;        // during which one of them finished no operation
@@ -65,7 +66,8 @@ struct Outcome {
 // error that nothing explains.
 //
 // A stopped process keeps its locks, so operations that ran beside a stop may end at their deadline
-// (DeadlineExceeded, or Unknown where a write was under way). Nothing else is explained.
+// (DeadlineExceeded, or Unknown where a write was under way). A write of an owned tree that an
+// owner was asked for while it was killed is Unknown. Nothing else is explained.
 void Evaluate(const Plan& plan, Outcome* outcome);
 
 }  // namespace pando::chaos

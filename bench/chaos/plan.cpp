@@ -33,12 +33,17 @@ ClientOptions Plan::client_options() const {
   options.memory_servers_min = memory_servers;
   options.connect_timeout_ms = 20'000;
   options.operation_timeout_ms = timeout_ms;
+  options.hot_bytes = kHotBytes;
+  options.log_bytes = kLogBytes;
   return options;
 }
 
 absl::Status CheckPlan(const Plan& plan) {
   if (plan.fabric != "shm" && plan.fabric != "verbs") {
     return Bad(absl::StrCat("--fabric is shm or verbs, not '", plan.fabric, "'"));
+  }
+  if (plan.mode != "shared" && plan.mode != "owned") {
+    return Bad(absl::StrCat("--mode is shared or owned, not '", plan.mode, "'"));
   }
   if (!(plan.duration_s > 0 && plan.duration_s <= 24 * 3600)) {
     return Bad("--duration is more than 0 and at most 86400 seconds");
@@ -82,6 +87,7 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"traffic_class", plan.rdma.traffic_class},
           {"service_level", plan.rdma.service_level},
           {"pkey_index", plan.rdma.pkey_index},
+          {"mode", plan.mode},
           {"seed", plan.seed},
           {"duration", plan.duration_s},
           {"kills", plan.kills},
@@ -112,6 +118,7 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.rdma.traffic_class = json.value("traffic_class", plan.rdma.traffic_class);
   plan.rdma.service_level = json.value("service_level", plan.rdma.service_level);
   plan.rdma.pkey_index = json.value("pkey_index", plan.rdma.pkey_index);
+  plan.mode = json.value("mode", plan.mode);
   plan.seed = json.value("seed", plan.seed);
   plan.duration_s = json.value("duration", plan.duration_s);
   plan.kills = json.value("kills", plan.kills);

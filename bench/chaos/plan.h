@@ -14,6 +14,7 @@ namespace pando::chaos {
 struct Plan {
   std::string fabric = "shm";
   RdmaOptions rdma;
+  std::string mode = "shared";  // of the tree; or owned
   uint64_t seed = 1;
   double duration_s = 30;
   int kills = 5;
@@ -33,6 +34,7 @@ struct Plan {
   std::string folder;               // of this run: registry, logs
 
   int events() const { return kills + stops + memory_stops; }
+  bool owned() const { return mode == "owned"; }
   uint64_t region_bytes() const;
   // Each start of a compute server is a life of its own; every life has these many writers, whose
   // values differ. One more loads.
@@ -49,6 +51,8 @@ inline constexpr double kStopShareMax = 0.6;
 inline constexpr char kTreeName[] = "chaos";
 inline constexpr uint32_t kKeyBytes = 8;
 inline constexpr uint32_t kValueBytes = 8;
+// Of an owner: little, so that records come and go, and its log is reused every few seconds.
+inline constexpr uint64_t kHotBytes = 256 << 10, kLogBytes = 256 << 10;
 
 // InvalidArgument says which flag and why.
 absl::Status CheckPlan(const Plan& plan);

@@ -121,7 +121,7 @@ std::string ReportText(const Report& report) {
   const Outcome& outcome = report.outcome;
   std::string text = absl::StrCat(
       outcome.operations.size(), " operations returned, ", outcome.lost,
-      " writes lost with their process; errors beside a stop: ", Sum(outcome.explained),
+      " writes lost with their process; errors beside a stop or kill: ", Sum(outcome.explained),
       ", unexplained: ", Sum(outcome.unexplained), "\n");
   for (const Kill& kill : outcome.kills) {
     absl::StrAppend(
