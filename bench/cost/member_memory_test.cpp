@@ -60,7 +60,7 @@ class Member {
     return attached;
   }
   // A line of nothing but `byte`.
-  absl::Status Write(OperationContext& context, ServerId server, uint64_t offset, char byte) {
+  absl::Status Write(ServerId server, uint64_t offset, char byte) {
     const auto buffer = session_->buffers().Lease(kLineBytes);
     PANDO_CHECK_OK(buffer.status());
     std::memset(buffer->data(), byte, kLineBytes);
@@ -132,7 +132,7 @@ TEST(MemberMemoryTest, NothingOfAFencedLifeLandsInWhatAnotherWasGiven) {
         const auto anywhere = [&] {
           return random.Uniform(extent.bytes / kLineBytes) * kLineBytes;
         };
-        while (anna.Write(context, 2, extent.offset + anywhere(), 'a').ok()) ++written;
+        while (anna.Write(2, extent.offset + anywhere(), 'a').ok()) ++written;
       });
     }
     LogExtent next;

@@ -106,6 +106,32 @@ TEST(OwnedTrouble, ATreeIsDroppedWhileItIsFlushed) {
   }
 }
 
+// A memory server takes the owner for dead, the catalog's does not yet: that is nothing of who
+// asks.
+TEST(OwnedTrouble, WhoAsksAnOwnerThatIsCutOffIsNotRefused) {
+  OwnedStageOptions options = {.circumstances = {.leases = true, .breaks = true}};
+  options.cluster.lease_ns = 24 * kMillisecondNs;
+  options.cluster.serving_lease_ns = 8 * kMillisecondNs;
+  OwnedStage stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const asker = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && Put(&stage, owner, 0, 1));
+  ASSERT_TRUE(stage.Open(asker, 0) && Put(&stage, asker, 0, 2));
+  ASSERT_EQ(asker->client->Stats().owned.ranges, 0u) << "it asks";
+  stage.world().CutLink(*owner->fabric, 2, true);
+  stage.Quiet(3 * options.cluster.lease_ns);
+  stage.world().CutLink(*owner->fabric, 2, false);
+  for (uint64_t n = 0; n < 2'000 && asker->client->Stats().owned.ranges == 0; ++n) {
+    ASSERT_TRUE(Put(&stage, asker, 0, 1 + n % 50));
+    stage.Quiet(kMillisecondNs / 10);
+  }
+  EXPECT_FALSE(asker->cut_off);
+  EXPECT_TRUE(owner->client->fenced()) << "or this shows nothing";
+  EXPECT_EQ(asker->client->Stats().owned.ranges, 1u) << "it has taken over";
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 // Nobody has the dropped tree open; its range names the dead.
 TEST(OwnedTrouble, ADroppedTreeOfADeadOwnerLeavesNothing) {
   for (const bool is_open : {false, true}) {
@@ -116,7 +142,9 @@ TEST(OwnedTrouble, ADroppedTreeOfADeadOwnerLeavesNothing) {
       ASSERT_TRUE(stage.Open(owner, tree));
       for (uint64_t k = 1; k <= 300; ++k) ASSERT_TRUE(Put(&stage, owner, tree, k));
     }
-    if (is_open) ASSERT_TRUE(stage.Open(other, 0));
+    if (is_open) {
+      ASSERT_TRUE(stage.Open(other, 0));
+    }
     stage.NoteDropped(0);
     ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
     stage.Kill(owner);

@@ -54,6 +54,11 @@ Ending Explain(const absl::Status& status, const Circumstances& circumstances,
     ForgetReads(o);
     return Ending::kUnknown;
   }
+  // Of an owner that was cut off and does not know it yet, nothing has happened (rule T6).
+  if (circumstances.owners_end && absl::IsUnavailable(status)) {
+    ForgetAll(o);
+    return Ending::kRefused;
+  }
   if (circumstances.leases && absl::IsFailedPrecondition(status)) {
     ForgetAll(o);
     return Ending::kCutOff;

@@ -27,7 +27,9 @@ void SimRun::CheckGiversUp() {
                   2 * options_.lease_ns);
   for (const auto& server : servers_) {
     if (!server->gave_up || server->cutter_died || !IsAlive(*server)) continue;
-    if (!server->client->fenced()) Problem("a client was refused something and is not fenced");
+    if (server->client->fenced()) continue;
+    Problem(absl::StrCat("a client that is not fenced was refused something: ",
+                         server->refusal.ToString()));
   }
 }
 

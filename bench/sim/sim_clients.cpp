@@ -95,7 +95,7 @@ Circumstances SimRun::CircumstancesOf(bool dropped) const {
           .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes,
           .owners_end = options_.tree.mode == TreeOptions::Mode::kOwned &&
                         (options_.crashes > 0 || options_.peer_break_probability > 0 ||
-                         options_.reopens > 0 || options_.pauses > 0)};
+                         options_.reopens > 0 || options_.pauses > 0 || options_.lease_ns > 0)};
 }
 
 bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
@@ -139,7 +139,10 @@ Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle&
     SleepFor(session, kRefusedPauseNs);
   }
   if (ending == Ending::kProblem) Fail(status, o);
-  server.gave_up = server.gave_up || ending == Ending::kCutOff;
+  if (ending == Ending::kCutOff) {
+    server.gave_up = true;
+    server.refusal.Update(status);
+  }
   return ending;
 }
 
@@ -228,7 +231,10 @@ bool SimRun::BulkLoad(ComputeServer& server, Session& session, const TreeHandle&
     ++result_.bulk_loads;
     for (size_t i = 0; i < loads.size(); ++i) operations[place + i].return_ns = Stamp();
   }
-  server.gave_up = server.gave_up || ending == Ending::kCutOff;
+  if (ending == Ending::kCutOff) {
+    server.gave_up = true;
+    server.refusal.Update(status);
+  }
   return ending != Ending::kCutOff;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "bench/history/history.h"
 #include "bench/sim/ending.h"
 #include "bench/sim/occasions.h"
@@ -68,6 +69,7 @@ struct ComputeServer {
   std::optional<Reopening> reopening;
   size_t refused_slot = SIZE_MAX;  // its tree is to be reopened
   bool gave_up = false;            // a client of the workload stopped: it was cut off
+  absl::Status refusal;            // what it was told then
   bool closed = false;             // and has come back as another compute server
   bool cutter_died = false;        // it may never hear why it was cut off: who did so is dead
 

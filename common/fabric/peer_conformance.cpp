@@ -149,7 +149,9 @@ TEST_P(PeerConformance, HandlersMaySendConnectAndClose) {
   auto client_port = Open(1);
   std::shared_ptr<PeerLink> second;
   client_.reaction = [&](PeerLink* link, std::string_view message) {
-    if (message == "ping") EXPECT_EQ(link->TrySend("pong"), PeerSend::kSent);
+    if (message == "ping") {
+      EXPECT_EQ(link->TrySend("pong"), PeerSend::kSent);
+    }
     if (message == "again") second = *client_port->Connect(server_port->address(), &client_);
     if (message == "close") link->Close();
   };

@@ -257,6 +257,12 @@ void RedoLog::Wake(Lock& lock, const Wakes& wakes) {
 
 absl::Status RedoLog::Tend(OperationContext& context) {
   Lock lock(mutex_);
+  if (failure_.ok() && context.session.fenced()) {
+    // Nothing is written any more, so who waits for room would wait for nothing.
+    Wakes wakes;
+    Fail(FencedError(), &wakes);
+    Wake(lock, wakes);
+  }
   if (!failure_.ok()) return failure_;
   const int64_t late_ns = context.session.NowNs() - kPatienceChains * context.session.chain_ns();
   if (turn_ != 0 && turn_ns_ <= late_ns && MayWrite()) {

@@ -179,8 +179,10 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
       for (OwnRange* const range : tree->OwnRanges()) {
         absl::Status given_up = GiveUp(context, tree, range);
         // What a queue pair that breaks, or full memory servers, refuse may do the next time.
-        while (!given_up.ok() && !context.expired() && !session_->fenced() && !log_failed()) {
-          scheduler().SleepUntil(NowNs() + retry_ns());
+        for (int64_t pause_ns = retry_ns();
+             !given_up.ok() && !context.expired() && !session_->fenced() && !log_failed();
+             pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
+          scheduler().SleepUntil(std::min(NowNs() + pause_ns, context.deadline_ns()));
           given_up = GiveUp(context, tree, range);
         }
         if (first.ok()) first = given_up;

@@ -153,6 +153,8 @@ class Member {
   using Job = std::function<absl::Status(OperationContext&)>;
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
+  // Between two attempts of what may go well the next time.
+  static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
 
   MemberId self() const { return {control_.compute_server(), control_.incarnation()}; }
   Scheduler& scheduler() { return session_->scheduler(); }

@@ -77,6 +77,7 @@ absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& c
                                                              size_t key_bytes, size_t value_bytes) {
   while (!HasRoom()) {
     PANDO_RETURN_IF_ERROR(log_->failure());
+    if (session_->fenced()) return FencedError();
     const auto parking = std::make_shared<Parking>(&context.session.scheduler());
     {
       std::lock_guard lock(mutex_);
@@ -111,10 +112,11 @@ void Member::KickFlush() {
 }
 
 void Member::WakeWriters() {
+  const bool waits_for_nothing = log_failed() || session_->fenced();
   std::deque<std::shared_ptr<Parking>> woken;
   {
     std::lock_guard lock(mutex_);
-    if (!HasRoom()) return;
+    if (!HasRoom() && !waits_for_nothing) return;
     woken.swap(writers_);
   }
   for (const auto& parking : woken) parking->Unpark();

@@ -79,8 +79,13 @@ class OwnedTree {
   OwnRange* Add(std::unique_ptr<OwnRange> range);
   // Operations that find it have to look again (State::kGone).
   void Remove(OwnRange* range);
-  // Whose a range is, as the map was seen: a hint.
+  // Another member that owns some keys, as the map was seen: a hint.
+  struct Owner {
+    MemberId id;
+    std::string address;
+  };
   void Learn(const MappedRange& range, std::string address);
+  std::optional<Owner> OwnerOf(std::string_view key) const;
   // Peers whose requests are being executed.
   std::atomic<int> visitors{0};
 
@@ -90,18 +95,12 @@ class OwnedTree {
   struct Decision;
 
   using Lock = std::unique_lock<std::mutex>;
-  // Another member that owns some keys.
-  struct Owner {
-    MemberId id;
-    std::string address;
-  };
   struct Hint {
     MappedRange range;
     Owner owner;
   };
 
   // --- owned_route.cpp
-  std::optional<Owner> OwnerOf(std::string_view key) const;
   void Forget(std::string_view key);
   // Until somebody has executed it: `here`, which is GetHere() or the like, or a peer, whose answer
   // `answer` is then.

@@ -38,6 +38,12 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
     ExecuteOn(tree, context, request, answer);
   }
   member_.EndVisit(tree);
+  // That this member was cut off is nothing of the peer's: the map says who is next.
+  const bool cut_off = context.session.fenced() || member_.lease().ended();
+  if (cut_off && absl::IsFailedPrecondition(answer->status) && !IsConditionFailed(answer->status)) {
+    answer->Reset();
+    answer->not_owner = true;
+  }
 }
 
 void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerRequest& request,

@@ -88,7 +88,6 @@ absl::StatusOr<std::unique_ptr<Tree>> OpenOrCreate(const Settings& settings, con
                                 ? settings.key_bytes
                                 : static_cast<uint32_t>(std::max<size_t>(lines.key_bytes, 1));
     options.value_bytes_max = settings.value_bytes_given ? settings.value_bytes : value_bytes;
-    if (settings.owned) options.mode = TreeOptions::Mode::kOwned;
     tree = client->CreateTree(settings.tree, options);
   }
   if (!tree.ok()) return tree.status();

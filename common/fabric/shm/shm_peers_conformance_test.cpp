@@ -36,7 +36,8 @@ class ShmPeerCluster final : public PeerCluster {
   void PauseEcho(bool paused) override {
     echo_->Signal(paused ? SIGSTOP : SIGCONT);
     int status = 0;  // not before the last of its threads has stopped
-    if (paused) EXPECT_EQ(waitpid(echo_->pid(), &status, WUNTRACED), echo_->pid());
+    if (!paused) return;
+    EXPECT_EQ(waitpid(echo_->pid(), &status, WUNTRACED), echo_->pid());
   }
 
  private:

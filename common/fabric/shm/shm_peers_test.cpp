@@ -186,7 +186,9 @@ TEST_F(ShmPeersTest, GarbageCostsItsSenderTheLinkAndNobodyElse) {
     const auto frame = ParseShmFrame(*answer);
     ASSERT_TRUE(frame.ok()) << frame.status();
     // What was changed may not have mattered (a sequence number).
-    if (frame->type != ShmFrameType::kPeerHelloReply) EXPECT_FALSE(Hear(socket).has_value());
+    if (frame->type != ShmFrameType::kPeerHelloReply) {
+      EXPECT_FALSE(Hear(socket).has_value());
+    }
   }
   ExpectPortIsWell();
 }
