@@ -145,7 +145,8 @@ void MixOwned(uint64_t seed, SimRunOptions* options) {
   ClientOptions& client = options->client;
   client.owner = random.Chance(0.3);
   client.hot_bytes = Pick<size_t>(&random, std::array<size_t, 3>{64 << 10, 128 << 10, 64 << 20});
-  client.log_bytes = Pick<uint64_t>(&random, std::array<uint64_t, 3>{64 << 10, 128 << 10, 1 << 20});
+  client.log_bytes =
+      Pick<uint64_t>(&random, std::array<uint64_t, 3>{64 << 10, 128 << 10, 256 << 10});
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
   options->server_deaths = options->partitions = options->drops = 0;
   options->many = 1;  // runs of leaves are the shared tree's
@@ -153,6 +154,10 @@ void MixOwned(uint64_t seed, SimRunOptions* options) {
   // Whoever asks an owner that ends does not know what it has done.
   options->keys = std::max<uint64_t>(options->keys, 16);
   options->hot_share = std::min(options->hot_share, 0.5);
+  // Without local locks a chain of unknown end is a reason to leave, and who comes back as an owner
+  // has more to do than a broken chain in a hundred leaves time for.
+  if (!client.techniques.local_locks)
+    options->break_probability = std::min(options->break_probability, 0.001);
 }
 
 // Many writes at once. From a random stream of its own, too.

@@ -46,10 +46,13 @@ absl::Status Member::KeptError() {
 
 absl::StatusOr<ServerId> Member::RoomiestServer(OperationContext& context) {
   uint64_t most = 0;
-  absl::StatusOr<ServerId> best = absl::UnavailableError("no memory server answers");
+  absl::StatusOr<ServerId> best = absl::UnavailableError("there is no memory server");
   for (const ServerId server : members_.Ids()) {
     const auto body = control_.Call(context, server, ControlOpcode::kServerInfo, "");
-    if (!body.ok()) continue;
+    if (!body.ok()) {
+      if (!best.ok()) best = body.status();
+      continue;
+    }
     PANDO_ASSIGN_OR_RETURN(const ServerInfo info, ParseServerInfo(*body));
     if (best.ok() && info.free_bytes <= most) continue;
     most = info.free_bytes;
