@@ -1,4 +1,5 @@
 // Owned trees through the public API, on a fabric with threads: at the owner and elsewhere.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -51,6 +52,8 @@ TEST_F(OwnedTest, OthersSeeWhatTheOwnerHas) {
     for (uint64_t n = 0; n < 2'000; ++n) entries.push_back({Key(n), std::to_string(n)});
     for (const absl::Status& put : session->MultiPut(*owner.tree, entries)) ASSERT_OK(put);
     EXPECT_EQ(owner.client->Stats().owned.ranges, 1u);
+    EXPECT_EQ(other.client->OwnerOf(*other.tree, Key(5))->compute_server,
+              owner.client->compute_server_id());
 
     std::vector<std::string> keys;
     for (uint64_t n = 0; n < 2'000; n += 2) keys.push_back(Key(n));
@@ -88,9 +91,30 @@ TEST_F(OwnedTest, OthersSeeWhatTheOwnerHas) {
     EXPECT_TRUE(report->ok());
     EXPECT_EQ(report->keys, 1'000u);
   }
+  const auto here = owner.client->OwnerOf(*owner.tree, Key(5));
+  const auto there = other.client->OwnerOf(*other.tree, Key(5));
+  ASSERT_OK(here);
+  ASSERT_OK(there);
+  EXPECT_EQ(there->incarnation, here->incarnation);
+  EXPECT_EQ(there->address, here->address);
+  EXPECT_FALSE(here->address.empty());
+  const auto ranges = other.client->ListRanges(*other.tree);
+  ASSERT_OK(ranges);
+  ASSERT_EQ(ranges->size(), 1u);
+  EXPECT_EQ((*ranges)[0].low + (*ranges)[0].high, "") << "all keys";
+  EXPECT_EQ((*ranges)[0].owner.incarnation, here->incarnation);
+  const auto members = other.client->ListMembers();
+  ASSERT_OK(members);
+  ASSERT_EQ(members->size(), 1u) << "who asks is none";
+  EXPECT_EQ((*members)[0].identity.address, here->address);
+  EXPECT_EQ((*members)[0].ranges, 1u);
+  EXPECT_FALSE((*members)[0].ended);
+  EXPECT_GE((*members)[0].log_bytes, 1u << 20);
   // The owner leaves; the other one goes on with what it had.
   owner.tree.reset();
   owner.client.reset();
+  EXPECT_TRUE((*other.client->ListRanges(*other.tree))[0].owner.nobody());
+  EXPECT_THAT(*other.client->ListMembers(), testing::IsEmpty());
   const auto session = NewSession(other);
   EXPECT_EQ(*session->Get(*other.tree, Key(11)), "11");
   ASSERT_OK(session->Put(*other.tree, Key(11), "new"));

@@ -63,6 +63,13 @@ absl::StatusOr<std::vector<TreeInfo>> Client::ListTrees() {
 absl::Status Client::TreeStatus(const Tree& tree) {
   return impl_->TreeStatus(ImplOf(tree).context());
 }
+absl::StatusOr<OwnerInfo> Client::OwnerOf(const Tree& tree, std::string_view key) {
+  return impl_->OwnerOf(ImplOf(tree), key);
+}
+absl::StatusOr<std::vector<RangeInfo>> Client::ListRanges(const Tree& tree) {
+  return impl_->ListRanges(ImplOf(tree));
+}
+absl::StatusOr<std::vector<MemberInfo>> Client::ListMembers() { return impl_->ListMembers(); }
 std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
 absl::Status Client::RegisterUpsertFunction(uint32_t number, UpsertCallback function) {
   return impl_->upserts().Register(number, std::move(function));

@@ -58,6 +58,10 @@ class ClientImpl {
   absl::StatusOr<std::vector<TreeInfo>> ListTrees();
   absl::Status TreeStatus(const TreeContext& tree);
   std::vector<ServerStatus> Servers();
+  // owner.cpp: of owned trees.
+  absl::StatusOr<OwnerInfo> OwnerOf(TreeImpl& tree, std::string_view key);
+  absl::StatusOr<std::vector<RangeInfo>> ListRanges(TreeImpl& tree);
+  absl::StatusOr<std::vector<MemberInfo>> ListMembers();
   void CloseTree(const TreeContext& tree);
   // owner.cpp: before that, of an owned tree that nobody uses any more.
   void GiveUpTree(OwnedTree* tree);
@@ -129,6 +133,8 @@ class ClientImpl {
   // This client is a member, from its first owned tree on.
   absl::Status EnsureMember();
   absl::StatusOr<std::shared_ptr<TreeImpl>> Introduced(std::shared_ptr<TreeImpl> tree);
+  // Whether the tree's owners may be asked for: outside tasks, of an owned tree of this client's.
+  absl::Status CheckAsked(TreeImpl& tree) const;
   // Gives up what it owns, as far as that goes.
   void LeaveOwners();
   absl::StatusOr<std::shared_ptr<TreeImpl>> CreateAnyTree(std::string_view name,

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/sched/scheduler.h"
 #include "common/wire/control.h"
 #include "compute/client/client_impl.h"
 
@@ -96,6 +97,42 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Introduced(std::shared_ptr
 void ClientImpl::GiveUpTree(OwnedTree* tree) {
   // Whatever is left is in the log, and found there by whoever needs it.
   (void)member_->Close(tree, ConnectDeadlineNs());
+}
+
+absl::Status ClientImpl::CheckAsked(TreeImpl& tree) const {
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("inside a session's task nobody is asked whose a key is");
+  }
+  if (fenced()) return FencedError();
+  if (&tree.client() != this) return absl::InvalidArgumentError("the tree is another client's");
+  if (tree.routed().owned() != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("tree '", tree.context().entry.name, "' is shared: nobody owns its keys"));
+}
+
+absl::StatusOr<OwnerInfo> ClientImpl::OwnerOf(TreeImpl& tree, std::string_view key) {
+  PANDO_RETURN_IF_ERROR(CheckAsked(tree));
+  return member_->OwnerOf(tree.routed().owned(), key, ConnectDeadlineNs());
+}
+
+absl::StatusOr<std::vector<RangeInfo>> ClientImpl::ListRanges(TreeImpl& tree) {
+  PANDO_RETURN_IF_ERROR(CheckAsked(tree));
+  return member_->ListRanges(*tree.routed().owned(), ConnectDeadlineNs());
+}
+
+absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("inside a session's task nobody is asked who owns keys");
+  }
+  // Where nobody has made the cluster tree there are no members; it is not made for this.
+  absl::Status exists;
+  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) {
+    exists = FindEntry(context, kClusterTreeName).status();
+    return absl::IsNotFound(exists) ? absl::OkStatus() : exists;
+  }));
+  if (absl::IsNotFound(exists)) return std::vector<MemberInfo>();
+  PANDO_RETURN_IF_ERROR(EnsureMember());
+  return member_->ListMembers(ConnectDeadlineNs());
 }
 
 void ClientImpl::LeaveOwners() {

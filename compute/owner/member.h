@@ -46,6 +46,7 @@
 #include "compute/owner/serving_lease.h"
 #include "compute/peer/peer_client.h"
 #include "compute/peer/peer_service.h"
+#include "pando/owners.h"
 #include "pando/stats.h"
 
 namespace pando {
@@ -106,6 +107,10 @@ class Member {
   absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
   // All of the tree's records that are dirty now are in their leaves (rule B4).
   absl::Status Flush(OwnedTree* tree, int64_t deadline_ns);
+  // member_view.cpp: hints. Whose the key is; all ranges of the tree; whoever has a log.
+  absl::StatusOr<OwnerInfo> OwnerOf(OwnedTree* tree, std::string_view key, int64_t deadline_ns);
+  absl::StatusOr<std::vector<RangeInfo>> ListRanges(const OwnedTree& tree, int64_t deadline_ns);
+  absl::StatusOr<std::vector<MemberInfo>> ListMembers(int64_t deadline_ns);
   // Of what it has and has done, but hits and misses, which sessions count.
   void AddTo(OwnedStats* stats) const;
 
@@ -232,6 +237,8 @@ class Member {
   void TendLoop(Parking* parking);
   void LookLoop(Parking* parking);
   absl::Status LookAround(OperationContext& context);
+  // With its address, if it has one.
+  absl::StatusOr<OwnerInfo> Describe(OperationContext& context, MemberId member);
   absl::Status FreeLostExtents(OperationContext& context);
   // Whether this member can bring the recovery of who had these to its end.
   absl::StatusOr<bool> CanTake(OperationContext& context, const std::vector<MappedRange>& ranges);

@@ -18,12 +18,20 @@ constexpr int kScanLeaves = 32;
 constexpr size_t kHotBytes = 4 << 20;
 constexpr uint64_t kLogBytes = 1 << 20;
 
-// A connection with one tree and one session: what most commands work on.
-struct OpenedTree {
-  std::unique_ptr<Client> client;
-  std::unique_ptr<Tree> tree;
-  std::unique_ptr<Session> session;
-};
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
+  ClientOptions options;
+  options.registry = settings.registry;
+  options.fabric = settings.fabric;
+  options.rdma = settings.rdma;
+  options.secret_file = settings.secret_file;
+  options.connect_timeout_ms = 2'000;
+  options.operation_timeout_ms = settings.timeout_ms;
+  options.hot_bytes = kHotBytes;
+  options.log_bytes = kLogBytes;
+  return Client::Connect(options);
+}
 
 absl::StatusOr<OpenedTree> Open(const Settings& settings) {
   OpenedTree opened;
@@ -44,26 +52,10 @@ absl::StatusOr<OpenedTree> Open(const Settings& settings) {
   return opened;
 }
 
-// Pads to a column.
 std::string Column(std::string_view text, size_t width) {
   std::string column(text);
   column.resize(std::max(width, column.size() + 1), ' ');
   return column;
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
-  ClientOptions options;
-  options.registry = settings.registry;
-  options.fabric = settings.fabric;
-  options.rdma = settings.rdma;
-  options.secret_file = settings.secret_file;
-  options.connect_timeout_ms = 2'000;
-  options.operation_timeout_ms = settings.timeout_ms;
-  options.hot_bytes = kHotBytes;
-  options.log_bytes = kLogBytes;
-  return Client::Connect(options);
 }
 
 std::string SizeText(uint64_t bytes) {

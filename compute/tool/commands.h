@@ -59,7 +59,20 @@ bool IsDamage(const absl::Status& status);
 // `litmus`: NotFound where there is no RDMA device.
 absl::Status Doctor(const Settings& settings, const Arguments& arguments);
 
+// Of one owned tree; of all compute servers that own keys.
+absl::Status Ranges(const Settings& settings, const Arguments& arguments);
+absl::Status Members(const Settings& settings, const Arguments& arguments);
+
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings);
+// A connection with one tree and one session: what most commands work on.
+struct OpenedTree {
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::unique_ptr<Session> session;
+};
+absl::StatusOr<OpenedTree> Open(const Settings& settings);
+// Pads to a column.
+std::string Column(std::string_view text, size_t width);
 // Sizes for people: "1.5 GiB".
 std::string SizeText(uint64_t bytes);
 // Writes to standard output; OutOfRange once its reader is gone (then there is nothing more to do).

@@ -39,7 +39,7 @@ DEFINE_uint64(limit, 0, "scan: at most this many keys; 0: all");
 DEFINE_bool(values, false, "scan: also print values, after a tab");
 DEFINE_bool(quiet_tree, false,
             "check: nobody works on the tree: then a held lock is a problem, too");
-DEFINE_bool(json, false, "check: print the result as JSON");
+DEFINE_bool(json, false, "check, ranges, members: print the result as JSON");
 DEFINE_bool(litmus, false,
             "doctor: only test what an RDMA device's verbs do to one lock and one line at the same "
             "moment (--device, --port, --gid_index, --mtu)");
@@ -67,6 +67,8 @@ Works on the trees of running memory servers.
   create          make an empty tree (--key_bytes, --value_bytes, --mode)
   drop NAME       remove a tree
   flush           owned trees: bring what ended compute servers have left in logs to the leaves
+  ranges          owned trees: whose which keys are (--json)
+  members         owned trees: the compute servers that own keys, and their logs (--json)
   trees           list the trees
   stats           print the memory servers' counters
   check           say what is wrong with the tree, or without --tree with any (--quiet-tree, --json)
@@ -86,7 +88,7 @@ struct Command {
   absl::Status (*run)(const Settings&, const Arguments&);
 };
 
-constexpr std::array<Command, 13> kCommands = {{
+constexpr std::array<Command, 15> kCommands = {{
     {"load", 1, tool::Load},
     {"get", 1, tool::Get},
     {"put", 2, tool::Put},
@@ -96,6 +98,8 @@ constexpr std::array<Command, 13> kCommands = {{
     {"create", 0, tool::Create},
     {"drop", 1, tool::Drop},
     {"flush", 0, tool::Flush},
+    {"ranges", 0, tool::Ranges},
+    {"members", 0, tool::Members},
     {"trees", 0, tool::Trees},
     {"stats", 0, tool::Stats},
     {"check", 0, tool::Check},

@@ -61,6 +61,12 @@ test_owned() {
   grep -q '^default .* owned$' "$work/out" || fail 'trees does not show the mode'
   grep -q '^shared .* shared$' "$work/out" || fail 'trees does not show the mode'
   no_logs
+  run 0 ranges
+  says nobody
+  run 1 ranges --tree=shared
+  says 'is shared: nobody owns its keys'
+  run 0 members
+  says 'no compute server owns keys'
   run 1 get key
   says NOT_FOUND
   run 0 put key value
@@ -92,10 +98,16 @@ test_owned() {
     start_writer killed
     run 0 get 3-0 --tree=killed
     prints 0
+    run 0 ranges --tree=killed --json
+    says '"compute_server"'
+    run 0 members
+    says 'at work'
     run 1 flush --tree=killed
     says 'belong to a compute server that is at work'
     run 0 check --tree=killed
     kill_writer
+    run 0 members --json
+    says '"ended": true'
     case $first in
       scan | drop) ;;
       get) run 0 get 3-0 --tree=killed ;;

@@ -28,6 +28,7 @@
 #include "pando/check.h"
 #include "pando/cursor.h"
 #include "pando/options.h"
+#include "pando/owners.h"
 #include "pando/size.h"
 #include "pando/stats.h"
 #include "pando/upsert.h"
@@ -106,6 +107,16 @@ class Client {
   // dropped.
   absl::Status TreeStatus(const Tree& tree);
   std::vector<ServerStatus> Servers();
+
+  // Owned trees (FailedPrecondition for a shared one, and inside a task of a session). All of it is
+  // a hint: owners come and go.
+  // Whose the key is now: a round trip or none. A service that sends a request there spares the
+  // message that the operation would cost here.
+  absl::StatusOr<OwnerInfo> OwnerOf(const Tree& tree, std::string_view key);
+  // In the order of keys.
+  absl::StatusOr<std::vector<RangeInfo>> ListRanges(const Tree& tree);
+  // In the order of compute servers; without owned trees there are none.
+  absl::StatusOr<std::vector<MemberInfo>> ListMembers();
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
 
