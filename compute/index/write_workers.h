@@ -55,8 +55,8 @@ class WriteWorkers {
     ~Host() = default;
   };
 
-  // `done(i)` is called as soon as writes[i] has its result, in any order, while others go on; it
-  // suspends nowhere.
+  // `done` outlives this. `done(i)` is called as soon as writes[i] has its result, in any order,
+  // while others go on; it suspends nowhere.
   WriteWorkers(Host* host, absl::Span<const RunWrite> writes, int64_t deadline_ns,
                absl::FunctionRef<void(size_t)> done);
 

@@ -94,7 +94,7 @@ absl::Status FlushToLeaves(SessionContext* session, TreeContext* leaves, int64_t
   }
   absl::Status first;
   FlushHost host(session, leaves, deadline_ns);
-  WriteWorkers workers(&host, writes, deadline_ns, [&](size_t i) {
+  const auto done = [&](size_t i) {
     const FlushResult result = ResultOf(items[i], results[i]);
     switch (result) {
       case FlushResult::kDone:
@@ -110,7 +110,8 @@ absl::Status FlushToLeaves(SessionContext* session, TreeContext* leaves, int64_t
     const bool is_first = first.ok() || absl::IsResourceExhausted(first);
     if (result != FlushResult::kDone && is_first) first = results[i];
     ended(i, result);
-  });
+  };
+  WriteWorkers workers(&host, writes, deadline_ns, done);
   if (workers.Sort()) {
     workers.Run();
   } else {

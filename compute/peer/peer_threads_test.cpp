@@ -100,6 +100,9 @@ class Loopback {
         end->ended = true;
         end->handler->OnBroken(end.get(), by_itself ? absl::CancelledError("closed")
                                                     : absl::UnavailableError("broken"));
+        // The pair and its ends hold each other.
+        std::lock_guard inner(end->pair->mutex);
+        end->pair->ends[end->side].reset();
       });
     }
   }
@@ -142,7 +145,6 @@ class LoopbackPort final : public PeerPort {
   ~LoopbackPort() override {
     BreakAll();
     thread_.Stop();
-    for (const auto& pair : pairs_) pair->ends[0].reset();
   }
 
   const std::string& address() const override { return address_; }
