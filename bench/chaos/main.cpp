@@ -39,7 +39,9 @@ DEFINE_int32(coroutines, 4, "operations in flight a thread");
 DEFINE_uint64(records, 10'000, "records loaded before the run");
 DEFINE_double(rate, 3'000, "operations a second of all compute servers together");
 DEFINE_int64(timeout_ms, 3'000, "deadline of an operation");
-DEFINE_int64(gap_max_ms, 1'000, "how long a kill may hold up the other compute servers");
+DEFINE_int64(gap_max_ms, 0,
+             "how long a kill may hold up the other compute servers; 0: 1000, and the serving "
+             "lease of 1000 more where the dead owned keys and verbs cannot say that he is dead");
 DEFINE_int64(after_stop_max_ms, 500,
              "how long an operation may take that a server calls after it was stopped");
 DEFINE_string(
@@ -94,6 +96,8 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.rate = FLAGS_rate;
   plan.timeout_ms = FLAGS_timeout_ms;
   plan.gap_max_ms = FLAGS_gap_max_ms;
+  if (plan.gap_max_ms == 0)
+    plan.gap_max_ms = plan.owned() && plan.fabric == "verbs" ? 2'000 : 1'000;
   plan.after_stop_max_ms = FLAGS_after_stop_max_ms;
   PANDO_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;
