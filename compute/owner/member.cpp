@@ -193,10 +193,8 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
       std::lock_guard lock(mutex_);
       std::erase(trees_, tree);
     }
-    if (joined_.load(std::memory_order_acquire)) {
-      NoteRefusing();
-      WakeWriters();
-    }
+    NoteRefusing();
+    WakeWriters();
     // Peers whose requests are being executed find no range any more.
     while (tree->visitors.load(std::memory_order_acquire) > 0) {
       scheduler().SleepUntil(NowNs() + retry_ns());

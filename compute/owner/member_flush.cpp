@@ -112,11 +112,12 @@ void Member::KickFlush() {
 }
 
 void Member::WakeWriters() {
-  const bool waits_for_nothing = log_failed() || session_->fenced();
   std::deque<std::shared_ptr<Parking>> woken;
   {
     std::lock_guard lock(mutex_);
-    if (!HasRoom() && !waits_for_nothing) return;
+    // Who waits has a log; who looks after others' may have none.
+    if (writers_.empty()) return;
+    if (!HasRoom() && !log_failed() && !session_->fenced()) return;
     woken.swap(writers_);
   }
   for (const auto& parking : woken) parking->Unpark();
