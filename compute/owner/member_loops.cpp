@@ -38,7 +38,6 @@ void Member::TendLoop(Parking* parking) {
     if (!Pause(parking, NowNs() + pause_ns)) return;
     OperationContext context(session_.get(), NowNs() + kJobNsMin);
     (void)log_->Tend(context);
-    if (log_failed() || session_->fenced()) WakeWriters();  // no room comes any more
   }
 }
 
