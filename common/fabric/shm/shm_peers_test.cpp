@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <cstring>
@@ -17,8 +16,9 @@
 #include "common/base/random.h"
 #include "common/fabric/body.h"
 #include "common/fabric/link/peer_hello.h"
-#include "common/fabric/peer_conformance.h"
+#include "common/fabric/peer_process.h"
 #include "common/fabric/shm/shm_frame.h"
+#include "common/fabric/shm/shm_stranger.h"
 #include "common/fabric/shm/shm_test_cluster.h"
 #include "common/fabric/shm/shm_test_helper.h"
 #include "common/fabric/shm/unix_socket.h"
@@ -49,36 +49,7 @@ class ShmPeersTest : public testing::Test {
     other.hello_timeout_ms = 300;
     return *OpenShmPeers(other);
   }
-  static bool Await(const std::function<bool()>& done) {
-    const int64_t until_ns = RealClock().NowNs() + 20 * kSecondNs;
-    while (!done() && RealClock().NowNs() < until_ns) usleep(500);
-    return done();
-  }
-
-  // Somebody who says only what the test says.
-  UniqueFd Dial() {
-    auto socket = ConnectTo(options_.address, RealClock().NowNs() + kSecondNs);
-    EXPECT_TRUE(socket.ok()) << socket.status();
-    return socket.ok() ? *std::move(socket) : UniqueFd();
-  }
-  // What the port answers; nothing: it has closed the connection.
-  static std::optional<std::string> Hear(const UniqueFd& socket) {
-    EXPECT_TRUE(WaitReadable(socket.get(), RealClock().NowNs() + 10 * kSecondNs));
-    std::vector<std::byte> buffer(kShmFrameBytesMax);
-    size_t bytes = 0;
-    if (ReceiveMessage(socket.get(), buffer, &bytes) != ReceiveResult::kMessage) return {};
-    return std::string(reinterpret_cast<const char*>(buffer.data()), bytes);
-  }
-  // The connection is closed, after an error that says why.
-  static absl::Status HearRefusal(const UniqueFd& socket) {
-    const std::optional<std::string> answer = Hear(socket);
-    if (!answer.has_value()) return absl::CancelledError("closed");
-    const auto frame = ParseShmFrame(*answer);
-    EXPECT_TRUE(frame.ok()) << frame.status();
-    EXPECT_EQ(frame->type, ShmFrameType::kError);
-    EXPECT_FALSE(Hear(socket).has_value());
-    return ParseStatus(frame->body);
-  }
+  UniqueFd Dial() { return DialAsStranger(options_.address); }
   static std::string Hello(const PeerHello& hello = MakePeerHello({3, 4})) {
     return EncodeShmFrame(ShmFrameType::kPeerHello, 0, EncodeBody(hello));
   }
@@ -95,24 +66,24 @@ class ShmPeersTest : public testing::Test {
     const auto other = OpenOther();
     auto link = other->Connect(options_.address, &client);
     // Among very many strangers one may be told to connect again.
-    EXPECT_TRUE(Await([&] {
+    EXPECT_TRUE(AwaitPeers([&] {
       if (absl::IsUnavailable(link.status())) link = other->Connect(options_.address, &client);
       return link.ok();
     }));
     ASSERT_TRUE(link.ok()) << link.status();
-    ASSERT_TRUE(Await([&] { return client.writable(*link) > 0; })) << client.of(*link).why;
+    ASSERT_TRUE(AwaitPeers([&] { return client.writable(*link) > 0; })) << client.of(*link).why;
     ASSERT_EQ((*link)->TrySend("well?"), PeerSend::kSent);
     // Strangers of the test that were let in are other ones.
     std::shared_ptr<PeerLink> server;
-    ASSERT_TRUE(Await([&] {
+    ASSERT_TRUE(AwaitPeers([&] {
       for (const auto& one : server_.accepted()) {
         if (one->other() == PeerIdentity{2, 7}) server = one;
       }
       return server != nullptr;
     }));
-    ASSERT_TRUE(Await([&] { return server_.messages(server) == 1; }));
+    ASSERT_TRUE(AwaitPeers([&] { return server_.messages(server) == 1; }));
     EXPECT_EQ(server->TrySend("well"), PeerSend::kSent);
-    ASSERT_TRUE(Await([&] { return client.messages(*link) == 1; }));
+    ASSERT_TRUE(AwaitPeers([&] { return client.messages(*link) == 1; }));
   }
 
   const Bystander bystander_;
@@ -124,11 +95,9 @@ class ShmPeersTest : public testing::Test {
 
 TEST_F(ShmPeersTest, TheSocketIsTheOwnersOnlyAndGoesWithThePort) {
   Start();
-  struct stat file;
-  ASSERT_EQ(stat(options_.address.c_str(), &file), 0);
-  EXPECT_EQ(file.st_mode & 0777, 0600u);
+  ExpectOwnersOnly(options_.address);
   port_.reset();
-  EXPECT_NE(stat(options_.address.c_str(), &file), 0) << "removed";
+  EXPECT_FALSE(std::filesystem::exists(options_.address));
 }
 
 TEST_F(ShmPeersTest, ADeadPortsSocketIsReplacedAndNothingElseIs) {
@@ -233,7 +202,7 @@ TEST_F(ShmPeersTest, StrangersAreBoundedAndANewcomerGetsIn) {
   for (int i = 0; i < 400; ++i) silent.push_back(Dial());
   ExpectPortIsWell();
   // This process has more than its share: its first ones have gone.
-  ASSERT_TRUE(Await([&] {
+  ASSERT_TRUE(AwaitPeers([&] {
     pollfd first = {silent.front().get(), POLLIN, 0};
     return poll(&first, 1, 0) == 1;
   }));
@@ -244,15 +213,15 @@ TEST_F(ShmPeersTest, StrangersAreBoundedAndANewcomerGetsIn) {
 TEST_F(ShmPeersTest, WhatIsTooLongForAMessageEndsTheLink) {
   Start();
   const UniqueFd socket = DialAndGreet();
-  ASSERT_TRUE(Await([&] { return server_.accepted().size() == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.accepted().size() == 1; }));
   const auto link = server_.accepted().at(0);
   EXPECT_EQ(link->other(), (PeerIdentity{3, 4}));
   ASSERT_EQ(SendMessage(socket.get(), std::string(kPeerMessageBytesMax, 'x')), SendResult::kSent);
-  ASSERT_TRUE(Await([&] { return server_.messages(link) == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.messages(link) == 1; }));
   ASSERT_EQ(SendMessage(socket.get(), std::string(kPeerMessageBytesMax + 1, 'x')),
             SendResult::kSent);
   EXPECT_FALSE(Hear(socket).has_value());
-  ASSERT_TRUE(Await([&] { return server_.broken(link) == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.broken(link) == 1; }));
   EXPECT_TRUE(absl::IsDataLoss(server_.of(link).why)) << server_.of(link).why;
   EXPECT_EQ(server_.messages(link), 1u);
   ExpectPortIsWell();
@@ -264,11 +233,11 @@ TEST_F(ShmPeersTest, DescriptorsThatArePassedAreClosed) {
   const auto descriptors = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
-  ASSERT_TRUE(Await([&] { return server_.accepted().size() == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.accepted().size() == 1; }));
   const auto before = descriptors();
   for (int i = 0; i < 50; ++i) {
     ASSERT_EQ(SendMessage(socket.get(), "take this", socket.get()), SendResult::kSent);
-    ASSERT_TRUE(Await(
+    ASSERT_TRUE(AwaitPeers(
         [&] { return server_.messages(server_.accepted().at(0)) == static_cast<size_t>(i + 1); }));
   }
   EXPECT_EQ(descriptors(), before);
@@ -278,16 +247,16 @@ TEST_F(ShmPeersTest, DescriptorsThatArePassedAreClosed) {
 TEST_F(ShmPeersTest, WhoDoesNotReadIsFullAndHoldsUpNobody) {
   Start();
   const UniqueFd greedy = DialAndGreet();
-  ASSERT_TRUE(Await([&] { return server_.accepted().size() == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.accepted().size() == 1; }));
   const auto link = server_.accepted().at(0);
   int sent = 0;
   while (link->TrySend(std::string(4096, 'x')) == PeerSend::kSent) ASSERT_LT(++sent, 10'000);
   EXPECT_EQ(link->TrySend("x"), PeerSend::kFull);
   ExpectPortIsWell();
   ASSERT_EQ(SendMessage(greedy.get(), "but it is heard"), SendResult::kSent);
-  ASSERT_TRUE(Await([&] { return server_.messages(link) == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.messages(link) == 1; }));
   for (int i = 0; i < sent; ++i) ASSERT_TRUE(Hear(greedy).has_value());
-  ASSERT_TRUE(Await([&] { return server_.writable(link) > 0; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.writable(link) > 0; }));
 }
 
 // --- The other side: who connects where something else listens.
@@ -327,7 +296,7 @@ TEST_F(ShmPeersTest, WhatAnswersAndIsNoPeerEndsTheLink) {
     PeerRecorder client;
     const auto link = other->Connect(path, &client);
     EXPECT_TRUE(link.ok()) << link.status();
-    EXPECT_TRUE(Await([&] { return client.broken(*link) == 1; }));
+    EXPECT_TRUE(AwaitPeers([&] { return client.broken(*link) == 1; }));
     EXPECT_EQ(client.writable(*link), 0);
     return client.of(*link).why;
   };
@@ -353,7 +322,7 @@ TEST_F(ShmPeersTest, AMemoryServerIsNoPeerAndSaysSo) {
   const auto other = OpenOther();
   const auto link = other->Connect(memory.socket_path, &client);
   ASSERT_TRUE(link.ok());
-  ASSERT_TRUE(Await([&] { return client.broken(*link) == 1; }));
+  ASSERT_TRUE(AwaitPeers([&] { return client.broken(*link) == 1; }));
   EXPECT_TRUE(absl::IsDataLoss(client.of(*link).why)) << client.of(*link).why;
 }
 
@@ -375,12 +344,12 @@ TEST_F(ShmPeersTest, ManyLinksMayBeMadeAtOnce) {
     links.push_back(*link);
   }
   for (const auto& link : links) {
-    ASSERT_TRUE(Await([&] { return client.writable(link) > 0 || client.broken(link) > 0; }));
+    ASSERT_TRUE(AwaitPeers([&] { return client.writable(link) > 0 || client.broken(link) > 0; }));
     ASSERT_EQ(client.broken(link), 0) << client.of(link).why;
   }
   port_.reset();
   EXPECT_EQ(server_.broken_links(), kLinks);
-  ASSERT_TRUE(Await([&] { return client.broken_links() == kLinks; }));
+  ASSERT_TRUE(AwaitPeers([&] { return client.broken_links() == kLinks; }));
 }
 
 // Links that end while others send on them: nothing is used that is gone.
@@ -402,7 +371,7 @@ TEST_F(ShmPeersTest, LinksEndWhileThreadsSendOnThem) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    ASSERT_TRUE(Await([&] { return client.broken(*link) == 1; }));
+    ASSERT_TRUE(AwaitPeers([&] { return client.broken(*link) == 1; }));
   }
   ExpectPortIsWell();
 }

@@ -14,6 +14,7 @@
 #include "common/fabric/shm/shm_fabric.h"
 #include "common/fabric/shm/shm_frame.h"
 #include "common/fabric/shm/shm_server.h"
+#include "common/fabric/shm/shm_stranger.h"
 #include "common/fabric/shm/shm_test_cluster.h"
 #include "common/fabric/shm/unix_socket.h"
 #include "gtest/gtest.h"
@@ -31,37 +32,13 @@ class ShmServerTest : public testing::Test {
   }
   void Start() { thread_ = std::make_unique<ShmServerThread>(options_, &handler_); }
 
-  // A client that says only what the test says.
-  UniqueFd Dial() {
-    auto socket = ConnectTo(options_.socket_path, RealClock().NowNs() + kSecondNs);
-    EXPECT_TRUE(socket.ok()) << socket.status();
-    return socket.ok() ? *std::move(socket) : UniqueFd();
-  }
-  // What the server answers; nothing: it has closed the connection.
-  std::optional<std::string> Hear(const UniqueFd& socket) {
-    EXPECT_TRUE(WaitReadable(socket.get(), RealClock().NowNs() + 10 * kSecondNs));
-    std::vector<std::byte> buffer(kShmFrameBytesMax);
-    size_t bytes = 0;
-    if (ReceiveMessage(socket.get(), buffer, &bytes) != ReceiveResult::kMessage) return {};
-    return std::string(reinterpret_cast<const char*>(buffer.data()), bytes);
-  }
+  UniqueFd Dial() { return DialAsStranger(options_.socket_path); }
   UniqueFd DialAndGreet() {
     UniqueFd socket = Dial();
     SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kHello, 0, {}));
     EXPECT_TRUE(Hear(socket).has_value());
     return socket;
   }
-  // The connection is closed, after at most one error that says why.
-  absl::Status HearRefusal(const UniqueFd& socket) {
-    const std::optional<std::string> answer = Hear(socket);
-    if (!answer.has_value()) return absl::CancelledError("closed");
-    const auto frame = ParseShmFrame(*answer);
-    EXPECT_TRUE(frame.ok()) << frame.status();
-    EXPECT_EQ(frame->type, ShmFrameType::kError);
-    EXPECT_FALSE(Hear(socket).has_value());
-    return ParseStatus(frame->body);
-  }
-
   // A client like any other finds the server well.
   void ExpectServerIsWell() {
     auto fabric = ConnectShm({{1, options_.socket_path}});

@@ -177,19 +177,29 @@ TEST(SimWorld, WritesOfOneChainAreNotReordered) {
   EXPECT_EQ(FinalWords(build), std::set<uint64_t>{2});
 }
 
-// What the READ of [READ, WRITE] saw of the WRITE behind it.
-std::set<uint64_t> ReadBeforeWrite(bool fence) {
+// What a client sees of a chain that it builds and runs, with 200 seeds.
+template <typename Build, typename Look>
+std::set<uint64_t> SeenOfChain(const Build& build, const Look& look) {
   std::set<uint64_t> seen;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     TestWorld sim(Options(DeliveryMode::kLines, seed));
     TestClient client(sim.world.NewFabric());
-    client.Store(64, 1);
-    client.chain.Read(MemorySpace::kMain, 4096, client.buffer.Slice(0, 8));
-    client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(64, 8)).fence = fence;
+    build(client);
     client.Run();
-    seen.insert(client.Load(0));
+    seen.insert(look(sim, client));
   }
   return seen;
+}
+
+// What the READ of [READ, WRITE] saw of the WRITE behind it.
+std::set<uint64_t> ReadBeforeWrite(bool fence) {
+  return SeenOfChain(
+      [fence](TestClient& client) {
+        client.Store(64, 1);
+        client.chain.Read(MemorySpace::kMain, 4096, client.buffer.Slice(0, 8));
+        client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(64, 8)).fence = fence;
+      },
+      [](const TestWorld&, TestClient& client) { return client.Load(0); });
 }
 
 TEST(SimWorld, UnfencedWriteOvertakesRead) {
@@ -200,18 +210,17 @@ TEST(SimWorld, FencedWriteDoesNot) { EXPECT_EQ(ReadBeforeWrite(true), std::set<u
 
 // What the CAS(0 -> 7) of [CAS, WRITE 5] found.
 std::set<uint64_t> SwapBeforeWrite(bool fence) {
-  std::set<uint64_t> seen;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    TestWorld sim(Options(DeliveryMode::kLines, seed));
-    TestClient client(sim.world.NewFabric());
-    client.Store(0, 5);
-    client.chain.CompareSwap(MemorySpace::kMain, 4096, 0, 7);
-    client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(0, 8)).fence = fence;
-    client.Run();
-    seen.insert(client.chain.verb(0).old_value);
-    EXPECT_EQ(sim.world.stats().overtakes, client.chain.verb(0).old_value == 5 ? 1u : 0u);
-  }
-  return seen;
+  return SeenOfChain(
+      [fence](TestClient& client) {
+        client.Store(0, 5);
+        client.chain.CompareSwap(MemorySpace::kMain, 4096, 0, 7);
+        client.chain.Write(MemorySpace::kMain, 4096, client.buffer.Slice(0, 8)).fence = fence;
+      },
+      [](const TestWorld& sim, TestClient& client) {
+        const uint64_t found = client.chain.verb(0).old_value;
+        EXPECT_EQ(sim.world.stats().overtakes, found == 5 ? 1u : 0u);
+        return found;
+      });
 }
 
 TEST(SimWorld, UnfencedWriteOvertakesAtomic) {

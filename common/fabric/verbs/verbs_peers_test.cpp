@@ -9,7 +9,7 @@
 #include "common/base/random.h"
 #include "common/fabric/body.h"
 #include "common/fabric/link/peer_hello.h"
-#include "common/fabric/peer_conformance.h"
+#include "common/fabric/peer_process.h"
 #include "common/fabric/shm/shm_test_helper.h"
 #include "common/fabric/verbs/speaker_test_util.h"
 #include "common/fabric/verbs/verbs_peer_room.h"
@@ -19,21 +19,9 @@
 namespace pando {
 namespace {
 
-bool AwaitPeers(const std::function<bool()>& done) {
-  const int64_t until_ns = RealClock().NowNs() + 20 * kSecondNs;
-  while (!done()) {
-    if (RealClock().NowNs() > until_ns) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  return true;
-}
-
-class VerbsPeerCluster final : public PeerCluster {
+class VerbsPeerCluster final : public ProcessPeerCluster {
  public:
   Fabric& fabric(int index) override { return memory_.fabric(index); }
-  bool threads_allowed() const override { return true; }
-  bool RunUntil(const std::function<bool()>& done) override { return AwaitPeers(done); }
-  void RunFor(int64_t ns) override { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }
   std::string FreeAddress() override {
     const auto server = ParseHostPort(memory_.server(1).location().address);
     return ListenTcp({server->host, "0"})->bound.ToString();
@@ -41,22 +29,13 @@ class VerbsPeerCluster final : public PeerCluster {
 
   std::string StartEcho() override {
     const std::string address = FreeAddress();
-    echo_ = std::make_unique<HelperProcess>(std::vector<std::string>{address}, "verbs_test_helper");
-    EXPECT_TRUE(echo_->ready());
+    Echo(std::vector<std::string>{address}, "verbs_test_helper");
     return address;
-  }
-  void KillEcho() override { echo_->Kill(SIGKILL); }
-  void PauseEcho(bool paused) override {
-    echo_->Signal(paused ? SIGSTOP : SIGCONT);
-    int status = 0;  // not before the last of its threads has stopped
-    if (!paused) return;
-    EXPECT_EQ(waitpid(echo_->pid(), &status, WUNTRACED), echo_->pid());
   }
 
  private:
   EchoHandler handler_;
   VerbsTestCluster memory_{{.servers = 1, .fabrics = kFabrics}, {&handler_}};
-  std::unique_ptr<HelperProcess> echo_;
 };
 
 std::shared_ptr<const ClusterSecret> PeerSecret(std::string_view bytes) {
