@@ -76,17 +76,7 @@ Json ToJson(const std::string& name, const CheckReport& report) {
           {"looked_again", report.looked_again}};
 }
 
-constexpr char kDamage[] = "pando.tool/damage";
-
-absl::Status DamageError(std::string_view message) {
-  absl::Status status = absl::DataLossError(std::string(message));
-  status.SetPayload(kDamage, absl::Cord());
-  return status;
-}
-
 }  // namespace
-
-bool IsDamage(const absl::Status& status) { return status.GetPayload(kDamage).has_value(); }
 
 absl::Status Check(const Settings& settings, const Arguments&) {
   const auto client = Connect(settings);
@@ -113,7 +103,7 @@ absl::Status Check(const Settings& settings, const Arguments&) {
     if (absl::Status printed = Print(text + "\n"); !printed.ok()) return printed;
   }
   if (damaged == 0) return absl::OkStatus();
-  return DamageError(
+  return absl::DataLossError(
       absl::StrCat("something is wrong with ", damaged, " of ", trees.size(), " trees"));
 }
 

@@ -1,14 +1,10 @@
 #include "compute/tool/commands.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <iomanip>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "compute/tool/exit_code.h"
 
 namespace pando::tool {
 namespace {
@@ -30,7 +26,12 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
   options.operation_timeout_ms = settings.timeout_ms;
   options.hot_bytes = kHotBytes;
   options.log_bytes = kLogBytes;
-  return Client::Connect(options);
+  auto client = Client::Connect(options);
+  // Where there is no connection nothing is known of any key: never what says that there is none.
+  if (!client.ok() && ExitCodeOf(client.status().code()) == kNo) {
+    return absl::UnavailableError(client.status().message());
+  }
+  return client;
 }
 
 absl::StatusOr<OpenedTree> Open(const Settings& settings) {
@@ -50,34 +51,6 @@ absl::StatusOr<OpenedTree> Open(const Settings& settings) {
   if (!session.ok()) return session.status();
   opened.session = *std::move(session);
   return opened;
-}
-
-std::string Column(std::string_view text, size_t width) {
-  std::string column(text);
-  column.resize(std::max(width, column.size() + 1), ' ');
-  return column;
-}
-
-std::string SizeText(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  auto size = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(unit == 0 ? 0 : 1) << size << " " << kUnits[unit];
-  return text.str();
-}
-
-absl::Status Print(std::string_view bytes) {
-  if (fwrite(bytes.data(), 1, bytes.size(), stdout) == bytes.size()) return absl::OkStatus();
-  if (errno == EPIPE) return absl::OutOfRangeError("the reader of the output is gone");
-  return absl::InternalError(absl::StrCat("writing the output: ", strerror(errno)));
-}
-
-absl::Status FlushOutput() {
-  if (fflush(stdout) == 0) return absl::OkStatus();
-  if (errno == EPIPE) return absl::OutOfRangeError("the reader of the output is gone");
-  return absl::InternalError(absl::StrCat("writing the output: ", strerror(errno)));
 }
 
 absl::Status Get(const Settings& settings, const Arguments& arguments) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "compute/tool/output.h"
 #include "pando/client.h"
 
 namespace pando::tool {
@@ -51,10 +52,9 @@ absl::Status Trees(const Settings& settings, const Arguments& arguments);
 absl::Status Flush(const Settings& settings, const Arguments& arguments);
 absl::Status Count(const Settings& settings, const Arguments& arguments);
 absl::Status Stats(const Settings& settings, const Arguments& arguments);
-// Of one tree, or of all. IsDamage() is true for its status if something is wrong with a tree;
-// other errors say why it could not be checked.
+// Of one tree, or of all. DataLoss if something is wrong with a tree; other errors say why it could
+// not be checked.
 absl::Status Check(const Settings& settings, const Arguments& arguments);
-bool IsDamage(const absl::Status& status);
 // Works without any server; FailedPrecondition if it found something that has to be fixed. With
 // `litmus`: NotFound where there is no RDMA device.
 absl::Status Doctor(const Settings& settings, const Arguments& arguments);
@@ -63,6 +63,7 @@ absl::Status Doctor(const Settings& settings, const Arguments& arguments);
 absl::Status Ranges(const Settings& settings, const Arguments& arguments);
 absl::Status Members(const Settings& settings, const Arguments& arguments);
 
+// Never a status that says of a key or tree that it is not there.
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings);
 // A connection with one tree and one session: what most commands work on.
 struct OpenedTree {
@@ -71,12 +72,5 @@ struct OpenedTree {
   std::unique_ptr<Session> session;
 };
 absl::StatusOr<OpenedTree> Open(const Settings& settings);
-// Pads to a column.
-std::string Column(std::string_view text, size_t width);
-// Sizes for people: "1.5 GiB".
-std::string SizeText(uint64_t bytes);
-// Writes to standard output; OutOfRange once its reader is gone (then there is nothing more to do).
-absl::Status Print(std::string_view bytes);
-absl::Status FlushOutput();
 
 }  // namespace pando::tool

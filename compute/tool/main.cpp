@@ -1,16 +1,19 @@
 // The command-line client: pando COMMAND [ARGUMENTS] [--flags].
 
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "common/program/command_line.h"
 #include "common/program/rdma_flags.h"
 #include "compute/tool/commands.h"
+#include "compute/tool/exit_code.h"
 
 DEFINE_string(registry, "",
               "where the memory servers are found: a directory, or "
@@ -75,8 +78,8 @@ Works on the trees of running memory servers.
   doctor          say what is missing on this machine and how to fix it (--fabric=verbs: for RDMA;
                   --litmus: test a device's locks and lines)
 
-Exit codes: 0 done, 1 not found or failed, 2 wrong command line;
-check: 0 everything holds, 1 it could not be checked, 3 something is wrong with a tree.)",
+Exit codes:
+)" + std::string(tool::kExitCodesText),
     .source = __FILE__,
     .shared_source = kRdmaFlagsSource,
     .takes_arguments = true,
@@ -174,21 +177,30 @@ Settings SettingsFromFlags(const Command& command) {
   return settings;
 }
 
+// A CHECK that failed, or an exception that nobody caught; what it was has been printed.
+void OnAbort(int) {
+  constexpr std::string_view kText = "pando: this is a bug of pando; please report it\n";
+  const ssize_t ignored = write(STDERR_FILENO, kText.data(), kText.size());
+  static_cast<void>(ignored);
+  _exit(tool::kBug);
+}
+
 }  // namespace
 }  // namespace pando
 
 int main(int argc, char** argv) {
   using namespace pando;
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGABRT, OnAbort);
   Arguments words = ParseCommandLine(argc, argv, kProgram);
   const Command& command = FindCommand(words);
   const Settings settings = SettingsFromFlags(command);
   words.erase(words.begin());
   absl::Status status = command.run(settings, words);
   if (const absl::Status flushed = tool::FlushOutput(); status.ok()) status = flushed;
-  if (status.ok() || absl::IsOutOfRange(status)) return 0;
+  if (status.ok() || tool::IsReaderGone(status)) return tool::kDone;
   const std::string code = absl::StatusCodeToString(status.code());
   fprintf(stderr, "pando: %s: %s (%s)\n", command.name, std::string(status.message()).c_str(),
           code.c_str());
-  return tool::IsDamage(status) ? 3 : 1;
+  return tool::ExitCodeOf(status.code());
 }

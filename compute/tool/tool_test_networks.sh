@@ -26,7 +26,7 @@ test_memcached() {
   local port="" memcached="" restarting="" code=0 loader
   start_memcached
   export XDG_RUNTIME_DIR=$work PANDO_REGISTRY=memcached://127.0.0.1:$port/words
-  run 1 trees
+  run 69 trees
   says 'pando-memory'
   run 0 doctor
   says 'no memory server is running'
@@ -42,7 +42,7 @@ test_memcached() {
   "$programs/pando-memory" --server_id=1 --memory=64M 2>"$work/err" || code=$?
   [[ $code == 1 ]] || fail "a second server 1: exit code $code"
   says ALREADY_EXISTS
-  run 1 trees --registry="memcached://127.0.0.1:$port/other words"
+  run 69 trees --registry="memcached://127.0.0.1:$port/other words"
 
   # Without memcached: who is connected works on, who comes is told, and nobody has to be started again.
   "$programs/pando" load "$work/words" --tree=puts --nobulk >/dev/null 2>"$work/load.err" &
@@ -50,7 +50,7 @@ test_memcached() {
   children+=("$loader")
   until "$programs/pando" trees | grep -q puts; do sleep 0.01; done
   kill -KILL "$memcached"
-  run 1 get zebra --tree=words
+  run 69 get zebra --tree=words
   says 'is it running?'
   run 1 doctor
   says 'is it running?'
@@ -60,7 +60,7 @@ test_memcached() {
   until "$programs/pando" check >/dev/null 2>&1; do sleep 0.1; done
   expect_all_words puts
   kill -STOP "$memcached"
-  run 1 trees
+  run 69 trees
   says 'does not answer'
   kill -CONT "$memcached"
 
@@ -69,7 +69,7 @@ test_memcached() {
   start_server 2 --memory=512M
   stop_server 1 TERM
   stop_server 2 TERM
-  run 1 trees
+  run 69 trees
   says '0 of 1 memory servers'
 }
 
@@ -94,11 +94,11 @@ test_rdma_path() {
   says 'memory servers of fabrics verbs and shm are announced in one registry'
   stop_server 2 TERM
   # Writes are whole up to the server's 1024 bytes; a path that carries less is refused (rule F6).
-  run 1 get key --fabric=verbs --mtu=512
+  run 69 get key --fabric=verbs --mtu=512
   says 'this path only 512'
-  run 1 get key --fabric=verbs --gid_index=200
+  run 69 get key --fabric=verbs --gid_index=200
   says 'no GID with index 200'
-  run 1 get key --fabric=verbs --port=9
+  run 69 get key --fabric=verbs --port=9
   stop_server 1 TERM
   "$programs/pando-ycsb" "${path[@]}" --records=2000 --operations=2000 --noprogress --json="$work/json" \
     >"$work/out" 2>"$work/err" || fail 'pando-ycsb'

@@ -51,7 +51,7 @@ test_owned() {
   words
   run 2 create --mode=mine
   says '--mode is shared or owned'
-  run 1 create --mode=owned --key_bytes=255
+  run 2 create --mode=owned --key_bytes=255
   says 'at most 240 bytes'
   run 0 create --mode=owned --key_bytes=60 --value_bytes=20
   run 1 create --key_bytes=60 --value_bytes=20
