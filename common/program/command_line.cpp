@@ -9,23 +9,17 @@
 namespace pando {
 namespace {
 
-std::vector<gflags::CommandLineFlagInfo> OwnFlags(const ProgramInfo& program) {
-  std::vector<gflags::CommandLineFlagInfo> all, own;
-  gflags::GetAllFlags(&all);
-  for (gflags::CommandLineFlagInfo& flag : all) {
-    if (flag.filename == program.source || flag.filename == program.shared_source) {
-      own.push_back(std::move(flag));
-    }
+[[noreturn]] void PrintHelpAndExit(const ProgramInfo& program,
+                                   const std::vector<std::string>& arguments) {
+  if (program.help != nullptr) {
+    std::cout << program.help(arguments);
+    std::exit(0);
   }
-  return own;
-}
-
-[[noreturn]] void PrintHelpAndExit(const ProgramInfo& program) {
   std::cout << program.summary << "\n\nFlags:\n";
-  for (const gflags::CommandLineFlagInfo& flag : OwnFlags(program)) {
+  for (const DefinedFlag& flag : DefinedFlags(program)) {
     std::cout << "  --" << flag.name << " (" << flag.type;
     if (!flag.default_value.empty()) std::cout << ", default " << flag.default_value;
-    std::cout << ")\n      " << flag.description << "\n";
+    std::cout << ")\n      " << flag.text << "\n";
   }
   std::cout << "  --help, --version\n";
   std::exit(0);
@@ -42,7 +36,23 @@ bool FindFlag(std::string* name, std::string* value, gflags::CommandLineFlagInfo
   return true;
 }
 
+std::string BehindDashes(const ProgramInfo& program, const std::string& word) {
+  if (!program.takes_arguments) return "";
+  return "; if '" + word + "' is an argument, put -- before it";
+}
+
 }  // namespace
+
+std::vector<DefinedFlag> DefinedFlags(const ProgramInfo& program) {
+  std::vector<gflags::CommandLineFlagInfo> all;
+  gflags::GetAllFlags(&all);
+  std::vector<DefinedFlag> own;
+  for (const gflags::CommandLineFlagInfo& flag : all) {
+    if (flag.filename != program.source && flag.filename != program.shared_source) continue;
+    own.push_back({flag.name, flag.type, flag.default_value, flag.description, !flag.is_default});
+  }
+  return own;
+}
 
 void ExitWithUsageError(const ProgramInfo& program, std::string_view message) {
   std::cerr << program.name << ": " << message << "\nTry '" << program.name << " --help'.\n";
@@ -69,16 +79,21 @@ std::vector<std::string> ParseCommandLine(int argc, char** argv, const ProgramIn
     std::string name = word.substr(word[1] == '-' ? 2 : 1);
     name = name.substr(0, name.find('='));
     std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (name == "help" || name == "h") PrintHelpAndExit(program);
+    if (name == "help" || name == "h") PrintHelpAndExit(program, arguments);
     if (name == "version") {
       std::cout << program.name << " " << PANDO_VERSION << "\n";
       std::exit(0);
     }
     gflags::CommandLineFlagInfo info;
-    if (!FindFlag(&name, &value, &info)) ExitWithUsageError(program, "there is no flag --" + name);
+    if (!FindFlag(&name, &value, &info)) {
+      ExitWithUsageError(program, "there is no flag --" + name + BehindDashes(program, word));
+    }
     if (equals == std::string::npos && value.empty()) {
+      const auto bare = program.bare_values.find(name);
       if (info.type == "bool") {
         value = "true";
+      } else if (bare != program.bare_values.end()) {
+        value = bare->second;
       } else if (i + 1 < argc) {
         value = argv[++i];
       } else {

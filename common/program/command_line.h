@@ -5,6 +5,8 @@
 // Exit codes: 0 after --help and --version, 2 for anything wrong with the command line.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +20,18 @@ struct ProgramInfo {
   std::string shared_source;     // of flags that programs share (rdma_flags.h); "": it has none
   bool takes_arguments = false;  // words that are no flags
   bool logs_info = true;         // else warnings and errors only
+  // What --help prints behind these arguments; not given: the summary, and all flags.
+  std::function<std::string(const std::vector<std::string>& arguments)> help = nullptr;
+  // Flags that may be given without a value, and the one that they have then.
+  std::map<std::string, std::string> bare_values = {};
 };
+
+// One of the program's own flags, or of those that it shares.
+struct DefinedFlag {
+  std::string name, type, default_value, text;
+  bool given = false;  // on the command line
+};
+std::vector<DefinedFlag> DefinedFlags(const ProgramInfo& program);
 
 // Sets the flags given as --name=value, --name value, --boolean or --noboolean, also between the
 // arguments, and returns those; "--" ends the flags. The log goes to standard error. Exits as said

@@ -2,6 +2,7 @@
 
 #include <gflags/gflags.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "gmock/gmock.h"
@@ -10,6 +11,7 @@
 DEFINE_int32(count, 3, "how many");
 DEFINE_bool(fast, true, "whether it is fast");
 DEFINE_string(name, "", "what it is called");
+DEFINE_string(watch, "", "how often");
 
 namespace pando {
 namespace {
@@ -60,6 +62,40 @@ TEST(CommandLineDeathTest, WhatIsWrongIsSaidAndExitsWithTwo) {
   ProgramInfo strict = kProgram;
   strict.takes_arguments = false;
   EXPECT_EXIT(Parse({"word"}, strict), ExitedWithCode(2), "'word' is no flag");
+}
+
+TEST(CommandLineDeathTest, AFlagMayHaveAValueOfItsOwn) {
+  ProgramInfo program = kProgram;
+  program.bare_values = {{"watch", "2"}};
+  EXPECT_PARSES(({"--watch", "7"}, program),
+                (FLAGS_watch == "2" && rest == std::vector<std::string>{"7"}));
+  EXPECT_PARSES(({"--watch=5"}, program), (FLAGS_watch == "5" && rest.empty()));
+}
+
+TEST(CommandLineDeathTest, SaysWhichFlagsWereGiven) {
+  const auto given = [](const std::string& name) {
+    for (const DefinedFlag& flag : DefinedFlags(kProgram)) {
+      if (flag.name == name) return flag.given;
+    }
+    return false;
+  };
+  EXPECT_PARSES(({"--count=3", "--nofast"}),
+                (given("count") && given("fast") && !given("name") && rest.empty()));
+}
+
+TEST(CommandLineDeathTest, AProgramMayHaveHelpOfItsOwn) {
+  ProgramInfo program = kProgram;
+  program.help = [](const std::vector<std::string>& arguments) {
+    std::fprintf(stderr, "help of %s", arguments.empty() ? "all" : arguments.front().c_str());
+    return std::string();
+  };
+  EXPECT_EXIT(Parse({"--help"}, program), ExitedWithCode(0), "help of all");
+  EXPECT_EXIT(Parse({"get", "--count=1", "--help", "x"}, program), ExitedWithCode(0),
+              "help of get");
+}
+
+TEST(CommandLineDeathTest, AWordThatLooksLikeAFlagIsToldHowToBeNone) {
+  EXPECT_EXIT(Parse({"-5"}), ExitedWithCode(2), "if '-5' is an argument, put -- before it");
 }
 
 TEST(CommandLineDeathTest, HelpAndVersionSucceed) {

@@ -104,9 +104,13 @@ absl::Status Create(const Settings& settings, const Arguments&) {
 }
 
 absl::Status Drop(const Settings& settings, const Arguments& arguments) {
+  // Nobody drops the default tree by leaving out its name.
+  if (arguments.empty() == !settings.tree_given) {
+    return absl::InvalidArgumentError("which tree? Give its name, or --tree=NAME, and not both");
+  }
   const auto client = Connect(settings);
   if (!client.ok()) return client.status();
-  return (*client)->DropTree(arguments[0]);
+  return (*client)->DropTree(arguments.empty() ? settings.tree : arguments[0]);
 }
 
 absl::Status Trees(const Settings& settings, const Arguments&) {

@@ -10,43 +10,45 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/check.h"
 #include "common/program/command_line.h"
 #include "common/program/rdma_flags.h"
+#include "compute/tool/command_table.h"
 #include "compute/tool/commands.h"
 #include "compute/tool/exit_code.h"
+#include "compute/tool/help_text.h"
 
+// Which command has which flag: command_table.cpp.
 DEFINE_string(registry, "",
               "where the memory servers are found: a directory, or "
               "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
 DEFINE_string(fabric, "shm", "transport of the memory servers: shm or verbs");
 DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
-DEFINE_string(tree, "default", "name of the tree to work on");
+DEFINE_string(tree, "default", "name of the tree");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
 DEFINE_int32(key_bytes, 0,
-             "create, load: longest key, 1 to 255 bytes; 0: the file's longest line, or 8");
-DEFINE_int32(value_bytes, -1,
-             "create, load: longest value, 0 to 255 bytes; -1: what the file needs, or 8");
+             "longest key, 1 to 255 bytes; 0: as long as the longest that is loaded, or 8");
+DEFINE_int32(value_bytes, -1, "longest value, 0 to 255 bytes; -1: what is loaded needs, or 8");
 DEFINE_string(
     mode, "",
-    "create, load: shared (every compute server reads and writes every key) or owned (the owner "
-    "of a key, one compute server at a time, keeps it in memory and in a log); default: shared, "
-    "or as the tree is");
-DEFINE_int32(sessions, 0, "load: sessions that put at the same time; 0: one a CPU, at most 8");
-DEFINE_bool(bulk, true, "load: fill an empty tree in one go; --nobulk puts key by key");
-DEFINE_string(from, "", "scan: first key, or the least key above it");
-DEFINE_string(to, "", "scan: only keys below this one");
-DEFINE_string(prefix, "", "scan: only keys that begin so");
-DEFINE_bool(reverse, false, "scan: from the greatest key down");
-DEFINE_uint64(limit, 0, "scan: at most this many keys; 0: all");
-DEFINE_bool(values, false, "scan: also print values, after a tab");
-DEFINE_bool(quiet_tree, false,
-            "check: nobody works on the tree: then a held lock is a problem, too");
-DEFINE_bool(json, false, "check, ranges, members: print the result as JSON");
+    "shared (every compute server reads and writes every key) or owned (the owner of a key, one "
+    "compute server at a time, keeps it in memory and in a log); default: shared, or as the tree "
+    "is");
+DEFINE_int32(sessions, 0, "sessions that put at the same time; 0: one a CPU, at most 8");
+DEFINE_bool(bulk, true, "fill an empty tree in one go; --nobulk puts key by key");
+DEFINE_string(from, "", "first key, or the least key above it");
+DEFINE_string(to, "", "only keys below this one");
+DEFINE_string(prefix, "", "only keys that begin so");
+DEFINE_bool(reverse, false, "from the greatest key down");
+DEFINE_uint64(limit, 0, "at most this many keys; 0: all");
+DEFINE_bool(values, false, "also print values, after a tab");
+DEFINE_bool(quiet_tree, false, "nobody works on the tree: then a held lock is a problem, too");
+DEFINE_bool(json, false, "print the result as JSON");
 DEFINE_bool(litmus, false,
-            "doctor: only test what an RDMA device's verbs do to one lock and one line at the same "
-            "moment (--device, --port, --gid_index, --mtu)");
-DEFINE_int32(seconds, 2, "doctor --litmus: how long each of its five to eight tests takes");
+            "only test what an RDMA device's verbs do to one lock and one line at the same moment "
+            "(--device, --port, --gid_index, --mtu)");
+DEFINE_int32(seconds, 2, "with --litmus: how long each of its five to eight tests takes");
 
 namespace pando {
 namespace {
@@ -54,71 +56,79 @@ namespace {
 using tool::Arguments;
 using tool::Settings;
 
-const ProgramInfo kProgram = {
-    .name = "pando",
-    .summary = R"(pando COMMAND [ARGUMENTS] [--registry=DIR] [--tree=NAME] ...
+std::string HelpText(const Arguments& words);
 
-Works on the trees of running memory servers.
-
-  load FILE       put the lines of FILE as keys, line numbers as values; makes the tree if need be
-  get KEY         print the value
-  put KEY VALUE
-  delete KEY
-  scan            print keys in order, as bytes (--from, --to, --prefix, --reverse, --limit,
-                  --values)
-  count           say about how many keys the tree has, and their size ('check' counts them)
-  create          make an empty tree (--key_bytes, --value_bytes, --mode)
-  drop NAME       remove a tree
-  flush           owned trees: bring what ended compute servers have left in logs to the leaves
-  ranges          owned trees: whose which keys are (--json)
-  members         owned trees: the compute servers that own keys, and their logs (--json)
-  trees           list the trees
-  stats           print the memory servers' counters
-  check           say what is wrong with the tree, or without --tree with any (--quiet-tree, --json)
-  doctor          say what is missing on this machine and how to fix it (--fabric=verbs: for RDMA;
-                  --litmus: test a device's locks and lines)
-
-Exit codes:
-)" + std::string(tool::kExitCodesText),
-    .source = __FILE__,
-    .shared_source = kRdmaFlagsSource,
-    .takes_arguments = true,
-    .logs_info = false};
+const ProgramInfo kProgram = {.name = "pando",
+                              .source = __FILE__,
+                              .shared_source = kRdmaFlagsSource,
+                              .takes_arguments = true,
+                              .logs_info = false,
+                              .help = HelpText};
 
 struct Command {
-  const char* name;
-  size_t arguments;
+  std::string_view name;
   absl::Status (*run)(const Settings&, const Arguments&);
 };
+absl::Status Help(const Settings&, const Arguments& arguments) {
+  return tool::Print(HelpText(arguments));
+}
 
-constexpr std::array<Command, 15> kCommands = {{
-    {"load", 1, tool::Load},
-    {"get", 1, tool::Get},
-    {"put", 2, tool::Put},
-    {"delete", 1, tool::Delete},
-    {"scan", 0, tool::Scan},
-    {"count", 0, tool::Count},
-    {"create", 0, tool::Create},
-    {"drop", 1, tool::Drop},
-    {"flush", 0, tool::Flush},
-    {"ranges", 0, tool::Ranges},
-    {"members", 0, tool::Members},
-    {"trees", 0, tool::Trees},
-    {"stats", 0, tool::Stats},
-    {"check", 0, tool::Check},
-    {"doctor", 0, tool::Doctor},
+// In the order of the table of texts.
+constexpr std::array<Command, 16> kCommands = {{
+    {"load", tool::Load},
+    {"get", tool::Get},
+    {"put", tool::Put},
+    {"delete", tool::Delete},
+    {"scan", tool::Scan},
+    {"count", tool::Count},
+    {"create", tool::Create},
+    {"drop", tool::Drop},
+    {"flush", tool::Flush},
+    {"ranges", tool::Ranges},
+    {"members", tool::Members},
+    {"trees", tool::Trees},
+    {"stats", tool::Stats},
+    {"check", tool::Check},
+    {"doctor", tool::Doctor},
+    {"help", Help},
 }};
 
-const Command& FindCommand(const Arguments& words) {
-  if (words.empty()) ExitWithUsageError(kProgram, "which command?");
-  const auto command = std::find_if(kCommands.begin(), kCommands.end(),
-                                    [&](const Command& c) { return c.name == words.front(); });
-  if (command == kCommands.end())
-    ExitWithUsageError(kProgram, "there is no command '" + words.front() + "'");
-  if (words.size() - 1 != command->arguments) {
-    ExitWithUsageError(kProgram, words.front() + " takes " + std::to_string(command->arguments) +
-                                     " argument(s), not " + std::to_string(words.size() - 1));
+const tool::CommandText& FindCommand(const std::string& name) {
+  const tool::CommandText* const command = tool::FindCommandText(name);
+  if (command == nullptr) ExitWithUsageError(kProgram, "there is no command '" + name + "'");
+  return *command;
+}
+
+tool::ToolText TextsOfTool() {
+  tool::ToolText texts;
+  for (const DefinedFlag& flag : DefinedFlags(kProgram)) {
+    const bool worth_saying =
+        flag.type != "bool" && flag.default_value != "0" && flag.default_value != "-1";
+    texts.flags.push_back({flag.name, worth_saying ? flag.default_value : "", flag.text});
   }
+  return texts;
+}
+
+// Of a command, if the words begin with one; in 'help get', which asks for help itself, of get.
+std::string HelpText(const Arguments& words) {
+  size_t first = 0;
+  if (words.size() > 1 && words.front() == "help") ++first;
+  if (words.size() <= first) return tool::GeneralHelp(TextsOfTool());
+  return tool::CommandHelp(TextsOfTool(), FindCommand(words[first]));
+}
+
+const Command& CommandOf(const Arguments& words) {
+  if (words.empty()) ExitWithUsageError(kProgram, "which command?");
+  const tool::CommandText& text = FindCommand(words.front());
+  Arguments given;
+  for (const DefinedFlag& flag : DefinedFlags(kProgram)) {
+    if (flag.given) given.push_back(flag.name);
+  }
+  const std::string problem = tool::UsageProblem(text, words.size() - 1, given);
+  if (!problem.empty()) ExitWithUsageError(kProgram, problem);
+  const auto command = std::find_if(kCommands.begin(), kCommands.end(),
+                                    [&](const Command& c) { return c.name == text.name; });
+  PANDO_CHECK(command != kCommands.end()) << "no function runs " << text.name;
   return *command;
 }
 
@@ -143,8 +153,9 @@ Settings SettingsFromFlags(const Command& command) {
   CheckRange("sessions", FLAGS_sessions, 0, 256);
   CheckRange("seconds", FLAGS_seconds, 1, 3600);
   Settings settings;
+  const bool connects = FindCommand(std::string(command.name)).connects;
   settings.registry = RegistryFromFlag(FLAGS_registry);
-  if (settings.registry.empty() && command.run != tool::Doctor) {
+  if (settings.registry.empty() && connects && command.run != tool::Doctor) {
     ExitWithUsageError(kProgram,
                        "where is the registry? Give --registry=DIR or set PANDO_REGISTRY");
   }
@@ -193,14 +204,14 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGABRT, OnAbort);
   Arguments words = ParseCommandLine(argc, argv, kProgram);
-  const Command& command = FindCommand(words);
+  const Command& command = CommandOf(words);
   const Settings settings = SettingsFromFlags(command);
   words.erase(words.begin());
   absl::Status status = command.run(settings, words);
   if (const absl::Status flushed = tool::FlushOutput(); status.ok()) status = flushed;
   if (status.ok() || tool::IsReaderGone(status)) return tool::kDone;
   const std::string code = absl::StatusCodeToString(status.code());
-  fprintf(stderr, "pando: %s: %s (%s)\n", command.name, std::string(status.message()).c_str(),
-          code.c_str());
+  fprintf(stderr, "pando: %s: %s (%s)\n", std::string(command.name).c_str(),
+          std::string(status.message()).c_str(), code.c_str());
   return tool::ExitCodeOf(status.code());
 }

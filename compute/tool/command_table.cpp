@@ -1,0 +1,178 @@
+#include "compute/tool/command_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace pando::tool {
+namespace {
+
+std::vector<CommandText> MakeCommandTexts() {
+  return {
+      {"load",
+       "FILE",
+       "put the lines of a file as keys",
+       "Puts the lines of FILE as keys, and their numbers as values; of a line that is there twice "
+       "the last number. Makes the tree if there is none, for keys and values as long as these.\n\n"
+       "An empty tree is filled in one go, which others see when it is done; with --nobulk, and "
+       "where the tree has keys already, key by key.",
+       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned", "sessions=N", "bulk"}},
+      {"get",
+       "KEY",
+       "print the value of a key",
+       "Prints the value and a line feed.",
+       {"tree=NAME"}},
+      {"put",
+       "KEY VALUE",
+       "set the value of a key",
+       "Sets the value, whether the key was there or not.",
+       {"tree=NAME"}},
+      {"delete",
+       "KEY",
+       "remove a key",
+       "Removes a key. Exit code 1: it was not there.",
+       {"tree=NAME"}},
+      {"scan",
+       "",
+       "print keys in order",
+       "Prints the keys of a range as bytes, in their order, a line each. It is no snapshot: keys "
+       "that come and go meanwhile may be in it or not.",
+       {"tree=NAME", "from=KEY", "to=KEY", "prefix=BYTES", "reverse", "limit=N", "values"}},
+      {"count",
+       "",
+       "say about how many keys the tree has, and their size",
+       "An estimate from some of the tree's leaves; 'pando check' counts them.",
+       {"tree=NAME"}},
+      {"create",
+       "",
+       "make an empty tree",
+       "Makes a tree for keys and values of so many bytes at most. A tree that is there and has "
+       "just these options is fine; with others: exit code 1.",
+       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned"}},
+      {"drop",
+       "[NAME]",
+       "remove a tree",
+       "Removes the tree of that name, or of --tree; one of the two has to be given.",
+       {"tree=NAME"}},
+      {"flush",
+       "",
+       "owned trees: bring what ended compute servers have left in logs to the leaves",
+       "Exit code 1: the keys belong to a compute server that is at work, which flushes itself.",
+       {"tree=NAME"}},
+      {"ranges",
+       "",
+       "owned trees: whose which keys are",
+       "Owns nothing by asking.",
+       {"tree=NAME", "json"}},
+      {"members",
+       "",
+       "owned trees: the compute servers that own keys, and their logs",
+       "Whether they are at work, and how many ranges each has.",
+       {"json"}},
+      {"trees", "", "list the trees", "Their names and options.", {}},
+      {"stats",
+       "",
+       "print the memory servers' memory and counters",
+       "Exit code 69: one does not answer.",
+       {}},
+      {"check",
+       "",
+       "say what is wrong with a tree, or with any",
+       "Reads every node of the tree of --tree, or of all trees, also while others work on them. "
+       "Exit code 74: something is wrong; others: it could not be checked.",
+       {"tree=NAME", "quiet_tree", "json"}},
+      {"doctor",
+       "",
+       "say what is missing on this machine and how to fix it",
+       "Looks at this host and its registry. What RDMA lacks is to be fixed only if it is asked "
+       "for "
+       "(--fabric=verbs, --device, --port, --gid_index, --mtu) or the memory servers have it. Exit "
+       "code 1: something has to be fixed.",
+       {"litmus", "seconds=N"}},
+      {"help",
+       "[COMMAND]",
+       "say what a command does, and its flags",
+       "The same as --help.",
+       {},
+       /*connects=*/false},
+  };
+}
+
+}  // namespace
+
+const std::vector<CommandText>& CommandTexts() {
+  static const auto* const texts = new std::vector<CommandText>(MakeCommandTexts());
+  return *texts;
+}
+
+const CommandText* FindCommandText(std::string_view name) {
+  for (const CommandText& command : CommandTexts()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+const std::vector<std::string>& ConnectionFlags() {
+  static const auto* const flags = new std::vector<std::string>{
+      "registry=DIR",    "fabric=shm|verbs", "secret_file=FILE", "timeout_ms=N",
+      "device=NAME",     "port=N",           "gid_index=N",      "mtu=256|512|1024|2048|4096",
+      "traffic_class=N", "service_level=N",  "pkey_index=N"};
+  return *flags;
+}
+
+std::vector<std::string> FlagsOf(const CommandText& command) {
+  std::vector<std::string> flags = command.flags;
+  if (command.connects) {
+    flags.insert(flags.end(), ConnectionFlags().begin(), ConnectionFlags().end());
+  }
+  return flags;
+}
+
+FlagUse ParseFlagUse(std::string_view text) {
+  const size_t equals = text.find('=');
+  FlagUse use{.name = std::string(text.substr(0, equals))};
+  if (equals == std::string_view::npos) return use;
+  use.value = text.substr(equals + 1);
+  if (use.name.ends_with('[')) {
+    use.name.pop_back();
+    use.value.pop_back();
+    use.value_is_optional = true;
+  }
+  return use;
+}
+
+ArgumentCount CountArguments(const CommandText& command) {
+  ArgumentCount count;
+  bool in_word = false;
+  for (const char c : command.arguments) {
+    if (!in_word && c != ' ') {
+      ++count.max;
+      if (c != '[') ++count.min;
+    }
+    in_word = c != ' ';
+  }
+  return count;
+}
+
+std::string UsageProblem(const CommandText& command, size_t arguments,
+                         const std::vector<std::string>& given) {
+  const auto [min, max] = CountArguments(command);
+  if (arguments < min || arguments > max) {
+    const std::string count = min == max ? absl::StrCat(min) : absl::StrCat(min, " to ", max);
+    return absl::StrCat(command.name, " takes ", count, max == 1 ? " argument" : " arguments",
+                        ", not ", arguments);
+  }
+  const std::vector<std::string> flags = FlagsOf(command);
+  for (const std::string& name : given) {
+    const bool known = std::any_of(flags.begin(), flags.end(), [&](const std::string& flag) {
+      return ParseFlagUse(flag).name == name;
+    });
+    if (!known) {
+      return absl::StrCat("--", name, " means nothing to '", command.name, "'; see 'pando help ",
+                          command.name, "'");
+    }
+  }
+  return "";
+}
+
+}  // namespace pando::tool
