@@ -49,7 +49,8 @@ std::vector<DefinedFlag> DefinedFlags(const ProgramInfo& program) {
   std::vector<DefinedFlag> own;
   for (const gflags::CommandLineFlagInfo& flag : all) {
     if (flag.filename != program.source && flag.filename != program.shared_source) continue;
-    own.push_back({flag.name, flag.type, flag.default_value, flag.description, !flag.is_default});
+    own.push_back({flag.name, flag.type, flag.current_value, flag.default_value, flag.description,
+                   !flag.is_default});
   }
   return own;
 }

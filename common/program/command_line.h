@@ -28,7 +28,7 @@ struct ProgramInfo {
 
 // One of the program's own flags, or of those that it shares.
 struct DefinedFlag {
-  std::string name, type, default_value, text;
+  std::string name, type, value, default_value, text;
   bool given = false;  // on the command line
 };
 std::vector<DefinedFlag> DefinedFlags(const ProgramInfo& program);

@@ -1,14 +1,11 @@
 // pando check: what is wrong with the trees, if anything.
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "compute/tool/byte_text.h"
 #include "compute/tool/commands.h"
 
 namespace pando::tool {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 absl::StatusOr<std::vector<std::string>> TreesToCheck(const Settings& settings, Client* client) {
   if (settings.tree_given) return std::vector<std::string>{settings.tree};
@@ -58,22 +55,24 @@ std::string Text(const std::string& name, const CheckReport& report) {
 }
 
 Json ToJson(const std::string& name, const CheckReport& report) {
-  return {{"tree", name},
-          {"ok", report.ok()},
-          {"problems", report.problems},
-          {"nodes_per_level", report.nodes_per_level},
-          {"keys", report.keys},
-          {"key_bytes", report.key_bytes},
-          {"value_bytes", report.value_bytes},
-          {"nodes_bytes", report.nodes_bytes},
-          {"missing_separators", report.missing_separators},
-          {"locks_held", report.locks_held},
-          {"nodes",
-           {{"reachable", report.nodes.reachable},
-            {"held", report.nodes.held},
-            {"free", report.nodes.free},
-            {"orphans", report.nodes.orphans}}},
-          {"looked_again", report.looked_again}};
+  Json json;
+  AddBytes(&json, "tree", name);
+  json.update(Json{{"ok", report.ok()},
+                   {"problems", report.problems},
+                   {"nodes_per_level", report.nodes_per_level},
+                   {"keys", report.keys},
+                   {"key_bytes", report.key_bytes},
+                   {"value_bytes", report.value_bytes},
+                   {"nodes_bytes", report.nodes_bytes},
+                   {"missing_separators", report.missing_separators},
+                   {"locks_held", report.locks_held},
+                   {"nodes",
+                    {{"reachable", report.nodes.reachable},
+                     {"held", report.nodes.held},
+                     {"free", report.nodes.free},
+                     {"orphans", report.nodes.orphans}}},
+                   {"looked_again", report.looked_again}});
+  return json;
 }
 
 }  // namespace
@@ -99,8 +98,8 @@ absl::Status Check(const Settings& settings, const Arguments&) {
   if (settings.json) {
     const Json result = {
         {"ok", damaged == 0}, {"quiet_tree", settings.quiet_tree}, {"trees", trees}};
-    const std::string text = result.dump(2, ' ', false, Json::error_handler_t::replace);
-    if (absl::Status printed = Print(text + "\n"); !printed.ok()) return printed;
+    if (absl::Status printed = Print(JsonText(result, /*in_lines=*/true)); !printed.ok())
+      return printed;
   }
   if (damaged == 0) return absl::OkStatus();
   return absl::DataLossError(

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace pando::tool {
 namespace {
+
+constexpr char kJsonBytes[] =
+    "In JSON a key is \"key\" if it is UTF-8, else, as base64, \"key_base64\"; so are values.";
 
 std::vector<CommandText> MakeCommandTexts() {
   return {
@@ -20,24 +26,38 @@ std::vector<CommandText> MakeCommandTexts() {
       {"get",
        "KEY",
        "print the value of a key",
-       "Prints the value and a line feed.",
-       {"tree=NAME"}},
+       std::string("Prints the value as it is and a line feed; with --json key and value, one "
+                   "object in a line. Exit code 1: there is no such key.\n\n") +
+           kJsonBytes,
+       {"tree=NAME", "hex", "json"}},
       {"put",
        "KEY VALUE",
        "set the value of a key",
-       "Sets the value, whether the key was there or not.",
-       {"tree=NAME"}},
+       "Sets the value, whether the key was there or not. Words that begin with a dash come after "
+       "'--'. A value may come from elsewhere, as it is, to the last byte:\n"
+       "  @FILE  what the file holds\n"
+       "  @-     what comes from standard input\n"
+       "  @@...  a value that begins with one @",
+       {"tree=NAME", "hex"}},
       {"delete",
        "KEY",
        "remove a key",
        "Removes a key. Exit code 1: it was not there.",
-       {"tree=NAME"}},
+       {"tree=NAME", "hex"}},
       {"scan",
        "",
        "print keys in order",
-       "Prints the keys of a range as bytes, in their order, a line each. It is no snapshot: keys "
-       "that come and go meanwhile may be in it or not.",
-       {"tree=NAME", "from=KEY", "to=KEY", "prefix=BYTES", "reverse", "limit=N", "values"}},
+       std::string("Prints the keys of a range in their order, a line each, and with --values what "
+                   "they have. It is no snapshot: keys that come and go meanwhile may be in it or "
+                   "not. Formats:\n"
+                   "  raw   bytes as they are, a tab between key and value\n"
+                   "  tsv   the same, and \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "
+                   "returns, backslashes\n"
+                   "  hex   two hexadecimal digits a byte, a tab between key and value\n"
+                   "  json  an object a line; --json is the same\n\n") +
+           kJsonBytes,
+       {"tree=NAME", "from=KEY", "to=KEY", "prefix=BYTES", "reverse", "limit=N", "values",
+        "format=raw|tsv|hex|json", "json", "hex"}},
       {"count",
        "",
        "say about how many keys the tree has, and their size",
@@ -69,12 +89,14 @@ std::vector<CommandText> MakeCommandTexts() {
        "owned trees: the compute servers that own keys, and their logs",
        "Whether they are at work, and how many ranges each has.",
        {"json"}},
-      {"trees", "", "list the trees", "Their names and options.", {}},
+      {"trees", "", "list the trees", "Their names and options.", {"json"}},
       {"stats",
        "",
        "print the memory servers' memory and counters",
-       "Exit code 69: one does not answer.",
-       {}},
+       "Exit code 69: one does not answer. With --watch again and again, also then, with what each "
+       "counter has grown by, until it is interrupted or nobody reads it; as JSON: an object a "
+       "line, with the time in milliseconds since 1970.",
+       {"json", "watch[=SECONDS]"}},
       {"check",
        "",
        "say what is wrong with a tree, or with any",
@@ -154,8 +176,23 @@ ArgumentCount CountArguments(const CommandText& command) {
   return count;
 }
 
+std::vector<std::string> ChoicesOf(const FlagUse& use) { return absl::StrSplit(use.value, '|'); }
+
+namespace {
+
+std::string ValueProblem(const FlagUse& use, const std::string& value) {
+  std::vector<std::string> choices = ChoicesOf(use);
+  if (choices.size() < 2 || absl::c_linear_search(choices, value)) return "";
+  const std::string last = choices.back();
+  choices.pop_back();
+  return absl::StrCat("--", use.name, " is ", absl::StrJoin(choices, ", "), " or ", last, ", not '",
+                      value, "'");
+}
+
+}  // namespace
+
 std::string UsageProblem(const CommandText& command, size_t arguments,
-                         const std::vector<std::string>& given) {
+                         const std::vector<GivenFlag>& given) {
   const auto [min, max] = CountArguments(command);
   if (arguments < min || arguments > max) {
     const std::string count = min == max ? absl::StrCat(min) : absl::StrCat(min, " to ", max);
@@ -163,14 +200,18 @@ std::string UsageProblem(const CommandText& command, size_t arguments,
                         ", not ", arguments);
   }
   const std::vector<std::string> flags = FlagsOf(command);
-  for (const std::string& name : given) {
-    const bool known = std::any_of(flags.begin(), flags.end(), [&](const std::string& flag) {
-      return ParseFlagUse(flag).name == name;
-    });
-    if (!known) {
+  for (const auto& [name, value] : given) {
+    const auto flag =
+        std::find_if(flags.begin(), flags.end(),
+                     [&name = name](const std::string& f) { return ParseFlagUse(f).name == name; });
+    if (flag == flags.end()) {
       return absl::StrCat("--", name, " means nothing to '", command.name, "'; see 'pando help ",
                           command.name, "'");
     }
+    // Those of the connection have defaults of their own, and who takes them up judges them.
+    const bool is_own = static_cast<size_t>(flag - flags.begin()) < command.flags.size();
+    std::string problem = is_own ? ValueProblem(ParseFlagUse(*flag), value) : "";
+    if (!problem.empty()) return problem;
   }
   return "";
 }

@@ -52,8 +52,15 @@ struct ArgumentCount {
 };
 ArgumentCount CountArguments(const CommandText& command);
 
-// What is wrong with this use of a command, for people; "": nothing. `given`: names of flags.
+struct GivenFlag {
+  std::string name, value;
+};
+// What is wrong with this use of a command, for people; "": nothing. A flag that has choices has
+// one of them.
 std::string UsageProblem(const CommandText& command, size_t arguments,
-                         const std::vector<std::string>& given);
+                         const std::vector<GivenFlag>& given);
+
+// "tsv|json" in parts; one part that is no choice: "NAME".
+std::vector<std::string> ChoicesOf(const FlagUse& use);
 
 }  // namespace pando::tool

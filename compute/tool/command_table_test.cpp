@@ -10,8 +10,12 @@ namespace {
 
 using testing::HasSubstr;
 
-const CommandText kCommand = {
-    "paint", "WALL [COLOUR]", "paint", "Paints.", {"coats=N", "dry", "watch[=SECONDS]"}, false};
+const CommandText kCommand = {"paint",
+                              "WALL [COLOUR]",
+                              "paint",
+                              "Paints.",
+                              {"coats=N", "dry", "watch[=SECONDS]", "with=brush|roller|hand"},
+                              false};
 
 TEST(CommandTableTest, NamesAndFlagsAreUniqueAndSummariesShort) {
   std::set<std::string> names;
@@ -46,14 +50,18 @@ TEST(CommandTableTest, ParsesFlagsAndArguments) {
 
 TEST(CommandTableTest, RefusesArgumentsAndFlagsThatMeanNothing) {
   EXPECT_EQ(UsageProblem(kCommand, 1, {}), "");
-  EXPECT_EQ(UsageProblem(kCommand, 2, {"coats", "dry", "watch"}), "");
+  EXPECT_EQ(UsageProblem(kCommand, 2, {{"coats", "2"}, {"dry", "true"}, {"watch", "1"}}), "");
   EXPECT_THAT(UsageProblem(kCommand, 0, {}), HasSubstr("paint takes 1 to 2 arguments, not 0"));
   EXPECT_THAT(UsageProblem(kCommand, 3, {}), HasSubstr("not 3"));
-  EXPECT_THAT(UsageProblem(kCommand, 1, {"dry", "tree"}),
+  EXPECT_THAT(UsageProblem(kCommand, 1, {{"dry", "true"}, {"tree", "t"}}),
               HasSubstr("--tree means nothing to 'paint'"));
+  EXPECT_EQ(UsageProblem(kCommand, 1, {{"with", "roller"}}), "");
+  EXPECT_EQ(UsageProblem(kCommand, 1, {{"with", "foot"}}),
+            "--with is brush, roller or hand, not 'foot'");
   // Nor those of a connection, where it has none.
-  EXPECT_THAT(UsageProblem(kCommand, 1, {"registry"}), HasSubstr("--registry means nothing"));
-  EXPECT_EQ(UsageProblem(*FindCommandText("get"), 1, {"registry", "tree"}), "");
+  EXPECT_THAT(UsageProblem(kCommand, 1, {{"registry", "d"}}),
+              HasSubstr("--registry means nothing"));
+  EXPECT_EQ(UsageProblem(*FindCommandText("get"), 1, {{"registry", "d"}, {"tree", "t"}}), "");
 }
 
 }  // namespace

@@ -35,6 +35,9 @@ struct Settings {
   bool tree_given = false;  // check: all trees unless one was named
   bool quiet_tree = false;
   bool json = false;
+  bool hex = false;          // get, put, delete: arguments are hexadecimal digits
+  std::string format;        // scan; "": the command's own
+  double watch_seconds = 0;  // stats; 0: once
   bool litmus = false;  // doctor: the litmus tests of an RDMA device instead of everything else
   int64_t litmus_seconds = 2;  // of each of them
 };
@@ -72,5 +75,7 @@ struct OpenedTree {
   std::unique_ptr<Session> session;
 };
 absl::StatusOr<OpenedTree> Open(const Settings& settings);
+// "shared", "owned".
+std::string ModeText(TreeOptions::Mode mode);
 
 }  // namespace pando::tool

@@ -1,6 +1,5 @@
 // pando load: the lines of a file as keys, their line numbers as values.
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,15 +13,14 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/unique_fd.h"
 #include "compute/tool/commands.h"
+#include "compute/tool/input.h"
 
 namespace pando::tool {
 namespace {
 
 constexpr size_t kBatch = 128;  // an error is noticed once the whole batch has ended
 constexpr size_t kKeyBytesLimit = 255;
-constexpr size_t kReadBytes = 256 << 10;
 // Memory of dropped trees is free again after this long: a full server may not stay full.
 constexpr std::chrono::milliseconds kRestOfDroppedTrees(1200);
 
@@ -37,27 +35,6 @@ struct Lines {
   uint64_t empty = 0;
   size_t key_bytes = 0;  // of the longest
 };
-
-// Also of what has no size: pipes, files of /proc.
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
-  }
-  std::string text;
-  std::vector<char> buffer(kReadBytes);
-  while (true) {
-    const ssize_t size = read(file.get(), buffer.data(), buffer.size());
-    if (size == 0) return text;
-    if (size > 0) {
-      text.append(buffer.data(), static_cast<size_t>(size));
-    } else if (errno == EISDIR) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " is a directory"));
-    } else if (errno != EINTR) {
-      return absl::DataLossError(absl::StrCat("cannot read ", path, ": ", strerror(errno)));
-    }
-  }
-}
 
 absl::StatusOr<Lines> SplitLines(std::string_view text, const std::string& path) {
   Lines lines;
@@ -239,7 +216,7 @@ absl::Status FillTree(const Settings& settings, const Lines& lines, Client* clie
 }  // namespace
 
 absl::Status Load(const Settings& settings, const Arguments& arguments) {
-  const auto text = ReadFile(arguments[0]);
+  const auto text = ReadInput(arguments[0]);
   if (!text.ok()) return text.status();
   const auto lines = SplitLines(*text, arguments[0]);
   if (!lines.ok()) return lines.status();

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/numbers.h"
 #include "common/base/check.h"
 #include "common/program/command_line.h"
 #include "common/program/rdma_flags.h"
@@ -17,6 +18,7 @@
 #include "compute/tool/commands.h"
 #include "compute/tool/exit_code.h"
 #include "compute/tool/help_text.h"
+#include "compute/tool/input.h"
 
 // Which command has which flag: command_table.cpp.
 DEFINE_string(registry, "",
@@ -45,6 +47,11 @@ DEFINE_uint64(limit, 0, "at most this many keys; 0: all");
 DEFINE_bool(values, false, "also print values, after a tab");
 DEFINE_bool(quiet_tree, false, "nobody works on the tree: then a held lock is a problem, too");
 DEFINE_bool(json, false, "print the result as JSON");
+DEFINE_bool(hex, false,
+            "keys and values on the command line are hexadecimal digits, two a byte, and so is the "
+            "value that get prints");
+DEFINE_string(format, "", "of what is read or printed");
+DEFINE_string(watch, "", "print again every so many seconds (0.1 to 86400), or every 2");
 DEFINE_bool(litmus, false,
             "only test what an RDMA device's verbs do to one lock and one line at the same moment "
             "(--device, --port, --gid_index, --mtu)");
@@ -63,7 +70,8 @@ const ProgramInfo kProgram = {.name = "pando",
                               .shared_source = kRdmaFlagsSource,
                               .takes_arguments = true,
                               .logs_info = false,
-                              .help = HelpText};
+                              .help = HelpText,
+                              .bare_values = {{"watch", "2"}}};
 
 struct Command {
   std::string_view name;
@@ -120,9 +128,9 @@ std::string HelpText(const Arguments& words) {
 const Command& CommandOf(const Arguments& words) {
   if (words.empty()) ExitWithUsageError(kProgram, "which command?");
   const tool::CommandText& text = FindCommand(words.front());
-  Arguments given;
+  std::vector<tool::GivenFlag> given;
   for (const DefinedFlag& flag : DefinedFlags(kProgram)) {
-    if (flag.given) given.push_back(flag.name);
+    if (flag.given) given.push_back({flag.name, flag.value});
   }
   const std::string problem = tool::UsageProblem(text, words.size() - 1, given);
   if (!problem.empty()) ExitWithUsageError(kProgram, problem);
@@ -138,12 +146,30 @@ void CheckRange(const std::string& flag, int64_t value, int64_t low, int64_t hig
                                    std::to_string(high) + ", not " + std::to_string(value));
 }
 
-TreeOptions::Mode ModeFromFlag() {
-  if (FLAGS_mode == "owned") return TreeOptions::Mode::kOwned;
-  if (!FLAGS_mode.empty() && FLAGS_mode != "shared") {
-    ExitWithUsageError(kProgram, "--mode is shared or owned, not '" + FLAGS_mode + "'");
+std::string KeyFromFlag(const std::string& flag, const std::string& value) {
+  auto key = tool::KeyOf(value, FLAGS_hex);
+  if (!key.ok()) {
+    ExitWithUsageError(kProgram, "--" + flag + ": " + std::string(key.status().message()));
   }
-  return TreeOptions::Mode::kShared;
+  return *std::move(key);
+}
+
+std::string FormatFromFlags() {
+  if (!FLAGS_json) return FLAGS_format;
+  if (!FLAGS_format.empty() && FLAGS_format != "json") {
+    ExitWithUsageError(kProgram, "--json and --format=" + FLAGS_format + " exclude each other");
+  }
+  return "json";
+}
+
+// 0: once.
+double WatchSeconds() {
+  if (FLAGS_watch.empty()) return 0;
+  double seconds = 0;
+  if (!absl::SimpleAtod(FLAGS_watch, &seconds) || !(seconds >= 0.1 && seconds <= 86'400)) {
+    ExitWithUsageError(kProgram, "--watch is 0.1 to 86400 seconds, not '" + FLAGS_watch + "'");
+  }
+  return seconds;
 }
 
 Settings SettingsFromFlags(const Command& command) {
@@ -169,20 +195,23 @@ Settings SettingsFromFlags(const Command& command) {
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
-  settings.mode = ModeFromFlag();
+  if (FLAGS_mode == "owned") settings.mode = TreeOptions::Mode::kOwned;
   settings.mode_given = !FLAGS_mode.empty();
   settings.sessions = FLAGS_sessions;
   settings.bulk = FLAGS_bulk;
-  settings.from = FLAGS_from;
-  settings.to = FLAGS_to;
+  settings.from = KeyFromFlag("from", FLAGS_from);
+  settings.to = KeyFromFlag("to", FLAGS_to);
   settings.to_given = !gflags::GetCommandLineFlagInfoOrDie("to").is_default;
-  settings.prefix = FLAGS_prefix;
+  settings.prefix = KeyFromFlag("prefix", FLAGS_prefix);
   settings.reverse = FLAGS_reverse;
   settings.limit = FLAGS_limit;
   settings.values = FLAGS_values;
   settings.tree_given = !gflags::GetCommandLineFlagInfoOrDie("tree").is_default;
   settings.quiet_tree = FLAGS_quiet_tree;
   settings.json = FLAGS_json;
+  settings.hex = FLAGS_hex;
+  settings.format = FormatFromFlags();
+  settings.watch_seconds = WatchSeconds();
   settings.litmus = FLAGS_litmus;
   settings.litmus_seconds = FLAGS_seconds;
   return settings;

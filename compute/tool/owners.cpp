@@ -1,17 +1,15 @@
 // pando ranges, pando members: who owns what of owned trees.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "compute/tool/byte_text.h"
 #include "compute/tool/commands.h"
 
 namespace pando::tool {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json ToJson(const OwnerInfo& owner) {
   if (owner.nobody()) return nullptr;
@@ -25,8 +23,18 @@ std::string OwnerText(const OwnerInfo& owner) {
   return absl::StrCat(owner.compute_server, " (incarnation ", owner.incarnation, ")");
 }
 
-absl::Status PrintJson(const Json& json) {
-  return Print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+absl::Status PrintJson(const Json& json) { return Print(JsonText(json, /*in_lines=*/true)); }
+
+Json ToJson(const RangeInfo& range) {
+  Json json;
+  AddBytes(&json, "from", range.low);
+  if (range.high.empty()) {
+    json["to"] = nullptr;
+  } else {
+    AddBytes(&json, "to", range.high);
+  }
+  json["owner"] = ToJson(range.owner);
+  return json;
 }
 
 }  // namespace
@@ -38,12 +46,11 @@ absl::Status Ranges(const Settings& settings, const Arguments&) {
   if (!ranges.ok()) return ranges.status();
   if (settings.json) {
     Json list = Json::array();
-    for (const RangeInfo& range : *ranges) {
-      list.push_back({{"from", range.low},
-                      {"to", range.high.empty() ? Json() : Json(range.high)},
-                      {"owner", ToJson(range.owner)}});
-    }
-    return PrintJson({{"tree", settings.tree}, {"ranges", std::move(list)}});
+    for (const RangeInfo& range : *ranges) list.push_back(ToJson(range));
+    Json json;
+    AddBytes(&json, "tree", settings.tree);
+    json["ranges"] = std::move(list);
+    return PrintJson(json);
   }
   absl::Status status = Print(Column("owner", 28) + Column("keys", 28) + "address\n");
   for (const RangeInfo& range : *ranges) {

@@ -70,3 +70,107 @@ test_usage() {
   [[ $code == 70 ]] || fail "exit code $code after an abort"
   says 'this is a bug of pando'
 }
+
+# json EXPRESSION: of the document, or the list of the lines, in $work/out; prints what it is in Python.
+json() {
+  python3 -c '
+import base64, json, sys
+text = open(sys.argv[1]).read()
+lines = [json.loads(line) for line in text.splitlines()] if text[:2] != "{\n" else []
+document = json.loads(text) if text[:2] == "{\n" else None
+def of(row, name):
+  return base64.b64decode(row[name + "_base64"]) if name + "_base64" in row else row[name].encode()
+print(eval(sys.argv[2]))' "$work/out" "$1"
+}
+expect_json() { [[ $(json "$1") == "$2" ]] || fail "$1 is $(json "$1"), not $2"; }
+
+# Keys and values that are any bytes, on the command line and in every format.
+test_formats() {
+  local format
+  start_server 1 --memory=64M
+  run 0 create --key_bytes=20 --value_bytes=255
+  run 0 put $'tab\tkey' $'back\\slash\nline\r'
+  run 0 put --hex 00ff80 ''
+  run 0 put -- -dash --flag
+  run 0 put wörter größe
+  run 0 put plain @@home
+  run 0 get plain
+  prints @home
+  run 0 put @key @@
+  run 0 get @key
+  prints @
+  head -c 255 /dev/urandom >"$work/value"
+  run 0 put random "@$work/value"
+  run 0 get random
+  cmp "$work/out" <(cat "$work/value" && echo) || fail 'a value from a file is not kept as it is'
+  run 0 put random @- < <(printf 'a\0b')
+  run 0 get --hex 72616e646f6d
+  prints 610062
+  run 2 put random "@$work/nowhere"
+  says 'cannot open'
+  run 2 put random "@$work"
+  says 'is a directory'
+  run 2 put random @
+  says 'is followed by the name of a file'
+  head -c 256 /dev/zero >"$work/value"
+  run 2 put random "@$work/value"
+  says 'has more than 255 bytes'
+  run 2 get --hex abc
+  says 'hexadecimal digits'
+  run 1 get --hex abcd
+  run 0 get --hex 00ff80
+  prints ''
+
+  run 0 get --json -- -dash
+  prints '{"key":"-dash","value":"--flag"}'
+  run 0 get --json --hex 00ff80
+  prints '{"key_base64":"AP+A","value":""}'
+  run 1 get --json missing
+  prints ''
+  run 0 scan --values --format=tsv
+  cp "$work/out" "$work/tsv"
+  says 'tab\tkey	back\\slash\nline\r'
+  [[ $(wc -l <"$work/out") == 7 ]] || fail 'not a line a key'
+  run 0 scan --values --format=hex
+  cp "$work/out" "$work/hex"
+  says $'00ff80\t'
+  says $'77c3b672746572\t6772c3b6c39f65'
+  run 0 scan --values --json
+  expect_json 'len(lines)' 7
+  json '"\n".join(of(row, "key").hex() + "\t" + of(row, "value").hex() for row in lines)' >"$work/back"
+  cmp "$work/back" "$work/hex" || fail 'JSON and hex differ'
+  cp "$work/out" "$work/json"
+  run 0 scan --values --format=json
+  cmp "$work/out" "$work/json" || fail '--json is not --format=json'
+  run 0 scan --hex --from=00ff80 --to=00ff81 --format=hex
+  prints 00ff80
+  run 0 scan --hex --prefix=77c3
+  prints wörter
+  run 2 scan --format=xml
+  says "--format is raw, tsv, hex or json, not 'xml'"
+  run 2 scan --format=tsv --json
+  says 'exclude each other'
+  run 2 scan --hex --from=x
+  says '--from: '
+
+  run 0 trees --json
+  expect_json 'document["trees"][0]["name"], document["trees"][0]["value_bytes_max"], document["trees"][0]["mode"]' \
+    "('default', 255, 'shared')"
+  run 0 check --json
+  expect_json 'document["ok"], document["trees"][0]["tree"], document["trees"][0]["keys"]' "(True, 'default', 7)"
+  run 0 stats --json
+  expect_json 'document["memory_servers"][0]["available"], document["memory_servers"][0]["region_bytes"]' "(True, $((64 << 20)))"
+  expect_json '"peers_gone" in document["memory_servers"][0]["counters"]' True
+  for format in --json --nojson; do
+    "$programs/pando" stats --watch=0.1 $format 2>"$work/err" | head -n 100 >"$work/out" || fail "stats --watch $format"
+    [[ ${PIPESTATUS[*]} == '0 0' ]] || fail "stats --watch $format: exit codes ${PIPESTATUS[*]}"
+  done
+  "$programs/pando" stats --watch=0.1 --json 2>"$work/err" | head -n 3 >"$work/out" || fail 'stats --watch --json'
+  expect_json 'len(lines), lines[1]["time_ms"] - lines[0]["time_ms"] >= 90, lines[2]["memory_servers"][0]["id"]' '(3, True, 1)'
+  run 2 stats --watch=soon
+  says "--watch is 0.1 to 86400 seconds, not 'soon'"
+  run 2 stats --watch 5
+  says 'stats takes 0 arguments, not 1'
+  stop_server 1 KILL
+  run 69 stats
+}

@@ -1,0 +1,68 @@
+#include "compute/tool/input.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/unique_fd.h"
+#include "compute/tool/byte_text.h"
+
+namespace pando::tool {
+namespace {
+
+constexpr size_t kReadBytes = 256 << 10;
+// No tree takes longer values.
+constexpr size_t kValueBytesLimit = 255;
+
+absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, size_t bytes_max) {
+  std::string text;
+  std::vector<char> buffer(kReadBytes);
+  while (true) {
+    const ssize_t size = read(fd, buffer.data(), buffer.size());
+    if (size == 0) return text;
+    if (size > 0) {
+      text.append(buffer.data(), static_cast<size_t>(size));
+      if (text.size() <= bytes_max) continue;
+      return absl::InvalidArgumentError(absl::StrCat(name, " has more than ", bytes_max, " bytes"));
+    }
+    if (errno == EISDIR) return absl::InvalidArgumentError(absl::StrCat(name, " is a directory"));
+    if (errno != EINTR) {
+      return absl::DataLossError(absl::StrCat("cannot read ", name, ": ", strerror(errno)));
+    }
+  }
+}
+
+}  // namespace
+
+std::string NameOfInput(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+absl::StatusOr<std::string> ReadInput(const std::string& path, size_t bytes_max) {
+  if (path == "-") return ReadDescriptor(STDIN_FILENO, NameOfInput(path), bytes_max);
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
+  }
+  return ReadDescriptor(file.get(), path, bytes_max);
+}
+
+absl::StatusOr<std::string> KeyOf(const std::string& word, bool hex) {
+  if (hex) return FromHex(word);
+  return word;
+}
+
+absl::StatusOr<std::string> ValueOf(const std::string& word, bool hex) {
+  if (!hex && word.starts_with("@@")) return word.substr(1);
+  if (!word.starts_with('@')) return KeyOf(word, hex);
+  if (word.size() == 1) {
+    return absl::InvalidArgumentError(
+        "@ is followed by the name of a file; a value that begins with @ is written with two");
+  }
+  return ReadInput(word.substr(1), kValueBytesLimit);
+}
+
+}  // namespace pando::tool
