@@ -58,6 +58,28 @@ std::vector<CommandText> MakeCommandTexts() {
            kJsonBytes,
        {"tree=NAME", "from=KEY", "to=KEY", "prefix=BYTES", "reverse", "limit=N", "values",
         "format=raw|tsv|hex|json", "json", "hex"}},
+      {"dump",
+       "FILE",
+       "write the tree's options and entries to a file or, as -, to standard output",
+       "A stream with checksums, from which 'pando restore' makes the tree again; the same tree "
+       "gives the same bytes. It is no snapshot: of what changes meanwhile each key is as it was "
+       "at "
+       "some moment. A file that is there already is left alone (exit code 1), but with --resume: "
+       "then the blocks that are whole stay, the rest is cut off, and the dump goes on behind the "
+       "last key that is there. Exit code 74: what is there is damaged, or cannot be written.",
+       {"tree=NAME", "resume", "rate=BYTES", "progress"}},
+      {"restore",
+       "FILE",
+       "put what is in a dump, or from standard input (-), into a tree",
+       "Makes the tree, with the options of the dump, if there is none. Into a tree without keys "
+       "all comes in one go: others see all of it or, where something went wrong, nothing. Into "
+       "one "
+       "that has keys, and with --nobulk or --rate, the entries are put one after the other, in "
+       "the "
+       "order of keys: those of the dump get its values, all others stay. That does no harm if it "
+       "is done twice, and what fails says up to which key it came: with --from it goes on there. "
+       "Exit code 74: the dump is damaged or ends too early; at which offset is said.",
+       {"tree=NAME", "bulk", "from=KEY", "hex", "rate=BYTES", "progress"}},
       {"count",
        "",
        "say about how many keys the tree has, and their size",

@@ -3,12 +3,15 @@
 // only, but for the doctor.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "compute/tool/output.h"
+#include "compute/tool/progress.h"
 #include "pando/client.h"
 
 namespace pando::tool {
@@ -38,6 +41,9 @@ struct Settings {
   bool hex = false;          // get, put, delete: arguments are hexadecimal digits
   std::string format;        // scan; "": the command's own
   double watch_seconds = 0;  // stats; 0: once
+  bool resume = false;       // dump: go on with a file that ended half way
+  uint64_t rate = 0;         // dump, restore: bytes a second; 0: as fast as it goes
+  ShowProgress progress = ShowProgress::kOnTerminal;
   bool litmus = false;  // doctor: the litmus tests of an RDMA device instead of everything else
   int64_t litmus_seconds = 2;  // of each of them
 };
@@ -48,6 +54,8 @@ absl::Status Get(const Settings& settings, const Arguments& arguments);     // K
 absl::Status Put(const Settings& settings, const Arguments& arguments);     // KEY VALUE
 absl::Status Delete(const Settings& settings, const Arguments& arguments);  // KEY
 absl::Status Scan(const Settings& settings, const Arguments& arguments);
+absl::Status Dump(const Settings& settings, const Arguments& arguments);     // FILE
+absl::Status Restore(const Settings& settings, const Arguments& arguments);  // FILE
 absl::Status Create(const Settings& settings, const Arguments& arguments);
 absl::Status Drop(const Settings& settings, const Arguments& arguments);  // NAME
 absl::Status Trees(const Settings& settings, const Arguments& arguments);
@@ -75,6 +83,8 @@ struct OpenedTree {
   std::unique_ptr<Session> session;
 };
 absl::StatusOr<OpenedTree> Open(const Settings& settings);
+// Memory of dropped trees is free again after this long: a full server may not stay full.
+inline constexpr std::chrono::milliseconds kRestOfDroppedTrees(1200);
 // "shared", "owned".
 std::string ModeText(TreeOptions::Mode mode);
 

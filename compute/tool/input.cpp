@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,19 +20,16 @@ constexpr size_t kReadBytes = 256 << 10;
 constexpr size_t kValueBytesLimit = 255;
 
 absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, size_t bytes_max) {
+  const auto source = SourceOfFile(fd, name);
   std::string text;
   std::vector<char> buffer(kReadBytes);
   while (true) {
-    const ssize_t size = read(fd, buffer.data(), buffer.size());
-    if (size == 0) return text;
-    if (size > 0) {
-      text.append(buffer.data(), static_cast<size_t>(size));
-      if (text.size() <= bytes_max) continue;
+    const auto size = source(buffer.data(), buffer.size());
+    if (!size.ok()) return size.status();
+    if (*size == 0) return text;
+    text.append(buffer.data(), *size);
+    if (text.size() > bytes_max) {
       return absl::InvalidArgumentError(absl::StrCat(name, " has more than ", bytes_max, " bytes"));
-    }
-    if (errno == EISDIR) return absl::InvalidArgumentError(absl::StrCat(name, " is a directory"));
-    if (errno != EINTR) {
-      return absl::DataLossError(absl::StrCat("cannot read ", name, ": ", strerror(errno)));
     }
   }
 }
@@ -48,6 +45,30 @@ absl::StatusOr<std::string> ReadInput(const std::string& path, size_t bytes_max)
     return absl::InvalidArgumentError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
   }
   return ReadDescriptor(file.get(), path, bytes_max);
+}
+
+std::function<absl::StatusOr<size_t>(char*, size_t)> SourceOfFile(int fd, std::string name) {
+  return [fd, name = std::move(name)](char* bytes, size_t size) -> absl::StatusOr<size_t> {
+    while (true) {
+      const ssize_t got = read(fd, bytes, size);
+      if (got >= 0) return static_cast<size_t>(got);
+      if (errno == EINTR) continue;
+      if (errno == EISDIR) return absl::InvalidArgumentError(absl::StrCat(name, " is a directory"));
+      return absl::DataLossError(absl::StrCat("cannot read ", name, ": ", strerror(errno)));
+    }
+  };
+}
+
+absl::Status WriteFully(int fd, std::string_view bytes, const std::string& name) {
+  while (!bytes.empty()) {
+    const ssize_t done = write(fd, bytes.data(), bytes.size());
+    if (done >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(done));
+    } else if (errno != EINTR) {
+      return absl::DataLossError(absl::StrCat("cannot write ", name, ": ", strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> KeyOf(const std::string& word, bool hex) {

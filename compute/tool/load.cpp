@@ -21,8 +21,6 @@ namespace {
 
 constexpr size_t kBatch = 128;  // an error is noticed once the whole batch has ended
 constexpr size_t kKeyBytesLimit = 255;
-// Memory of dropped trees is free again after this long: a full server may not stay full.
-constexpr std::chrono::milliseconds kRestOfDroppedTrees(1200);
 
 struct Line {
   std::string_view key;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "common/base/check.h"
+#include "common/base/units.h"
 #include "common/program/command_line.h"
 #include "common/program/rdma_flags.h"
 #include "compute/tool/command_table.h"
@@ -52,6 +53,10 @@ DEFINE_bool(hex, false,
             "value that get prints");
 DEFINE_string(format, "", "of what is read or printed");
 DEFINE_string(watch, "", "print again every so many seconds (0.1 to 86400), or every 2");
+DEFINE_bool(resume, false,
+            "go on with a file that has the beginning of this dump: what is not whole is cut off");
+DEFINE_string(rate, "0", "at most so many bytes a second, as 512K or 10M; 0: as fast as it goes");
+DEFINE_bool(progress, false, "say on standard error how far it is; default: if that is a terminal");
 DEFINE_bool(litmus, false,
             "only test what an RDMA device's verbs do to one lock and one line at the same moment "
             "(--device, --port, --gid_index, --mtu)");
@@ -82,12 +87,14 @@ absl::Status Help(const Settings&, const Arguments& arguments) {
 }
 
 // In the order of the table of texts.
-constexpr std::array<Command, 16> kCommands = {{
+constexpr std::array<Command, 18> kCommands = {{
     {"load", tool::Load},
     {"get", tool::Get},
     {"put", tool::Put},
     {"delete", tool::Delete},
     {"scan", tool::Scan},
+    {"dump", tool::Dump},
+    {"restore", tool::Restore},
     {"count", tool::Count},
     {"create", tool::Create},
     {"drop", tool::Drop},
@@ -162,6 +169,19 @@ std::string FormatFromFlags() {
   return "json";
 }
 
+tool::ShowProgress ProgressFromFlag() {
+  if (gflags::GetCommandLineFlagInfoOrDie("progress").is_default) {
+    return tool::ShowProgress::kOnTerminal;
+  }
+  return FLAGS_progress ? tool::ShowProgress::kAlways : tool::ShowProgress::kNever;
+}
+
+uint64_t RateFromFlag() {
+  const auto rate = ParseBytes(FLAGS_rate);
+  if (!rate.ok()) ExitWithUsageError(kProgram, "--rate: " + std::string(rate.status().message()));
+  return *rate;
+}
+
 // 0: once.
 double WatchSeconds() {
   if (FLAGS_watch.empty()) return 0;
@@ -211,6 +231,9 @@ Settings SettingsFromFlags(const Command& command) {
   settings.json = FLAGS_json;
   settings.hex = FLAGS_hex;
   settings.format = FormatFromFlags();
+  settings.resume = FLAGS_resume;
+  settings.rate = RateFromFlag();
+  settings.progress = ProgressFromFlag();
   settings.watch_seconds = WatchSeconds();
   settings.litmus = FLAGS_litmus;
   settings.litmus_seconds = FLAGS_seconds;

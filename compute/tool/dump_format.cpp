@@ -1,0 +1,113 @@
+#include "compute/tool/dump_format.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/wire/byte_codec.h"
+#include "common/wire/crc32c.h"
+#include "compute/tool/byte_text.h"
+
+namespace pando::tool {
+namespace {
+
+using wire::ByteWriter;
+
+constexpr uint32_t kNodeBytesLimit = 1 << 20;
+
+bool TakeNumber(const Json& json, const char* name, uint32_t low, uint32_t high, uint32_t* number) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number_unsigned()) return false;
+  const auto value = found->get<uint64_t>();
+  if (value < low || value > high) return false;
+  *number = static_cast<uint32_t>(value);
+  return true;
+}
+
+std::string WithCrc(std::string bytes) {
+  const uint32_t crc = Crc32c(bytes.data(), bytes.size());
+  return std::move(bytes) + ByteWriter().Put(crc).Take();
+}
+
+}  // namespace
+
+std::string DumpOptionsText(const DumpOptions& options) {
+  const Json json = {{"key_bytes_max", options.key_bytes_max},
+                     {"value_bytes_max", options.value_bytes_max},
+                     {"node_bytes", options.node_bytes},
+                     {"mode", options.owned ? "owned" : "shared"}};
+  return json.dump();
+}
+
+absl::StatusOr<DumpOptions> ParseDumpOptions(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto bad = absl::InvalidArgumentError("these are no options of a tree");
+  if (!json.is_object()) return bad;
+  DumpOptions options;
+  if (!TakeNumber(json, "key_bytes_max", 1, kDumpEntryBytesMax, &options.key_bytes_max) ||
+      !TakeNumber(json, "value_bytes_max", 0, kDumpEntryBytesMax, &options.value_bytes_max) ||
+      !TakeNumber(json, "node_bytes", 0, kNodeBytesLimit, &options.node_bytes)) {
+    return bad;
+  }
+  const auto mode = json.find("mode");
+  if (mode == json.end() || (*mode != "owned" && *mode != "shared")) return bad;
+  options.owned = *mode == "owned";
+  return options;
+}
+
+std::string EncodeDumpHeader(const DumpOptions& options) {
+  const std::string json = DumpOptionsText(options);
+  return WithCrc(std::string(kDumpMagic) +
+                 ByteWriter().Put(kDumpVersion).Put(static_cast<uint32_t>(json.size())).Take() +
+                 json);
+}
+
+std::string EncodeDumpBlockHeader(const DumpBlockHeader& header) {
+  return WithCrc(ByteWriter()
+                     .Put(header.kind)
+                     .Put(header.records)
+                     .Put(header.payload_bytes)
+                     .Put(header.payload_crc)
+                     .Put(header.number)
+                     .Take());
+}
+
+absl::Status DumpWriter::Add(std::string_view key, std::string_view value) {
+  PANDO_CHECK(!key.empty() && key.size() <= kDumpEntryBytesMax);
+  PANDO_CHECK_LE(value.size(), kDumpEntryBytesMax);
+  payload_.push_back(static_cast<char>(key.size()));
+  payload_.push_back(static_cast<char>(value.size()));
+  payload_.append(key).append(value);
+  ++block_records_;
+  return payload_.size() < kDumpBlockBytes ? absl::OkStatus() : CloseBlock();
+}
+
+absl::Status DumpWriter::CloseBlock() {
+  if (block_records_ == 0) return absl::OkStatus();
+  const auto bytes = static_cast<uint32_t>(payload_.size());
+  const std::string header = EncodeDumpBlockHeader({.records = block_records_,
+                                                    .payload_bytes = bytes,
+                                                    .payload_crc = Crc32c(payload_.data(), bytes),
+                                                    .number = totals_.blocks});
+  const absl::Status status = sink_(header + payload_);
+  if (!status.ok()) return status;
+  totals_.records += std::exchange(block_records_, 0);
+  ++totals_.blocks;
+  totals_.payload_crc = Crc32c(payload_.data(), bytes, totals_.payload_crc);
+  payload_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status DumpWriter::Finish() {
+  const absl::Status status = CloseBlock();
+  if (!status.ok()) return status;
+  const std::string payload =
+      ByteWriter().Put(totals_.records).Put(totals_.blocks).Put(totals_.payload_crc).Take();
+  return sink_(EncodeDumpBlockHeader({.kind = DumpBlockHeader::kEnd,
+                                      .payload_bytes = kDumpEndPayloadBytes,
+                                      .payload_crc = Crc32c(payload.data(), payload.size()),
+                                      .number = totals_.blocks}) +
+               payload);
+}
+
+}  // namespace pando::tool
