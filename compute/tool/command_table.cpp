@@ -17,12 +17,26 @@ std::vector<CommandText> MakeCommandTexts() {
   return {
       {"load",
        "FILE",
-       "put the lines of a file as keys",
-       "Puts the lines of FILE as keys, and their numbers as values; of a line that is there twice "
-       "the last number. Makes the tree if there is none, for keys and values as long as these.\n\n"
-       "An empty tree is filled in one go, which others see when it is done; with --nobulk, and "
-       "where the tree has keys already, key by key.",
-       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned", "sessions=N", "bulk"}},
+       "put the records of a text, or of standard input (-), into a tree",
+       std::string(
+           "Makes the tree if there is none, for keys and values as long as these (8 bytes if "
+           "there "
+           "are none). Of a key that is there twice the last value counts, and empty lines do not. "
+           "Formats:\n"
+           "  lines  keys, a line each; their values are the numbers of the lines\n"
+           "  tsv    a key, a tab, a value; \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "
+           "returns, backslashes\n"
+           "  csv    a key, a comma, a value; in double quotes what has commas, quotes (doubled) "
+           "or "
+           "line ends\n"
+           "  jsonl  an object with \"key\" and \"value\"; 'pando scan --values --json' prints "
+           "this\n\n"
+           "A tree without keys is filled in one go: others see all of it or, where something went "
+           "wrong, nothing. With --nobulk, and where the tree has keys, these are put by several "
+           "sessions; what fails says how many were. ") +
+           kJsonBytes,
+       {"tree=NAME", "format=lines|tsv|csv|jsonl", "key_bytes=N", "value_bytes=N",
+        "mode=shared|owned", "sessions=N", "bulk", "progress"}},
       {"get",
        "KEY",
        "print the value of a key",

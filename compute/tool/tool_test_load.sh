@@ -1,0 +1,102 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2004  # variables of tool_test; servers are known by name
+# Cases of tool_test: what is loaded, and from where.
+
+# says_in_one_line TEXT: nothing else, and no more than that.
+says_in_one_line() {
+  says "$1"
+  [[ $(wc -l <"$work/err") == 1 ]] || fail 'not told in one line'
+}
+# in_hex TREE: all of it.
+in_hex() {
+  "$programs/pando" scan --values --format=hex --tree="$1"
+}
+
+test_load() {
+  local format word
+  start_server 1 --memory=64M
+  # What is scanned can be loaded, to the last byte.
+  run 0 create --tree=bytes --key_bytes=20 --value_bytes=20
+  for word in 00 ff 610962 5c74 0a0d 2c22 c3b6 2d2d; do run 0 put --hex "$word" "${word}00$word" --tree=bytes; done
+  run 0 put --hex 20 '' --tree=bytes
+  in_hex bytes >"$work/hex"
+  for format in tsv jsonl; do
+    run 0 scan --values --format=${format%l} --tree=bytes
+    cp "$work/out" "$work/text"
+    run 0 load "$work/text" --format=$format --tree=$format
+    says '9 keys from 9 lines'
+    in_hex $format | cmp - "$work/hex" || fail "what is scanned as $format is not what is loaded"
+    run 0 load - --format=$format --tree=$format-too <"$work/text"
+    in_hex $format-too | cmp - "$work/hex" || fail "$format from standard input"
+  done
+  printf '"a,""\n",1\r\nb,"2"\r\n' >"$work/csv"
+  run 0 load "$work/csv" --format=csv --tree=csv
+  run 0 scan --values --format=tsv --tree=csv
+  prints $'a,"\\n\t1\nb\t2'
+  run 0 trees
+  grep -q '^csv  *4  *1  ' "$work/out" || fail 'the tree is not made for what is loaded'
+  printf 'a\t1\nb\n' >"$work/text"
+  run 2 load "$work/text" --format=tsv --tree=none
+  says_in_one_line "$work/text:2: no tab between a key and a value"
+  run 2 load - --format=jsonl --tree=none <"$work/text"
+  says_in_one_line 'standard input:1: this is no JSON'
+  run 1 get a --tree=none
+  says 'there is no tree'
+  run 2 load "$work/text" --format=xml
+  says "--format is lines, tsv, csv or jsonl, not 'xml'"
+
+  # Where it may come from.
+  run 2 load "$work" --tree=none
+  says_in_one_line "$work is a directory"
+  run 2 load "$work/nowhere" --tree=none
+  says_in_one_line "cannot open $work/nowhere: No such file or directory"
+  run 0 load /proc/version --tree=version
+  run 0 get "$(cat /proc/version)" --tree=version
+  prints 1
+  run 0 load <(printf 'b\na\n') --tree=pipe
+  run 0 scan --tree=pipe
+  prints $'a\nb'
+  : >"$work/empty"
+  run 0 load "$work/empty" --tree=empty
+  says 'loaded 0 keys from 0 lines'
+  run 0 trees
+  grep -q '^empty  *8  *8  ' "$work/out" || fail 'an empty file makes a tree of other limits'
+  run 0 load /dev/null --tree=empty
+  run 2 load "$work/text" --tree=version --sessions=300
+
+  # Into trees that have keys, in whatever order these come.
+  seq 20000 29999 >"$work/sorted_keys"
+  seq 39999 -1 20000 | awk '{print $1 "\t" "new"}' >"$work/unsorted"
+  run 0 load "$work/sorted_keys" --tree=both --value_bytes=8 --progress
+  says 'loaded 10000 keys (100 %), '
+  run 0 load "$work/unsorted" --tree=both --format=tsv
+  [[ ! -s $work/err ]] || fail 'progress is shown where nobody looks'
+  says 'loaded 20000 keys'
+  run 0 scan --tree=both --values
+  cmp "$work/out" <(seq 20000 39999 | sed 's/$/\tnew/') || fail 'unsorted records into a tree that has keys'
+  run 0 load "$work/sorted_keys" --tree=both
+  run 0 scan --tree=both --values
+  cmp "$work/out" <(seq 1 10000 | awk '{print $1 + 19999 "\t" $1}'; seq 30000 39999 | sed 's/$/\tnew/') ||
+    fail 'sorted records into a tree that has keys'
+  run 0 check --tree=both --quiet-tree
+  run 2 load "$work/text" --format=lines --tree=both --key_bytes=255 --value_bytes=256
+  says '--value_bytes is -1 to 255'
+  seq -f '%.0f-too-long' 1 10 >"$work/long"
+  run 2 load "$work/long" --tree=both
+  says 'keys of 11 and values of 2 bytes'
+
+  # Servers without room: what is in the tree is said.
+  stop_server 1 TERM
+  start_server 1 --memory=4M
+  run 69 load "$work/unsorted" --format=tsv --tree=wide --key_bytes=255 --value_bytes=255
+  says_in_one_line "nothing is loaded into 'wide': "
+  says RESOURCE_EXHAUSTED
+  run 0 scan --tree=wide
+  prints ''
+  run 69 load "$work/unsorted" --format=tsv --tree=wide --nobulk
+  says_in_one_line " of 20000 keys are loaded into 'wide'; the same command again is right: "
+  local loaded
+  loaded=$(sed 's/.*load: \([0-9]*\) of.*/\1/' "$work/err")
+  run 0 scan --tree=wide
+  (($(wc -l <"$work/out") >= loaded && loaded > 0)) || fail "$loaded are said to be loaded"
+}
