@@ -23,6 +23,9 @@ install(CODE "set(PROGRAM \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/pan
   configure_file(\"${CMAKE_SOURCE_DIR}/memory/pando-memory@.service.in\"
                  \"${CMAKE_BINARY_DIR}/pando-memory@.service\" @ONLY)")
 install(FILES ${CMAKE_BINARY_DIR}/pando-memory@.service DESTINATION lib/systemd/user)
+# What compute/tool has made when pando was built.
+install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+install(DIRECTORY ${CMAKE_BINARY_DIR}/share/bash-completion ${CMAKE_BINARY_DIR}/share/zsh DESTINATION ${CMAKE_INSTALL_DATADIR})
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # find_package(pando CONFIG)

@@ -33,10 +33,10 @@ std::vector<CommandText> MakeCommandTexts() {
            "this\n\n"
            "A tree without keys is filled in one go: others see all of it or, where something went "
            "wrong, nothing. With --nobulk, and where the tree has keys, these are put by several "
-           "sessions; what fails says how many were. ") +
+           "sessions; what fails says how many were.\n\n") +
            kJsonBytes,
        {"tree=NAME", "format=lines|tsv|csv|jsonl", "key_bytes=N", "value_bytes=N",
-        "mode=shared|owned", "sessions=N", "bulk", "progress"}},
+        "mode=shared|owned", "sessions=N", "[no]bulk", "progress"}},
       {"get",
        "KEY",
        "print the value of a key",
@@ -93,7 +93,7 @@ std::vector<CommandText> MakeCommandTexts() {
        "order of keys: those of the dump get its values, all others stay. That does no harm if it "
        "is done twice, and what fails says up to which key it came: with --from it goes on there. "
        "Exit code 74: the dump is damaged or ends too early; at which offset is said.",
-       {"tree=NAME", "bulk", "from=KEY", "hex", "rate=BYTES", "progress"}},
+       {"tree=NAME", "[no]bulk", "from=KEY", "hex", "rate=BYTES", "progress"}},
       {"count",
        "",
        "say about how many keys the tree has, and their size",
@@ -147,11 +147,21 @@ std::vector<CommandText> MakeCommandTexts() {
        "(--fabric=verbs, --device, --port, --gid_index, --mtu) or the memory servers have it. Exit "
        "code 1: something has to be fixed.",
        {"litmus", "seconds=N"}},
+      {"completion",
+       "bash|zsh",
+       "print a script that completes command lines in that shell",
+       "Packages install them. By hand, for bash:\n"
+       "  source <(pando completion bash)\n"
+       "and for zsh, into a directory of $fpath:\n"
+       "  pando completion zsh >_pando",
+       {},
+       /*connects=*/false},
       {"help",
        "[COMMAND]",
        "say what a command does, and its flags",
-       "The same as --help.",
-       {},
+       "The same as --help behind the command; without one: all commands, the flags of the "
+       "connection, and the exit codes.",
+       {"man_directory=DIR"},
        /*connects=*/false},
   };
 }
@@ -187,8 +197,10 @@ std::vector<std::string> FlagsOf(const CommandText& command) {
 }
 
 FlagUse ParseFlagUse(std::string_view text) {
+  const bool is_on = text.starts_with("[no]");
+  if (is_on) text.remove_prefix(4);
   const size_t equals = text.find('=');
-  FlagUse use{.name = std::string(text.substr(0, equals))};
+  FlagUse use{.name = std::string(text.substr(0, equals)), .is_on = is_on};
   if (equals == std::string_view::npos) return use;
   use.value = text.substr(equals + 1);
   if (use.name.ends_with('[')) {

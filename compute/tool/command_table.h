@@ -22,7 +22,8 @@ struct CommandText {
   // Paragraphs with an empty line between them. Lines that begin with a space stay as they are.
   std::string text;
   // Its own, each as "NAME=VALUE" or, if it is a yes or no, "NAME". VALUE is a word for people:
-  // FILE, DIR, or the choices: "tsv|json". "[=VALUE]": the value may be left out.
+  // FILE, DIR, or the choices: "tsv|json". "[=VALUE]": the value may be left out. "[no]NAME": a yes
+  // unless --noNAME is given.
   std::vector<std::string> flags;
   // It works with memory servers, and has the flags for that, too.
   bool connects = true;
@@ -43,6 +44,7 @@ struct FlagUse {
   std::string name;
   std::string value;  // "": a yes or no
   bool value_is_optional = false;
+  bool is_on = false;  // --noNAME is what says something
 };
 FlagUse ParseFlagUse(std::string_view text);
 

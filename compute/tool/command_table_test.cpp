@@ -44,6 +44,8 @@ TEST(CommandTableTest, ParsesFlagsAndArguments) {
   EXPECT_EQ(optional.name, "watch");
   EXPECT_EQ(optional.value, "SECONDS");
   EXPECT_TRUE(optional.value_is_optional);
+  EXPECT_EQ(ParseFlagUse("[no]bulk").name, "bulk");
+  EXPECT_TRUE(ParseFlagUse("[no]bulk").is_on && !yes.is_on);
   EXPECT_EQ(CountArguments(kCommand).min, 1u);
   EXPECT_EQ(CountArguments(kCommand).max, 2u);
 }

@@ -3,6 +3,8 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <array>
+
 #include "absl/status/status.h"
 
 namespace pando::tool {
@@ -18,7 +20,25 @@ enum ExitCode : int {
 
 ExitCode ExitCodeOf(absl::StatusCode code);
 
-// The same for people: lines for --help.
-extern const char kExitCodesText[];
+// The same for people.
+struct ExitCodeText {
+  ExitCode code;
+  const char* text;
+};
+inline constexpr std::array<ExitCodeText, 6> kExitCodeTexts = {{
+    {kDone, "done; get: found; check: everything holds"},
+    {kNo,
+     "no such key or tree, or not as it has to be (a tree with other options; doctor: something "
+     "has "
+     "to be fixed)"},
+    {kUsage, "the command line, or a key, value or file that it names, is no good"},
+    {kUnavailable,
+     "memory servers or registry are unavailable, full or too slow, or do not let this user in; of "
+     "a write that was under way the outcome is not known"},
+    {kBug, "a bug of pando"},
+    {kDamaged,
+     "damaged or lost data (check: something is wrong with a tree), or a file could not be read or "
+     "written"},
+}};
 
 }  // namespace pando::tool

@@ -52,7 +52,7 @@ std::string Synopsis(const CommandText& command) {
 }
 
 std::string FlagSynopsis(const FlagUse& use) {
-  if (use.value.empty()) return "--" + use.name;
+  if (use.value.empty()) return absl::StrCat(use.is_on ? "--[no]" : "--", use.name);
   if (use.value_is_optional) return absl::StrCat("--", use.name, "[=", use.value, "]");
   return absl::StrCat("--", use.name, "=", use.value);
 }
@@ -82,7 +82,13 @@ std::string GeneralHelp(const ToolText& texts) {
                   "\nFlags are --NAME=VALUE, --NAME VALUE, --YES or --noYES, anywhere; '--' ends "
                   "them.\n\nFlags of the connection:\n");
   for (const std::string& flag : ConnectionFlags()) help += FlagHelp(texts, flag);
-  absl::StrAppend(&help, "  --help, --version\n\nExit codes:\n", kExitCodesText, "\n");
+  help += "  --help, --version\n\nExit codes:\n";
+  for (const auto& [code, text] : kExitCodeTexts) {
+    std::string lines = Wrapped(text, "      ");
+    const std::string number = std::to_string(code);
+    lines.replace(2, number.size(), number);
+    help += lines;
+  }
   return help;
 }
 

@@ -17,9 +17,12 @@
 #include "common/program/rdma_flags.h"
 #include "compute/tool/command_table.h"
 #include "compute/tool/commands.h"
+#include "compute/tool/completion.h"
 #include "compute/tool/exit_code.h"
 #include "compute/tool/help_text.h"
 #include "compute/tool/input.h"
+#include "compute/tool/man_page.h"
+#include "pando/version.h"
 
 // Which command has which flag: command_table.cpp.
 DEFINE_string(registry, "",
@@ -57,6 +60,7 @@ DEFINE_bool(resume, false,
             "go on with a file that has the beginning of this dump: what is not whole is cut off");
 DEFINE_string(rate, "0", "at most so many bytes a second, as 512K or 10M; 0: as fast as it goes");
 DEFINE_bool(progress, false, "say on standard error how far it is; default: if that is a terminal");
+DEFINE_string(man_directory, "", "write the manual pages into this directory instead");
 DEFINE_bool(litmus, false,
             "only test what an RDMA device's verbs do to one lock and one line at the same moment "
             "(--device, --port, --gid_index, --mtu)");
@@ -82,12 +86,11 @@ struct Command {
   std::string_view name;
   absl::Status (*run)(const Settings&, const Arguments&);
 };
-absl::Status Help(const Settings&, const Arguments& arguments) {
-  return tool::Print(HelpText(arguments));
-}
+absl::Status Help(const Settings& settings, const Arguments& arguments);
+absl::Status Completion(const Settings& settings, const Arguments& arguments);
 
 // In the order of the table of texts.
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 19> kCommands = {{
     {"load", tool::Load},
     {"get", tool::Get},
     {"put", tool::Put},
@@ -105,6 +108,7 @@ constexpr std::array<Command, 18> kCommands = {{
     {"stats", tool::Stats},
     {"check", tool::Check},
     {"doctor", tool::Doctor},
+    {"completion", Completion},
     {"help", Help},
 }};
 
@@ -115,7 +119,7 @@ const tool::CommandText& FindCommand(const std::string& name) {
 }
 
 tool::ToolText TextsOfTool() {
-  tool::ToolText texts;
+  tool::ToolText texts{.version = PANDO_VERSION_STRING};
   for (const DefinedFlag& flag : DefinedFlags(kProgram)) {
     const bool worth_saying =
         flag.type != "bool" && flag.default_value != "0" && flag.default_value != "-1";
@@ -130,6 +134,20 @@ std::string HelpText(const Arguments& words) {
   if (words.size() > 1 && words.front() == "help") ++first;
   if (words.size() <= first) return tool::GeneralHelp(TextsOfTool());
   return tool::CommandHelp(TextsOfTool(), FindCommand(words[first]));
+}
+
+absl::Status Help(const Settings& settings, const Arguments& arguments) {
+  if (settings.man_directory.empty()) return tool::Print(HelpText(arguments));
+  if (!arguments.empty()) {
+    return absl::InvalidArgumentError("--man_directory is for the pages of all commands");
+  }
+  return tool::WriteManPages(TextsOfTool(), settings.man_directory);
+}
+
+absl::Status Completion(const Settings&, const Arguments& arguments) {
+  if (arguments[0] == "bash") return tool::Print(tool::BashCompletion());
+  if (arguments[0] == "zsh") return tool::Print(tool::ZshCompletion(TextsOfTool()));
+  return absl::InvalidArgumentError("shells are bash and zsh, not '" + arguments[0] + "'");
 }
 
 const Command& CommandOf(const Arguments& words) {
@@ -235,6 +253,7 @@ Settings SettingsFromFlags(const Command& command) {
   settings.rate = RateFromFlag();
   settings.progress = ProgressFromFlag();
   settings.watch_seconds = WatchSeconds();
+  settings.man_directory = FLAGS_man_directory;
   settings.litmus = FLAGS_litmus;
   settings.litmus_seconds = FLAGS_seconds;
   return settings;
