@@ -230,7 +230,7 @@ namespace {
 
 std::string ValueProblem(const FlagUse& use, const std::string& value) {
   std::vector<std::string> choices = ChoicesOf(use);
-  if (choices.size() < 2 || absl::c_linear_search(choices, value)) return "";
+  if (choices.size() < 2 || value.empty() || absl::c_linear_search(choices, value)) return "";
   const std::string last = choices.back();
   choices.pop_back();
   return absl::StrCat("--", use.name, " is ", absl::StrJoin(choices, ", "), " or ", last, ", not '",

@@ -58,6 +58,7 @@ TEST(CommandTableTest, RefusesArgumentsAndFlagsThatMeanNothing) {
   EXPECT_THAT(UsageProblem(kCommand, 1, {{"dry", "true"}, {"tree", "t"}}),
               HasSubstr("--tree means nothing to 'paint'"));
   EXPECT_EQ(UsageProblem(kCommand, 1, {{"with", "roller"}}), "");
+  EXPECT_EQ(UsageProblem(kCommand, 1, {{"with", ""}}), "");
   EXPECT_EQ(UsageProblem(kCommand, 1, {{"with", "foot"}}),
             "--with is brush, roller or hand, not 'foot'");
   // Nor those of a connection, where it has none.

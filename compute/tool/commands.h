@@ -31,15 +31,15 @@ struct Settings {
   bool mode_given = false;
   int sessions = 0;  // load; 0: one a CPU, at most 8
   bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
-  std::string from, to, prefix;  // scan
+  std::string from, to, prefix;  // scan; restore: the first one
   bool to_given = false, reverse = false;
   uint64_t limit = 0;
   bool values = false;
-  bool tree_given = false;  // check: all trees unless one was named
+  bool tree_given = false;  // check: all trees unless one was named; drop
   bool quiet_tree = false;
   bool json = false;
   bool hex = false;          // get, put, delete: arguments are hexadecimal digits
-  std::string format;        // scan; "": the command's own
+  std::string format;        // load, scan; "": the command's own
   double watch_seconds = 0;  // stats; 0: once
   bool resume = false;       // dump: go on with a file that ended half way
   uint64_t rate = 0;         // dump, restore: bytes a second; 0: as fast as it goes
@@ -58,7 +58,7 @@ absl::Status Scan(const Settings& settings, const Arguments& arguments);
 absl::Status Dump(const Settings& settings, const Arguments& arguments);     // FILE
 absl::Status Restore(const Settings& settings, const Arguments& arguments);  // FILE
 absl::Status Create(const Settings& settings, const Arguments& arguments);
-absl::Status Drop(const Settings& settings, const Arguments& arguments);  // NAME
+absl::Status Drop(const Settings& settings, const Arguments& arguments);  // [NAME]
 absl::Status Trees(const Settings& settings, const Arguments& arguments);
 // FailedPrecondition: a compute server that lives owns its keys, and it alone can.
 absl::Status Flush(const Settings& settings, const Arguments& arguments);

@@ -89,7 +89,7 @@ struct Command {
 absl::Status Help(const Settings& settings, const Arguments& arguments);
 absl::Status Completion(const Settings& settings, const Arguments& arguments);
 
-// In the order of the table of texts.
+// One of each name in command_table.cpp.
 constexpr std::array<Command, 19> kCommands = {{
     {"load", tool::Load},
     {"get", tool::Get},

@@ -146,6 +146,10 @@ test_formats() {
   prints 00ff80
   run 0 scan --hex --prefix=77c3
   prints wörter
+  local code=0
+  "$programs/pando" scan >/dev/full 2>"$work/err" || code=$?
+  [[ $code == 74 ]] || fail "exit code $code where the output cannot be written"
+  says 'writing the output: No space left on device'
   run 2 scan --format=xml
   says "--format is raw, tsv, hex or json, not 'xml'"
   run 2 scan --format=tsv --json
