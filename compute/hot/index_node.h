@@ -20,8 +20,8 @@ struct IndexNode {
   uint8_t prefix_bytes;  // 0 where there are no keys
   uint8_t entries_at;    // in units of 8 bytes
   uint8_t unused;
-  uint32_t dirty;  // records below
-  char prefix[4];  // and on
+  uint32_t records;  // below
+  char prefix[4];    // and on
 
   template <typename Entry>
   Entry* entries() {

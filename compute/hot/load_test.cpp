@@ -106,7 +106,7 @@ struct ThreadWaiter : LoadWaiter {
   ThreadWaiter() {
     wake = [](LoadWaiter* self) { static_cast<ThreadWaiter*>(self)->changed.notify_one(); };
   }
-  std::condition_variable changed;
+  std::condition_variable_any changed;
 };
 
 TEST(LoadThreadsTest, WaitersComeAndGoWhileReadsEnd) {

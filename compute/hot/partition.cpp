@@ -15,23 +15,27 @@ std::atomic<uint64_t> loads{0};  // numbers given so far, in this process
 Partition::~Partition() { Drop(); }
 
 Partition::View Partition::Find(std::string_view key) const {
-  Path path;
-  if (!index_.Find(key, &path)) return {};
-  HotRecord* const record = pool_.At(index_.At(path));
-  View view{
-      .state = record->state(), .flushing = record->Has(HotRecord::kFlushing), .record = record};
+  View view;
+  view.hash = HashOf(key);
+  view.place = table_.Find(key, view.hash);
+  if (view.place == nullptr) return view;
+  HotRecord* const record = pool_.At(*view.place);
+  view.state = record->state();
+  view.flushing = record->Has(HotRecord::kFlushing);
+  view.record = record;
   if (view.state == RecordState::kLoading) {
     view.load = {record->load().load};
-  } else {
-    view.value = record->value();
-    view.lsn = record->lsn();
+    return view;
   }
+  view.value = record->value();
+  if (IsDirty(view.state)) view.lsn = LsnOf(record);
   return view;
 }
 
-RecordHandle Partition::Store(Path* path, RecordHandle old, RecordState state, uint8_t bits,
+RecordHandle Partition::Store(RecordHandle* place, uint64_t hash, RecordState state, uint8_t bits,
                               std::string_view key, std::string_view value) {
   const size_t bytes = HotRecord::BytesOf(state, key.size(), value.size());
+  const RecordHandle old = place == nullptr ? 0 : *place;
   if (old != 0 && RecordPool::SlotBytes(bytes) == RecordPool::SlotBytes(pool_.At(old)->bytes())) {
     pool_.At(old)->Write(state, bits, key, value);
     return old;
@@ -39,143 +43,135 @@ RecordHandle Partition::Store(Path* path, RecordHandle old, RecordState state, u
   const RecordHandle handle = pool_.Allocate(bytes);
   pool_.At(handle)->Write(state, bits, key, value);
   if (old == 0) {
-    index_.Insert(path, key, handle);
+    table_.Insert(hash, handle);
   } else {
-    index_.Set(*path, handle);
+    *place = handle;
     pool_.Free(old);
   }
   return handle;
 }
 
-void Partition::Remove(Path* path, RecordHandle handle) {
-  index_.Erase(path);
+void Partition::Remove(RecordHandle* place, uint64_t hash) {
+  const RecordHandle handle = *place;
+  table_.Erase(place, hash);
   pool_.Free(handle);
 }
 
-void Partition::Link(const Path& path, RecordHandle handle, Lsn lsn) {
+void Partition::AddToOrder(std::string_view key, RecordHandle handle) {
+  Path path;
+  PANDO_CHECK(!index_.Find(key, &path)) << "a record was clean and had a place in the order";
+  index_.Insert(&path, key, handle);
+}
+
+void Partition::FindInOrder(std::string_view key, Path* path) const {
+  PANDO_CHECK(index_.Find(key, path)) << "what is dirty has its place in the order";
+}
+
+void Partition::TakeFromOrder(std::string_view key) {
+  Path path;
+  FindInOrder(key, &path);
+  index_.Erase(&path);
+}
+
+void Partition::NoteDirty(HotRecord* record, Lsn lsn) {
   PANDO_CHECK_GT(lsn, highest_) << "messages of a partition come in the order of their LSNs";
-  highest_ = lsn;
-  HotRecord* const record = pool_.At(handle);
-  List& list = ListOf(record->state());
-  record->set_dirty({.lsn = lsn, .previous = list.last, .next = 0});
-  if (list.last == 0) {
-    list.first = handle;
-  } else {
-    HotRecord* const last = pool_.At(list.last);
-    HotRecord::DirtyPart part = last->dirty();
-    part.next = handle;
-    last->set_dirty(part);
+  if (lsn >> 31 != highest_ >> 31) [[unlikely]] {
+    const Lsn lowest = lsns_.lowest();
+    PANDO_CHECK(lowest == kNoLsn || lsn - lowest < uint64_t{1} << 31)
+        << "a record is dirty since message " << lowest << ", and this is " << lsn
+        << ": halves of their numbers do not tell them apart";
   }
-  list.last = handle;
+  highest_ = lsn;
+  record->set_dirty({static_cast<uint32_t>(lsn)});
+  lsns_.Add(lsn);
   Amount& amount = AmountOf(record);
   ++amount.records;
   amount.bytes += record->key().size() + record->value().size();
-  index_.CountDirty(path, 1);
 }
 
-void Partition::Unlink(const Path& path, RecordHandle handle) {
-  const HotRecord* const record = pool_.At(handle);
-  List& list = ListOf(record->state());
-  const HotRecord::DirtyPart own = record->dirty();
-  if (own.previous == 0) {
-    list.first = own.next;
-  } else {
-    HotRecord::DirtyPart part = pool_.At(own.previous)->dirty();
-    part.next = own.next;
-    pool_.At(own.previous)->set_dirty(part);
-  }
-  if (own.next == 0) {
-    list.last = own.previous;
-  } else {
-    HotRecord::DirtyPart part = pool_.At(own.next)->dirty();
-    part.previous = own.previous;
-    pool_.At(own.next)->set_dirty(part);
-  }
+void Partition::NoteClean(const HotRecord* record) {
+  lsns_.Remove(LsnOf(record));
   Amount& amount = AmountOf(record);
   --amount.records;
   amount.bytes -= record->key().size() + record->value().size();
-  index_.CountDirty(path, -1);
 }
 
-void Partition::Write(RecordState state, std::string_view key, std::string_view value, Lsn lsn) {
+void Partition::Write(RecordState state, const View& view, std::string_view key,
+                      std::string_view value, Lsn lsn) {
   PANDO_CHECK(!key.empty() && key.size() <= HotRecord::kKeyBytesMax)
       << key.size() << " bytes of key";
   PANDO_CHECK_LE(value.size(), HotRecord::kValueBytesMax);
-  Path path;
-  RecordHandle old = 0;
   uint8_t bits = 0;
   LoadWaiter* waiters = nullptr;
-  if (index_.Find(key, &path)) {
-    old = index_.At(path);
-    HotRecord* const record = pool_.At(old);
+  const RecordHandle old = view.place == nullptr ? 0 : *view.place;
+  const bool was_dirty = IsDirty(view.state);
+  Path path;
+  bool moves = false;
+  if (old != 0) {
     // A second use; and a flush in flight stays one.
-    bits = record->bits() | HotRecord::kRef;
-    if (IsDirty(record->state())) Unlink(path, old);
-    if (record->state() == RecordState::kLoading) {
-      waiters = TakeWaiters(record);
+    bits = view.record->bits() | HotRecord::kRef;
+    if (was_dirty) {
+      NoteClean(view.record);
+      const size_t bytes = HotRecord::BytesOf(state, key.size(), value.size());
+      moves = RecordPool::SlotBytes(bytes) != RecordPool::SlotBytes(view.record->bytes());
+      if (moves) FindInOrder(key, &path);
+    }
+    if (view.state == RecordState::kLoading) {
+      waiters = TakeWaiters(view.record);
       ++records_;
     }
   } else {
     ++records_;
   }
-  Link(path, old = Store(&path, old, state, bits, key, value), lsn);
+  const RecordHandle handle = Store(view.place, view.hash, state, bits, key, value);
+  NoteDirty(pool_.At(handle), lsn);
+  if (!was_dirty) {
+    AddToOrder(key, handle);
+  } else if (moves) {
+    index_.Set(path, handle);
+  }
   Wake(waiters, LoadWaiter::Outcome::kLook);
 }
 
-void Partition::Put(std::string_view key, std::string_view value, Lsn lsn) {
-  Write(RecordState::kDirty, key, value, lsn);
-}
-
-void Partition::Erase(std::string_view key, Lsn lsn) {
-  Write(RecordState::kTombstone, key, {}, lsn);
-}
-
 void Partition::Renew(std::string_view key, Lsn lsn) {
-  Path path;
-  PANDO_CHECK(index_.Find(key, &path)) << "only a dirty record is appended again";
-  const RecordHandle handle = index_.At(path);
-  PANDO_CHECK(IsDirty(pool_.At(handle)->state())) << "only a dirty record is appended again";
-  Unlink(path, handle);
-  Link(path, handle, lsn);
+  const View view = Find(key);
+  PANDO_CHECK(IsDirty(view.state)) << "only a dirty record is appended again";
+  NoteClean(view.record);
+  NoteDirty(view.record, lsn);
 }
 
-Load Partition::BeginLoad(std::string_view key) {
+Load Partition::BeginLoad(const View& view, std::string_view key) {
   PANDO_CHECK(!key.empty() && key.size() <= HotRecord::kKeyBytesMax)
       << key.size() << " bytes of key";
-  Path path;
-  PANDO_CHECK(!index_.Find(key, &path)) << "a load begins where there is no record";
+  PANDO_CHECK(view.place == nullptr) << "a load begins where there is no record";
   const Load load{loads.fetch_add(1, std::memory_order_relaxed) + 1};
-  const RecordHandle handle = Store(&path, 0, RecordState::kLoading, 0, key, {});
+  const RecordHandle handle = Store(nullptr, view.hash, RecordState::kLoading, 0, key, {});
   pool_.At(handle)->set_load({.load = load.number, .first = nullptr});
   return load;
 }
 
 bool Partition::EndLoad(std::string_view key, Load load, std::optional<std::string_view> value,
                         bool keep) {
-  Path path;
-  if (!index_.Find(key, &path)) return false;
-  const RecordHandle handle = index_.At(path);
-  if (!IsOfLoad(pool_.At(handle), load)) return false;
-  LoadWaiter* const waiters = TakeWaiters(pool_.At(handle));
+  const View view = Find(key);
+  if (view.place == nullptr || !IsOfLoad(view.record, load)) return false;
+  LoadWaiter* const waiters = TakeWaiters(view.record);
   if (value.has_value() && (keep || waiters != nullptr) && bytes() < kBytesMax) {
     PANDO_CHECK_LE(value->size(), HotRecord::kValueBytesMax);
-    Store(&path, handle, RecordState::kClean, waiters != nullptr ? HotRecord::kRef : 0, key,
+    Store(view.place, view.hash, RecordState::kClean, waiters != nullptr ? HotRecord::kRef : 0, key,
           *value);
     ++records_;
   } else {
-    Remove(&path, handle);
+    Remove(view.place, view.hash);
   }
   Wake(waiters, value.has_value() ? LoadWaiter::Outcome::kLook : LoadWaiter::Outcome::kNotFound);
   return true;
 }
 
 bool Partition::AbandonLoad(std::string_view key, Load load) {
-  Path path;
-  if (!index_.Find(key, &path)) return false;
-  const RecordHandle handle = index_.At(path);
-  if (!IsOfLoad(pool_.At(handle), load)) return false;
-  LoadWaiter* const waiters = TakeWaiters(pool_.At(handle));
-  Remove(&path, handle);
+  const View view = Find(key);
+  if (view.place == nullptr || !IsOfLoad(view.record, load)) return false;
+  LoadWaiter* const waiters = TakeWaiters(view.record);
+  Remove(view.place, view.hash);
   Wake(waiters, LoadWaiter::Outcome::kLook);
   return true;
 }
@@ -197,10 +193,9 @@ void Partition::Wait(HotRecord* placeholder, LoadWaiter* waiter) {
 
 bool Partition::StopWaiting(std::string_view key, LoadWaiter* waiter) {
   if (waiter->next == nullptr) return false;
-  Path path;
-  PANDO_CHECK(index_.Find(key, &path)) << "a waiter waits for a placeholder";
-  HotRecord* const placeholder = pool_.At(index_.At(path));
-  PANDO_CHECK(placeholder->state() == RecordState::kLoading);
+  HotRecord* const placeholder = Find(key).record;
+  PANDO_CHECK(placeholder != nullptr && placeholder->state() == RecordState::kLoading)
+      << "a waiter waits for a placeholder";
   HotRecord::LoadPart part = placeholder->load();
   if (part.first == waiter) {
     part.first = waiter->next == waiter ? nullptr : waiter->next;

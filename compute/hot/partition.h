@@ -18,8 +18,9 @@
 //   4. A waiter is woken once: when its placeholder goes, whatever the cause.
 //   5. At most one flush of a record is in flight (rule B3).
 //   6. Finding, touching and waiting allocate nothing.
-//   7. A clean record of 8/8 takes at most 32 bytes of heap, a dirty one 48; others key + value +
-//      24, and + 40. (A quarter of the slots of each size may be free besides: record_pool.h.)
+//   7. A clean record of 8/8 takes at most 28 bytes of heap, a dirty one 40; others key + value +
+//      16, and + 38. (A quarter of the slots of each size may be free besides: record_pool.h.)
+//   8. What is dirty, and nothing else, has a place in the order of keys.
 // Keys have 1 to 240 bytes, values up to 255 (CHECKed). Keys and values that are passed lie outside
 // the partition.
 #pragma once
@@ -27,7 +28,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,9 +36,12 @@
 #include "absl/functional/function_ref.h"
 #include "common/wire/lsn.h"
 #include "compute/hot/load_waiter.h"
+#include "compute/hot/lsn_counts.h"
 #include "compute/hot/record.h"
 #include "compute/hot/record_index.h"
 #include "compute/hot/record_pool.h"
+#include "compute/hot/record_table.h"
+#include "compute/hot/spinning_mutex.h"
 
 namespace pando {
 
@@ -75,6 +78,11 @@ class Partition {
     Lsn lsn = 0;                  // to wait for before it is shown; 0: durable
     Load load;                    // of a placeholder
     HotRecord* record = nullptr;  // for Touch() and Wait(), until anything else is called
+
+   private:
+    friend class Partition;
+    uint64_t hash = 0;
+    RecordHandle* place = nullptr;
   };
   struct Amount {
     size_t records = 0, bytes = 0;  // of keys and values
@@ -85,20 +93,33 @@ class Partition {
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
 
-  std::mutex& mutex() { return mutex_; }
+  using Mutex = SpinningMutex;
+  Mutex& mutex() { return mutex_; }
 
   // --- Rules T3 to T5.
   View Find(std::string_view key) const;
   void Touch(HotRecord* record) { record->Set(HotRecord::kRef); }
   // The key's newest message, whatever was there. Waiters of a placeholder are woken: they find it.
-  void Put(std::string_view key, std::string_view value, Lsn lsn);
+  void Put(std::string_view key, std::string_view value, Lsn lsn) {
+    Write(RecordState::kDirty, Find(key), key, value, lsn);
+  }
   // A tombstone, also where nothing was.
-  void Erase(std::string_view key, Lsn lsn);
+  void Erase(std::string_view key, Lsn lsn) {
+    Write(RecordState::kTombstone, Find(key), key, {}, lsn);
+  }
+  // The same where Find(key) has just said `view`: nothing was called since.
+  void Put(const View& view, std::string_view key, std::string_view value, Lsn lsn) {
+    Write(RecordState::kDirty, view, key, value, lsn);
+  }
+  void Erase(const View& view, std::string_view key, Lsn lsn) {
+    Write(RecordState::kTombstone, view, key, {}, lsn);
+  }
   // The message of a dirty record was appended again (rule W5): same value, new LSN.
   void Renew(std::string_view key, Lsn lsn);
 
   // A READ of the leaf begins: where Find() said kAbsent.
-  Load BeginLoad(std::string_view key);
+  Load BeginLoad(std::string_view key) { return BeginLoad(Find(key), key); }
+  Load BeginLoad(const View& view, std::string_view key);
   // It was answered; nullopt: the leaf does not have the key. False: it does not count, the caller
   // looks again. Else the record is kept as clean if `keep`, or if somebody waits for it.
   bool EndLoad(std::string_view key, Load load, std::optional<std::string_view> value, bool keep);
@@ -113,32 +134,32 @@ class Partition {
 
   // --- Rules B2, B3, W5. What is collected is marked flushing and must come back by EndFlush().
   // Taken is only what is durable (LSN <= `durable`) and not flushing; what was refused only if
-  // `refused`. In key order: of the keys from <= key < to (to empty: no end).
-  void CollectDirty(std::string_view from, std::string_view to, Lsn durable, bool refused,
-                    size_t max, std::vector<FlushItem>* out);
-  // In LSN order: of LSNs below `below`, what holds the base. `tombstones`: these only (for delete
-  // deadlines).
-  void CollectOldest(Lsn below, Lsn durable, bool tombstones, size_t max,
-                     std::vector<FlushItem>* out);
+  // `refused`; what holds the base only, with LSNs below `below`. In key order: of the keys from <=
+  // key < to (to empty: no end). Ends when `max` are taken or `looks_max` were looked at: returns
+  // where the next call goes on; "": there are no more.
+  std::string CollectDirty(std::string_view from, std::string_view to, Lsn durable, bool refused,
+                           size_t max, std::vector<FlushItem>* out, Lsn below = UINT64_MAX,
+                           size_t looks_max = SIZE_MAX);
   void EndFlush(const FlushItem& item, FlushResult result);
   // How many of these keys are dirty or tombstones, without looking at each: for grouping them by
   // level-1 node.
   size_t CountDirty(std::string_view from, std::string_view to) const;
-  // The lowest LSN that a dirty record has; 0: none is dirty.
-  Lsn LowestDirty() const;
-  Lsn LowestTombstone() const { return LowestOf(lists_[kTombstones]); }
+  // At or below the lowest LSN that a dirty record has (lsn_counts.h); 0: none is dirty.
+  Lsn LowestDirty() const { return lsns_.lowest(); }
+  // LowestDirty() tells messages from `next` on from those before. Those are yet to come.
+  void DivideLsns(Lsn next) { lsns_.Divide(next); }
 
   // --- Rule T7. Frees clean records that were not used since the clock last came by, until so many
   // bytes() are gone, it has gone round once, or has looked at so many places (one takes some
   // nanoseconds). Returns what it has freed.
   size_t Evict(size_t bytes, size_t looks_max = SIZE_MAX);
 
-  // --- Rule T8. The keys from <= key < to (to empty: no end) in order, or in descending order.
-  // Placeholders are left out. `see` returns false to stop.
+  // --- Rule T8. What is dirty of the keys from <= key < to (to empty: no end) in order, or in
+  // descending order: what leaves may not have. `see` returns false to stop.
   struct Seen {
     std::string_view key, value;
     bool erased;
-    Lsn lsn;  // 0: durable
+    Lsn lsn;
   };
   void Scan(std::string_view from, std::string_view to, bool reverse,
             absl::FunctionRef<bool(const Seen&)> see) const;
@@ -151,8 +172,8 @@ class Partition {
   void Drop();
 
   size_t records() const { return records_; }  // placeholders not
-  size_t bytes() const { return pool_.bytes() + index_.bytes(); }
-  size_t heap_bytes() const { return pool_.heap_bytes() + index_.bytes(); }
+  size_t bytes() const { return pool_.bytes() + table_.bytes() + index_.bytes(); }
+  size_t heap_bytes() const { return pool_.heap_bytes() + table_.bytes() + index_.bytes(); }
   // Dirty records and tombstones that count for the high mark, and those that were refused.
   const Amount& dirty() const { return dirty_[0]; }
   const Amount& refused() const { return dirty_[1]; }
@@ -162,17 +183,12 @@ class Partition {
 
  private:
   using Path = RecordIndex::Path;
-  enum { kPuts, kTombstones };
-  // In LSN order.
-  struct List {
-    RecordHandle first = 0, last = 0;
-  };
 
   static void Wake(LoadWaiter* first, LoadWaiter::Outcome outcome);
 
-  Lsn LowestOf(const List& list) const { return list.first == 0 ? 0 : pool_.At(list.first)->lsn(); }
-  List& ListOf(RecordState state) {
-    return lists_[state == RecordState::kTombstone ? kTombstones : kPuts];
+  // Of a dirty record.
+  Lsn LsnOf(const HotRecord* record) const {
+    return highest_ - static_cast<uint32_t>(static_cast<uint32_t>(highest_) - record->dirty().lsn);
   }
   Amount& AmountOf(const HotRecord* record) {
     return dirty_[record->Has(HotRecord::kRefused) ? 1 : 0];
@@ -181,30 +197,38 @@ class Partition {
     return record->state() == RecordState::kLoading && record->load().load == load.number;
   }
   // A message: kDirty or kTombstone.
-  void Write(RecordState state, std::string_view key, std::string_view value, Lsn lsn);
-  // Puts a record in place of what is there (`old`; 0: nothing), which is in no list. Without its
-  // part.
-  RecordHandle Store(Path* path, RecordHandle old, RecordState state, uint8_t bits,
+  void Write(RecordState state, const View& view, std::string_view key, std::string_view value,
+             Lsn lsn);
+  // Puts a record in place of what is there (nullptr: nothing), which does not count as dirty.
+  // Without its part.
+  RecordHandle Store(RecordHandle* place, uint64_t hash, RecordState state, uint8_t bits,
                      std::string_view key, std::string_view value);
-  void Remove(Path* path, RecordHandle handle);
-  // Into its list as the last, and into the sums; and out of them.
-  void Link(const Path& path, RecordHandle handle, Lsn lsn);
-  void Unlink(const Path& path, RecordHandle handle);
+  void Remove(RecordHandle* place, uint64_t hash);
+  // A dirty record's place in the order of keys: it has none yet; it has one; it has none any more.
+  void AddToOrder(std::string_view key, RecordHandle handle);
+  void FindInOrder(std::string_view key, Path* path) const;
+  void TakeFromOrder(std::string_view key);
+  // Of a dirty record, its bytes and its LSN, which it gets, count from now on; or no more.
+  void NoteDirty(HotRecord* record, Lsn lsn);
+  void NoteClean(const HotRecord* record);
   void SetRefused(HotRecord* record, bool refused);
-  bool MayCollect(const HotRecord* record, Lsn durable, bool refused) const;
   void Collect(HotRecord* record, std::vector<FlushItem>* out);
   // The waiters of a placeholder, to be woken once it is gone.
   static LoadWaiter* TakeWaiters(HotRecord* record);
+  // Of all there are, in the order of their slots.
+  template <typename Each>
+  void ForEach(Each each) const;
   // The clock's: the record goes, or has been seen.
   void Look(RecordHandle handle);
   // What a chunk has goes to others of its size.
   void MoveTogether(size_t chunk);
   void Move(RecordHandle from);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   RecordPool pool_;
-  RecordIndex index_{&pool_};
-  std::array<List, 2> lists_;
+  RecordTable table_{&pool_};
+  RecordIndex index_{&pool_};  // of what is dirty
+  LsnCounts lsns_;             // of what is dirty
   std::array<Amount, 2> dirty_;
   size_t records_ = 0;
   Lsn highest_ = 0;

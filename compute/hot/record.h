@@ -1,12 +1,13 @@
-// A record of a partition, as it lies in its slot: a header of four bytes, what its state needs,
-// key, value.
+// A record of a partition, as it lies in its slot: a header of four bytes, key, value, what its
+// state needs.
 //
 //   clean                key bytes | value bytes | bits | - | key | value
-//   dirty, tombstone     the header | LSN, links of the dirty list (16) | key | value
-//   loading              the header | number of the load, its first waiter (16) | key
+//   dirty, tombstone     the header | key | value | half of the LSN (4)
+//   loading              the header | key | number of the load, its first waiter (16)
 //
 // A clean record has no LSN: only durable messages are flushed (rule B3), so nobody has anything to
-// wait for. Records lie at multiples of four: longer fields go through memcpy.
+// wait for. Of a dirty one the lower half is enough: the partition knows its highest. Records lie
+// at multiples of four: longer fields go through memcpy.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +39,7 @@ class HotRecord {
     kRefused = 32,   // memory servers have refused it (rule B3)
   };
   struct DirtyPart {
-    Lsn lsn;
-    RecordHandle previous, next;
+    uint32_t lsn;  // the lower half
   };
   struct LoadPart {
     uint64_t load;
@@ -55,12 +55,9 @@ class HotRecord {
   void Set(Bit bit) { bits_ |= bit; }
   void Clear(Bit bit) { bits_ &= static_cast<uint8_t>(~bit); }
   uint8_t bits() const { return bits_ & static_cast<uint8_t>(~kStateBits); }
-  std::string_view key() const { return {Part() + PartBytes(state()), key_bytes_}; }
-  std::string_view value() const {
-    return {Part() + PartBytes(state()) + key_bytes_, value_bytes_};
-  }
+  std::string_view key() const { return {Data(), key_bytes_}; }
+  std::string_view value() const { return {Data() + key_bytes_, value_bytes_}; }
   size_t bytes() const { return BytesOf(state(), key_bytes_, value_bytes_); }
-  Lsn lsn() const { return IsDirty(state()) ? dirty().lsn : 0; }
 
   // Of a dirty record or a tombstone.
   DirtyPart dirty() const { return Load<DirtyPart>(); }
@@ -71,7 +68,7 @@ class HotRecord {
 
   // All but the part. The value may be this record's own.
   void Write(RecordState state, uint8_t bits, std::string_view key, std::string_view value) {
-    char* const to = Part() + PartBytes(state);
+    char* const to = Data();
     if (!value.empty()) std::memmove(to + key.size(), value.data(), value.size());
     std::memmove(to, key.data(), key.size());
     key_bytes_ = static_cast<uint8_t>(key.size());
@@ -94,10 +91,14 @@ class HotRecord {
   static constexpr uint8_t kStateBits = 7;
 
   static constexpr size_t PartBytes(RecordState state) {
-    return state == RecordState::kClean ? 0 : sizeof(DirtyPart);
+    return IsDirty(state)                   ? sizeof(DirtyPart)
+           : state == RecordState::kLoading ? sizeof(LoadPart)
+                                            : 0;
   }
-  char* Part() { return reinterpret_cast<char*>(this + 1); }
-  const char* Part() const { return reinterpret_cast<const char*>(this + 1); }
+  char* Data() { return reinterpret_cast<char*>(this + 1); }
+  const char* Data() const { return reinterpret_cast<const char*>(this + 1); }
+  char* Part() { return Data() + key_bytes_ + value_bytes_; }
+  const char* Part() const { return Data() + key_bytes_ + value_bytes_; }
   template <typename T>
   T Load() const {
     T part;
@@ -108,6 +109,6 @@ class HotRecord {
   uint8_t key_bytes_, value_bytes_, bits_, unused_;
 };
 static_assert(sizeof(HotRecord) == 4 && alignof(HotRecord) == 1);
-static_assert(sizeof(HotRecord::DirtyPart) == 16 && sizeof(HotRecord::LoadPart) == 16);
+static_assert(sizeof(HotRecord::DirtyPart) == 4 && sizeof(HotRecord::LoadPart) == 16);
 
 }  // namespace pando

@@ -82,12 +82,6 @@ void RecordIndex::Set(const Path& path, RecordHandle handle) {
   entry.word = entry.order() | handle;
 }
 
-void RecordIndex::CountDirty(const Path& path, int change) {
-  for (int level = 0; level <= root_->level; ++level) {
-    path.steps_[level].node->dirty += static_cast<uint32_t>(change);
-  }
-}
-
 void RecordIndex::Descend(Path* path, int level, bool last) const {
   while (level-- > 0) {
     const Path::Step& above = path->steps_[level + 1];
@@ -131,52 +125,15 @@ void RecordIndex::ToEnd(Path* path) const {
   path->steps_[0].at = path->steps_[0].node->count;
 }
 
-bool RecordIndex::ToDirty(Path* path) const {
-  Path::Step& leaf = path->steps_[0];
-  const auto scan = [&] {
-    if (leaf.node->dirty == 0) return false;
-    for (; leaf.at < leaf.node->count; ++leaf.at) {
-      if (IsDirtyAt(leaf.node->entries<IndexLeafEntry>()[leaf.at])) return true;
-    }
-    return false;
-  };
-  if (scan()) return true;
-  for (int level = 1; level <= root_->level; ++level) {
-    Path::Step& step = path->steps_[level];
-    const InnerEntry* const entries = step.node->entries<InnerEntry>();
-    if (step.node->dirty == 0) continue;
-    for (++step.at; step.at < step.node->count; ++step.at) {
-      if (entries[step.at].child->dirty > 0) break;
-    }
-    if (step.at == step.node->count) continue;
-    for (; level > 0; --level) {
-      const Path::Step& above = path->steps_[level];
-      IndexNode* const node = above.node->entries<InnerEntry>()[above.at].child;
-      uint32_t at = 0;
-      while (level > 1 && node->entries<InnerEntry>()[at].child->dirty == 0) ++at;
-      path->steps_[level - 1] = {node, at};
-    }
-    return scan();
-  }
-  return false;
-}
-
-size_t RecordIndex::DirtyBefore(const Path& path) const {
-  size_t dirty = 0;
-  const Path::Step& leaf = path.steps_[0];
-  if (leaf.node->dirty > 0) {
-    for (uint32_t i = 0; i < leaf.at; ++i) {
-      dirty += IsDirtyAt(leaf.node->entries<IndexLeafEntry>()[i]) ? 1 : 0;
-    }
-  }
+size_t RecordIndex::RecordsBefore(const Path& path) const {
+  size_t records = path.steps_[0].at;
   for (int level = 1; level <= root_->level; ++level) {
     const Path::Step& step = path.steps_[level];
-    if (step.node->dirty == 0) continue;
     for (uint32_t i = 0; i < step.at; ++i) {
-      dirty += step.node->entries<InnerEntry>()[i].child->dirty;
+      records += step.node->entries<InnerEntry>()[i].child->records;
     }
   }
-  return dirty;
+  return records;
 }
 
 size_t RecordIndex::Check() const {
@@ -187,13 +144,12 @@ size_t RecordIndex::Check() const {
 size_t RecordIndex::CheckNode(const IndexNode* node, std::string_view* last) const {
   PANDO_CHECK(node->count > 0 || node == root_);
   PANDO_CHECK_LE(node->count, node->capacity);
-  size_t records = 0, dirty = 0;
+  size_t records = 0;
   for (uint32_t i = 0; i < node->count; ++i) {
     if (node->level > 0) {
       const InnerEntry& entry = node->entries<InnerEntry>()[i];
       PANDO_CHECK_EQ(entry.child->level + 1, node->level);
       records += CheckNode(entry.child, last);
-      dirty += entry.child->dirty;
       continue;
     }
     const IndexLeafEntry& entry = node->entries<IndexLeafEntry>()[i];
@@ -202,10 +158,9 @@ size_t RecordIndex::CheckNode(const IndexNode* node, std::string_view* last) con
     *last = key;
     Path path;
     PANDO_CHECK(Find(key, &path) && At(path) == entry.handle()) << "a search misses its record";
-    dirty += IsDirtyAt(entry) ? 1 : 0;
     ++records;
   }
-  PANDO_CHECK_EQ(dirty, node->dirty);
+  PANDO_CHECK_EQ(records, node->records);
   return records;
 }
 

@@ -1,6 +1,6 @@
-// The order of one partition's records: a B+-tree of their handles. An entry is four bytes of the
-// key beside the handle (eight beside the child, in inner nodes), taken behind what all keys of the
-// node have in common: a search looks at one record, unless keys agree further than that.
+// The order of one partition's dirty records: a B+-tree of their handles. An entry is four bytes of
+// the key beside the handle (eight beside the child, in inner nodes), taken behind what all keys of
+// the node have in common: a search looks at one record, unless keys agree further than that.
 //
 // Thread safety: none (the partition's mutex).
 // Invariants:
@@ -12,8 +12,8 @@
 //      child before it.
 //   3. No node but the root is empty. One that falls under a quarter is merged with a neighbour
 //      under the same parent if both together fill at most three quarters.
-//   4. Nodes are as large as what they hold, in steps of eight entries.
-//   5. A node counts the dirty records below it.
+//   4. Nodes are as large as what they hold, in steps of four entries.
+//   5. A node counts the records below it.
 #pragma once
 
 #include <array>
@@ -54,12 +54,10 @@ class RecordIndex {
   RecordHandle At(const Path& path) const;  // where there is one
   // The record has moved; the key is the same.
   void Set(const Path& path, RecordHandle handle);
-  // Where Find() found none; the path leads to it then. The record must not be dirty yet.
+  // Where Find() found none; the path leads to it then.
   void Insert(Path* path, std::string_view key, RecordHandle handle);
-  // The record must not count as dirty any more. Ends the path.
+  // Ends the path.
   void Erase(Path* path);
-  // The record there has become dirty (1) or clean (-1).
-  void CountDirty(const Path& path, int change);
 
   // --- In order.
   // From behind a leaf's last record to the next leaf's first. False: there is none.
@@ -67,10 +65,8 @@ class RecordIndex {
   bool Next(Path* path) const;      // from a record
   bool Previous(Path* path) const;  // from anywhere
   void ToEnd(Path* path) const;     // behind the last of all
-  // To the first dirty record from here on, this one included. False: there is none.
-  bool ToDirty(Path* path) const;
-  // How many dirty records there are before it.
-  size_t DirtyBefore(const Path& path) const;
+  // How many records there are before it, without a look at each.
+  size_t RecordsBefore(const Path& path) const;
 
   size_t bytes() const { return bytes_; }  // of the heap
 
@@ -87,15 +83,12 @@ class RecordIndex {
   bool FindInLeaf(const IndexNode* leaf, std::string_view key, uint32_t* at) const;
   // Below the step at that level: to the first place, or the last.
   void Descend(Path* path, int level, bool last) const;
-  bool IsDirtyAt(const IndexLeafEntry& entry) const {
-    return IsDirty(pool_->At(entry.handle())->state());
-  }
 
   // --- record_index_change.cpp
   // A new node of these entries. `like`: whose heads they have, as far as its prefix fits; null:
   // they have none.
   template <typename Entry>
-  IndexNode* Build(int level, std::span<const Entry> entries, size_t capacity, size_t dirty,
+  IndexNode* Build(int level, std::span<const Entry> entries, size_t capacity,
                    const IndexNode* like);
   // Makes the prefix shorter, until the key has it.
   template <typename Entry>
@@ -113,8 +106,8 @@ class RecordIndex {
   template <typename Entry>
   bool Merge(Path* path, int level, bool right);
   void Replace(Path* path, int level, IndexNode* node);
-  size_t DirtyOf(std::span<const IndexLeafEntry> entries, const IndexNode* of) const;
-  size_t DirtyOf(std::span<const InnerEntry> entries, const IndexNode* of) const;
+  static size_t RecordsOf(std::span<const IndexLeafEntry> entries) { return entries.size(); }
+  static size_t RecordsOf(std::span<const InnerEntry> entries);
   void Free(IndexNode* node);
   void FreeAll(IndexNode* node);
   size_t CheckNode(const IndexNode* node, std::string_view* last) const;

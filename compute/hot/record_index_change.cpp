@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kEntriesMax = 64;  // of a node
 constexpr size_t kMergeBelow = kEntriesMax / 4, kMergedMax = kEntriesMax * 3 / 4;
-constexpr size_t kStepEntries = 8;
+constexpr size_t kStepEntries = 4;
 constexpr size_t kPrefixAt = offsetof(IndexNode, prefix);
 
 // Length of what two keys begin with.
@@ -32,19 +32,19 @@ size_t HeapBytes(size_t bytes) { return (bytes + 8 + 15) / 16 * 16; }
 }  // namespace
 
 RecordIndex::RecordIndex(const RecordPool* pool) : pool_(pool) {
-  root_ = Build<IndexLeafEntry>(0, {}, kStepEntries, 0, nullptr);
+  root_ = Build<IndexLeafEntry>(0, {}, kStepEntries, nullptr);
 }
 
 RecordIndex::~RecordIndex() { FreeAll(root_); }
 
 void RecordIndex::Clear() {
   FreeAll(root_);
-  root_ = Build<IndexLeafEntry>(0, {}, kStepEntries, 0, nullptr);
+  root_ = Build<IndexLeafEntry>(0, {}, kStepEntries, nullptr);
 }
 
 template <typename Entry>
 IndexNode* RecordIndex::Build(int level, std::span<const Entry> entries, size_t capacity,
-                              size_t dirty, const IndexNode* like) {
+                              const IndexNode* like) {
   PANDO_CHECK_LT(level, Path::kLevelsMax);
   constexpr size_t kFirst = kFirstKey<Entry>;
   std::string_view prefix("");
@@ -61,7 +61,7 @@ IndexNode* RecordIndex::Build(int level, std::span<const Entry> entries, size_t 
   node->level = static_cast<uint8_t>(level);
   node->prefix_bytes = static_cast<uint8_t>(prefix.size());
   node->entries_at = static_cast<uint8_t>(entries_at);
-  node->dirty = static_cast<uint32_t>(dirty);
+  node->records = static_cast<uint32_t>(RecordsOf(entries));
   std::memcpy(reinterpret_cast<char*>(node) + kPrefixAt, prefix.data(), prefix.size());
   Entry* const to = node->entries<Entry>();
   std::copy(entries.begin(), entries.end(), to);
@@ -85,17 +85,10 @@ void RecordIndex::FreeAll(IndexNode* node) {
   Free(node);
 }
 
-size_t RecordIndex::DirtyOf(std::span<const IndexLeafEntry> entries, const IndexNode* of) const {
-  if (of->dirty == 0 || of->dirty == of->count) return of->dirty == 0 ? 0 : entries.size();
-  return static_cast<size_t>(
-      std::count_if(entries.begin(), entries.end(),
-                    [this](const IndexLeafEntry& entry) { return IsDirtyAt(entry); }));
-}
-
-size_t RecordIndex::DirtyOf(std::span<const InnerEntry> entries, const IndexNode*) const {
-  size_t dirty = 0;
-  for (const InnerEntry& entry : entries) dirty += entry.child->dirty;
-  return dirty;
+size_t RecordIndex::RecordsOf(std::span<const InnerEntry> entries) {
+  size_t records = 0;
+  for (const InnerEntry& entry : entries) records += entry.child->records;
+  return records;
 }
 
 void RecordIndex::Replace(Path* path, int level, IndexNode* node) {
@@ -112,7 +105,9 @@ void RecordIndex::Replace(Path* path, int level, IndexNode* node) {
 template <typename Entry>
 void RecordIndex::Resize(Path* path, int level, size_t capacity) {
   const IndexNode* const node = path->steps_[level].node;
-  Replace(path, level, Build<Entry>(level, node->all<Entry>(), capacity, node->dirty, node));
+  IndexNode* const copy = Build<Entry>(level, node->all<Entry>(), capacity, node);
+  copy->records = node->records;  // one of its children may be on its way
+  Replace(path, level, copy);
 }
 
 template <typename Entry>
@@ -156,7 +151,7 @@ void RecordIndex::SplitIfFull(Path* path, int level) {
   if (node->count < kEntriesMax) return;
   if (level == root_->level) {
     const InnerEntry only{0, node};
-    root_ = Build<InnerEntry>(level + 1, {&only, 1}, 2, node->dirty, nullptr);
+    root_ = Build<InnerEntry>(level + 1, {&only, 1}, 2, nullptr);
     path->steps_[level + 1] = {root_, 0};
   } else {
     SplitIfFull<InnerEntry>(path, level + 1);
@@ -167,10 +162,8 @@ void RecordIndex::SplitIfFull(Path* path, int level) {
   const uint32_t count = node->count, place = level > 0 ? at + 1 : at;
   const uint32_t middle = place == count ? count - kFew : at == 0 ? kFew : count / 2;
   const auto left = node->all<Entry>().first(middle), right = node->all<Entry>().subspan(middle);
-  const size_t dirty = node->dirty, left_dirty = DirtyOf(left, node);
-  IndexNode* const upper =
-      Build<Entry>(level, right, right.size() + kStepEntries, dirty - left_dirty, node);
-  Replace(path, level, Build<Entry>(level, left, left.size() + 1, left_dirty, node));
+  IndexNode* const upper = Build<Entry>(level, right, right.size() + kStepEntries, node);
+  Replace(path, level, Build<Entry>(level, left, left.size() + 1, node));
   ++path->steps_[level + 1].at;
   InsertEntry<InnerEntry>(path, level + 1, FirstKey(upper), {0, upper});
   // A new key at the border is below the upper node's first, by which searches come there.
@@ -184,9 +177,13 @@ void RecordIndex::SplitIfFull(Path* path, int level) {
 void RecordIndex::Insert(Path* path, std::string_view key, RecordHandle handle) {
   SplitIfFull<IndexLeafEntry>(path, 0);
   InsertEntry<IndexLeafEntry>(path, 0, key, {handle});
+  for (int level = 0; level <= root_->level; ++level) ++path->steps_[level].node->records;
 }
 
-void RecordIndex::Erase(Path* path) { RemoveEntry<IndexLeafEntry>(path, 0); }
+void RecordIndex::Erase(Path* path) {
+  for (int level = 0; level <= root_->level; ++level) --path->steps_[level].node->records;
+  RemoveEntry<IndexLeafEntry>(path, 0);
+}
 
 template <typename Entry>
 void RecordIndex::RemoveEntry(Path* path, int level) {
@@ -226,8 +223,7 @@ bool RecordIndex::Merge(Path* path, int level, bool right) {
   }
   std::vector<Entry> entries(lower->entries<Entry>(), lower->entries<Entry>() + lower->count);
   entries.insert(entries.end(), upper->entries<Entry>(), upper->entries<Entry>() + upper->count);
-  pair[0].child =
-      Build<Entry>(level, entries, entries.size(), lower->dirty + upper->dirty, nullptr);
+  pair[0].child = Build<Entry>(level, entries, entries.size(), nullptr);
   Free(lower);
   Free(upper);
   ++above.at;

@@ -25,7 +25,7 @@ class IndexedRecords {
     pool_.At(handle)->Write(RecordState::kClean, 0, key, {});
     index_.Insert(&path, key, handle);
     ASSERT_EQ(index_.At(path), handle);
-    records_[key] = {handle, false};
+    records_[key] = handle;
   }
 
   void Erase(const std::string& key) {
@@ -33,23 +33,9 @@ class IndexedRecords {
     const bool found = index_.Find(key, &path);
     ASSERT_EQ(found, records_.contains(key));
     if (!found) return;
-    if (records_[key].dirty) Flip(key);
-    ASSERT_TRUE(index_.Find(key, &path));
     index_.Erase(&path);
-    pool_.Free(records_[key].handle);
+    pool_.Free(records_[key]);
     records_.erase(key);
-  }
-
-  // Dirty becomes clean, and the other way round.
-  void Flip(const std::string& key) {
-    const auto at = records_.find(key);
-    if (at == records_.end()) return;
-    RecordIndex::Path path;
-    ASSERT_TRUE(index_.Find(key, &path));
-    at->second.dirty = !at->second.dirty;
-    const RecordState state = at->second.dirty ? RecordState::kDirty : RecordState::kClean;
-    pool_.At(at->second.handle)->Write(state, 0, key, {});
-    index_.CountDirty(path, at->second.dirty ? 1 : -1);
   }
 
   // Everything that can be asked about a place.
@@ -61,27 +47,19 @@ class IndexedRecords {
     RecordIndex::Path next = path;
     ASSERT_EQ(index_.ToRecord(&next), at != records_.end());
     if (at != records_.end()) {
-      ASSERT_EQ(index_.At(next), at->second.handle);
+      ASSERT_EQ(index_.At(next), at->second);
       ASSERT_EQ(index_.Next(&next), std::next(at) != records_.end());
       if (std::next(at) != records_.end()) {
-        ASSERT_EQ(index_.At(next), std::next(at)->second.handle);
+        ASSERT_EQ(index_.At(next), std::next(at)->second);
       }
     }
     RecordIndex::Path previous = path;
     ASSERT_EQ(index_.Previous(&previous), at != records_.begin());
     if (at != records_.begin()) {
-      ASSERT_EQ(index_.At(previous), std::prev(at)->second.handle);
+      ASSERT_EQ(index_.At(previous), std::prev(at)->second);
     }
 
-    size_t dirty_before = 0;
-    for (auto i = records_.begin(); i != at; ++i) dirty_before += i->second.dirty ? 1 : 0;
-    ASSERT_EQ(index_.DirtyBefore(path), dirty_before);
-    auto dirty = at;
-    while (dirty != records_.end() && !dirty->second.dirty) ++dirty;
-    ASSERT_EQ(index_.ToDirty(&path), dirty != records_.end());
-    if (dirty != records_.end()) {
-      ASSERT_EQ(index_.At(path), dirty->second.handle);
-    }
+    ASSERT_EQ(index_.RecordsBefore(path), static_cast<size_t>(std::distance(records_.begin(), at)));
   }
 
   void CheckAll() const {
@@ -91,14 +69,14 @@ class IndexedRecords {
     bool more = index_.ToRecord(&path);
     for (const auto& [key, record] : records_) {
       ASSERT_TRUE(more);
-      ASSERT_EQ(index_.At(path), record.handle);
+      ASSERT_EQ(index_.At(path), record);
       more = index_.Next(&path);
     }
     ASSERT_FALSE(more);
     index_.ToEnd(&path);
     for (auto i = records_.rbegin(); i != records_.rend(); ++i) {
       ASSERT_TRUE(index_.Previous(&path));
-      ASSERT_EQ(index_.At(path), i->second.handle);
+      ASSERT_EQ(index_.At(path), i->second);
     }
     ASSERT_FALSE(index_.Previous(&path));
   }
@@ -112,13 +90,9 @@ class IndexedRecords {
   }
 
  private:
-  struct Known {
-    RecordHandle handle = 0;
-    bool dirty = false;
-  };
   RecordPool pool_;
   RecordIndex index_{&pool_};
-  std::map<std::string, Known> records_;
+  std::map<std::string, RecordHandle> records_;
 };
 
 class RecordIndexTest : public testing::TestWithParam<KeyKind> {};
@@ -138,7 +112,6 @@ TEST_P(RecordIndexTest, IsAnOrderedMap) {
         } else {
           records.Erase(key);
         }
-        if (random.Chance(0.3)) records.Flip(TestKey(GetParam(), keys, random));
         if (random.Chance(0.02)) records.Look(TestKey(GetParam(), keys, random));
         if (HasFatalFailure()) return;
       }

@@ -212,10 +212,8 @@ class Member {
   void FlushLoop(Parking* parking);
   void FlushUntilLow(OperationContext& context);
   void TryRefused(OperationContext& context);
-  // Some of the dirty records, from where the last call ended; how many.
-  size_t FlushSome(OperationContext& context);
-  // Those with the oldest messages.
-  size_t FlushOldest(OperationContext& context);
+  // Some of the dirty records with messages below that, from where the last call ended; how many.
+  size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
                                     const std::vector<FlushItem>& items);
   absl::Status FlushTree(OperationContext& context, OwnedTree* tree);

@@ -14,6 +14,8 @@ namespace {
 
 // Records of one round: enough that leaves in flight are many.
 constexpr size_t kRoundMax = 1024;
+// Dirty records that are looked at while their partition is locked.
+constexpr size_t kLooksMax = 8192;
 // Between two looks of the flush loop that nobody asks for.
 constexpr int64_t kLookNs = 50 * kMillisecondNs;
 constexpr int64_t kRoundNs = 10 * kSecondNs;
@@ -21,7 +23,7 @@ constexpr int64_t kRoundNs = 10 * kSecondNs;
 constexpr int64_t kTryRefusedNs = 200 * kMillisecondNs;
 constexpr size_t kTryMax = 64;
 // What a dirty record costs in memory beside its key and value (compute/hot).
-constexpr size_t kDirtyOverheadBytes = 40;
+constexpr size_t kDirtyOverheadBytes = 24;
 // While others flush what is left.
 constexpr int64_t kBackOffChains = 16;
 // Places that the clock looks at for one record that comes.
@@ -152,7 +154,11 @@ void Member::FlushUntilLow(OperationContext& context) {
       break;
     }
     // What holds the base first (rule W5).
-    const size_t flushed = log_is_full && !failed ? FlushOldest(context) : FlushSome(context);
+    const Lsn base = log_->base();
+    const size_t flushed =
+        log_is_full && !failed
+            ? FlushSome(context, base + (log_->next_lsn() - base) / 2, /*refused=*/true)
+            : FlushSome(context, UINT64_MAX, /*refused=*/false);
     if (flushed == 0 || (!failed && !AdvanceBase(context).ok())) break;
     WakeWriters();
   }
@@ -228,7 +234,7 @@ std::vector<Member::Place> Member::Places() const {
 }
 
 // In the order of keys, round and round: where the last round began most has gathered since.
-size_t Member::FlushSome(OperationContext& context) {
+size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
   const std::vector<Place> places = Places();
   if (places.empty()) return 0;
   size_t at = 0;
@@ -239,7 +245,7 @@ size_t Member::FlushSome(OperationContext& context) {
     ++at;
   }
   // Once round, and the first place once more from its beginning.
-  for (size_t tried = 0; tried <= places.size(); ++tried, ++at) {
+  for (size_t tried = 0; tried <= places.size();) {
     if (at == places.size()) {
       at = 0;
       flush_from_.clear();
@@ -249,39 +255,24 @@ size_t Member::FlushSome(OperationContext& context) {
     flush_tree_id_ = tree->id();
     flush_from_ = std::max(flush_from_, range->low);
     std::vector<FlushItem> items;
+    std::string next;
     {
       std::lock_guard lock(range->partition.mutex());
-      range->partition.CollectDirty(flush_from_, "", log_->durable(), /*refused=*/false, kRoundMax,
-                                    &items);
+      next = range->partition.CollectDirty(flush_from_, "", log_->durable(), refused, kRoundMax,
+                                           &items, below, kLooksMax);
     }
-    if (items.empty()) {
-      flush_from_ = range->high;  // "": the next one is another tree's, or the first again
-      if (range->high.empty()) ++flush_tree_id_;
-      continue;
-    }
-    flush_from_ = items.back().key + '\0';
+    const bool ended = next.empty();
+    flush_from_ = ended ? range->high : std::move(next);
+    if (ended && range->high.empty())
+      ++flush_tree_id_;  // the next one is another tree's, or the first again
+    if (items.empty() && !ended) continue;
     // Of a tree that has lost what it had, others' turn comes all the same.
     const size_t flushed = FlushItems(context, tree, range, items).value_or(0);
     if (flushed > 0) return flushed;
+    ++tried;
+    ++at;
   }
   return 0;
-}
-
-size_t Member::FlushOldest(OperationContext& context) {
-  size_t flushed = 0;
-  const Lsn below = log_->base() + (log_->next_lsn() - log_->base()) / 2;
-  for (const auto& [tree, range] : Places()) {
-    std::vector<FlushItem> items;
-    {
-      std::lock_guard lock(range->partition.mutex());
-      range->partition.CollectOldest(below, log_->durable(), /*tombstones=*/false, kRoundMax,
-                                     &items);
-    }
-    std::sort(items.begin(), items.end(),
-              [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
-    flushed += FlushItems(context, tree, range, items).value_or(0);
-  }
-  return flushed;
 }
 
 absl::Status Member::AdvanceBase(OperationContext& context) {
@@ -311,6 +302,10 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
   // What comes later is not waited for: writers go on.
   const Lsn barrier = log_->next_lsn() - 1;
   if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
+  {
+    std::lock_guard lock(range->partition.mutex());
+    range->partition.DivideLsns(log_->next_lsn());
+  }
   std::string from = range->low;
   while (true) {
     std::vector<FlushItem> items;

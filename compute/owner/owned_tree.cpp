@@ -136,28 +136,35 @@ absl::Status OwnedTree::AwaitLoad(OperationContext& context, OwnRange* range, st
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> OwnedTree::LoadRecord(OperationContext& context, OwnRange* range,
-                                           std::string_view key, Lock* lock,
-                                           std::optional<std::string>* found) {
+absl::StatusOr<Load> OwnedTree::ReadLeaf(OperationContext& context, OwnRange* range,
+                                         std::string_view key, const Partition::View& view,
+                                         Lock* lock, std::optional<std::string>* found) {
   Partition& partition = range->partition;
   context.session.counters().owned_misses.Add();
   const Member::Sizes without = Member::SizesOf(partition);
-  const Load load = partition.BeginLoad(key);
+  const Load load = partition.BeginLoad(view, key);
   member_.NoteChange(without, partition);
   lock->unlock();
   std::string value;
   const absl::Status status = GetKey(context, leaves_, key, &value);
   lock->lock();
-  const Member::Sizes before = Member::SizesOf(partition);
   if (!status.ok() && !absl::IsNotFound(status)) {
+    const Member::Sizes before = Member::SizesOf(partition);
     partition.AbandonLoad(key, load);
     member_.NoteChange(before, partition);
     return status;
   }
   found->reset();
   if (status.ok()) *found = std::move(value);
+  return load;
+}
+
+bool OwnedTree::KeepLoaded(OperationContext& context, OwnRange* range, std::string_view key,
+                           Load load, const std::optional<std::string>& found) {
+  Partition& partition = range->partition;
+  const Member::Sizes before = Member::SizesOf(partition);
   const bool counts =
-      partition.EndLoad(key, load, *found, member_.MayKeep(context.session.random()));
+      partition.EndLoad(key, load, found, member_.MayKeep(context.session.random()));
   member_.NoteChange(before, partition);
   member_.Evict(&partition);
   return counts && range->state == OwnRange::State::kServing;
@@ -191,8 +198,8 @@ std::optional<absl::Status> OwnedTree::GetHere(OperationContext& context, std::s
         if (!is_absent) continue;
         break;
       case RecordState::kAbsent: {
-        PANDO_ASSIGN_OR_RETURN(const bool counts, LoadRecord(context, range, key, &lock, &found));
-        if (!counts) continue;
+        PANDO_ASSIGN_OR_RETURN(const Load load, ReadLeaf(context, range, key, view, &lock, &found));
+        if (!KeepLoaded(context, range, key, load, found)) continue;
         is_absent = !found.has_value();
         break;
       }

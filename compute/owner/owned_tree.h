@@ -94,7 +94,7 @@ class OwnedTree {
   // What a write decided, under the partition's mutex.
   struct Decision;
 
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<Partition::Mutex>;
   struct Hint {
     MappedRange range;
     Owner owner;
@@ -118,10 +118,16 @@ class OwnedTree {
   // not have the key meanwhile, and that is the answer; else look again.
   absl::Status AwaitLoad(OperationContext& context, OwnRange* range, std::string_view key,
                          const Partition::View& view, Lock* lock, bool* is_absent);
-  // READs the leaf for a key without a record. True: what was found counts, and nothing has changed
-  // since; `found` has it (no value: the key is absent). False: look again.
-  absl::StatusOr<bool> LoadRecord(OperationContext& context, OwnRange* range, std::string_view key,
-                                  Lock* lock, std::optional<std::string>* found);
+  // READs the leaf for a key without a record, as `view` says; `found` has what it holds (no value:
+  // the key is absent). Whether that counts is not known yet: the caller looks, in this hold of the
+  // lock, and puts a message over the placeholder, if it is still this READ's, or keeps what was
+  // found.
+  absl::StatusOr<Load> ReadLeaf(OperationContext& context, OwnRange* range, std::string_view key,
+                                const Partition::View& view, Lock* lock,
+                                std::optional<std::string>* found);
+  // False: the READ does not count, look again.
+  bool KeepLoaded(OperationContext& context, OwnRange* range, std::string_view key, Load load,
+                  const std::optional<std::string>& found);
   // Rule T4: a put that need not know what is there. An error: it has no effect.
   std::optional<absl::StatusOr<Lsn>> AppendPut(OperationContext& context, std::string_view key,
                                                std::string_view value);
@@ -130,9 +136,10 @@ class OwnedTree {
                                            const WriteOperation& operation, std::string* answer);
   Decision Decide(const WriteOperation& operation, std::optional<std::string_view> present,
                   std::string* answer) const;
-  // Appends the message and changes the record, in one step under the lock. No value: a tombstone.
-  Lsn Store(OwnRange* range, RedoLog::Reservation reservation, std::string_view key,
-            std::optional<std::string_view> value);
+  // Appends the message and changes the record, which `view` has just shown, in one step under the
+  // lock. No value: a tombstone.
+  Lsn Store(OwnRange* range, RedoLog::Reservation reservation, const Partition::View& view,
+            std::string_view key, std::optional<std::string_view> value);
   absl::Status AwaitLease(OperationContext& context);
   // The last look before an answer: what has this LSN is durable, and then the lease is held.
   absl::Status ConcludeRead(OperationContext& context, Lsn lsn);

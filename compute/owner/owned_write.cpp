@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kRunMax = 64;
 
 // Of broken variants: between two steps that should be one.
-void LetOthers(OperationContext& context, std::unique_lock<std::mutex>* lock) {
+void LetOthers(OperationContext& context, std::unique_lock<Partition::Mutex>* lock) {
   lock->unlock();
   context.session.scheduler().SleepUntil(context.session.NowNs() + context.session.WaitNs(1));
   lock->lock();
@@ -32,8 +32,8 @@ struct OwnedTree::Decision {
   absl::Status result;
 };
 
-Lsn OwnedTree::Store(OwnRange* range, RedoLog::Reservation reservation, std::string_view key,
-                     std::optional<std::string_view> value) {
+Lsn OwnedTree::Store(OwnRange* range, RedoLog::Reservation reservation, const Partition::View& view,
+                     std::string_view key, std::optional<std::string_view> value) {
   Partition& partition = range->partition;
   const LogMessage message = {
       .kind = value.has_value() ? LogMessage::Kind::kPut : LogMessage::Kind::kErase,
@@ -43,9 +43,9 @@ Lsn OwnedTree::Store(OwnRange* range, RedoLog::Reservation reservation, std::str
   const Lsn lsn = member_.log().Append(std::move(reservation), message);
   const Member::Sizes before = Member::SizesOf(partition);
   if (value.has_value()) {
-    partition.Put(key, *value, lsn);
+    partition.Put(view, key, *value, lsn);
   } else {
-    partition.Erase(key, lsn);
+    partition.Erase(view, key, lsn);
   }
   member_.NoteChange(before, partition);
   member_.Evict(&partition);
@@ -85,7 +85,7 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendPut(OperationContext& contex
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
-    return Store(range, std::move(reservation), key, value);
+    return Store(range, std::move(reservation), range->partition.Find(key), key, value);
   }
 }
 
@@ -107,9 +107,10 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
     Lock lock(range->partition.mutex());
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
-    const Partition::View view = range->partition.Find(operation.key);
+    Partition::View view = range->partition.Find(operation.key);
     std::optional<std::string> found;
     std::optional<std::string_view> present;
+    Load load;  // a READ that counts: its placeholder is still there
     switch (view.state) {
       case RecordState::kClean:
       case RecordState::kDirty:
@@ -125,27 +126,37 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
         continue;  // what was absent then may be there now
       }
       case RecordState::kAbsent: {
-        PANDO_ASSIGN_OR_RETURN(const bool counts,
-                               LoadRecord(context, range, operation.key, &lock, &found));
-        if (!counts) continue;
+        PANDO_ASSIGN_OR_RETURN(load, ReadLeaf(context, range, operation.key, view, &lock, &found));
+        view = range->partition.Find(operation.key);
+        const bool counts = view.state == RecordState::kLoading && view.load == load &&
+                            range->state == OwnRange::State::kServing;
+        if (!counts) {
+          KeepLoaded(context, range, operation.key, load, found);
+          continue;
+        }
         if (found.has_value()) present = *found;
-        if (!RuleHolds(Rule::kT5Hold)) LetOthers(context, &lock);
+        if (!RuleHolds(Rule::kT5Hold)) {
+          LetOthers(context, &lock);
+          view = range->partition.Find(operation.key);
+        }
         break;
       }
     }
     const Decision decision = Decide(operation, present, answer);
     const bool stores = decision.effect == WriteEffect::kStore;
     // Where memory servers refuse new keys they are not taken into the log either (rule B3).
-    if (stores && !present.has_value()) PANDO_RETURN_IF_ERROR(member_.Refusal());
-    if (decision.effect == WriteEffect::kNone) {
+    absl::Status refusal;
+    if (stores && !present.has_value()) refusal = member_.Refusal();
+    if (decision.effect == WriteEffect::kNone || !refusal.ok()) {
+      if (load != Load()) KeepLoaded(context, range, operation.key, load, found);
       lock.unlock();
-      const Lsn seen = RuleHolds(Rule::kT5) ? view.lsn : kNoLsn;
-      PANDO_RETURN_IF_ERROR(ConcludeRead(context, seen));
+      PANDO_RETURN_IF_ERROR(refusal);
+      PANDO_RETURN_IF_ERROR(ConcludeRead(context, RuleHolds(Rule::kT5) ? view.lsn : kNoLsn));
       return decision.result;
     }
     const std::string_view value =
         operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
-    const Lsn lsn = Store(range, std::move(reservation), operation.key,
+    const Lsn lsn = Store(range, std::move(reservation), view, operation.key,
                           stores ? std::optional(value) : std::nullopt);
     lock.unlock();
     return ConcludeWrite(context, lsn);
