@@ -94,6 +94,10 @@ TEST_F(LogWaitTest, AFullRingWaitsForItsBaseOrTheDeadline) {
     OperationContext soon(context, start_ns + 100 * kMicrosecondNs);
     EXPECT_TRUE(absl::IsDeadlineExceeded(log_->Reserve(soon, 1, 1).status()));
     EXPECT_GE(world_.NowNs(), start_ns + 100 * kMicrosecondNs);
+    const auto try_append = [this] {
+      return log_->TryAppend({.tree_id = 1, .key = "key", .value = "value"});
+    };
+    EXPECT_FALSE(try_append().has_value());
     EXPECT_EQ(log_->next_lsn(), static_cast<Lsn>(appended) + 1) << "no effect";
     // Who has to get on, gets on.
     for (int i = 0; i < 4; ++i) {
@@ -107,6 +111,27 @@ TEST_F(LogWaitTest, AFullRingWaitsForItsBaseOrTheDeadline) {
     auto room = log_->Reserve(context, 1, 1);
     EXPECT_TRUE(room.ok()) << room.status();
     EXPECT_LT(log_->used_bytes(), 1024u);
+  });
+}
+
+TEST_F(LogWaitTest, WhoAppendsAtOnceDoesNotOvertakeWhoWaitsForRoom) {
+  const LogMessage message = {.tree_id = 1, .key = "key", .value = "value"};
+  LogWorld::Run(session(), [&](OperationContext& context) {
+    while (log_->used_bytes() + 256 <= log_->capacity_bytes() / 16 * 15) {
+      const std::optional<Lsn> lsn = log_->TryAppend(message);
+      ASSERT_TRUE(lsn.has_value());
+      ASSERT_TRUE(log_->AwaitDurable(context, *lsn).ok());
+    }
+    const Lsn next = log_->next_lsn();
+    LogWorld::Spawn(session(1), 100 * kMicrosecondNs, [&](OperationContext& other) {
+      EXPECT_TRUE(absl::IsDeadlineExceeded(log_->Reserve(other, 200, 50).status()));
+    });
+    context.session.scheduler().SleepUntil(world_.NowNs() + 50 * kMicrosecondNs);
+    EXPECT_FALSE(log_->TryAppend(message).has_value());
+    EXPECT_EQ(log_->next_lsn(), next) << "no effect";
+    context.session.scheduler().SleepUntil(world_.NowNs() + 100 * kMicrosecondNs);
+    EXPECT_EQ(log_->TryAppend(message), next);
+    EXPECT_TRUE(log_->AwaitDurable(context, next).ok());
   });
 }
 

@@ -142,6 +142,15 @@ Lsn RedoLog::Append(Reservation reservation, const LogMessage& message) {
   return ring_.Append(message, cost);
 }
 
+std::optional<Lsn> RedoLog::TryAppend(const LogMessage& message) {
+  const uint64_t cost = LogRing::CostOf(LogMessageBytes(message.key.size(), message.value.size()));
+  Lock lock(mutex_);
+  if (!failure_.ok() || !room_waiters_.empty() || !ring_.TryPromise(cost, /*last=*/false)) {
+    return std::nullopt;
+  }
+  return ring_.Append(message, cost);
+}
+
 // --- Turns and waiting.
 
 bool RedoLog::MayWrite() const {

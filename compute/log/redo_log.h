@@ -115,6 +115,9 @@ class RedoLog {
   absl::StatusOr<Reservation> Reserve(OperationContext& context, size_t key_bytes,
                                       size_t value_bytes, Purpose purpose = Purpose::kWrite);
   Lsn Append(Reservation reservation, const LogMessage& message);
+  // Both at once, where there is room that nobody waits for; nothing: Reserve() it, nothing has
+  // happened. As Append() under other mutexes.
+  std::optional<Lsn> TryAppend(const LogMessage& message);
 
   // Waits until the LSN, which has been appended, is durable, and writes batches where it is this
   // waiter's turn. Ok: it is. DeadlineExceeded: it was not by then, and may become so. Unavailable,

@@ -128,6 +128,9 @@ class Member {
   // The tree stays open between the two; nullptr: it is not open.
   OwnedTree* BeginVisit(uint32_t tree_id);
   void EndVisit(OwnedTree* tree);
+  // Appends a message without waiting, under the mutex of its partition. Nothing: there is no room
+  // in the log, or in memory for one more dirty record: ReserveForWrite(), which waits for it.
+  std::optional<Lsn> TryAppend(const LogMessage& message);
   // Room in the log for one message, and in memory for one more dirty record (rules T4, W5, B2).
   absl::StatusOr<RedoLog::Reservation> ReserveForWrite(OperationContext& context, size_t key_bytes,
                                                        size_t value_bytes);
@@ -229,6 +232,7 @@ class Member {
   size_t HighMark() const { return DirtyBytesMax() / 8 * 7; }
   size_t LowMark() const { return DirtyBytesMax() / 4 * 3; }
   bool HasRoom() const;
+  bool LogIsFull() const;  // so that what holds its base is flushed first (rule W5)
 
   // --- member_loops.cpp
   void LeaseLoop(Parking* parking);

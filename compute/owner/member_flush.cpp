@@ -14,6 +14,8 @@ namespace {
 
 // Records of one round: enough that leaves in flight are many.
 constexpr size_t kRoundMax = 1024;
+// After how many messages writers look how full the log is.
+constexpr Lsn kLooksAtLog = 64;
 // Dirty records that are looked at while their partition is locked.
 constexpr size_t kLooksMax = 8192;
 // Between two looks of the flush loop that nobody asks for.
@@ -75,6 +77,13 @@ absl::Status Member::Refusal() const {
                    refused_.message(), ")"));
 }
 
+std::optional<Lsn> Member::TryAppend(const LogMessage& message) {
+  if (!HasRoom()) return std::nullopt;
+  const std::optional<Lsn> lsn = log_->TryAppend(message);
+  if (lsn.has_value() && *lsn % kLooksAtLog == 0 && LogIsFull()) KickFlush();
+  return lsn;
+}
+
 absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& context,
                                                              size_t key_bytes, size_t value_bytes) {
   while (!HasRoom()) {
@@ -94,7 +103,7 @@ absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& c
     }
     if (!woken) return context.DeadlineError("waiting until records are flushed to their leaves");
   }
-  if (log_->used_bytes() > log_->capacity_bytes() / 4 * 3) KickFlush();
+  if (LogIsFull()) KickFlush();
   return log_->Reserve(context, key_bytes, value_bytes);
 }
 
@@ -102,6 +111,8 @@ size_t Member::DirtyBytesMax() const {
   return std::min<size_t>(
       {options_.hot_bytes / 2, log_->capacity_bytes() / 2, Partition::kBytesMax / 2});
 }
+
+bool Member::LogIsFull() const { return log_->used_bytes() > log_->capacity_bytes() / 4 * 3; }
 
 bool Member::HasRoom() const {
   return dirty_bytes_.load(std::memory_order_relaxed) < DirtyBytesMax();
@@ -144,9 +155,8 @@ void Member::FlushLoop(Parking* parking) {
 }
 
 void Member::FlushUntilLow(OperationContext& context) {
-  const uint64_t capacity = log_->capacity_bytes();
   while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
-    const bool log_is_full = log_->used_bytes() > capacity / 4 * 3;
+    const bool log_is_full = LogIsFull();
     const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
     // With a log that has failed, what is durable is brought to the leaves all the same.
     const bool failed = log_failed();
@@ -165,7 +175,7 @@ void Member::FlushUntilLow(OperationContext& context) {
   if (dirty_bytes_.load(std::memory_order_relaxed) <= LowMark()) {
     flush_wanted_.store(false, std::memory_order_relaxed);
   }
-  if (log_->used_bytes() > capacity / 2) (void)AdvanceBase(context);
+  if (log_->used_bytes() > log_->capacity_bytes() / 2) (void)AdvanceBase(context);
 }
 
 // What memory servers have refused is tried again, a little at a time (rule B3).

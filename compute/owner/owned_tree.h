@@ -136,10 +136,11 @@ class OwnedTree {
                                            const WriteOperation& operation, std::string* answer);
   Decision Decide(const WriteOperation& operation, std::optional<std::string_view> present,
                   std::string* answer) const;
-  // Appends the message and changes the record, which `view` has just shown, in one step under the
-  // lock. No value: a tombstone.
-  Lsn Store(OwnRange* range, RedoLog::Reservation reservation, const Partition::View& view,
-            std::string_view key, std::optional<std::string_view> value);
+  // Appends the message, with room that is reserved or there, and changes the record, which `view`
+  // has just shown, in one step under the lock. No value: a tombstone. Nothing: there is no room.
+  std::optional<Lsn> Store(OwnRange* range, RedoLog::Reservation* reservation,
+                           const Partition::View& view, std::string_view key,
+                           std::optional<std::string_view> value);
   absl::Status AwaitLease(OperationContext& context);
   // The last look before an answer: what has this LSN is durable, and then the lease is held.
   absl::Status ConcludeRead(OperationContext& context, Lsn lsn);

@@ -32,20 +32,24 @@ struct OwnedTree::Decision {
   absl::Status result;
 };
 
-Lsn OwnedTree::Store(OwnRange* range, RedoLog::Reservation reservation, const Partition::View& view,
-                     std::string_view key, std::optional<std::string_view> value) {
+std::optional<Lsn> OwnedTree::Store(OwnRange* range, RedoLog::Reservation* reservation,
+                                    const Partition::View& view, std::string_view key,
+                                    std::optional<std::string_view> value) {
   Partition& partition = range->partition;
   const LogMessage message = {
       .kind = value.has_value() ? LogMessage::Kind::kPut : LogMessage::Kind::kErase,
       .tree_id = id(),
       .key = key,
       .value = value.value_or(std::string_view())};
-  const Lsn lsn = member_.log().Append(std::move(reservation), message);
+  const std::optional<Lsn> lsn = reservation->holds_room()
+                                     ? member_.log().Append(std::move(*reservation), message)
+                                     : member_.TryAppend(message);
+  if (!lsn.has_value()) return std::nullopt;
   const Member::Sizes before = Member::SizesOf(partition);
   if (value.has_value()) {
-    partition.Put(view, key, *value, lsn);
+    partition.Put(view, key, *value, *lsn);
   } else {
-    partition.Erase(view, key, lsn);
+    partition.Erase(view, key, *lsn);
   }
   member_.NoteChange(before, partition);
   member_.Evict(&partition);
@@ -77,22 +81,23 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendPut(OperationContext& contex
     OwnRange* const range = FindOwn(key);
     if (range == nullptr) return std::nullopt;
     PANDO_RETURN_IF_ERROR(AwaitLease(context));
-    if (!reservation.holds_room()) {
-      PANDO_ASSIGN_OR_RETURN(reservation,
-                             member_.ReserveForWrite(context, key.size(), value.size()));
-    }
     Lock lock(range->partition.mutex());
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
-    return Store(range, std::move(reservation), range->partition.Find(key), key, value);
+    const std::optional<Lsn> lsn =
+        Store(range, &reservation, range->partition.Find(key), key, value);
+    if (lsn.has_value()) [[likely]]
+      return *lsn;
+    lock.unlock();
+    PANDO_ASSIGN_OR_RETURN(reservation, member_.ReserveForWrite(context, key.size(), value.size()));
   }
 }
 
 std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
                                                     const WriteOperation& operation,
                                                     std::string* answer) {
-  // Whatever the decision, there is room for it: it is taken and appended in one step.
+  // Whatever the decision, it fits into what is reserved.
   const size_t value_bytes = operation.kind == WriteKind::kUpsert ? leaves_.layout.value_bytes_max()
                                                                   : operation.value.size();
   RedoLog::Reservation reservation;
@@ -100,10 +105,6 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
     OwnRange* const range = FindOwn(operation.key);
     if (range == nullptr) return std::nullopt;
     PANDO_RETURN_IF_ERROR(AwaitLease(context));
-    if (!reservation.holds_room()) {
-      PANDO_ASSIGN_OR_RETURN(reservation,
-                             member_.ReserveForWrite(context, operation.key.size(), value_bytes));
-    }
     Lock lock(range->partition.mutex());
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
@@ -156,10 +157,16 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
     }
     const std::string_view value =
         operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
-    const Lsn lsn = Store(range, std::move(reservation), view, operation.key,
-                          stores ? std::optional(value) : std::nullopt);
+    const std::optional<Lsn> lsn = Store(range, &reservation, view, operation.key,
+                                         stores ? std::optional(value) : std::nullopt);
+    if (lsn.has_value()) [[likely]] {
+      lock.unlock();
+      return ConcludeWrite(context, *lsn);
+    }
+    if (load != Load()) KeepLoaded(context, range, operation.key, load, found);
     lock.unlock();
-    return ConcludeWrite(context, lsn);
+    PANDO_ASSIGN_OR_RETURN(reservation,
+                           member_.ReserveForWrite(context, operation.key.size(), value_bytes));
   }
 }
 
