@@ -324,14 +324,15 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
       std::lock_guard lock(range->partition.mutex());
       const Lsn lowest = range->partition.LowestDirty();
       is_done = lowest == kNoLsn || lowest > barrier;
-      if (!is_done) {
+      // What is collected has to be flushed.
+      if (!is_done && !context.expired()) {
         range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true, kRoundMax,
                                       &items);
       }
     }
     if (is_done) return absl::OkStatus();
-    if (context.expired()) return context.DeadlineError("flushing records to their leaves");
     if (items.empty()) {
+      if (context.expired()) return context.DeadlineError("flushing records to their leaves");
       // Round again: what is left was behind, or is in another flush.
       if (from == range->low) context.BackOff(kBackOffChains);
       from = range->low;
