@@ -44,6 +44,24 @@ TEST(OwnedTrouble, ABulkLoadIsNotUndoneByErasesOfBeforeIt) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// The log holds fewer messages than a segment of LSNs may have: what holds its base is in the newer
+// half of it.
+TEST(OwnedTrouble, ALogOfFewLargeMessagesGoesRound) {
+  OwnedStage stage(
+      {.tree = {.key_bytes_max = 24, .value_bytes_max = 255, .mode = TreeOptions::Mode::kOwned}});
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0));
+  const auto put = [&](uint64_t key) {
+    const std::string value = stage.NewValue();
+    return stage.Do(owner, 0, 0,
+                    OwnedStage::Make(OperationKind::kPut, KeyOf(key),
+                                     value + std::string(255 - value.size(), '.')));
+  };
+  for (uint64_t n = 1; n <= 1000; ++n) ASSERT_TRUE(put(n % 110 == 60 ? 1 : 2)) << n;
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 // A tree is closed while nothing can be flushed; the client writes to another one until its log has
 // gone round.
 TEST(OwnedTrouble, AClosedTreesMessagesStayInTheLog) {

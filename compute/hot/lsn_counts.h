@@ -5,8 +5,8 @@
 // Thread safety: none (the partition's mutex).
 // Invariants:
 //   1. lowest() is at or below every LSN that counts, and kNoLsn if there is none. It never goes
-//      back but to kNoLsn, and is above every LSN at which Divide() was called once none of those
-//      up to there counts any more.
+//      back but to kNoLsn. Once no LSN below one at which Divide() was called counts any more it is
+//      at or above that one; where segments had to become fewer meanwhile, a segment's LSNs later.
 //   2. There are at most kSegmentsMax segments; the first has some.
 #pragma once
 
@@ -64,12 +64,12 @@ class LsnCounts {
 
   void Begin(Lsn first) {
     if (segments_.size() == kSegmentsMax) Simplify();
-    if (segments_.empty()) span_ = kSpanMin;
+    // There may have been far more of them once, of smaller messages.
+    if (segments_.size() < kSegmentsMax / 4) span_ = std::max(kSpanMin, span_ / 2);
     segments_.push_back({first, 0});
   }
   void Simplify() {
     std::erase_if(segments_, [](const Segment& segment) { return segment.count == 0; });
-    if (segments_.size() < kSegmentsMax / 4) span_ = std::max(kSpanMin, span_ / 2);
     if (segments_.size() < kSegmentsMax / 4 * 3) return;
     // Two become one.
     span_ *= 2;

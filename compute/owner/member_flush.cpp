@@ -165,10 +165,13 @@ void Member::FlushUntilLow(OperationContext& context) {
     }
     // What holds the base first (rule W5).
     const Lsn base = log_->base();
-    const size_t flushed =
-        log_is_full && !failed
-            ? FlushSome(context, base + (log_->next_lsn() - base) / 2, /*refused=*/true)
-            : FlushSome(context, UINT64_MAX, /*refused=*/false);
+    const bool holds_base = log_is_full && !failed;
+    size_t flushed = 0;
+    if (holds_base) {
+      flushed = FlushSome(context, base + (log_->next_lsn() - base) / 2, /*refused=*/true);
+    }
+    // The base is known by segments of LSNs: one that reaches beyond the middle holds it, too.
+    if (flushed == 0) flushed = FlushSome(context, UINT64_MAX, /*refused=*/holds_base);
     if (flushed == 0 || (!failed && !AdvanceBase(context).ok())) break;
     WakeWriters();
   }
@@ -275,7 +278,10 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
     flush_from_ = ended ? range->high : std::move(next);
     if (ended && range->high.empty())
       ++flush_tree_id_;  // the next one is another tree's, or the first again
-    if (items.empty() && !ended) continue;
+    if (items.empty() && !ended) {
+      context.session.scheduler().Yield();  // very many may be looked at in vain
+      continue;
+    }
     // Of a tree that has lost what it had, others' turn comes all the same.
     const size_t flushed = FlushItems(context, tree, range, items).value_or(0);
     if (flushed > 0) return flushed;
@@ -310,12 +316,13 @@ absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
 
 absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range) {
   // What comes later is not waited for: writers go on.
-  const Lsn barrier = log_->next_lsn() - 1;
-  if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
+  Lsn barrier;
   {
     std::lock_guard lock(range->partition.mutex());
-    range->partition.DivideLsns(log_->next_lsn());
+    barrier = log_->next_lsn() - 1;
+    range->partition.DivideLsns(barrier + 1);
   }
+  if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
   std::string from = range->low;
   while (true) {
     std::vector<FlushItem> items;
