@@ -48,16 +48,20 @@ TEST(OwnedTrouble, ABulkLoadIsNotUndoneByErasesOfBeforeIt) {
 // half of it.
 TEST(OwnedTrouble, ALogOfFewLargeMessagesGoesRound) {
   OwnedStage stage(
-      {.tree = {.key_bytes_max = 24, .value_bytes_max = 255, .mode = TreeOptions::Mode::kOwned}});
+      {.tree = {.key_bytes_max = 240, .value_bytes_max = 255, .mode = TreeOptions::Mode::kOwned}});
   OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
   ASSERT_TRUE(stage.Open(owner, 0));
   const auto put = [&](uint64_t key) {
-    const std::string value = stage.NewValue();
+    const auto padded = [](std::string text, size_t size) {
+      return text.append(size - text.size(), '.');
+    };
     return stage.Do(owner, 0, 0,
-                    OwnedStage::Make(OperationKind::kPut, KeyOf(key),
-                                     value + std::string(255 - value.size(), '.')));
+                    OwnedStage::Make(OperationKind::kPut, padded(KeyOf(key), 240),
+                                     padded(stage.NewValue(), 255)));
   };
-  for (uint64_t n = 1; n <= 1000; ++n) ASSERT_TRUE(put(n % 110 == 60 ? 1 : 2)) << n;
+  // Key 1 is written once, in the first segment and beyond the middle.
+  for (uint64_t n = 1; n <= 1000; ++n) ASSERT_TRUE(put(n == 60 ? 1 : 2)) << n;
+  EXPECT_EQ(stage.refused(), 0u) << "somebody waited for room in vain";
   stage.LookAtTheEnd();
   EXPECT_EQ(stage.what(), "");
 }
@@ -173,6 +177,21 @@ TEST(OwnedTrouble, ADroppedTreeOfADeadOwnerLeavesNothing) {
     stage.LookAtTheEnd();
     EXPECT_EQ(stage.what(), "");
   }
+}
+
+// Who drops it has it open, and has never needed a log; there is nothing to bring to its leaves.
+TEST(OwnedTrouble, ADeadOwnersTreeIsDroppedByWhoHasItOpen) {
+  OwnedStage stage({.trees = 1});
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(other, 0));
+  ASSERT_TRUE(Read(&stage, owner, 0));
+  stage.Kill(owner);
+  stage.Leave(owner);
+  stage.NoteDropped(0);
+  ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
 }
 
 // Memory is full for a while.

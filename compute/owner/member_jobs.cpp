@@ -248,7 +248,9 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended) {
 
 absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
                                   const MappedRange& range) {
-  OwnedTree* const tree = FindOpen(range.tree_id);
+  // Who has no log takes nothing, and erases what was dropped.
+  const bool takes = joined_.load(std::memory_order_acquire);
+  OwnedTree* const tree = takes ? FindOpen(range.tree_id) : nullptr;
   const auto adopt = [&] {
     return Take(context, tree, RangeChange::Adopt(range, self(), log_->next_lsn(), stamps_.Next()));
   };
