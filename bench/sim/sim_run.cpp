@@ -21,8 +21,8 @@ constexpr uint64_t kManySeed = 0x6d616e79;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
 // Nothing needs more events an operation than this, even in the slowest mode with everybody at one
-// leaf.
-constexpr uint64_t kEventsAnOperation = 20'000;
+// leaf, where nobody backs off and a lock's holder is stopped for very long.
+constexpr uint64_t kEventsAnOperation = 60'000;
 constexpr uint64_t kEventsAtLeast = 20'000'000;
 constexpr int kConnectsMax = 20;
 
