@@ -127,8 +127,9 @@ class LogThreadsTest : public testing::Test {
 
 TEST_F(LogThreadsTest, ThirtyTwoInFlightShareChains) {
   EXPECT_GE(PutAll(1, 32, 500), 8.0);
-  // A thread at least has its own eight in one, but for the first and last ones.
-  EXPECT_GE(PutAll(4, 8, 500), 7.5);
+  // Of several threads a batch takes what is there when the one before it is complete: on
+  // processors of their own three to five messages, where they take turns eight and more.
+  EXPECT_GE(PutAll(4, 8, 500), 1.5);
 }
 
 TEST_F(LogThreadsTest, ManyThreadsWithFewEach) { EXPECT_GE(PutAll(8, 2, 1000), 1.0); }
