@@ -87,7 +87,9 @@ absl::StatusOr<std::vector<MappedRange>> ListRangesOf(OperationContext& context,
 
 absl::StatusOr<std::vector<uint32_t>> ListMappedTrees(OperationContext& context, MapStore& store) {
   std::vector<uint32_t> trees;
-  KeyRange rest = {{KindPrefix(RangeEntry::kKind), false}, EndOf(UINT32_MAX)};
+  KeyRange rest;
+  rest.low = {KindPrefix(RangeEntry::kKind), false};
+  rest.high = EndOf(UINT32_MAX);
   while (true) {
     std::vector<KeyValue> rows;
     PANDO_RETURN_IF_ERROR(ReadMap(context, store, rest, /*reverse=*/false, 1, &rows));
