@@ -128,7 +128,7 @@ TEST(MemberMemoryTest, NothingOfAFencedLifeLandsInWhatAnotherWasGiven) {
     });
     uint64_t written = 0;
     for (int i = 0; i < 8; ++i) {
-      anna.Begin([&](OperationContext& context) {
+      anna.Begin([&](OperationContext&) {
         const auto anywhere = [&] {
           return random.Uniform(extent.bytes / kLineBytes) * kLineBytes;
         };

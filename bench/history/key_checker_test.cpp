@@ -121,6 +121,8 @@ bool Apply(const KeyOperation& o, int32_t* state) {
       if (*state == kAbsent || *state != o.prior) return o.unknown;
       *state = o.kind == Kind::kSwap ? o.value : kAbsent;
       return true;
+    case Kind::kUpsert:
+      break;  // of CheckKeyWith(); none is drawn here
   }
   return false;
 }

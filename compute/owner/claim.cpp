@@ -12,6 +12,13 @@ constexpr size_t kAll = SIZE_MAX;
 
 // Behind all keys of a tree's ranges.
 KeyCut EndOf(uint32_t tree_id) { return {RangeKey(tree_id, ""), true}; }
+// The ranges of all trees.
+KeyRange AllRanges() {
+  KeyRange all;
+  all.low.key = KindPrefix(RangeEntry::kKind);
+  all.high = EndOf(UINT32_MAX);
+  return all;
+}
 KeyCut BeginOf(uint32_t tree_id) { return {RangePrefix(tree_id), false}; }
 
 absl::Status NoEntry(uint32_t tree_id) {
@@ -77,8 +84,7 @@ absl::StatusOr<std::vector<MappedRange>> ListRanges(OperationContext& context, M
 absl::StatusOr<std::vector<MappedRange>> ListRangesOf(OperationContext& context, MapStore& store,
                                                       MemberId owner) {
   std::vector<KeyValue> rows;
-  const KeyRange all = {{KindPrefix(RangeEntry::kKind), false}, EndOf(UINT32_MAX)};
-  PANDO_RETURN_IF_ERROR(ReadMap(context, store, all, /*reverse=*/false, kAll, &rows));
+  PANDO_RETURN_IF_ERROR(ReadMap(context, store, AllRanges(), /*reverse=*/false, kAll, &rows));
   std::vector<MappedRange> ranges;
   PANDO_RETURN_IF_ERROR(ParseRanges(rows, &ranges));
   std::erase_if(ranges, [&](const MappedRange& range) { return range.entry.owner != owner; });
@@ -87,9 +93,7 @@ absl::StatusOr<std::vector<MappedRange>> ListRangesOf(OperationContext& context,
 
 absl::StatusOr<std::vector<uint32_t>> ListMappedTrees(OperationContext& context, MapStore& store) {
   std::vector<uint32_t> trees;
-  KeyRange rest;
-  rest.low = {KindPrefix(RangeEntry::kKind), false};
-  rest.high = EndOf(UINT32_MAX);
+  KeyRange rest = AllRanges();
   while (true) {
     std::vector<KeyValue> rows;
     PANDO_RETURN_IF_ERROR(ReadMap(context, store, rest, /*reverse=*/false, 1, &rows));
