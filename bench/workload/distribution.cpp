@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 
 namespace pando::bench {
@@ -74,7 +78,7 @@ uint64_t Scramble::operator()(uint64_t index) const {
   return index;
 }
 
-// --- The four distributions.
+// --- The distributions.
 
 namespace {
 
@@ -126,13 +130,54 @@ class Hotspot final : public Distribution {
   const Scramble scramble_;
 };
 
+class Sequential final : public Distribution {
+ public:
+  explicit Sequential(uint64_t n) : n_(n) {}
+  uint64_t Next(Random* random) override {
+    if (!next_.has_value()) next_ = random->Uniform(n_);
+    return std::exchange(*next_, (*next_ + 1) % n_);
+  }
+
+ private:
+  const uint64_t n_;
+  std::optional<uint64_t> next_;
+};
+
+// How far from the newest record, as YCSB has it: what falls beyond the oldest is drawn again.
+class Exponential final : public Distribution {
+ public:
+  Exponential(uint64_t n, double operations, double items)
+      : n_(n), rate_(-std::log(1 - operations) / (static_cast<double>(n) * items)) {}
+  uint64_t Next(Random* random) override {
+    while (true) {
+      const double back = -std::log(1 - random->NextDouble()) / rate_;
+      if (back < static_cast<double>(n_)) return n_ - 1 - static_cast<uint64_t>(back);
+    }
+  }
+  void Grow(uint64_t n) override { n_ = n; }
+
+ private:
+  uint64_t n_;
+  const double rate_;
+};
+
+constexpr std::string_view kNames[] = {"uniform", "zipfian",    "latest",
+                                       "hotspot", "sequential", "exponential"};
+
 }  // namespace
 
 absl::Status Distribution::Validate(const DistributionOptions& options) {
   const std::string& name = options.name;
-  if (name != "uniform" && name != "zipfian" && name != "latest" && name != "hotspot") {
+  if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("unknown distribution '", name, "': use uniform, zipfian, latest or hotspot"));
+        absl::StrCat("unknown distribution '", name, "': use ", absl::StrJoin(kNames, ", ")));
+  }
+  if (name == "exponential" &&
+      !(options.exponential_operations > 0 && options.exponential_operations < 1 &&
+        options.exponential_items > 0 && options.exponential_items <= 1)) {
+    return absl::InvalidArgumentError(
+        "an exponential distribution needs a share of the operations in (0, 1), and of the records "
+        "in (0, 1]");
   }
   if ((name == "zipfian" || name == "latest") && !(options.theta > 0 && options.theta < 1)) {
     return absl::InvalidArgumentError(
@@ -154,6 +199,11 @@ std::unique_ptr<Distribution> Distribution::Create(const DistributionOptions& op
   if (options.name == "latest") return std::make_unique<Latest>(item_count, options.theta);
   if (options.name == "hotspot") {
     return std::make_unique<Hotspot>(item_count, options.hotspot_items, options.hotspot_operations);
+  }
+  if (options.name == "sequential") return std::make_unique<Sequential>(item_count);
+  if (options.name == "exponential") {
+    return std::make_unique<Exponential>(item_count, options.exponential_operations,
+                                         options.exponential_items);
   }
   return std::make_unique<Uniform>(item_count);
 }

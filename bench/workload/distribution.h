@@ -54,10 +54,14 @@ class Scramble {
 uint64_t MixBits(uint64_t value, int bits, uint64_t seed);
 
 struct DistributionOptions {
-  std::string name = "uniform";     // uniform, zipfian, latest, hotspot
+  // uniform, zipfian, latest, hotspot, sequential (from a place of its own on, round), exponential
+  std::string name = "uniform";
   double theta = 0.99;              // zipfian, latest: in (0, 1)
   double hotspot_items = 0.2;       // share of the items that is hot, in (0, 1]
   double hotspot_operations = 0.8;  // share of the operations that go there, in [0, 1]
+  // exponential: this share of the operations, in (0, 1), asks for this share of the records, in
+  // (0, 1], at the end of their order.
+  double exponential_operations = 0.95, exponential_items = 0.8571428571;
 };
 
 class Distribution {

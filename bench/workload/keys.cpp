@@ -40,13 +40,20 @@ class IntegerKeys final : public Keys {
 
 class UserKeys final : public Keys {
  public:
-  static constexpr uint32_t kKeyBytesMax = 4 + 19;  // "user" and 2^63 in decimal
+  UserKeys(bool hashed, uint32_t zero_padding) : hashed_(hashed), zero_padding_(zero_padding) {}
 
   void Make(uint64_t number, std::string* key) const override {
     key->assign("user");
-    absl::StrAppend(key, YcsbHash(number));
+    const absl::AlphaNum digits(hashed_ ? YcsbHash(number) : number);
+    if (digits.size() < zero_padding_) key->append(zero_padding_ - digits.size(), '0');
+    absl::StrAppend(key, digits);
   }
-  uint32_t key_bytes_max() const override { return kKeyBytesMax; }
+  uint32_t key_bytes_max() const override { return 4 + std::max(kDigitsMax, zero_padding_); }
+
+ private:
+  static constexpr uint32_t kDigitsMax = 19;  // of 2^63
+  const bool hashed_;
+  const uint32_t zero_padding_;
 };
 
 class WordKeys final : public Keys {
@@ -130,13 +137,15 @@ absl::StatusOr<std::unique_ptr<Keys>> Keys::Create(const KeyOptions& options,
   absl::StatusOr<std::unique_ptr<Keys>> keys;
   if (options.kind == "integer" || options.kind == "ordered") {
     keys = CreateInteger(options, record_count);
-  } else if (options.kind == "user") {
-    keys = std::make_unique<UserKeys>();
+  } else if (options.kind == "user" || options.kind == "user_ordered") {
+    keys = std::make_unique<UserKeys>(options.kind == "user",
+                                      std::min(options.zero_padding, kKeyBytesLimit));
   } else if (options.kind == "words") {
     keys = CreateWords(options, record_count);
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("unknown kind of keys '", options.kind,
-                                                   "': use integer, ordered, user or words"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown kind of keys '", options.kind,
+                     "': use integer, ordered, user, user_ordered or words"));
   }
   PANDO_RETURN_IF_ERROR(keys.status());
   const uint32_t longest = (*keys)->key_bytes_max();

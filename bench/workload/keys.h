@@ -15,8 +15,11 @@ namespace pando::bench {
 
 struct KeyOptions {
   // integer: 8-byte (or key_bytes) big-endian numbers in a random order. ordered: the same,
-  // ascending. user: YCSB's "user<hash>". words: lines of `words_file`.
+  // ascending. user: YCSB's "user<hash>". user_ordered: its "user<number>". words: lines of
+  // `words_file`.
   std::string kind = "integer";
+  // Digits of the number in a user's key, at least: with zeros before it.
+  uint32_t zero_padding = 1;
   // Length of integer keys (longer ones are filled up behind the number); for the other kinds the
   // longest key allowed. 0: what the kind needs.
   uint32_t key_bytes = 0;

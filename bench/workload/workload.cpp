@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 
 // Shares may be written with a few digits.
 constexpr double kShareSlack = 1e-6;
+constexpr uint64_t kScanLengthLimit = 1'000'000;
 
 absl::Status ParseShares(const Json& operations, Workload* workload) {
   double sum = 0;
@@ -71,16 +72,19 @@ absl::StatusOr<Workload> ParseWorkload(std::string_view text) {
   };
   bool has_operations = false;
   for (const auto& [member, value] : json.items()) {
-    if (member == "name" || member == "description" || member == "distribution") {
+    if (member == "name" || member == "description" || member == "distribution" ||
+        member == "scan_lengths") {
       if (!value.is_string()) return wrong(member);
-      (member == "name"          ? workload.name
-       : member == "description" ? workload.description
-                                 : workload.distribution) = value.get<std::string>();
-    } else if (member == "scan_length_max") {
-      if (!value.is_number_unsigned() || value.get<uint64_t>() - 1 >= 1'000'000) {
+      (member == "name"           ? workload.name
+       : member == "description"  ? workload.description
+       : member == "scan_lengths" ? workload.scan_lengths
+                                  : workload.distribution) = value.get<std::string>();
+    } else if (member == "scan_length_min" || member == "scan_length_max") {
+      if (!value.is_number_unsigned() || value.get<uint64_t>() - 1 >= kScanLengthLimit) {
         return wrong(member);
       }
-      workload.scan_length_max = value.get<uint32_t>();
+      (member == "scan_length_min" ? workload.scan_length_min : workload.scan_length_max) =
+          value.get<uint32_t>();
     } else if (member == "preload" || member == "upsert") {
       if (!value.is_boolean()) return wrong(member);
       (member == "preload" ? workload.preload : workload.upsert) = value.get<bool>();
@@ -93,20 +97,50 @@ absl::StatusOr<Workload> ParseWorkload(std::string_view text) {
     }
   }
   if (!has_operations) return absl::InvalidArgumentError("'operations' is missing");
+  PANDO_RETURN_IF_ERROR(CheckScanLengths(workload));
   return workload;
 }
 
-absl::StatusOr<Workload> LoadWorkload(std::string_view name) {
+absl::Status CheckScanLengths(const Workload& workload) {
+  if (workload.scan_length_min == 0 || workload.scan_length_min > workload.scan_length_max ||
+      workload.scan_length_max > kScanLengthLimit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scans of ", workload.scan_length_min, " to ", workload.scan_length_max,
+                     " records: lengths are 1 to ", kScanLengthLimit));
+  }
+  if (workload.scan_lengths != "uniform" && workload.scan_lengths != "zipfian") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scan lengths are uniform or zipfian, not '", workload.scan_lengths, "'"));
+  }
+  return absl::OkStatus();
+}
+
+bool WorkloadFile::is_json() const {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && text[first] == '{';
+}
+
+absl::StatusOr<WorkloadFile> ReadWorkloadFile(std::string_view name) {
   PANDO_ASSIGN_OR_RETURN(const std::filesystem::path file,
                          FindDataFile("workload", "workloads", name));
   std::ifstream stream(file);
   if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file.string()));
   std::stringstream text;
   text << stream.rdbuf();
-  absl::StatusOr<Workload> workload = ParseWorkload(text.str());
-  if (!workload.ok()) return Annotate(workload.status(), file.string());
-  if (workload->name.empty()) workload->name = file.stem().string();
+  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file.string()));
+  return WorkloadFile{file.stem().string(), file.string(), text.str()};
+}
+
+absl::StatusOr<Workload> ParseWorkload(const WorkloadFile& file) {
+  absl::StatusOr<Workload> workload = ParseWorkload(std::string_view(file.text));
+  if (!workload.ok()) return Annotate(workload.status(), file.path);
+  if (workload->name.empty()) workload->name = file.name;
   return workload;
+}
+
+absl::StatusOr<Workload> LoadWorkload(std::string_view name) {
+  PANDO_ASSIGN_OR_RETURN(const WorkloadFile file, ReadWorkloadFile(name));
+  return ParseWorkload(file);
 }
 
 }  // namespace pando::bench

@@ -24,9 +24,10 @@ struct Workload {
   std::string description;
   std::array<double, kOperationKinds> shares{};  // sum 1
   std::string distribution = "uniform";
-  uint32_t scan_length_max = 100;  // lengths are uniform in [1, this]
-  bool preload = true;             // false: the run starts with an empty tree
-  bool upsert = false;             // updates are blind puts, so that deleted records come back
+  uint32_t scan_length_min = 1, scan_length_max = 100;
+  std::string scan_lengths = "uniform";  // between those two, or zipfian: the shortest most often
+  bool preload = true;                   // false: the run starts with an empty tree
+  bool upsert = false;  // updates are blind puts, so that deleted records come back
 
   double share(OperationKind kind) const { return shares[static_cast<size_t>(kind)]; }
   OperationKind Choose(Random* random) const;
@@ -36,9 +37,22 @@ struct Workload {
 // InvalidArgument: not JSON, unknown members, shares that are negative or do not add up to 1.
 absl::StatusOr<Workload> ParseWorkload(std::string_view text);
 
+// InvalidArgument: of scan lengths the least is 0 or above the greatest, or they are drawn in a way
+// that nobody knows.
+absl::Status CheckScanLengths(const Workload& workload);
+
+struct WorkloadFile {
+  std::string name;  // of the workload: the file's without its end
+  std::string path, text;
+  bool is_json() const;  // else it is one of YCSB's property files (properties.h)
+};
 // `name` is a file (with a slash or ".json"), or the name of one of the files that come with Pando,
 // looked for in workloads/ beside the program and in share/pando/workloads of its prefix. NotFound
 // lists what there is.
+absl::StatusOr<WorkloadFile> ReadWorkloadFile(std::string_view name);
+
+// Of a file that is_json().
+absl::StatusOr<Workload> ParseWorkload(const WorkloadFile& file);
 absl::StatusOr<Workload> LoadWorkload(std::string_view name);
 
 }  // namespace pando::bench

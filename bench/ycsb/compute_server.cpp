@@ -36,7 +36,7 @@ ComputeServer::ComputeServer(Plan plan, int index, Channel channel)
     : plan_(std::move(plan)), index_(index), channel_(std::move(channel)) {}
 
 ComputeServer::~ComputeServer() {
-  stop_ = true;
+  end_work_ = stop_ = true;
   team_.reset();
   runners_.clear();
   tree_.reset();  // before its client
@@ -47,6 +47,7 @@ void ComputeServer::Serve() {
     const auto command = channel_.Receive(-1);
     if (!command.ok()) return;
     if (!command->has_value()) continue;
+    if ((**command).value("do", "") == "stop") continue;  // of a run that has ended by itself
     if (!channel_.Send(Answer(Execute(**command))).ok()) return;
     if ((**command).value("do", "") == "quit") return;
   }
@@ -147,7 +148,7 @@ absl::StatusOr<Json> ComputeServer::Load() {
   if (plan_.load == "bulk") {
     PANDO_RETURN_IF_ERROR(BulkLoad());
   } else {
-    const auto team = MakeTeam([this](int thread) { return runners_[thread]->Load(stop_); });
+    const auto team = MakeTeam([this](int thread) { return runners_[thread]->Load(end_work_); });
     PANDO_RETURN_IF_ERROR(team->WaitPrepared());
     team->Start();
     PANDO_RETURN_IF_ERROR(Await(team.get()));
@@ -183,7 +184,7 @@ absl::Status ComputeServer::Prepare() {
   if (tree_ == nullptr) return absl::FailedPreconditionError("no tree is open");
   results_.assign(static_cast<size_t>(plan_.threads), PhaseStats());
   team_ = MakeTeam([this](int thread) {
-    results_[thread] = runners_[thread]->Run(start_ns_, repetition_, stop_);
+    results_[thread] = runners_[thread]->Run(start_ns_, repetition_, end_work_);
     return absl::OkStatus();
   });
   return team_->WaitPrepared();
@@ -238,9 +239,9 @@ void ComputeServer::PinThread(int thread) const {
 void ComputeServer::ReportProgress() {
   uint64_t finished = 0;
   for (const auto& runner : runners_) finished += runner->finished();
-  const auto end =
-      channel_.Receive(0);  // nothing is sent meanwhile: only the end of the channel is readable
-  if (!channel_.Send({{"finished", finished}}).ok() || !end.ok()) stop_ = true;
+  const auto message = channel_.Receive(0);  // an end of the work, or of the channel
+  if (message.ok() && message->has_value()) end_work_ = true;
+  if (!channel_.Send({{"finished", finished}}).ok() || !message.ok()) end_work_ = stop_ = true;
 }
 
 int RunComputeServerProcess(const std::string& plan_file, int index) {

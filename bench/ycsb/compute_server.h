@@ -68,7 +68,8 @@ class ComputeServer {
   std::vector<PhaseStats> results_;   // by thread
   int64_t start_ns_ = 0;
   int repetition_ = 0;
-  std::atomic<bool> stop_{false};
+  bool stop_ = false;                  // nobody is there to serve
+  std::atomic<bool> end_work_{false};  // threads end what they are at
 };
 
 // The main function of a compute-server process: reads the plan from `plan_file`. Returns the exit

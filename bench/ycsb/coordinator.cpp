@@ -50,7 +50,7 @@ absl::StatusOr<YcsbResult> Coordinator::Run() {
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     PANDO_ASSIGN_OR_RETURN(PhaseStats stats, RunOnce(repetition));
     result.runs.push_back(std::move(stats));
-    if (result.runs.back().gave_up) break;
+    if (result.runs.back().gave_up || stopped_) break;
   }
   if (plan_.history) {
     PANDO_RETURN_IF_ERROR(JoinHistory());
@@ -59,6 +59,7 @@ absl::StatusOr<YcsbResult> Coordinator::Run() {
     result.final_state = WriteState(".final");
     if (absl::IsCancelled(result.final_state)) return result.final_state;
   }
+  result.stopped = stopped_;
   Shutdown(/*orderly=*/true);
   return result;
 }
@@ -146,7 +147,8 @@ absl::Status Coordinator::CommandAll(const Json& command, const std::string& wha
   return AwaitAnswers(what);
 }
 
-absl::Status Coordinator::AwaitAnswers(const std::string& what) {
+absl::Status Coordinator::AwaitAnswers(const std::string& what,
+                                       const std::function<absl::Status()>& on_stop) {
   const int64_t start_ns = RealClock().NowNs();
   int64_t next_line_ns = start_ns + kSecondNs;
   uint64_t finished_before = 0;
@@ -154,13 +156,17 @@ absl::Status Coordinator::AwaitAnswers(const std::string& what) {
   const uint64_t finished_at_start = finished_before;
   while (std::any_of(compute_servers_.begin(), compute_servers_.end(),
                      [](const ComputeServerHandle& server) { return server.busy; })) {
-    std::vector<pollfd> ready = {{options_.stop_fd, POLLIN, 0}};
+    std::vector<pollfd> ready = {{stopped_ ? -1 : options_.stop_fd, POLLIN, 0}};
     for (ComputeServerHandle& server : compute_servers_) {
       ready.push_back({server.channel.fd(), static_cast<short>(server.busy ? POLLIN : 0), 0});
     }
     const int64_t left_ms = (next_line_ns - RealClock().NowNs()) / kMillisecondNs;
     poll(ready.data(), ready.size(), std::clamp<int>(left_ms, 0, 1'000));
-    if (ready[0].revents != 0) return absl::CancelledError("stopped by a signal");
+    if (ready[0].revents != 0 && !stopped_) {
+      if (on_stop == nullptr) return absl::CancelledError("stopped by a signal");
+      stopped_ = true;
+      PANDO_RETURN_IF_ERROR(on_stop());
+    }
     PANDO_RETURN_IF_ERROR(TakeMessages());
     // Later a run may go on without one. Who connects would wait for it.
     if (what == kConnect) PANDO_RETURN_IF_ERROR(CheckMemoryServers(&memory_servers_));
@@ -284,7 +290,7 @@ absl::StatusOr<PhaseStats> Coordinator::RunOnce(int repetition) {
     if (!server.channel.Send(command).ok()) return WhyGone(&server, index);
     ++index;
   }
-  PANDO_RETURN_IF_ERROR(AwaitAnswers(what));
+  PANDO_RETURN_IF_ERROR(AwaitAnswers(what, [this] { return StopRun(); }));
   PhaseStats sum;
   for (const std::string& file : files) {
     std::ifstream stream(file);
@@ -294,6 +300,15 @@ absl::StatusOr<PhaseStats> Coordinator::RunOnce(int repetition) {
     sum.Merge(stats);
   }
   return sum;
+}
+
+absl::Status Coordinator::StopRun() {
+  int index = 0;
+  for (ComputeServerHandle& server : compute_servers_) {
+    if (server.busy && !server.channel.Send({{"do", "stop"}}).ok()) return WhyGone(&server, index);
+    ++index;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Coordinator::WriteState(const std::string& suffix) {

@@ -31,6 +31,7 @@ struct YcsbResult {
   LoadResult load;
   std::vector<PhaseStats> runs;  // one a repetition; none with load_only
   absl::Status final_state;      // whether it could be written (--history)
+  bool stopped = false;          // a signal ended the last run before its time
 };
 
 class Coordinator {
@@ -49,7 +50,7 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Cancelled: somebody wants to stop.
+  // Cancelled: somebody wants to stop, and no run has begun or all are over.
   absl::StatusOr<YcsbResult> Run();
 
  private:
@@ -67,7 +68,9 @@ class Coordinator {
   absl::Status StartComputeServers();
   absl::Status OpenTree();
   absl::StatusOr<LoadResult> Load();
+  // One that is stopped ends early, with what it has measured; stopped_ says so.
   absl::StatusOr<PhaseStats> RunOnce(int repetition);
+  absl::Status StopRun();
   // The common start by CLOCK_MONOTONIC, when it is near.
   absl::StatusOr<int64_t> AwaitStart() const;
   absl::Status WriteState(const std::string& suffix);
@@ -76,7 +79,9 @@ class Coordinator {
   // Gives commands and waits for all answers; `what` is shown in progress lines, empty: none.
   absl::Status Command(int server, const nlohmann::json& command, const std::string& what = "");
   absl::Status CommandAll(const nlohmann::json& command, const std::string& what = "");
-  absl::Status AwaitAnswers(const std::string& what);
+  // `on_stop`: what a signal leads to, once.
+  absl::Status AwaitAnswers(const std::string& what,
+                            const std::function<absl::Status()>& on_stop = nullptr);
   absl::Status TakeMessages();
   absl::Status WhyGone(ComputeServerHandle* server, int index) const;
   void ShowProgress(const std::string& what, int64_t start_ns, uint64_t finished,
@@ -87,6 +92,7 @@ class Coordinator {
   const Options options_;
   std::vector<Process> memory_servers_;
   std::list<ComputeServerHandle> compute_servers_;
+  bool stopped_ = false;
 };
 
 }  // namespace pando::bench

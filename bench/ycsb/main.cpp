@@ -6,15 +6,18 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "bench/host/paths.h"
 #include "bench/host/stop_signals.h"
 #include "bench/ycsb/compute_server.h"
 #include "bench/ycsb/coordinator.h"
+#include "bench/ycsb/core_workload.h"
 #include "bench/ycsb/plan.h"
 #include "bench/ycsb/report.h"
 #include "common/base/status.h"
@@ -39,7 +42,8 @@ DEFINE_int32(threads, 1, "threads a compute server, each with a session");
 DEFINE_int32(coroutines, 8, "operations in flight a thread");
 DEFINE_bool(pin, false, "pin each thread to a CPU");
 
-DEFINE_string(workload, "a", "a to f, load, update, delete, or a file");
+DEFINE_string(workload, "a",
+              "a to f, load, update, delete, or a file (JSON, or YCSB's properties)");
 DEFINE_uint64(records, 1'000'000, "records loaded before the run");
 DEFINE_uint64(operations, 1'000'000,
               "operations of all threads together; workload load: --records; 0: see --duration");
@@ -49,7 +53,9 @@ DEFINE_double(rate, 0,
               "open loop: operations a second of all threads together, latency from the intended "
               "start; 0: closed loop");
 DEFINE_int32(repeat, 1, "repetitions of the run; the median one is shown, and the spread");
-DEFINE_string(distribution, "", "uniform, zipfian, latest, hotspot; default: the workload's");
+DEFINE_string(
+    distribution, "",
+    "uniform, zipfian, latest, hotspot, sequential, exponential; default: the workload's");
 DEFINE_double(theta, 0.99, "of zipfian and latest, between 0 and 1");
 DEFINE_double(hotspot_items, 0.2, "share of the records that is hot");
 DEFINE_double(hotspot_operations, 0.8, "share of the operations on hot records");
@@ -57,7 +63,8 @@ DEFINE_double(start_at, 0, "UNIX time at which the run starts; 0: when all is re
 DEFINE_bool(load_only, false, "load, and run nothing");
 DEFINE_uint64(seed, 1, "of everything that is drawn");
 
-DEFINE_string(keys, "integer", "integer (in random order), ordered, user (YCSB's), words");
+DEFINE_string(keys, "integer",
+              "integer (in random order), ordered, user, user_ordered (YCSB's), words");
 DEFINE_uint32(key_bytes, 0, "length of integer keys, limit of others; 0: 8, or as long as needed");
 DEFINE_uint32(value_bytes, 8, "length of values");
 DEFINE_string(words_file, "/usr/share/dict/american-english-insane", "for --keys=words");
@@ -107,7 +114,11 @@ const ProgramInfo kProgram = {
     .summary =
         "pando-ycsb --workload=a --memory_servers=2 --compute_servers=4 --threads=2\n\n"
         "Runs a YCSB workload: starts memory servers and compute servers, loads records, "
-        "runs, and shows what it cost.",
+        "runs, and shows what it cost. Ctrl-C ends the run and shows what was measured until "
+        "then.\n\n"
+        "--workload takes YCSB's own property files too. As in YCSB:\n"
+        "  -P FILE        the same; may be repeated, what is said later counts\n"
+        "  -p NAME=VALUE  sets a property; flags count more",
     .source = __FILE__,
     .shared_source = kRdmaFlagsSource};
 
@@ -156,7 +167,81 @@ absl::Status CheckStart(const Plan& plan) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> PlanFromFlags() {
+// What the command line said of property files, in its order.
+struct PropertyWords {
+  std::vector<std::string> files, assignments;
+};
+
+// Takes -P FILE and -p NAME=VALUE out of the command line: as flags, all but the last would be
+// forgotten.
+PropertyWords TakePropertyWords(int* argc, char** argv) {
+  PropertyWords words;
+  int kept = 1;
+  for (int i = 1; i < *argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word != "-P" && word != "-p") {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    if (i + 1 == *argc) {
+      ExitWithUsageError(kProgram, absl::StrCat(word, word == "-P" ? " FILE" : " NAME=VALUE"));
+    }
+    (word == "-P" ? words.files : words.assignments).push_back(argv[++i]);
+  }
+  argv[*argc = kept] = nullptr;
+  return words;
+}
+
+absl::StatusOr<Properties> ReadProperties(const WorkloadFile& file) {
+  absl::StatusOr<Properties> properties = ParseProperties(file.text);
+  if (!properties.ok()) return Annotate(properties.status(), file.path);
+  return properties;
+}
+
+// The workload, and what else its file and the command line's properties set of the plan.
+absl::Status ReadWorkload(const PropertyWords& words, Plan* plan) {
+  if (!words.files.empty() && IsGiven("workload")) {
+    return absl::InvalidArgumentError("--workload and -P are the same: give one of them");
+  }
+  Properties properties;
+  const auto merge = [&properties](Properties more) {
+    for (auto& [name, value] : more) properties.insert_or_assign(name, std::move(value));
+  };
+  std::vector<std::string> names = words.files;
+  for (std::string& name : names) {
+    if (name.find('/') == std::string::npos) name = "./" + name;  // it is a file in any case
+  }
+  if (names.empty()) names.push_back(FLAGS_workload);
+  for (const std::string& name : names) {
+    PANDO_ASSIGN_OR_RETURN(const WorkloadFile file, ReadWorkloadFile(name));
+    if (file.is_json()) {
+      if (!words.files.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(file.path, " is no property file: give it by --workload"));
+      }
+      PANDO_ASSIGN_OR_RETURN(plan->workload, ParseWorkload(file));
+      continue;
+    }
+    PANDO_ASSIGN_OR_RETURN(Properties said, ReadProperties(file));
+    if (properties.empty()) {
+      properties = CoreWorkloadDefaults();
+      plan->workload.name = file.name;
+    }
+    merge(std::move(said));
+  }
+  for (const std::string& assignment : words.assignments) {
+    PANDO_RETURN_IF_ERROR(AddProperty(assignment, &properties));
+  }
+  PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> unknown,
+                         ApplyCoreWorkload(properties, IsGiven, plan));
+  if (!unknown.empty()) {
+    std::fprintf(stderr, "pando-ycsb: without a meaning here: %s\n",
+                 absl::StrJoin(unknown, ", ").c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   const RdmaPath path = RdmaPathFromFlags(kProgram);
   Plan plan;
   plan.fabric = FLAGS_fabric;
@@ -175,23 +260,27 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.threads = FLAGS_threads;
   plan.coroutines = FLAGS_coroutines;
   plan.pin = FLAGS_pin;
-  PANDO_ASSIGN_OR_RETURN(plan.workload, LoadWorkload(FLAGS_workload));
   plan.records = FLAGS_records;
   plan.operations = FLAGS_operations;
-  if (!IsGiven("operations")) {
-    if (!plan.workload.preload) plan.operations = plan.records;
-    if (FLAGS_duration > 0) plan.operations = 0;
-  }
   plan.duration_s = FLAGS_duration;
   plan.warmup_s = FLAGS_warmup;
   plan.rate = FLAGS_rate;
   plan.repeat = FLAGS_repeat;
-  plan.distribution = {FLAGS_distribution, FLAGS_theta, FLAGS_hotspot_items,
-                       FLAGS_hotspot_operations};
+  plan.distribution.name = FLAGS_distribution;
+  plan.distribution.theta = FLAGS_theta;
+  plan.distribution.hotspot_items = FLAGS_hotspot_items;
+  plan.distribution.hotspot_operations = FLAGS_hotspot_operations;
   plan.seed = FLAGS_seed;
-  plan.keys = {FLAGS_keys, FLAGS_key_bytes, FLAGS_words_file};
+  plan.keys.kind = FLAGS_keys;
+  plan.keys.key_bytes = FLAGS_key_bytes;
+  plan.keys.words_file = FLAGS_words_file;
   plan.value_bytes = FLAGS_value_bytes;
   plan.tree = FLAGS_tree;
+  PANDO_RETURN_IF_ERROR(ReadWorkload(words, &plan));
+  if (!IsGiven("operations")) {
+    if (!plan.workload.preload) plan.operations = plan.records;
+    if (FLAGS_duration > 0) plan.operations = 0;
+  }
   plan.mode = FLAGS_mode;
   PANDO_ASSIGN_OR_RETURN(plan.hot_bytes, BytesFromFlag("hot_bytes", FLAGS_hot_bytes));
   PANDO_ASSIGN_OR_RETURN(plan.log_bytes, BytesFromFlag("log_bytes", FLAGS_log_bytes));
@@ -258,6 +347,7 @@ int Coordinate(Plan plan) {
   // A table over a tree that has lost a memory server is no success, however few operations met it.
   const bool failed = !result->runs.empty() &&
                       (result->runs.back().gave_up || !result->runs.back().tree_error.empty());
+  if (result->stopped) return 128 + StopSignal();
   return failed ? kFailed : 0;
 }
 
@@ -266,11 +356,12 @@ int Coordinate(Plan plan) {
 
 int main(int argc, char** argv) {
   using namespace pando::bench;
+  const PropertyWords properties = TakePropertyWords(&argc, argv);
   pando::ParseCommandLine(argc, argv, kProgram);
   pando::RaiseFileLimit();  // some hundred compute servers are as many processes with their pipes
   if (!FLAGS_plan_file.empty())
     return RunComputeServerProcess(FLAGS_plan_file, FLAGS_compute_server);
-  absl::StatusOr<Plan> plan = PlanFromFlags();
+  absl::StatusOr<Plan> plan = PlanFromFlags(properties);
   if (!plan.ok()) pando::ExitWithUsageError(kProgram, std::string(plan.status().message()));
   return Coordinate(*std::move(plan));
 }

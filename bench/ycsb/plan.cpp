@@ -14,11 +14,11 @@
 
 namespace pando::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeyOptions, kind, key_bytes, words_file)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(KeyOptions, kind, zero_padding, key_bytes, words_file)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DistributionOptions, name, theta, hotspot_items,
-                                   hotspot_operations)
+                                   hotspot_operations, exponential_operations, exponential_items)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Workload, name, description, shares, distribution,
-                                   scan_length_max, preload, upsert)
+                                   scan_length_min, scan_length_max, scan_lengths, preload, upsert)
 
 }  // namespace pando::bench
 

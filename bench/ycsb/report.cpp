@@ -51,13 +51,13 @@ std::string OperationLine(OperationKind kind, const OperationStats& stats) {
     return static_cast<double>(stats.latency_ns.Percentile(percent)) / kMicrosecondNs;
   };
   const double count = static_cast<double>(stats.count);
-  return absl::StrFormat("%-9s %10d %7d %9.2f %9.2f %9.2f %9.2f %10.1f %6.3f %6.2f %8.1f %8.1f\n",
-                         std::string(OperationName(kind)), stats.count, stats.errors,
-                         stats.latency_ns.Mean() / kMicrosecondNs, us(50), us(99), us(99.9),
-                         static_cast<double>(stats.latency_ns.max()) / kMicrosecondNs,
-                         stats.round_trips.Mean(), static_cast<double>(stats.verbs) / count,
-                         static_cast<double>(stats.bytes_read) / count,
-                         static_cast<double>(stats.bytes_written) / count);
+  return absl::StrFormat(
+      "%-9s %10d %7d %7d %9.2f %9.2f %9.2f %9.2f %10.1f %6.3f %6.2f %8.1f %8.1f\n",
+      std::string(OperationName(kind)), stats.count, stats.errors, stats.not_found,
+      stats.latency_ns.Mean() / kMicrosecondNs, us(50), us(99), us(99.9),
+      static_cast<double>(stats.latency_ns.max()) / kMicrosecondNs, stats.round_trips.Mean(),
+      static_cast<double>(stats.verbs) / count, static_cast<double>(stats.bytes_read) / count,
+      static_cast<double>(stats.bytes_written) / count);
 }
 
 std::string OwnedLine(const OwnedStats& o) {
@@ -146,13 +146,14 @@ std::string ResultTable(const Plan& plan, const YcsbResult& result) {
                     " to ", Rate(throughputs.back()), ")");
   }
   absl::StrAppend(&table, "\n\n",
-                  absl::StrFormat("%-9s %10s %7s %9s %9s %9s %9s %10s %6s %6s %8s %8s\n", "",
-                                  "count", "errors", "mean us", "p50 us", "p99 us", "p99.9 us",
-                                  "max us", "trips", "verbs", "B read", "B written"));
+                  absl::StrFormat("%-9s %10s %7s %7s %9s %9s %9s %9s %10s %6s %6s %8s %8s\n", "",
+                                  "count", "errors", "misses", "mean us", "p50 us", "p99 us",
+                                  "p99.9 us", "max us", "trips", "verbs", "B read", "B written"));
   for (const OperationKind kind : kAllOperationKinds) {
     if (run.of(kind).count > 0) absl::StrAppend(&table, OperationLine(kind, run.of(kind)));
   }
   absl::StrAppend(&table, "\n", CounterLines(run), plan.owned() ? OwnedLine(run.owned) : "");
+  if (result.stopped) absl::StrAppend(&table, "stopped by a signal: this is what had ended\n");
   if (run.backlog > 0) {
     absl::StrAppend(&table, "too slow: ", FormatCount(static_cast<double>(run.backlog)),
                     " operations were due and had not begun when time was up\n");

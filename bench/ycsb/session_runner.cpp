@@ -20,6 +20,7 @@ using HistoryKind = history::OperationKind;
 // Records that a thread puts in one call to load them, and how long such a call may take at least.
 constexpr size_t kLoadBatch = 1024;
 constexpr int64_t kLoadTimeoutMs = 60'000;
+constexpr double kScanTheta = 0.99;  // of lengths, as YCSB has it
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSecondNs); }
 
@@ -42,6 +43,10 @@ SessionRunner::SessionRunner(const Plan& plan, const Keys& keys, int thread)
       random_(DeriveSeed(plan.seed, static_cast<uint64_t>(thread))),
       distribution_(
           Distribution::Create(plan.distribution, std::max<uint64_t>(1, plan.initial_records()))) {
+  const Workload& workload = plan.workload;
+  if (workload.scan_lengths == "zipfian") {
+    scan_rank_.emplace(workload.scan_length_max - workload.scan_length_min + 1, kScanTheta);
+  }
   for (int i = 0; i < plan.coroutines; ++i) {
     const int client = thread * plan.coroutines + i;
     workers_.push_back(
@@ -113,7 +118,7 @@ PhaseStats SessionRunner::Run(int64_t start_ns, int repetition, const std::atomi
   }
   session_->Run();
   if (stats_.cpu_ns != 0) stats_.cpu_ns += ThreadCpuNs();
-  if (plan_.rate > 0 && end_ns_ != INT64_MAX && !stats_.gave_up) {
+  if (plan_.rate > 0 && end_ns_ != INT64_MAX && !stats_.gave_up && !stop) {
     for (; slots_left_ > 0 && next_slot_ns_ < end_ns_; next_slot_ns_ += NextGap(), --slots_left_) {
       ++stats_.backlog;
     }
@@ -184,6 +189,12 @@ uint64_t SessionRunner::NextInsert(Worker* worker) {
   return InsertNumber(inserts_++);
 }
 
+size_t SessionRunner::NextScanLength() {
+  const uint32_t least = plan_.workload.scan_length_min;
+  if (scan_rank_.has_value()) return least + scan_rank_->Next(&random_);
+  return least + random_.Uniform(plan_.workload.scan_length_max - least + 1);
+}
+
 uint64_t SessionRunner::InsertsDone() const {
   uint64_t done = inserts_;
   if (done == 0) return 0;
@@ -224,8 +235,7 @@ SessionRunner::Outcome SessionRunner::Execute(Worker* worker, OperationKind kind
     case OperationKind::kDelete:
       return ExecuteOne(worker, HistoryKind::kDelete, 0, cost);
     case OperationKind::kScan:
-      return ExecuteOne(worker, HistoryKind::kScan,
-                        1 + random_.Uniform(plan_.workload.scan_length_max), cost);
+      return ExecuteOne(worker, HistoryKind::kScan, NextScanLength(), cost);
     case OperationKind::kRmw:
       break;
   }

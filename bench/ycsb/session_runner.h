@@ -70,6 +70,7 @@ class SessionRunner {
             const Outcome& outcome);
   void ChooseKey(Worker* worker, OperationKind kind);
   uint64_t NextInsert(Worker* worker);
+  size_t NextScanLength();
   // Inserts of this thread that are certainly there.
   uint64_t InsertsDone() const;
   // The number of this thread's `n`-th insert.
@@ -84,6 +85,7 @@ class SessionRunner {
   const int thread_;
   Random random_;
   std::unique_ptr<Distribution> distribution_;
+  std::optional<ZipfianRank> scan_rank_;  // of lengths that are not uniform
   std::vector<Worker> workers_;
   uint64_t inserts_ = 0;  // begun
   std::unique_ptr<Session> session_;

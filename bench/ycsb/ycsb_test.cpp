@@ -159,6 +159,50 @@ TEST_F(YcsbTest, AnOpenLoopKeepsItsRate) {
   EXPECT_NEAR(result["run"]["seconds"].get<double>(), 1, 0.2);
 }
 
+TEST_F(YcsbTest, TakesPropertyFilesOfYcsb) {
+  std::ofstream(File("workloadx")) << "# Mine\nrecordcount=1000\noperationcount=3000\n"
+                                      "workload=site.ycsb.workloads.CoreWorkload\n"
+                                      "readproportion=0.5\nscanproportion=0.25\n"
+                                      "updateproportion=0\ninsertproportion=0.25\n"
+                                      "requestdistribution=zipfian\nmaxscanlength=7\nhistogram=x\n";
+  for (const std::string flag : {"--workload=", "-P "}) {
+    const nlohmann::json result =
+        Run(absl::StrCat(flag, File("workloadx"), " -p fieldlength=20 -p operationcount=2000"));
+    EXPECT_NE(Log().find("without a meaning here: histogram"), std::string::npos) << Log();
+    EXPECT_EQ(result["config"]["workload"], "workloadx");
+    EXPECT_EQ(result["config"]["records"], 1'000);
+    EXPECT_EQ(result["config"]["value_bytes"], 200);
+    EXPECT_EQ(result["config"]["keys"], "user");
+    EXPECT_EQ(result["config"]["distribution"], "zipfian");
+    EXPECT_EQ(result["run"]["operations"], 2'000);
+    EXPECT_EQ(result["run"]["by_operation"].size(), 3u);
+    std::filesystem::remove(File("log"));
+  }
+  EXPECT_NE(Fail(absl::StrCat("-P ", File("workloadx"))).find("fieldlength=25"), std::string::npos);
+  EXPECT_NE(Fail(absl::StrCat("-P ", File("workloadx"), " --workload=a")).find("one of them"),
+            std::string::npos);
+  EXPECT_NE(Fail("-p recordcount").find("NAME=VALUE"), std::string::npos);
+  EXPECT_NE(Fail("-P").find("-P FILE"), std::string::npos);
+  EXPECT_NE(Fail(absl::StrCat("-P ", File("none"))).find("none"), std::string::npos);
+}
+
+TEST_F(YcsbTest, CtrlCShowsWhatWasMeasured) {
+  Process process = Start(absl::StrCat(
+      "--compute_servers=2 --records=1000 --duration=600 --repeat=3 --json=", File("json")));
+  while (Log().find("/s\n") == std::string::npos) usleep(10'000);  // of the run
+  process.Signal(SIGINT);
+  EXPECT_TRUE(process.WaitFor(10'000));
+  EXPECT_EQ(*process.ending(), "exited with 130") << Log();
+  EXPECT_NE(Log().find("stopped by a signal"), std::string::npos) << Log();
+  std::ifstream stream(File("json"));
+  const nlohmann::json result = nlohmann::json::parse(stream, nullptr, false);
+  EXPECT_GT(result["run"]["operations"].get<uint64_t>(), 0u);
+  EXPECT_LT(result["run"]["seconds"].get<double>(), 60);
+  EXPECT_EQ(result["run"]["errors"], 0);
+  EXPECT_EQ(result["repeat"]["count"], 1);
+  EXPECT_EQ(Leftovers(), std::vector<std::string>());
+}
+
 TEST_F(YcsbTest, CtrlCLeavesNothingBehind) {
   for (const int signal : {SIGINT, SIGTERM}) {
     Process process = Start("--compute_servers=2 --memory_servers=2 --records=1000 --duration=60");

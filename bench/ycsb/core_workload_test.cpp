@@ -1,0 +1,122 @@
+#include "bench/ycsb/core_workload.h"
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pando::bench {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// With YCSB's defaults, as of a file.
+Properties OfFile(const Properties& said) {
+  Properties properties = CoreWorkloadDefaults();
+  for (const auto& [name, value] : said) properties.insert_or_assign(name, value);
+  return properties;
+}
+
+bool NoFlag(const char*) { return false; }
+
+TEST(CoreWorkloadTest, APropertyFileIsAPlan) {
+  Plan plan;
+  const auto unknown = ApplyCoreWorkload(OfFile({{"workload", "site.ycsb.workloads.CoreWorkload"},
+                                                 {"recordcount", "5000"},
+                                                 {"operationcount", "700"},
+                                                 {"fieldlength", "25"},
+                                                 {"readproportion", "0"},
+                                                 {"updateproportion", "3"},
+                                                 {"scanproportion", "1"},
+                                                 {"requestdistribution", "zipfian"},
+                                                 {"minscanlength", "2"},
+                                                 {"maxscanlength", "9"},
+                                                 {"scanlengthdistribution", "zipfian"},
+                                                 {"insertorder", "ordered"},
+                                                 {"zeropadding", "12"},
+                                                 {"threadcount", "16"},
+                                                 {"target", "2500"},
+                                                 {"maxexecutiontime", "20"},
+                                                 {"table", "usertable"},
+                                                 {"readallfields", "true"},
+                                                 {"redis.host", "here"}}),
+                                         NoFlag, &plan);
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  EXPECT_THAT(*unknown, ElementsAre("redis.host"));
+  EXPECT_EQ(plan.records, 5'000u);
+  EXPECT_EQ(plan.operations, 700u);
+  EXPECT_EQ(plan.value_bytes, 250u);
+  EXPECT_EQ(plan.workload.share(OperationKind::kUpdate), 0.75);
+  EXPECT_EQ(plan.workload.share(OperationKind::kScan), 0.25);
+  EXPECT_EQ(plan.workload.share(OperationKind::kRead), 0);
+  EXPECT_EQ(plan.distribution.name, "zipfian");
+  EXPECT_EQ(plan.workload.scan_length_min, 2u);
+  EXPECT_EQ(plan.workload.scan_length_max, 9u);
+  EXPECT_EQ(plan.workload.scan_lengths, "zipfian");
+  EXPECT_EQ(plan.keys.kind, "user_ordered");
+  EXPECT_EQ(plan.keys.zero_padding, 12u);
+  EXPECT_EQ(plan.coroutines, 16);
+  EXPECT_EQ(plan.rate, 2'500);
+  EXPECT_EQ(plan.duration_s, 20);
+  EXPECT_EQ(plan.tree, "usertable");
+}
+
+TEST(CoreWorkloadTest, FlagsCountMore) {
+  Plan plan;
+  plan.records = 3;
+  plan.value_bytes = 8;
+  plan.keys.kind = "integer";
+  plan.distribution.name = "latest";
+  const auto is_given = [](const char* flag) {
+    const std::string_view name = flag;
+    return name == "records" || name == "value_bytes" || name == "keys" || name == "distribution";
+  };
+  ASSERT_TRUE(
+      ApplyCoreWorkload(OfFile({{"recordcount", "5000"}, {"operationcount", "9"}}), is_given, &plan)
+          .ok());
+  EXPECT_EQ(plan.records, 3u);
+  EXPECT_EQ(plan.value_bytes, 8u);
+  EXPECT_EQ(plan.keys.kind, "integer");
+  EXPECT_EQ(plan.distribution.name, "latest");
+  EXPECT_EQ(plan.operations, 9u);
+  EXPECT_EQ(plan.workload.share(OperationKind::kRead), 0.95);
+}
+
+// Over a workload of our own only what is said changes.
+TEST(CoreWorkloadTest, SinglePropertiesChangeNoMore) {
+  Plan plan;
+  plan.workload = *LoadWorkload("e");
+  const Plan before = plan;
+  const auto unknown = ApplyCoreWorkload({{"recordcount", "10"}}, NoFlag, &plan);
+  ASSERT_TRUE(unknown.ok());
+  EXPECT_THAT(*unknown, IsEmpty());
+  EXPECT_EQ(plan.records, 10u);
+  EXPECT_EQ(plan.value_bytes, before.value_bytes);
+  EXPECT_EQ(plan.workload.shares, before.workload.shares);
+  EXPECT_EQ(plan.workload.scan_length_max, before.workload.scan_length_max);
+  EXPECT_EQ(plan.keys.kind, before.keys.kind);
+}
+
+TEST(CoreWorkloadTest, WhatCannotBeRunIsRefusedByName) {
+  const auto why = [](const Properties& said) {
+    Plan plan;
+    const auto result = ApplyCoreWorkload(said, NoFlag, &plan);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(result.status().message());
+  };
+  EXPECT_THAT(why(OfFile({})), HasSubstr("add -p fieldlength=25"));
+  EXPECT_THAT(why({{"recordcount", "-1"}}), HasSubstr("recordcount"));
+  EXPECT_THAT(why({{"recordcount", "many"}}), HasSubstr("recordcount is 'many'"));
+  EXPECT_THAT(why({{"readproportion", "nan"}}), HasSubstr("readproportion"));
+  EXPECT_THAT(why({{"readproportion", "0"}}), HasSubstr("proportion"));
+  EXPECT_THAT(why({{"scanlengthdistribution", "normal"}}), HasSubstr("'normal'"));
+  EXPECT_THAT(why({{"minscanlength", "7"}, {"maxscanlength", "6"}}), HasSubstr("7 to 6"));
+  EXPECT_THAT(why({{"insertorder", "random"}}), HasSubstr("insertorder"));
+  EXPECT_THAT(why({{"fieldlengthdistribution", "zipfian"}}), HasSubstr("fieldlengthdistribution"));
+  EXPECT_THAT(why({{"workload", "site.ycsb.workloads.TimeSeriesWorkload"}}), HasSubstr("workload"));
+  EXPECT_THAT(why({{"dataintegrity", "true"}}), HasSubstr("--history"));
+}
+
+}  // namespace
+}  // namespace pando::bench
