@@ -20,9 +20,13 @@ def program(config, name):
     """A program's path on the hosts; its bare name where $PATH is to find it."""
     folder = config.cluster.programs
     if not folder and config.local:
-        here = os.path.dirname(os.path.abspath(__file__))
-        folder = os.path.realpath(os.path.join(here, "..", "..", "build", "bin"))
-        folder = folder if os.path.isdir(folder) else ""
+        here = os.path.dirname(os.path.realpath(__file__))
+        # Of a build; of where all of it is installed (bin/, share/pando/cluster/pando_cluster/).
+        for way in (("..", "..", "build", "bin"), ("..", "..", "..", "..", "bin")):
+            found = os.path.realpath(os.path.join(here, *way))
+            if os.path.exists(os.path.join(found, "pando-memory")):
+                folder = found
+                break
     return f"{folder}/{name}" if folder else name
 
 

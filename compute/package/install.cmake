@@ -12,7 +12,8 @@ install(TARGETS pando_client EXPORT pando_targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY compute/include/pando ${CMAKE_BINARY_DIR}/include/pando
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
-foreach(program pando pando-memory pando-ycsb pando-locks pando-sim)
+foreach(program pando pando-memory pando-ycsb pando-chaos pando-figures pando-history pando-locks pando-nic pando-node-loop
+        pando-shm-speed pando-sim)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "${program_rpath}")
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -26,6 +27,14 @@ install(FILES ${CMAKE_BINARY_DIR}/pando-memory@.service DESTINATION lib/systemd/
 # What compute/tool has made when pando was built.
 install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
 install(DIRECTORY ${CMAKE_BINARY_DIR}/share/bash-completion ${CMAKE_BINARY_DIR}/share/zsh DESTINATION ${CMAKE_INSTALL_DATADIR})
+# pando-cluster finds its modules beside the file that the link leads to.
+install(DIRECTORY cluster/pando_cluster DESTINATION ${CMAKE_INSTALL_DATADIR}/pando/cluster USE_SOURCE_PERMISSIONS
+        PATTERN __pycache__ EXCLUDE)
+install(PROGRAMS cluster/pando-cluster DESTINATION ${CMAKE_INSTALL_DATADIR}/pando/cluster)
+file(RELATIVE_PATH to_cluster ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_DATADIR}/pando/cluster/pando-cluster)
+file(CREATE_LINK ${to_cluster} ${CMAKE_BINARY_DIR}/pando-cluster SYMBOLIC)
+install(FILES ${CMAKE_BINARY_DIR}/pando-cluster DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES cluster/laptop.toml cluster/rack.toml cluster/RUNBOOK.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # find_package(pando CONFIG)
