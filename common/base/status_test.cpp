@@ -1,13 +1,8 @@
 #include "common/base/status.h"
 
-#include <atomic>
-#include <thread>
-#include <vector>
-
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rule.h"
-#include "common/base/ticks.h"
 #include "gtest/gtest.h"
 
 namespace pando {
@@ -74,53 +69,6 @@ TEST(ClockTest, GoesForward) {
   const int64_t first = RealClock().NowNs();
   EXPECT_GT(first, 0);
   EXPECT_GE(RealClock().NowNs(), first);
-}
-
-// A thread that is interrupted between the clock and the counter would be behind by a time slice.
-TEST(TickClockTest, ACloseAnchorIsNotBehindTheClockOnABusyMachine) {
-  std::atomic<bool> stop = false;
-  std::vector<std::thread> others;
-  for (unsigned i = 0; i <= std::thread::hardware_concurrency(); ++i) {
-    others.emplace_back([&] {
-      while (!stop) {
-      }
-    });
-  }
-  TickClock clock;
-  constexpr int64_t kRateIsOffByNs = kMicrosecondNs;
-  const int64_t end_ns = RealClock().NowNs() + 300 * kMillisecondNs;
-  while (RealClock().NowNs() < end_ns) {
-    const int64_t before_ns = RealClock().NowNs();
-    clock.AnchorClosely();
-    EXPECT_GE(clock.NowNs(), before_ns - kRateIsOffByNs);
-    const int64_t now_ns = clock.NowNs();
-    EXPECT_LE(now_ns, RealClock().NowNs() + kMillisecondNs);
-  }
-  stop = true;
-  for (std::thread& other : others) other.join();
-}
-
-// However slow the clock is here: it is looked at again for an interruption alone.
-TEST(TickClockTest, MostCloseAnchorsTakeOneLookOrTwo) {
-  TickClock clock;
-  int few = 0;
-  for (int i = 0; i < 1000; ++i) {
-    clock.AnchorClosely();
-    few += clock.looks() <= 2 ? 1 : 0;
-  }
-  EXPECT_GE(few, 800);
-}
-
-TEST(TickClockTest, MeasuresWhatTheClockMeasures) {
-  TickClock clock;
-  const int64_t start_ns = clock.Anchor();
-  EXPECT_GE(clock.NowNs(), start_ns);
-  while (RealClock().NowNs() - start_ns < 20 * kMillisecondNs) {
-  }
-  const int64_t ns = clock.NowNs() - start_ns;
-  const int64_t expected_ns = RealClock().NowNs() - start_ns;
-  // Whoever else uses the machine may have come between the two looks.
-  EXPECT_NEAR(static_cast<double>(ns), static_cast<double>(expected_ns), 5e6);
 }
 
 TEST(RuleTest, NamesAndDefault) {

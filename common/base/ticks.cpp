@@ -63,6 +63,18 @@ const TickRate& MeasuredRate() {
 
 TickClock::TickClock() : rate_(MeasuredRate()) {}
 
+void TickWindow::Open(const Clock& clock, int64_t until_ns) {
+  const double ns_per_tick = MeasuredRate().ns_per_tick;
+  if (ns_per_tick == 0) return;
+  // Counter first: if this thread is interrupted in between the window is too short.
+  const int64_t from = ReadTicks();
+  const auto left_ns = static_cast<double>(until_ns - clock.NowNs());
+  constexpr double kSure = 0.99;  // of a rate that was measured in milliseconds
+  const int64_t until = from + static_cast<int64_t>(left_ns * kSure / ns_per_tick);
+  from_.store(from, std::memory_order_relaxed);
+  until_.store(until, std::memory_order_release);
+}
+
 int64_t TickClock::AnchorClosely() {
   constexpr int kTries = 16;
   constexpr double kCloseNs = 5'000;

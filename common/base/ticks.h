@@ -5,9 +5,10 @@
 // For the length of things on one machine. Not for points in time that processes compare
 // (histories): the rate is measured and is off by some millionths.
 //
-// Not thread-safe: one TickClock a thread.
+// Not thread-safe: one TickClock a thread. TickWindow: thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "common/base/clock.h"
@@ -18,6 +19,15 @@ struct TickRate {
   double ns_per_tick = 0;  // 0: there is no such counter
   int64_t look_ticks = 0;  // that a look at the clock takes, at best
 };
+
+// The counter's reading; 0 for ever where there is none.
+inline int64_t ReadTicks() {
+#ifdef __x86_64__
+  return static_cast<int64_t>(__builtin_ia32_rdtsc());
+#else
+  return 0;
+#endif
+}
 
 class TickClock {
  public:
@@ -45,17 +55,31 @@ class TickClock {
   int looks() const { return looks_; }
 
  private:
-  static int64_t Ticks() {
-#ifdef __x86_64__
-    return static_cast<int64_t>(__builtin_ia32_rdtsc());
-#else
-    return 0;
-#endif
-  }
+  static int64_t Ticks() { return ReadTicks(); }
 
   const TickRate rate_;
   int64_t anchor_ns_ = 0, anchor_ticks_ = 0;
   int looks_ = 0;
+};
+
+// A span of time until a moment of some clock, for whoever asks often whether it is over. A counter
+// that was set back meanwhile (a machine that was suspended) is outside of every span.
+class TickWindow {
+ public:
+  // From now until `until_ns` of `clock`, or a hundredth of that earlier. Where there is no such
+  // counter the window stays shut.
+  void Open(const Clock& clock, int64_t until_ns);
+  void Shut() { until_.store(INT64_MIN, std::memory_order_release); }
+  // False: it is over, or nearly, or there is no counter: ask the clock.
+  bool IsOpen() const {
+    const int64_t ticks = ReadTicks();
+    return ticks < until_.load(std::memory_order_acquire) &&
+           ticks >= from_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  // Of two windows that are opened one after the other any two ends make one that is true.
+  std::atomic<int64_t> from_{0}, until_{INT64_MIN};
 };
 
 }  // namespace pando

@@ -21,9 +21,11 @@ bool ServingLease::AwaitHeld(Scheduler* scheduler, int64_t deadline_ns) {
 
 void ServingLease::Renew(int64_t first_sent_ns) {
   std::lock_guard lock(mutex_);
-  until_ns_.store(std::max(until_ns_.load(std::memory_order_relaxed),
-                           first_sent_ns + lease_ns_ - lease_ns_ / 4),
-                  std::memory_order_release);
+  if (ended()) return;
+  const int64_t until_ns = std::max(until_ns_.load(std::memory_order_relaxed),
+                                    first_sent_ns + lease_ns_ - lease_ns_ / 4);
+  until_ns_.store(until_ns, std::memory_order_release);
+  if (has_ticks_) ticks_.Open(clock_, until_ns);
   for (Parking* const parking : waiting_) parking->Unpark();
 }
 
@@ -31,6 +33,7 @@ void ServingLease::End() {
   std::lock_guard lock(mutex_);
   ended_.store(true, std::memory_order_release);
   until_ns_.store(INT64_MIN, std::memory_order_release);
+  ticks_.Shut();
   for (Parking* const parking : waiting_) parking->Unpark();
 }
 
