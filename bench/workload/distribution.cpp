@@ -161,8 +161,8 @@ class Exponential final : public Distribution {
   const double rate_;
 };
 
-constexpr std::string_view kNames[] = {"uniform", "zipfian",    "latest",
-                                       "hotspot", "sequential", "exponential"};
+constexpr const char* kNames[] = {"uniform", "zipfian",    "latest",
+                                  "hotspot", "sequential", "exponential"};
 
 }  // namespace
 

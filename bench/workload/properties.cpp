@@ -1,9 +1,10 @@
 #include "bench/workload/properties.h"
 
+#include <algorithm>
+#include <charconv>
 #include <optional>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
@@ -31,10 +32,10 @@ std::optional<char> Unescape(std::string_view* rest) {
     case 'f':
       return '\f';
     case 'u': {
-      uint32_t code;
-      if (rest->size() < 4 || !absl::SimpleHexAtoi(rest->substr(0, 4), &code) || code >= 0x80) {
-        return std::nullopt;
-      }
+      uint32_t code = 0;
+      const char* const end = rest->data() + std::min<size_t>(4, rest->size());
+      const auto [last, error] = std::from_chars(rest->data(), end, code, 16);
+      if (error != std::errc() || last != rest->data() + 4 || code >= 0x80) return std::nullopt;
       rest->remove_prefix(4);
       return static_cast<char>(code);
     }
@@ -90,7 +91,7 @@ absl::StatusOr<Properties> ParseProperties(std::string_view text) {
     }
     const bool goes_on = GoesOn(part) && !text.empty();
     if (GoesOn(part)) part.remove_suffix(1);
-    absl::StrAppend(&line, part);
+    line.append(part);
     if (goes_on || line.empty()) continue;
     const absl::Status status = ParseLine(line, &properties);
     if (!status.ok()) return Annotate(status, absl::StrCat("line ", begins));
@@ -103,10 +104,13 @@ absl::Status AddProperty(std::string_view assignment, Properties* properties) {
   const size_t at = assignment.find('=');
   if (at == 0 || at == std::string_view::npos) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a property is NAME=VALUE, not '", assignment, "'"));
+        absl::StrCat("a property is NAME=VALUE, not '", std::string(assignment), "'"));
   }
-  properties->insert_or_assign(std::string(absl::StripAsciiWhitespace(assignment.substr(0, at))),
-                               std::string(absl::StripAsciiWhitespace(assignment.substr(at + 1))));
+  const auto stripped = [](std::string_view word) {
+    return std::string(absl::StripAsciiWhitespace({word.data(), word.size()}));
+  };
+  properties->insert_or_assign(stripped(assignment.substr(0, at)),
+                               stripped(assignment.substr(at + 1)));
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@ namespace pando::bench {
 namespace {
 
 struct Proportion {
-  std::string_view property;
+  const char* property;
   OperationKind kind;
 };
 constexpr Proportion kProportions[] = {
@@ -37,7 +37,7 @@ class Reader {
     return value;
   }
 
-  std::optional<uint64_t> Number(std::string_view name, uint64_t most) {
+  std::optional<uint64_t> Number(const std::string& name, uint64_t most) {
     const std::optional<std::string> text = Text(name);
     if (!text.has_value()) return std::nullopt;
     uint64_t number = 0;
@@ -47,7 +47,7 @@ class Reader {
     return number;
   }
 
-  std::optional<double> Real(std::string_view name) {
+  std::optional<double> Real(const std::string& name) {
     const std::optional<std::string> text = Text(name);
     if (!text.has_value()) return std::nullopt;
     double number = 0;
@@ -58,14 +58,14 @@ class Reader {
   }
 
   // One that has to have this value here.
-  void Only(std::string_view name, std::string_view value, std::string_view because) {
+  void Only(const std::string& name, const std::string& value, const std::string& because) {
     const std::optional<std::string> text = Text(name);
     if (text.has_value() && *text != value) {
       Wrong(name, *text, absl::StrCat(value, ": ", because));
     }
   }
 
-  void Wrong(std::string_view name, std::string_view value, std::string_view wanted) {
+  void Wrong(const std::string& name, const std::string& value, const std::string& wanted) {
     status_.Update(absl::InvalidArgumentError(
         absl::StrCat(name, " is '", value, "', but has to be ", wanted)));
   }

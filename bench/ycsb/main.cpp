@@ -178,7 +178,7 @@ PropertyWords TakePropertyWords(int* argc, char** argv) {
   PropertyWords words;
   int kept = 1;
   for (int i = 1; i < *argc; ++i) {
-    const std::string_view word = argv[i];
+    const std::string word = argv[i];
     if (word != "-P" && word != "-p") {
       argv[kept++] = argv[i];
       continue;

@@ -175,7 +175,8 @@ TEST_F(YcsbTest, TakesPropertyFilesOfYcsb) {
     EXPECT_EQ(result["config"]["keys"], "user");
     EXPECT_EQ(result["config"]["distribution"], "zipfian");
     EXPECT_EQ(result["run"]["operations"], 2'000);
-    EXPECT_EQ(result["run"]["by_operation"].size(), 3u);
+    EXPECT_EQ(result["run"]["by_operation"]["update"]["count"], 0);
+    EXPECT_GT(result["run"]["by_operation"]["scan"]["count"], 300);
     std::filesystem::remove(File("log"));
   }
   EXPECT_NE(Fail(absl::StrCat("-P ", File("workloadx"))).find("fieldlength=25"), std::string::npos);

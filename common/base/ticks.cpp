@@ -59,7 +59,36 @@ const TickRate& MeasuredRate() {
   return measured;
 }
 
+// What the rate is off by stays below a microsecond in that time.
+constexpr int64_t kAnchorNs = 2 * kMillisecondNs;
+
+class Counted final : public Clock {
+ public:
+  int64_t NowNs() const override {
+    thread_local Reading reading;
+    int64_t now_ns = reading.ticks.NowNs();
+    // Less than it said before: just after an anchor, or the counter was set back.
+    if (now_ns >= reading.anchor_again_ns || now_ns < reading.last_ns) [[unlikely]] {
+      now_ns = reading.ticks.AnchorClosely();
+      reading.anchor_again_ns = now_ns + kAnchorNs;
+    }
+    return reading.last_ns = std::max(reading.last_ns, now_ns);
+  }
+
+ private:
+  struct Reading {
+    TickClock ticks;
+    int64_t anchor_again_ns = INT64_MIN;
+    int64_t last_ns = 0;
+  };
+};
+
 }  // namespace
+
+const Clock& CountedClock() {
+  static const Counted clock;
+  return clock;
+}
 
 TickClock::TickClock() : rate_(MeasuredRate()) {}
 

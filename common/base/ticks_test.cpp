@@ -56,6 +56,28 @@ TEST(TickClockTest, MeasuresWhatTheClockMeasures) {
   EXPECT_NEAR(static_cast<double>(ns), static_cast<double>(expected_ns), 5e6);
 }
 
+TEST(CountedClockTest, StaysWithTheClockAndNeverGoesBack) {
+  constexpr int64_t kApartNs = 100 * kMicrosecondNs;
+  const Clock& counted = CountedClock();
+  const int64_t end_ns = RealClock().NowNs() + 50 * kMillisecondNs;
+  int64_t last_ns = 0;
+  int apart = 0, looks = 0;
+  for (int64_t before_ns = 0; before_ns < end_ns; ++looks) {
+    before_ns = RealClock().NowNs();
+    const int64_t now_ns = counted.NowNs();
+    const int64_t after_ns = RealClock().NowNs();
+    ASSERT_GE(now_ns, last_ns);
+    last_ns = now_ns;
+    apart += now_ns < before_ns - kApartNs || now_ns > after_ns + kApartNs ? 1 : 0;
+  }
+  // Where the machine stops between the clock and the counter all 16 times.
+  EXPECT_LT(apart, looks / 10 + 1);
+  int64_t elsewhere_ns = 0;
+  std::thread([&] { elsewhere_ns = counted.NowNs(); }).join();
+  EXPECT_GE(elsewhere_ns, last_ns - kMillisecondNs);
+  EXPECT_LE(elsewhere_ns, RealClock().NowNs() + kMillisecondNs);
+}
+
 // At a time that a test sets.
 class SetClock final : public Clock {
  public:

@@ -29,9 +29,6 @@ constexpr int kFetchAtOnce = 32;
 constexpr int64_t kStallNs = 8 * kSecondNs;
 constexpr uint32_t kPollsPerStallCheck = 1024;
 
-// The tick clock is set again after so long: what its rate is off by stays below a microsecond.
-constexpr int64_t kAnchorNs = 2 * kMillisecondNs;
-
 }  // namespace
 
 VerbsEndpoint::VerbsEndpoint(std::shared_ptr<VerbsClient> client, uint32_t packet_bytes,
@@ -56,7 +53,6 @@ absl::StatusOr<std::unique_ptr<Endpoint>> VerbsEndpoint::Open(std::shared_ptr<Ve
 absl::Status VerbsEndpoint::Init() {
   PANDO_RETURN_IF_ERROR(mailbox_->Init());
   VerbsClient::Attached found = client_->Attach(mailbox_);
-  anchor_again_ns_ = ticks_.AnchorClosely() + kAnchorNs;
   const VerbsDevice& device = client_->device();
   const auto servers = static_cast<uint32_t>(found.links.size());
   alone_doorbells_ = client_->options().alone_doorbells.value_or(!device.is_software());
@@ -124,15 +120,6 @@ absl::StatusOr<LocalBuffer> VerbsEndpoint::AllocateBuffer(size_t bytes) {
 }
 
 // --- Chains.
-
-int64_t VerbsEndpoint::NowNs() {
-  int64_t now_ns = ticks_.NowNs();
-  if (now_ns >= anchor_again_ns_) [[unlikely]] {
-    now_ns = ticks_.AnchorClosely();
-    anchor_again_ns_ = now_ns + kAnchorNs;
-  }
-  return now_ns_ = std::max(now_ns_, now_ns);
-}
 
 absl::Status VerbsEndpoint::WhyNot(const Target& target, const Chain& chain) const {
   switch (target.state) {
@@ -383,7 +370,7 @@ void VerbsEndpoint::Sleep(int64_t until_ns) {
   }
 }
 
-const Clock& VerbsEndpoint::clock() const { return RealClock(); }
+const Clock& VerbsEndpoint::clock() const { return clock_; }
 
 uint64_t VerbsEndpoint::random_seed() { return SystemRandom(); }
 

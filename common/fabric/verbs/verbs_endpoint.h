@@ -138,7 +138,7 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   void Break(Target* target, State next, std::optional<size_t> failing, std::string reason);
 
   absl::Status WhyNot(const Target& target, const Chain& chain) const;
-  int64_t NowNs();
+  int64_t NowNs() const { return clock_.NowNs(); }
   void Complete(Chain* chain, absl::Status status, int64_t now_ns);
   void Fetch();
   void Handle(const ibv_wc& completion, int64_t now_ns);
@@ -166,8 +166,7 @@ class VerbsEndpoint final : public Endpoint, private CallList::Connections {
   const uint32_t incarnation_;
   const int64_t first_wait_ns_;  // for a server's first queue pair, where the chain does not say
   VerbsCounters counters_;
-  TickClock ticks_;
-  int64_t now_ns_ = 0, anchor_again_ns_ = 0;
+  const Clock& clock_ = CountedClock();
   uint32_t depth_ = 0;
   std::vector<RegisteredMemory> buffers_;  // outlive the queue pairs
   ThreadDomain domain_;
