@@ -1,6 +1,6 @@
 # libpando: what an application links, as pando::client. The objects of the rooms that make up a
 # client, in one library; static, or shared with BUILD_SHARED_LIBS.
-set(PANDO_CLIENT_ROOMS base wire fabric link shm registry sched hot compute)
+set(PANDO_CLIENT_ROOMS base wire fabric link shm registry sched hot compute c)
 
 if(PANDO_HAVE_VERBS)
   list(APPEND PANDO_CLIENT_ROOMS auth verbs)
@@ -23,9 +23,16 @@ set_target_properties(pando_client PROPERTIES
 configure_file(compute/include/pando/version.h.in ${CMAKE_BINARY_DIR}/include/pando/version.h @ONLY)
 target_include_directories(pando_client PUBLIC
   $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/compute/include>
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/compute/c/include>
   $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(pando_client INTERFACE cxx_std_20)
+if(BUILD_SHARED_LIBS)
+  # The C functions have a version.
+  set(map ${CMAKE_SOURCE_DIR}/compute/c/pando.map)
+  target_link_options(pando_client PRIVATE LINKER:--version-script=${map})
+  set_target_properties(pando_client PROPERTIES LINK_DEPENDS ${map})
+endif()
 target_link_libraries(pando_client
   PUBLIC absl::status absl::statusor
   PRIVATE absl::btree absl::cleanup absl::flat_hash_map absl::flat_hash_set absl::inlined_vector

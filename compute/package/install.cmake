@@ -10,7 +10,7 @@ endif()
 install(TARGETS pando_client EXPORT pando_targets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY compute/include/pando ${CMAKE_BINARY_DIR}/include/pando
+install(DIRECTORY compute/include/pando compute/c/include/ ${CMAKE_BINARY_DIR}/include/pando
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
 foreach(program pando pando-memory pando-ycsb pando-chaos pando-figures pando-history pando-locks pando-nic pando-node-loop
         pando-shm-speed pando-sim)

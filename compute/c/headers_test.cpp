@@ -1,0 +1,2 @@
+// The same as C++.
+#include "compute/c/headers_test.c"

@@ -1,0 +1,169 @@
+// What the handles of the C interface stand for.
+#pragma once
+
+#include <any>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "common/base/status.h"
+#include "compute/c/call.h"
+#include "compute/c/handle.h"
+#include "pando.h"
+#include "pando/client.h"
+#include "pando/executor.h"
+
+namespace pando::c {
+
+struct ClientObject : Object {
+  static constexpr Kind kKind = Kind::kClient;
+  explicit ClientObject(std::unique_ptr<Client> made) : Object(kKind), client(std::move(made)) {}
+  void End() override { client.reset(); }
+
+  std::unique_ptr<Client> client;
+};
+
+struct TreeObject : Object {
+  static constexpr Kind kKind = Kind::kTree;
+  TreeObject(std::shared_ptr<ClientObject> client, std::unique_ptr<Tree> made)
+      : Object(kKind, std::move(client)), tree(std::move(made)) {}
+  void End() override { tree.reset(); }
+
+  // Also its cursors' and executors', which end before the client does.
+  std::shared_ptr<const Tree> tree;
+};
+
+struct SessionObject : Object {
+  static constexpr Kind kKind = Kind::kSession;
+  SessionObject(std::shared_ptr<ClientObject> client, std::unique_ptr<Session> made)
+      : Object(kKind, std::move(client)), session(std::move(made)) {}
+  void End() override { session.reset(); }
+
+  std::unique_ptr<Session> session;
+  std::string buffer;  // of the call that uses it
+  std::atomic<bool> in_use{false};
+};
+
+// The right to use a session, which one thread has at a time.
+class SessionUse {
+ public:
+  SessionUse() = default;
+  ~SessionUse() {
+    if (session_ == nullptr) return;
+    session_->in_use.store(false, std::memory_order_release);
+    session_->in_use.notify_one();
+  }
+  SessionUse(const SessionUse&) = delete;
+  SessionUse& operator=(const SessionUse&) = delete;
+
+  // FailedPrecondition: another thread has it.
+  absl::Status Take(SessionObject& session) {
+    if (session.in_use.exchange(true, std::memory_order_acquire)) {
+      return absl::FailedPreconditionError(
+          "the session is in use by another thread: give each thread a session of its own");
+    }
+    session_ = &session;
+    return absl::OkStatus();
+  }
+  // Waits for it.
+  void Await(SessionObject& session) {
+    while (session.in_use.exchange(true, std::memory_order_acquire)) {
+      session.in_use.wait(true, std::memory_order_acquire);
+    }
+    session_ = &session;
+  }
+
+ private:
+  SessionObject* session_ = nullptr;
+};
+
+struct CursorObject : Object {
+  static constexpr Kind kKind = Kind::kCursor;
+  CursorObject(std::shared_ptr<SessionObject> session, std::shared_ptr<const Tree> of)
+      : Object(kKind, std::move(session)), tree(std::move(of)) {}
+  SessionObject& session() const { return static_cast<SessionObject&>(*parent()); }
+  // Its session counts its cursors.
+  void End() override {
+    SessionUse use;
+    use.Await(session());
+    cursor.reset();
+    tree.reset();
+  }
+
+  std::shared_ptr<const Tree> tree;
+  OperationCost cost;  // since it was last added to `cost_to`
+  pando_operation_cost* cost_to = nullptr;
+  std::unique_ptr<Cursor> cursor;  // adds to `cost`
+};
+
+struct ExecutorObject : Object {
+  static constexpr Kind kKind = Kind::kExecutor;
+  ExecutorObject(std::shared_ptr<ClientObject> client, std::unique_ptr<Executor> made)
+      : Object(kKind, std::move(client)), executor(std::move(made)) {}
+  void End() override {
+    executor.reset();
+    trees.clear();
+  }
+  // Trees must outlive an executor that they were given to.
+  void Keep(const std::shared_ptr<const Tree>& tree) {
+    std::lock_guard lock(mutex);
+    trees.insert(tree);
+  }
+
+  std::unique_ptr<Executor> executor;
+  std::mutex mutex;
+  absl::flat_hash_set<std::shared_ptr<const Tree>> trees;
+};
+
+struct ListObject : Object {
+  static constexpr Kind kKind = Kind::kList;
+  using Elements =
+      std::variant<std::vector<pando_result>, std::vector<pando_row>, std::vector<std::string>,
+                   std::vector<pando_tree_info>, std::vector<pando_server_info>,
+                   std::vector<pando_range_info>, std::vector<pando_member_info>>;
+  ListObject(Elements made, std::any what_they_point_to)
+      : Object(kKind), elements(std::move(made)), storage(std::move(what_they_point_to)) {}
+
+  const Elements elements;
+  const std::any storage;
+};
+
+// A handle for a new object, to `*to`.
+template <typename T, typename Handle, typename... Arguments>
+absl::Status Publish(Handle** to, Arguments&&... arguments) {
+  auto object = std::make_shared<T>(std::forward<Arguments>(arguments)...);
+  absl::StatusOr<void*> handle = Open(std::move(object));
+  if (!handle.ok()) return handle.status();
+  *to = static_cast<Handle*>(*handle);
+  return absl::OkStatus();
+}
+
+// `storage` is what the elements point to: it stays where it is when it is moved (a vector), or is
+// in a shared_ptr.
+absl::Status PublishList(ListObject::Elements elements, std::any storage, pando_list** to);
+
+// A result as a list has it; it points to what it is made of.
+pando_result ResultOf(const absl::Status& status, std::string_view value);
+
+// For what a call makes: NULL until it is there.
+template <typename Handle>
+absl::Status Prepare(Handle** to, const char* what) {
+  PANDO_RETURN_IF_ERROR(CheckGiven(to, what));
+  *to = nullptr;
+  return absl::OkStatus();
+}
+
+// InvalidArgument: they came of different clients.
+inline absl::Status CheckSameClient(const Object& a, const Object& b) {
+  if (a.parent() == b.parent()) [[likely]]
+    return absl::OkStatus();
+  return absl::InvalidArgumentError("the tree was opened by another client");
+}
+
+}  // namespace pando::c

@@ -1,0 +1,135 @@
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "compute/c/call.h"
+#include "compute/c/objects.h"
+#include "compute/c/session_call.h"
+#include "pando/client.h"
+
+namespace pando::c {
+namespace {
+
+constexpr pando_check_options kCheckDefaults = PANDO_CHECK_OPTIONS_INIT;
+
+// As Session::BulkLoad() asks for it, which takes what is thrown for the end of the load.
+bool NextEntry(pando_next_row next, void* context, KeyValue* entry) {
+  pando_row row{};
+  int more;
+  {
+    const CallbackScope scope(Inside::kCallback);
+    more = next(context, &row);
+  }
+  if (more == 0) return false;
+  if (more != 1) throw std::runtime_error(absl::StrCat("the callback has returned ", more));
+  for (const auto& [bytes, to] :
+       {std::pair(row.key, &entry->key), std::pair(row.value, &entry->value)}) {
+    const absl::Status checked = CheckBytes(bytes, "a part of the row");
+    if (!checked.ok()) throw std::runtime_error(std::string(checked.message()));
+    to->assign(ViewOf(bytes));
+  }
+  return true;
+}
+
+absl::StatusOr<CheckOptions> CheckOptionsOf(const pando_check_options* given) {
+  PANDO_ASSIGN_OR_RETURN(const pando_check_options c,
+                         ReadSized(given, kCheckDefaults, "check options"));
+  CheckOptions options{
+      .recheck_ms = c.recheck_ms, .problems_max = c.problems_max, .timeout_ms = c.timeout_ms};
+  PANDO_RETURN_IF_ERROR(ReadFlag(c.quiet_tree, "quiet_tree", &options.quiet_tree));
+  return options;
+}
+
+pando_check_report ReportOf(const CheckReport& report) {
+  pando_check_report c{};
+  c.problems = report.problems.size();
+  c.levels = report.nodes_per_level.size();
+  c.leaves = report.nodes_per_level.empty() ? 0 : report.nodes_per_level.front();
+  c.keys = report.keys;
+  c.key_bytes = report.key_bytes;
+  c.value_bytes = report.value_bytes;
+  c.nodes_bytes = report.nodes_bytes;
+  c.missing_separators = report.missing_separators;
+  c.locks_held = report.locks_held;
+  c.looked_again = report.looked_again;
+  c.nodes_reachable = report.nodes.reachable;
+  c.nodes_held = report.nodes.held;
+  c.nodes_free = report.nodes.free;
+  c.nodes_orphans = report.nodes.orphans;
+  return c;
+}
+
+}  // namespace
+}  // namespace pando::c
+
+using pando::c::Call;
+using pando::c::WithSession;
+using pando::c::Work;
+
+extern "C" {
+
+pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando_next_row next,
+                           void* context) {
+  return Call([&]() -> absl::Status {
+    if (next == nullptr) return absl::InvalidArgumentError("the callback is NULL");
+    return WithSession(session, tree, nullptr, [&](const Work& work) {
+      return work.session.BulkLoad(work.tree, [&](pando::KeyValue* entry) {
+        return pando::c::NextEntry(next, context, entry);
+      });
+    });
+  });
+}
+
+pando_code pando_estimate_size(pando_session* session, const pando_tree* tree, int32_t reads_max,
+                               const pando_operation_options* options,
+                               pando_size_estimate* estimate) {
+  return Call([&]() -> absl::Status {
+    PANDO_RETURN_IF_ERROR(pando::c::CheckSized(estimate, "the estimate"));
+    return WithSession(session, tree, options, [&](const Work& work) -> absl::Status {
+      pando::EstimateOptions how{.operation = work.options};
+      if (reads_max != 0) how.reads_max = reads_max;
+      PANDO_ASSIGN_OR_RETURN(const pando::SizeEstimate size,
+                             work.session.EstimateSize(work.tree, how));
+      return pando::c::WriteSized(
+          pando_size_estimate{sizeof(pando_size_estimate), size.keys, size.key_bytes,
+                              size.value_bytes, size.leaves, size.nodes_bytes, size.relative_error},
+          estimate, "the estimate");
+    });
+  });
+}
+
+pando_code pando_check(pando_session* session, const pando_tree* tree,
+                       const pando_check_options* options, pando_check_report* report,
+                       pando_list** problems) {
+  return Call([&]() -> absl::Status {
+    if (problems != nullptr) *problems = nullptr;
+    PANDO_RETURN_IF_ERROR(pando::c::CheckSized(report, "the report"));
+    PANDO_ASSIGN_OR_RETURN(const pando::CheckOptions how, pando::c::CheckOptionsOf(options));
+    return WithSession(session, tree, nullptr, [&](const Work& work) -> absl::Status {
+      PANDO_ASSIGN_OR_RETURN(pando::CheckReport found, work.session.Check(work.tree, how));
+      PANDO_RETURN_IF_ERROR(pando::c::WriteSized(pando::c::ReportOf(found), report, "the report"));
+      if (problems == nullptr) return absl::OkStatus();
+      return pando::c::PublishList(std::move(found.problems), {}, problems);
+    });
+  });
+}
+
+pando_code pando_sweep(pando_session* session, const pando_tree* tree,
+                       const pando_operation_options* options, pando_sweep_result* result) {
+  return Call([&]() -> absl::Status {
+    if (result != nullptr) PANDO_RETURN_IF_ERROR(pando::c::CheckSized(result, "the result"));
+    return WithSession(session, tree, options, [&](const Work& work) -> absl::Status {
+      pando::SweepResult swept;
+      PANDO_RETURN_IF_ERROR(work.session.Sweep(work.tree, &swept, work.options));
+      if (result == nullptr) return absl::OkStatus();
+      return pando::c::WriteSized(
+          pando_sweep_result{sizeof(pando_sweep_result), swept.freed, swept.settled, swept.left},
+          result, "the result");
+    });
+  });
+}
+
+}  // extern "C"
