@@ -69,16 +69,16 @@ Catalog::Catalog(Region* region, NodeLedger* nodes, IdSource* ids, uint64_t life
       life_(life),
       record_used_(kRootRecordsMax, false) {}
 
-absl::StatusOr<TreeShape> Catalog::CompleteShape(const TreeShape& requested) const {
-  PANDO_ASSIGN_OR_RETURN(
-      const NodeLayout layout,
-      NodeLayout::Create(requested.key_bytes_max, requested.value_bytes_max, requested.node_bytes));
+absl::StatusOr<TreeShape> Catalog::CompleteShape(const TreeShape& requested, bool windows) const {
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
+                         NodeLayout::Create(requested.key_bytes_max, requested.value_bytes_max,
+                                            requested.node_bytes, windows));
   TreeShape shape = requested;
   shape.node_bytes = layout.node_bytes();
   const uint32_t server_packet = region_->superblock().packet_bytes;
   shape.packet_bytes =
       requested.packet_bytes == 0 ? server_packet : std::min(requested.packet_bytes, server_packet);
-  const uint32_t slot_lines_bytes = layout.lines_per_slot() * kLineBytes;
+  const uint32_t slot_lines_bytes = layout.lines_per_group() * kLineBytes;
   if (shape.packet_bytes < slot_lines_bytes || shape.packet_bytes % kLineBytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "packets of ", shape.packet_bytes, " bytes do not fit: a slot of this tree needs ",
@@ -100,10 +100,11 @@ absl::Status Catalog::CheckSameShape(const CatalogEntry& entry, const TreeShape&
                    "; asked for were ", Describe(shape)));
 }
 
-absl::StatusOr<Reference> Catalog::FormatRootLeaf(uint32_t tree_id, const TreeShape& shape) {
+absl::StatusOr<Reference> Catalog::FormatRootLeaf(uint32_t tree_id, const TreeShape& shape,
+                                                  bool windows) {
   PANDO_ASSIGN_OR_RETURN(
       const NodeLayout layout,
-      NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes));
+      NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes, windows));
   PANDO_ASSIGN_OR_RETURN(const NodeLife node, nodes_->AllocateNode(tree_id, shape.node_bytes));
   const uint64_t offset = node.offset;
   const AlignedImage old_image(shape.node_bytes);
@@ -147,13 +148,18 @@ absl::StatusOr<uint32_t> Catalog::FindRecord(std::string_view name) const {
 absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   PANDO_RETURN_IF_ERROR(CheckName(request.name));
   PANDO_RETURN_IF_ERROR(CheckMode(request));
-  PANDO_ASSIGN_OR_RETURN(const TreeShape shape, CompleteShape(request.shape));
+  PANDO_ASSIGN_OR_RETURN(const TreeShape shape, CompleteShape(request.shape, request.windows));
   if (const auto existing = trees_.find(request.name); existing != trees_.end()) {
     const TreeMode mode = existing->second.mode();
     if (mode != request.mode) {
       return absl::FailedPreconditionError(
           absl::StrCat("tree '", request.name, "' exists and is ", NameOf(mode),
                        "; asked for was a tree that is ", NameOf(request.mode)));
+    }
+    if (existing->second.windows() != request.windows) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("tree '", request.name, "' exists, ", request.windows ? "without" : "with",
+                       " windows for its keys; asked for was the other"));
     }
     PANDO_RETURN_IF_ERROR(CheckSameShape(existing->second, shape));
     return existing->second;
@@ -163,7 +169,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   PANDO_ASSIGN_OR_RETURN(const uint32_t tree_id, ids_->Peek());
   const bool is_cluster_tree = request.name == kClusterTreeName;
   if (is_cluster_tree) nodes_->KeepBackFor(tree_id);
-  const absl::StatusOr<Reference> root = FormatRootLeaf(tree_id, shape);
+  const absl::StatusOr<Reference> root = FormatRootLeaf(tree_id, shape, request.windows);
   if (!root.ok() && is_cluster_tree) nodes_->KeepBackFor(0);
   PANDO_RETURN_IF_ERROR(root.status());
   ids_->Take();
@@ -177,6 +183,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   entry.root_lock_index = index;
   entry.features = region_->superblock().features;
   if (request.mode == TreeMode::kOwned) entry.features.incompatible |= kIncompatibleOwned;
+  if (request.windows) entry.features.incompatible |= kIncompatibleWindows;
   entry.servers = {{region_->server_id(), life_}};
   record_used_[index] = true;
   names_[tree_id] = request.name;

@@ -55,11 +55,11 @@ class Catalog {
   uint64_t created() const { return created_; }
 
  private:
-  absl::StatusOr<TreeShape> CompleteShape(const TreeShape& requested) const;
+  absl::StatusOr<TreeShape> CompleteShape(const TreeShape& requested, bool windows) const;
   absl::Status CheckSameShape(const CatalogEntry& entry, const TreeShape& shape) const;
   // Index of one; ResourceExhausted.
   absl::StatusOr<uint32_t> FindRecord(std::string_view name) const;
-  absl::StatusOr<Reference> FormatRootLeaf(uint32_t tree_id, const TreeShape& shape);
+  absl::StatusOr<Reference> FormatRootLeaf(uint32_t tree_id, const TreeShape& shape, bool windows);
   // Records whose lock words are free may be used again.
   void FreeRecords();
   void WriteRootRecord(uint32_t index, uint32_t tree_id, const Reference& root, bool dropped);

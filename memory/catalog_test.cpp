@@ -157,10 +157,28 @@ TEST_P(CatalogTest, ListsByNameAndIsBounded) {
   EXPECT_LE(EncodeCatalogList(list).size(), kControlBodyBytesMax);
 }
 
+// Rule N1, with the nodes of rule N4.
+TEST_P(CatalogTest, ATreeHasWindowsForEverOrNever) {
+  const auto narrow = catalog_.Create({"n", Shape(24, 8), TreeMode::kShared, /*windows=*/true});
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_TRUE(narrow->windows());
+  EXPECT_EQ(narrow->shape.node_bytes, 1664u);
+  EXPECT_GT(narrow->Layout()->window_groups(), 0u);
+  EXPECT_TRUE(catalog_.Open("n")->windows());
+  EXPECT_FALSE(catalog_.Create({"n", Shape(24, 8), TreeMode::kShared, true})->created);
+  const absl::Status other = Create("n", Shape(24, 8)).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(other.message().find("with windows for its keys"), absl::string_view::npos) << other;
+  ASSERT_TRUE(Create("w", Shape(24, 8)).ok());
+  EXPECT_EQ(catalog_.Create({"w", Shape(24, 8), TreeMode::kShared, true}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_P(CatalogTest, ATreeHasOneModeForEver) {
   const auto owned = catalog_.Create({"o", Shape(8, 8), TreeMode::kOwned});
   ASSERT_TRUE(owned.ok()) << owned.status();
   EXPECT_EQ(owned->mode(), TreeMode::kOwned);
+  EXPECT_FALSE(owned->windows());
   EXPECT_EQ(owned->features.incompatible,
             region_.superblock().features.incompatible | kIncompatibleOwned);
   EXPECT_EQ(catalog_.Open("o")->mode(), TreeMode::kOwned);

@@ -126,6 +126,23 @@ TEST(ExhaustiveCrashesTest, TheRecovererOfARunMayDieToo) {
   ExpectOk(options);
 }
 
+// Rules N: with windows, into slots that share several lines; what others find they find by narrow
+// gets, where nobody has left the leaf torn.
+TEST_P(ExhaustiveCrashes, NarrowGetsGoOnToo) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = GetParam();
+  options.victims_of_a_kind = 1;
+  options.tree.narrow_reads = true;
+  ExpectOk(options);
+  options.run_length = 20;
+  ExpectOk(options);
+  options.run_length = 0;
+  options.tree = {.key_bytes_max = 8, .value_bytes_max = 8, .narrow_reads = true};
+  options.key_prefix_bytes = 0;
+  options.packet_bytes = 256;
+  ExpectOk(options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, ExhaustiveCrashes,
                          testing::Values(sim::DeliveryMode::kLines, sim::DeliveryMode::kWords,
                                          sim::DeliveryMode::kShmOrder, sim::DeliveryMode::kWhole),

@@ -76,6 +76,7 @@ DEFINE_int32(crashes, 0, "compute servers killed on the way");
 DEFINE_string(mode, "lines", "how bytes are delivered: lines, words, shm, whole; mixed: by seed");
 DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
 DEFINE_uint32(node_bytes, 0, "size of a node, bytes; 0: derived from --tree");
+DEFINE_bool(narrow_reads, false, "gets READ the few lines where their key can be (rules N)");
 DEFINE_uint32(key_prefix, 0, "bytes that all keys have in common (long separators, deep trees)");
 DEFINE_string(techniques, "everything", "everything, sherman or fgplus");
 DEFINE_uint32(packet_bytes, 4096, "largest WRITE that is whole or absent when its sender dies");
@@ -131,6 +132,7 @@ void ParseTree(SimRunOptions* options) {
   if (FLAGS_key_prefix >= options->tree.key_bytes_max)
     BadFlag("--key_prefix leaves no room in the keys");
   options->tree.node_bytes = FLAGS_node_bytes;
+  options->tree.narrow_reads = FLAGS_narrow_reads;
   options->key_prefix_bytes = FLAGS_key_prefix;
 }
 
@@ -282,6 +284,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
       options.tree = shape.tree;
       options.key_prefix_bytes = FLAGS_key_prefix;
     }
+    options.tree.narrow_reads = FLAGS_narrow_reads;
     if (FLAGS_mode != "mixed" && !ParseDeliveryMode(FLAGS_mode, &options.mode))
       BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
     options.break_only = FLAGS_exhaustive_breaks;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
-constexpr uint64_t kMixOwnedSeed = 0x6d69786f;
+constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -169,6 +169,14 @@ void MixRuns(uint64_t seed, SimRunOptions* options) {
   options->many = Pick<double>(&random, std::array{0.0, 0.5, 1.0});
 }
 
+// Narrow gets (rules N). From a random stream of its own, too.
+void MixNarrow(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixNarrowSeed));
+  options->tree.narrow_reads = random.Chance(0.5);
+  // A client that does not read so writes by the same rules.
+  if (random.Chance(0.2)) options->client.techniques.narrow_reads = false;
+}
+
 // Everything that can be done to a run under load, with all constants so short that the run passes
 // them again and again. From a random stream of its own, too.
 void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
@@ -261,7 +269,8 @@ std::string DescribeRun(const SimRunOptions& o) {
         std::pair{"operation_combining", t.operation_combining},
         std::pair{"lock_and_read", t.lock_and_read}, std::pair{"handover_image", t.handover_image},
         std::pair{"lock_back_off", t.lock_back_off},
-        std::pair{"two_level_versions", t.two_level_versions}}) {
+        std::pair{"two_level_versions", t.two_level_versions},
+        std::pair{"narrow_reads", t.narrow_reads}}) {
     if (!on) absl::StrAppend(&techniques, " -", name);
   }
   const std::string mode(DeliveryModeName(o.sim.mode));
@@ -272,16 +281,17 @@ std::string DescribeRun(const SimRunOptions& o) {
   }
   return absl::StrCat(
       mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max, " nodes of ",
-      o.tree.node_bytes, " packets of ", o.sim.packet_bytes, ", ", o.memory_servers, " memory and ",
-      o.compute_servers, " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations,
-      " operations on ", o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "",
-      ", hot ", o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ",
-      o.conditional, ", turns in runs ", o.runs, " (by call ", o.many, "), ", o.lock_words,
-      " lock words", o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
-      o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
-      o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
-      ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
-      o.break_probability, techniques, DescribeCruelty(o));
+      o.tree.node_bytes, o.tree.narrow_reads ? " with windows" : "", " packets of ",
+      o.sim.packet_bytes, ", ", o.memory_servers, " memory and ", o.compute_servers,
+      " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations, " operations on ",
+      o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "", ", hot ",
+      o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ", o.conditional,
+      ", turns in runs ", o.runs, " (by call ", o.many, "), ", o.lock_words, " lock words",
+      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
+      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
+      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
+      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
+      DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
@@ -312,6 +322,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixRuns(seed, &options);
   MixCruelty(seed, mix, &options);
   if (mix.owned) MixOwned(seed, &options);
+  MixNarrow(seed, &options);
   return options;
 }
 

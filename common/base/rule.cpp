@@ -116,6 +116,18 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.B3"},
     {"D4", Rule::kD4, "a range is adopted when all of its messages are in leaves",
      "owned_rules_test --gtest_filter=OwnedRulesTest.D4"},
+    {"N1", Rule::kN1, "a key outside its window has its home's flag",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N1"},
+    {"N1_window", Rule::kN1Window, "every writer knows of windows",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N1Window"},
+    {"N2_nv", Rule::kN2Nv, "the lines of a window are of line 0's node version",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N2Nv"},
+    {"N2_ev", Rule::kN2Ev, "the lines of a window's group are of one entry version",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N2Ev"},
+    {"N6", Rule::kN6, "a flag is there before the key that needs it",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N6"},
+    {"N7", Rule::kN7, "repair computes the flags from the keys that it finds",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N7"},
 };
 
 }  // namespace

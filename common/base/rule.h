@@ -85,6 +85,12 @@ enum class Rule {
   kT8,
   kB3,
   kD4,
+  kN1,
+  kN1Window,
+  kN2Nv,
+  kN2Ev,
+  kN6,
+  kN7,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

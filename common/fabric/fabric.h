@@ -62,6 +62,9 @@ struct Capabilities {
   // A READ takes the bytes of one of its packets, of this many each, in one go, however long the
   // whole of it takes. 0: it may stop anywhere.
   uint32_t read_packet_bytes = 0;
+  // A READ of few bytes costs less than a verb more does; false where verbs are copies by the
+  // processor.
+  bool few_bytes_pay = true;
   // A memory server can cut a living client off, if it has leases; else only the end of a client's
   // process is its death.
   bool can_cut_off = false;

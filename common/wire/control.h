@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/wire/node_layout.h"
 #include "common/wire/remote_address.h"
 #include "common/wire/root_record.h"
 #include "common/wire/superblock.h"
@@ -137,6 +138,9 @@ struct CreateTreeRequest {
   std::string name;
   TreeShape shape;
   TreeMode mode = TreeMode::kShared;
+  // Rule N1: keys have windows. In the tree's entry it is a feature, here a bit of the mode's byte:
+  // an older server knows no such mode, and says so.
+  bool windows = false;
 };
 // A life of a memory server on which a tree may have nodes (rule R7).
 struct TreeServer {
@@ -167,6 +171,12 @@ struct CatalogEntry {
 
   TreeMode mode() const {
     return (features.incompatible & kIncompatibleOwned) != 0 ? TreeMode::kOwned : TreeMode::kShared;
+  }
+  bool windows() const { return (features.incompatible & kIncompatibleWindows) != 0; }
+  // Of the tree's nodes.
+  absl::StatusOr<NodeLayout> Layout() const {
+    return NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes,
+                              windows());
   }
 };
 using CounterList = std::vector<std::pair<std::string, uint64_t>>;

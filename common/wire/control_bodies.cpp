@@ -32,6 +32,9 @@ void TakeShape(ByteReader* reader, TreeShape* shape) {
   reader->Take(&shape->packet_bytes);
 }
 
+// CreateTreeRequest::windows, in the byte of its mode.
+constexpr uint8_t kWindowsBit = 0x80;
+
 absl::Status CheckName(std::string_view name) {
   if (!name.empty() && name.size() <= kTreeNameBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -86,12 +89,11 @@ absl::Status CheckEntry(const CatalogEntry& entry) {
                      entry.version, ", this release knows version ", CatalogEntry{}.version,
                      "; use the release that created it"));
   }
-  const auto layout = NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
-                                         entry.shape.node_bytes);
+  const auto layout = entry.Layout();
   if (!layout.ok() || layout->node_bytes() != entry.shape.node_bytes) {
     return Malformed(absl::StrCat("catalog entry: shape of tree '", entry.name, "'"));
   }
-  if (entry.shape.packet_bytes < layout->lines_per_slot() * kLineBytes) {
+  if (entry.shape.packet_bytes < layout->lines_per_group() * kLineBytes) {
     return Malformed(
         absl::StrCat("catalog entry: a packet holds no slot of tree '", entry.name, "'"));
   }
@@ -179,7 +181,8 @@ std::string EncodeCreateTree(const CreateTreeRequest& request) {
   ByteWriter writer;
   writer.PutString(request.name);
   PutShape(request.shape, &writer);
-  return writer.Put(static_cast<uint8_t>(request.mode)).Take();
+  const uint8_t windows = request.windows ? kWindowsBit : 0;
+  return writer.Put(static_cast<uint8_t>(static_cast<uint8_t>(request.mode) | windows)).Take();
 }
 absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
   ByteReader reader(body);
@@ -191,6 +194,8 @@ absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
   if (!reader.Done()) return Malformed("request to create a tree");
   const absl::Status status = CheckName(request.name);
   if (!status.ok()) return status;
+  request.windows = (mode & kWindowsBit) != 0;
+  mode &= static_cast<uint8_t>(~kWindowsBit);
   if (mode > static_cast<uint8_t>(TreeMode::kOwned)) {
     return absl::InvalidArgumentError(
         absl::StrCat("tree '", request.name, "': this release knows no mode ", mode));

@@ -167,6 +167,11 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   const auto create =
       ParseCreateTree(EncodeCreateTree({std::string("n\0m", 3), {1, 2, 3, 4}, TreeMode::kOwned}));
   EXPECT_EQ(create->mode, TreeMode::kOwned);
+  EXPECT_FALSE(create->windows);
+  const auto narrow =
+      ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}, TreeMode::kOwned, true}));
+  EXPECT_EQ(narrow->mode, TreeMode::kOwned);
+  EXPECT_TRUE(narrow->windows);
   EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}}))->mode, TreeMode::kShared);
   EXPECT_EQ(create->name, std::string("n\0m", 3));
   EXPECT_EQ(create->shape.key_bytes_max, 1u);

@@ -23,7 +23,7 @@ void ReadSlotValue(const std::byte* image, const NodeLayout& layout, uint32_t sl
   const SlotMeta meta = LoadMeta(SlotStart(image, place), layout);
   const uint32_t bytes = std::min(meta.value_bytes, layout.value_bytes_max());
   const uint32_t offset = layout.slot_meta_bytes() + layout.key_bytes_max();
-  if (layout.lines_per_slot() == 1) {
+  if (layout.lines_per_group() == 1) {
     const std::byte* from = SlotStart(image, place) + offset;
     if (bytes == 8 && value->size() == 8) [[likely]] {
       std::memcpy(value->data(), from, 8);
@@ -142,7 +142,11 @@ int LeafEditor::Find(std::string_view key) const {
 int LeafEditor::FindFree(std::string_view key) const {
   const uint32_t slots = layout_.slot_count();
   const auto preferred =
-      static_cast<uint32_t>(wire::HashKey(key) % layout_.group_count()) * layout_.slots_per_line();
+      static_cast<uint32_t>(wire::HashKey(key) % layout_.group_count()) * layout_.slots_per_group();
+  if (layout_.window_groups() != 0 && RuleHolds(Rule::kN1Window)) {
+    const int empty = FindEmptyByWindow(key);
+    if (empty >= 0) return empty;
+  }
   int erased = -1;
   for (uint32_t i = 0, slot = preferred; i < slots; ++i) {
     const SlotMeta meta = LoadMeta(SlotStart(image_, PlaceOf(layout_, slot)), layout_);
@@ -165,10 +169,13 @@ void LeafEditor::WriteSlot(uint32_t slot, std::string_view key, std::string_view
   const SlotPlace place = PlaceOf(layout_, slot);
   const auto key_bytes = static_cast<uint32_t>(key.size());
   const auto value_bytes = static_cast<uint32_t>(value.size());
-  wire::StoreMeta(SlotStart(image_, place), layout_, {key_bytes, value_bytes, kSlotUsed});
+  std::byte* const start = SlotStart(image_, place);
+  const uint8_t kept =
+      layout_.window_groups() == 0 ? 0 : LoadMeta(start, layout_).flags & kSpillFlags;
+  wire::StoreMeta(start, layout_, {key_bytes, value_bytes, static_cast<uint8_t>(kSlotUsed | kept)});
   MarkDirty(slot);
-  if (layout_.lines_per_slot() == 1) {
-    std::byte* const to = SlotStart(image_, place) + layout_.slot_meta_bytes();
+  if (layout_.lines_per_group() == 1) {
+    std::byte* const to = start + layout_.slot_meta_bytes();
     PutField(to, key, layout_.key_bytes_max());
     PutField(to + layout_.key_bytes_max(), value, layout_.value_bytes_max());
     return;
@@ -184,7 +191,10 @@ void LeafEditor::WriteSlot(uint32_t slot, std::string_view key, std::string_view
 
 void LeafEditor::ClearSlot(uint32_t slot) {
   const SlotPlace place = PlaceOf(layout_, slot);
+  std::byte* const start = SlotStart(image_, place);
+  const uint8_t kept = LoadMeta(start, layout_).flags & kSpillFlags;
   wire::ZeroStream(image_, place.line, place.offset, layout_.slot_bytes());
+  if (layout_.window_groups() != 0) wire::StoreMeta(start, layout_, {0, 0, kept});
   MarkDirty(slot);
 }
 
@@ -204,6 +214,7 @@ bool LeafEditor::Put(std::string_view key, std::string_view value) {
   }
   if (free < 0) return false;
   WriteSlot(static_cast<uint32_t>(free), key, value);
+  if (layout_.window_groups() != 0) NotePlaced(static_cast<uint32_t>(free), key);
   return true;
 }
 
@@ -221,7 +232,7 @@ bool LeafEditor::Erase(std::string_view key) {
   // Key and lengths stay until SealDirty(), so that a later Put of this batch finds the slot again.
   std::byte* const start = SlotStart(image_, PlaceOf(layout_, static_cast<uint32_t>(slot)));
   SlotMeta meta = LoadMeta(start, layout_);
-  meta.flags = 0;
+  meta.flags &= kSpillFlags;
   wire::StoreMeta(start, layout_, meta);
   MarkDirty(static_cast<uint32_t>(slot));
   erased_ = true;
@@ -246,23 +257,36 @@ bool LeafEditor::dirty() const {
 }
 
 void LeafEditor::ClearErased(uint32_t group) {
-  for (uint32_t i = 0; i < layout_.slots_per_line(); ++i) {
-    const uint32_t slot = group * layout_.slots_per_line() + i;
+  for (uint32_t i = 0; i < layout_.slots_per_group(); ++i) {
+    const uint32_t slot = group * layout_.slots_per_group() + i;
     const SlotMeta meta = LoadMeta(SlotStart(image_, PlaceOf(layout_, slot)), layout_);
     if (!meta.used() && !meta.empty()) ClearSlot(slot);
   }
 }
 
+void LeafEditor::ClearErased() {
+  if (!erased_) return;
+  for (uint32_t group = 0; group < layout_.group_count(); ++group) ClearErased(group);
+}
+
 LineRuns LeafEditor::SealDirty(uint32_t packet_bytes) {
-  LineRuns runs;
+  LineRuns first, runs;
+  if (!one_comes_first_) [[unlikely]] {
+    ClearErased();
+    return runs;
+  }
   for (uint32_t word = 0; word < dirty_words_; ++word) {
     for (uint64_t& bits = dirty_groups_[word]; bits != 0; bits &= bits - 1) {
       const uint32_t group = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
       const uint32_t first_line = layout_.FirstLineOfGroup(group);
       if (erased_) ClearErased(group);
-      SealEntryLevel(image_, first_line, layout_.lines_per_slot(), crc_);
-      AppendLines(first_line, layout_.lines_per_slot(), packet_bytes, &runs);
+      SealEntryLevel(image_, first_line, layout_.lines_per_group(), crc_);
+      AppendLines(first_line, layout_.lines_per_group(), packet_bytes,
+                  static_cast<int>(group) == first_group_ ? &first : &runs);
     }
+  }
+  if (!first.empty()) [[unlikely]] {
+    runs.insert(RuleHolds(Rule::kN6) ? runs.begin() : runs.end(), first.begin(), first.end());
   }
   return runs;
 }

@@ -21,6 +21,9 @@ namespace pando {
 
 // Slot flags: at least three spare (promoted, delta, indirect) are reserved.
 enum SlotFlags : uint8_t { kSlotUsed = 1, kSlotPromoted = 2, kSlotDelta = 4, kSlotIndirect = 8 };
+// Rule N1, in the first slot of a group, whatever else becomes of that slot: bit 4 + i says that
+// keys whose home is the i-th group before this one may be outside of their window.
+inline constexpr uint8_t kSpillFlags = 0xf0;
 
 // Value of a used slot, appended to nothing: `value` is replaced. The slot comes from LeafMatch.
 void ReadSlotValue(const std::byte* image, const NodeLayout& layout, uint32_t slot,
@@ -36,6 +39,8 @@ struct LeafEntry {
 
 // True if a used slot's key is outside the fences: an accepted image has none (rule F5).
 bool HasSlotOutOfFence(const std::byte* image, const NodeLayout& layout);
+// Rule N1: of each key that is outside its window the home's flag says so. True without windows.
+bool SpillsAreFlagged(const std::byte* image, const NodeLayout& layout);
 
 // Edits an accepted leaf image in place, held under the node's lock.
 //
@@ -45,6 +50,9 @@ bool HasSlotOutOfFence(const std::byte* image, const NodeLayout& layout);
 // 2. Free is empty, or out of fence where an image has such slots (rule F5).
 // 3. Only the groups of changed slots become dirty; versions change in SealDirty() alone.
 // 4. Find, Put, Erase and SealDirty allocate nothing (SealDirty beyond four runs excepted).
+// 5. In a layout with windows a new key goes to the group of its window with most room in and
+//    around it, and where there is none anywhere, with a flag in its window (rules N1, N5). Flags
+//    are only added (rule N7), but for ClearOutOfFence(), Absorb() and FillLeaf().
 //
 // Call SealDirty() (or SealNodeLevel()) once, after the last edit. Keys and values fit the layout
 // (CHECKed). Not thread-safe; image and layout must outlive the editor.
@@ -70,30 +78,50 @@ class LeafEditor {
 
   // Entry level: new EV on the lines of each dirty group. Returns the dirty lines as runs in
   // ascending order, adjacent groups joined, none longer than packet_bytes, each ending at a slot
-  // boundary (rule F6).
+  // boundary (rule F6); but the group that has to be there before the others comes first, by itself
+  // (rule N6). None although the leaf is dirty: the changes have no such order, and are to be
+  // written at node level.
   LineRuns SealDirty(uint32_t packet_bytes);
 
   // Where the fences have changed: they were settled after a crash, or the leaf is split (rules F5,
-  // C4).
+  // C4). Before this editor erases anything (rule N7).
   void ClearOutOfFence();
+  // Before SealNodeLevel(): the slots of erased keys are empty.
+  void ClearErased();
   // Puts a key that is not here. There is room (CHECKed).
   void Add(std::string_view key, std::string_view value);
   // Rule M4: adds the in-fence entries of `right`, an accepted image of the same layout, whose keys
   // are above all keys here. There is room (CHECKed). The caller sets high and right; nothing is
   // sealed.
   void Absorb(const std::byte* right);
+  // Adds keys that are not here; where they have windows as many as can be go into theirs. There is
+  // room (CHECKed).
+  void AddAll(std::span<const LeafEntry> entries);
 
  private:
   static constexpr uint32_t kGroupsMax = kNodeBytesMax / kLineBytes;
 
   bool InFence(std::string_view key) const;
   int FindFree(std::string_view key) const;
+  // In a layout with windows (window.cpp). -1: no slot is empty.
+  int FindEmptyByWindow(std::string_view key) const;
+  uint32_t RoomAround(uint32_t group) const;
+  int RoomiestGroup(uint32_t from, uint32_t groups) const;
+  // A new key is in the slot.
+  void NotePlaced(uint32_t slot, std::string_view key);
+  void FlagSpill(uint32_t home);
+  void FlagFullWindows(uint32_t group);
+  void SetFlag(uint32_t home, uint32_t group);
+  void ComputeSpillFlags();
   void WriteSlot(uint32_t slot, std::string_view key, std::string_view value);
   void ClearSlot(uint32_t slot);
   void ClearErased(uint32_t group);
   void MarkDirty(uint32_t slot) {
     const uint32_t group = layout_.GroupOfSlot(slot);
     dirty_groups_[group / 64] |= uint64_t{1} << (group % 64);
+  }
+  bool IsDirty(uint32_t group) const {
+    return (dirty_groups_[group / 64] >> (group % 64) & 1) != 0;
   }
 
   std::byte* const image_;
@@ -102,6 +130,11 @@ class LeafEditor {
   const uint32_t dirty_words_;  // of dirty_groups_ in use: one, mostly
   std::array<uint64_t, kGroupsMax / 64> dirty_groups_;
   bool erased_ = false;
+  // Rule N6. Homes whose flag is not in the image as it was given; the group to be written first,
+  // or -1; false: there would have to be several.
+  uint64_t fresh_homes_ = 0;
+  int first_group_ = -1;
+  bool one_comes_first_ = true;
 };
 
 // Fills a header-written leaf image with these entries and nothing else (bulk load, split): not

@@ -64,6 +64,7 @@ void LeafEditor::ClearOutOfFence() {
                        InFence(wire::SlotKey(image_, layout_, place, meta, scratch));
     if (!keeps) ClearSlot(slot);
   }
+  if (RuleHolds(Rule::kN7)) ComputeSpillFlags();
 }
 
 void LeafEditor::Add(std::string_view key, std::string_view value) {
@@ -72,18 +73,19 @@ void LeafEditor::Add(std::string_view key, std::string_view value) {
   const int slot = FindFree(key);
   PANDO_CHECK_GE(slot, 0) << "more entries than a leaf has room for";
   WriteSlot(static_cast<uint32_t>(slot), key, value);
+  if (layout_.window_groups() != 0) NotePlaced(static_cast<uint32_t>(slot), key);
 }
 
 void LeafEditor::Absorb(const std::byte* right) {
   std::vector<LeafEntry> entries;
   PANDO_CHECK(ReadLeafEntries(right, layout_, &entries)) << "a key is there twice";
-  for (const LeafEntry& entry : entries) Add(entry.key, entry.value);
+  AddAll(entries);
 }
 
 void FillLeaf(std::byte* image, const NodeLayout& layout, std::span<const LeafEntry> entries) {
   ClearBody(image, layout);
   LeafEditor editor(image, layout, /*crc=*/false);
-  for (const LeafEntry& entry : entries) editor.Add(entry.key, entry.value);
+  editor.AddAll(entries);
 }
 
 }  // namespace pando

@@ -32,7 +32,7 @@ TEST(LineRunTest, WholeNodesInPackets) {
           const bool in_slots =
               next > layout.header_lines() && next < layout.FirstLineOfGroup(layout.group_count());
           if (in_slots) {
-            ASSERT_EQ((next - layout.header_lines()) % layout.lines_per_slot(), 0u);
+            ASSERT_EQ((next - layout.header_lines()) % layout.lines_per_group(), 0u);
           }
         }
         ASSERT_EQ(next, layout.lines());

@@ -5,6 +5,7 @@
 #include "common/wire/node_format.h"
 #include "common/wire/node_image.h"
 #include "common/wire/slot.h"
+#include "common/wire/window.h"
 
 namespace pando {
 namespace {
@@ -42,11 +43,11 @@ bool ChecksumsHold(const std::byte* image, const NodeLayout& layout) {
 
 // All lines of one slot carry one EV.
 bool GroupsConsistent(const std::byte* image, const NodeLayout& layout) {
-  const uint32_t lines_per_slot = layout.lines_per_slot();
-  if (lines_per_slot == 1) return true;
+  const uint32_t lines_per_group = layout.lines_per_group();
+  if (lines_per_group == 1) return true;
   for (uint32_t group = 0; group < layout.group_count(); ++group) {
     const std::byte* lines = image + layout.FirstLineOfGroup(group) * kLineBytes;
-    for (uint32_t i = 1; i < lines_per_slot; ++i) {
+    for (uint32_t i = 1; i < lines_per_group; ++i) {
       if (wire::FrontEv(lines + i * kLineBytes) != wire::FrontEv(lines)) return false;
     }
   }
@@ -119,6 +120,85 @@ NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
   if (scan.matches > 1 && RuleHolds(Rule::kV1)) return NodeVerdict::kTorn;
   if (match != nullptr) match->slot = scan.slot;
   return NodeVerdict::kAccepted;
+}
+
+// --- Windows (rule N2).
+
+namespace {
+
+bool LineIsWhole(const std::byte* line, bool crc, uint32_t before) {
+  const bool versions = wire::FrontEv(line) == wire::RearEv(line) || !RuleHolds(Rule::kF1);
+  return versions && (!crc || wire::LineCrcHolds(line, before));
+}
+
+// Line 0 is whole, of the node meant, and says that the key is below its high fence.
+bool Line0Covers(const std::byte* image, const NodeLayout& layout,
+                 const NodeExpectation& expectation, bool crc) {
+  if (!LineIsWhole(image, crc, 0) || !IsNodeMeant(image, expectation)) return false;
+  const wire::FenceField field = wire::HighField(layout);
+  const uint32_t high_bytes = wire::StoredLength(image, field);
+  if (high_bytes > std::min(layout.key_bytes_max(), kHighInLine0)) return false;
+  char scratch[kHighInLine0];
+  return high_bytes == 0 ||
+         wire::KeyLess(expectation.key, wire::ReadFence(image, layout, field, scratch));
+}
+
+// Each line whole, all of the group's of one write, and of line 0's epoch of fences.
+bool GroupHolds(const std::byte* image, const NodeLayout& layout, uint32_t group, bool crc) {
+  const std::byte* const lines = image + layout.FirstLineOfGroup(group) * kLineBytes;
+  for (uint32_t i = 0; i < layout.lines_per_group(); ++i) {
+    const std::byte* const line = lines + i * kLineBytes;
+    if (!LineIsWhole(line, crc, wire::CrcBefore(lines, i))) return false;
+    if (wire::Nv(line) != wire::Nv(image) && RuleHolds(Rule::kN2Nv)) return false;
+    if (wire::FrontEv(line) != wire::FrontEv(lines) && RuleHolds(Rule::kN2Ev)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+WindowVerdict ClassifyWindow(const std::byte* image, const NodeLayout& layout,
+                             const NodeExpectation& expectation, bool crc, LeafMatch* match) {
+  match->slot = -1;
+  if (!Line0Covers(image, layout, expectation, crc)) return WindowVerdict::kUnclear;
+  const uint32_t home = wire::HomeOf(layout, expectation.key);
+  uint32_t matches = 0;
+  uint8_t flags = 0;
+  char scratch[256];
+  for (uint32_t i = 0; i < layout.window_groups(); ++i) {
+    const uint32_t group = wire::GroupBehind(layout, home, i);
+    if (!GroupHolds(image, layout, group, crc)) return WindowVerdict::kUnclear;
+    if (i < wire::kFlagGroupsMax) {
+      flags |= wire::SpillFlagsOf(image, layout, group) & wire::SpillFlag(i);
+    }
+    const uint32_t first = group * layout.slots_per_group();
+    for (uint32_t slot = first; slot < first + layout.slots_per_group(); ++slot) {
+      const wire::SlotPlace place = wire::PlaceOf(layout, slot);
+      const wire::SlotMeta meta = wire::LoadMeta(wire::SlotStart(image, place), layout);
+      if (!meta.used()) continue;
+      if (!meta.WellFormed(layout)) return WindowVerdict::kUnclear;
+      if (meta.key_bytes != expectation.key.size() ||
+          wire::SlotKey(image, layout, place, meta, scratch) != expectation.key) {
+        continue;
+      }
+      match->slot = static_cast<int>(slot);
+      ++matches;
+    }
+  }
+  if (matches == 1) return WindowVerdict::kFound;
+  if (matches > 1) return WindowVerdict::kUnclear;
+  return flags == 0 ? WindowVerdict::kAbsent : WindowVerdict::kFlagged;
+}
+
+WindowRuns WindowOf(const NodeLayout& layout, std::string_view key) {
+  const uint32_t home = wire::HomeOf(layout, key), groups = layout.window_groups();
+  const uint32_t before_end = std::min(groups, layout.group_count() - home);
+  const auto run = [&](uint32_t group, uint32_t count) {
+    return WindowRuns::Run{layout.FirstLineOfGroup(group), count * layout.lines_per_group()};
+  };
+  WindowRuns window{{run(home, before_end), {}}, 1};
+  if (before_end < groups) window.runs[window.count++] = run(0, groups - before_end);
+  return window;
 }
 
 }  // namespace pando

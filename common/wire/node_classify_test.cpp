@@ -130,7 +130,7 @@ TEST(ClassifyTest, GroupOfSeveralLinesWithTwoEvsIsTorn) {
 // Rule F2: a slow READ meets a slot before and after 256 writes of it, so that all EVs agree.
 TEST(ClassifyTest, ChecksumsTellLinesOfTwoWritesApartWhereVersionsComeAround) {
   const NodeLayout layout = TestLayout(8, 100);
-  ASSERT_EQ(layout.lines_per_slot(), 2u);
+  ASSERT_EQ(layout.lines_per_group(), 2u);
   for (const bool crc : {false, true}) {
     TestImage image =
         TestLeaf(layout, TestHeader(), {{"h", std::string(100, 'a')}, {"i", "b"}}, crc);

@@ -64,6 +64,30 @@ struct LeafMatch {
 NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
                      const NodeExpectation& expectation, bool crc, LeafMatch* match = nullptr);
 
+// Rule N2: what line 0 and the groups of the key's window say, when the other bytes of `image` may
+// be anything.
+enum class WindowVerdict : uint8_t {
+  kFound,    // `match` has the slot
+  kAbsent,   // the key is not in the leaf
+  kFlagged,  // the key is not in its window; the other lines say whether it is in the leaf
+  kUnclear,  // READ the whole leaf
+};
+// The expectation is of a leaf (level 0) that covers the key if its high fence is above: its low
+// fence was seen to be at most the key, in this life. Of a layout with windows, for a key of 1 to
+// key_bytes_max bytes.
+WindowVerdict ClassifyWindow(const std::byte* image, const NodeLayout& layout,
+                             const NodeExpectation& expectation, bool crc, LeafMatch* match);
+// The lines that it looks at besides line 0: runs in no order, two where the window goes on at the
+// leaf's first group.
+struct WindowRuns {
+  struct Run {
+    uint32_t first_line = 0, line_count = 0;
+  };
+  Run runs[2];
+  uint32_t count = 0;
+};
+WindowRuns WindowOf(const NodeLayout& layout, std::string_view key);
+
 // Consistency of versions (and checksums) alone: what makes an image torn, whatever it is an image
 // of.
 bool LinesConsistent(const std::byte* image, const NodeLayout& layout, bool crc);

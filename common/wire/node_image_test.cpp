@@ -185,7 +185,7 @@ TEST(SealTest, EntryLevelChangesEvOfItsGroupOnly) {
     for (uint32_t group = 0; group < layout.group_count(); ++group) {
       for (int round = 0; round < 3; ++round) {
         const TestImage old_image(image);
-        const uint32_t first = layout.FirstLineOfGroup(group), count = layout.lines_per_slot();
+        const uint32_t first = layout.FirstLineOfGroup(group), count = layout.lines_per_group();
         wire::StoreAs(image.line(first) + 5, static_cast<uint8_t>(round + 1));
         SealEntryLevel(image.data(), first, count, true);
         for (uint32_t i = 0; i < layout.lines(); ++i) {

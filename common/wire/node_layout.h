@@ -14,6 +14,10 @@
 // flag bits), else 3. Slots of up to 56 bytes share lines, none straddles one; a larger slot owns
 // whole lines, which carry one EV ("group").
 //
+// In a tree whose keys have windows (rule N1) several slots may share several lines (rule N4): a
+// group is as many lines and slots as make a get READ the fewest bytes; a slot's meta and the first
+// eight bytes of its key lie in one line.
+//
 // Examples: 8/8: 1,024 bytes, 14 lines x 3 slots of 18 bytes = 42. See README.md and
 // node_layout_test.cpp for 60/8 and 255/255. Immutable after Create(); thread-safe.
 #pragma once
@@ -44,8 +48,9 @@ class NodeLayout {
   // fan-out >= 8); with as few as 28 slots where the node then fits an RDMA packet of 1, 2 or 4 KiB
   // that it would exceed. An explicit node_bytes may have as few as 4 slots (deep trees of few
   // keys). InvalidArgument for sizes out of range or a node_bytes too small for the keys.
+  // `windows`: each key has a window (rule N1).
   static absl::StatusOr<NodeLayout> Create(uint32_t key_bytes_max, uint32_t value_bytes_max,
-                                           uint32_t node_bytes = 0);
+                                           uint32_t node_bytes = 0, bool windows = false);
 
   uint32_t key_bytes_max() const { return key_bytes_max_; }
   uint32_t value_bytes_max() const { return value_bytes_max_; }
@@ -59,25 +64,33 @@ class NodeLayout {
   // Leaf slots.
   uint32_t slot_meta_bytes() const { return slot_meta_bytes_; }  // 2 or 3
   uint32_t slot_bytes() const { return slot_bytes_; }
-  uint32_t slots_per_line() const { return slots_per_line_; }  // 1 when a slot owns lines
-  uint32_t lines_per_slot() const { return lines_per_slot_; }  // 1 when slots share a line
   uint32_t slot_count() const { return slot_count_; }
+  // A leaf with more entries is split. Fewer than slots where several of these share lines (rule
+  // N4): the last ones would mostly be outside their windows.
+  uint32_t entries_max() const { return entries_max_; }
   // Group: the lines that one entry-level write of a slot rewrites together.
-  uint32_t group_count() const { return slot_count_ / slots_per_line_; }
-  uint32_t GroupOfSlot(uint32_t slot) const { return slot / slots_per_line_; }
+  uint32_t slots_per_group() const { return slots_per_group_; }  // 1 when a slot owns lines
+  uint32_t lines_per_group() const { return lines_per_group_; }  // 1 when slots share a line
+  uint32_t group_count() const { return slot_count_ / slots_per_group_; }
+  uint32_t group_bytes() const { return lines_per_group_ * kLineBytes; }
+  uint32_t GroupOfSlot(uint32_t slot) const { return slot / slots_per_group_; }
   uint32_t FirstLineOfGroup(uint32_t group) const {
-    return header_lines() + group * lines_per_slot_;
+    return header_lines() + group * lines_per_group_;
   }
+  // From one slot of a group to the next, payload bytes.
+  uint32_t slot_pitch_bytes() const { return slot_pitch_bytes_; }
+  // Rule N1: a key's window is so many groups, at most half of them; 0: keys have none.
+  uint32_t window_groups() const { return window_groups_; }
   // How many lines from `line` on carry one EV and are written together: 1 in the header, behind
   // the last slot, and where slots share lines. `line` starts a group or is one of those.
   uint32_t LinesTogether(uint32_t line) const {
-    return line >= header_lines() && line < FirstLineOfGroup(group_count()) ? lines_per_slot_ : 1;
+    return line >= header_lines() && line < FirstLineOfGroup(group_count()) ? lines_per_group_ : 1;
   }
   // Byte offset in the node of a slot that shares its line. Slots that own lines are copied line by
   // line.
   uint32_t SharedSlotOffset(uint32_t slot) const {
-    return (header_lines() + slot / slots_per_line_) * kLineBytes + kLinePayloadOffset +
-           (slot % slots_per_line_) * slot_bytes_;
+    return (header_lines() + slot / slots_per_group_) * kLineBytes + kLinePayloadOffset +
+           (slot % slots_per_group_) * slot_bytes_;
   }
 
   // Internal nodes.
@@ -88,8 +101,8 @@ class NodeLayout {
  private:
   uint32_t key_bytes_max_ = 0, value_bytes_max_ = 0, node_bytes_ = 0;
   uint32_t low_lines_ = 0, high_lines_ = 0;
-  uint32_t slot_meta_bytes_ = 0, slot_bytes_ = 0, slots_per_line_ = 0, lines_per_slot_ = 0,
-           slot_count_ = 0;
+  uint32_t slot_meta_bytes_ = 0, slot_bytes_ = 0, slots_per_group_ = 0, lines_per_group_ = 0,
+           slot_count_ = 0, entries_max_ = 0, slot_pitch_bytes_ = 0, window_groups_ = 0;
 };
 
 }  // namespace pando

@@ -49,8 +49,8 @@ TEST(NodeLayoutTest, Table8And8) {
   EXPECT_EQ(layout.body_lines(), 14u);
   EXPECT_EQ(layout.slot_meta_bytes(), 2u);
   EXPECT_EQ(layout.slot_bytes(), 18u);
-  EXPECT_EQ(layout.slots_per_line(), 3u);
-  EXPECT_EQ(layout.lines_per_slot(), 1u);
+  EXPECT_EQ(layout.slots_per_group(), 3u);
+  EXPECT_EQ(layout.lines_per_group(), 1u);
   EXPECT_EQ(layout.slot_count(), 42u);
   EXPECT_EQ(layout.group_count(), 14u);
   EXPECT_EQ(layout.internal_payload_bytes(), 784u);
@@ -72,8 +72,8 @@ TEST(NodeLayoutTest, Table60And8) {
   EXPECT_EQ(layout.header_lines(), 4u);
   EXPECT_EQ(layout.slot_meta_bytes(), 3u);
   EXPECT_EQ(layout.slot_bytes(), 71u);
-  EXPECT_EQ(layout.slots_per_line(), 1u);
-  EXPECT_EQ(layout.lines_per_slot(), 2u);
+  EXPECT_EQ(layout.slots_per_group(), 1u);
+  EXPECT_EQ(layout.lines_per_group(), 2u);
   EXPECT_EQ(layout.slot_count(), 30u);
   EXPECT_EQ(layout.group_count(), 30u);
   EXPECT_EQ(layout.internal_payload_bytes(), 3360u);
@@ -92,8 +92,8 @@ TEST(NodeLayoutTest, Table255And255) {
   EXPECT_EQ(layout.header_lines(), 12u);
   EXPECT_EQ(layout.slot_meta_bytes(), 3u);
   EXPECT_EQ(layout.slot_bytes(), 513u);
-  EXPECT_EQ(layout.slots_per_line(), 1u);
-  EXPECT_EQ(layout.lines_per_slot(), 10u);
+  EXPECT_EQ(layout.slots_per_group(), 1u);
+  EXPECT_EQ(layout.lines_per_group(), 10u);
   EXPECT_EQ(layout.slot_count(), 32u);
   EXPECT_EQ(layout.internal_payload_bytes(), 17920u);
   EXPECT_EQ(layout.FirstLineOfGroup(0), 12u);
@@ -110,18 +110,18 @@ TEST(NodeLayoutTest, EveryCombinationHolds) {
       const bool packet = bytes == 1024 || bytes == 2048 || bytes == 4096;
       ASSERT_GE(layout.slot_count(), packet ? kLeafSlotsInPacket : kLeafSlotsMin);
       ASSERT_LE(layout.node_bytes(), kNodeBytesMax);
-      ASSERT_EQ(layout.slot_count() % layout.slots_per_line(), 0u);
+      ASSERT_EQ(layout.slot_count() % layout.slots_per_group(), 0u);
       ASSERT_LE(layout.FirstLineOfGroup(layout.group_count()), layout.lines());
       // No slot straddles lines that it shares; a larger one has all it needs.
-      if (layout.lines_per_slot() == 1) {
-        ASSERT_LE(layout.slots_per_line() * layout.slot_bytes(), kLinePayloadBytes);
+      if (layout.lines_per_group() == 1) {
+        ASSERT_LE(layout.slots_per_group() * layout.slot_bytes(), kLinePayloadBytes);
         const uint32_t last =
             layout.SharedSlotOffset(layout.slot_count() - 1) + layout.slot_bytes();
         ASSERT_LE(last % kLineBytes, wire::kCrcOffset);
       } else {
-        ASSERT_EQ(layout.slots_per_line(), 1u);
-        ASSERT_LE(layout.slot_bytes(), layout.lines_per_slot() * kLinePayloadBytes);
-        ASSERT_GT(layout.slot_bytes(), (layout.lines_per_slot() - 1) * kLinePayloadBytes);
+        ASSERT_EQ(layout.slots_per_group(), 1u);
+        ASSERT_LE(layout.slot_bytes(), layout.lines_per_group() * kLinePayloadBytes);
+        ASSERT_GT(layout.slot_bytes(), (layout.lines_per_group() - 1) * kLinePayloadBytes);
       }
       // Both fences fit.
       ASSERT_GE(kLowInLine1 + layout.low_lines() * kLinePayloadBytes, key);

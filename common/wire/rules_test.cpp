@@ -124,7 +124,7 @@ TEST(RulesTest, U2UpdatedKeyMovesAndCanBeMissed) {
   LeafEditor editor(before.data(), layout, false);
   const auto group = [&](int slot) { return layout.GroupOfSlot(static_cast<uint32_t>(slot)); };
   uint32_t neighbours = 0;  // fill the line of "k", so that a move has to leave it
-  for (int i = 0; neighbours + 1 < layout.slots_per_line(); ++i) {
+  for (int i = 0; neighbours + 1 < layout.slots_per_group(); ++i) {
     const std::string key = "f" + std::to_string(i);
     ASSERT_TRUE(editor.Put(key, ""));
     if (group(editor.Find(key)) == group(editor.Find("k"))) ++neighbours;

@@ -104,12 +104,12 @@ SlotScan ScanEights(const std::byte* image, const NodeLayout& layout, std::strin
   return scan;
 }
 
-// Any geometry. A key's first eight bytes are compared as one word; reading eight bytes stays
-// inside the slot's first line even where key and value together are shorter (the line's tail
-// follows); what is behind the key is masked out.
-template <uint32_t kMetaBytes>
+// Any geometry; `kPacked`: a group is several slots in several lines. A key's first eight bytes are
+// compared as one word; reading eight bytes stays inside the slot's first line even where key and
+// value together are shorter (the line's tail follows); what is behind the key is masked out.
+template <uint32_t kMetaBytes, bool kPacked>
 SlotScan ScanAny(const std::byte* image, const NodeLayout& layout, std::string_view key) {
-  const uint32_t slot_bytes = layout.slot_bytes(), slots_per_line = layout.slots_per_line();
+  const uint32_t slot_bytes = layout.slot_bytes(), slots_per_group = layout.slots_per_group();
   const uint32_t key_bytes_max = layout.key_bytes_max(), value_bytes_max = layout.value_bytes_max();
   const uint64_t mask = PrefixMask(key);
   const uint64_t want = __builtin_bswap64(KeyPrefix(key));
@@ -117,9 +117,13 @@ SlotScan ScanAny(const std::byte* image, const NodeLayout& layout, std::string_v
   SlotScan scan;
   bool malformed = false;
   for (uint32_t slot = 0; slot < layout.slot_count();
-       line += layout.lines_per_slot() * kLineBytes) {
+       line += layout.lines_per_group() * kLineBytes) {
     const std::byte* start = line;
-    for (uint32_t i = 0; i < slots_per_line; ++i, ++slot, start += slot_bytes) {
+    for (uint32_t i = 0; i < slots_per_group; ++i, ++slot, start += slot_bytes) {
+      if constexpr (kPacked) {
+        const uint32_t at = i * layout.slot_pitch_bytes();
+        start = line + at / kLinePayloadBytes * kLineBytes + at % kLinePayloadBytes;
+      }
       const uint32_t meta = LoadAs<uint32_t>(start);  // with the key's first byte or two
       const uint32_t stored_key = kMetaBytes == 2 ? meta & 0xf : meta & 0xff;
       const uint32_t stored_value = kMetaBytes == 2 ? meta >> 4 & 0xf : meta >> 8 & 0xff;
@@ -135,9 +139,13 @@ SlotScan ScanAny(const std::byte* image, const NodeLayout& layout, std::string_v
 }
 
 SlotScan ScanAnyKey(const std::byte* image, const NodeLayout& layout, std::string_view key) {
-  if (layout.slot_meta_bytes() == 3) return ScanAny<3>(image, layout, key);
+  if (layout.slots_per_group() > 1 && layout.lines_per_group() > 1) {
+    return layout.slot_meta_bytes() == 3 ? ScanAny<3, true>(image, layout, key)
+                                         : ScanAny<2, true>(image, layout, key);
+  }
+  if (layout.slot_meta_bytes() == 3) return ScanAny<3, false>(image, layout, key);
   if (layout.key_bytes_max() != 8 || layout.value_bytes_max() != 8) {
-    return ScanAny<2>(image, layout, key);
+    return ScanAny<2, false>(image, layout, key);
   }
   if (key.size() == 8) return ScanEights<true>(image, layout, key);
   return ScanEights<false>(image, layout, key);

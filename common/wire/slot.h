@@ -18,7 +18,8 @@ struct SlotMeta {
   uint8_t flags = 0;
 
   bool used() const { return (flags & kSlotUsed) != 0; }
-  bool empty() const { return key_bytes == 0 && value_bytes == 0 && flags == 0; }
+  // Whatever the group's first slot says of keys outside their windows (rule N1).
+  bool empty() const { return key_bytes == 0 && value_bytes == 0 && (flags & ~kSpillFlags) == 0; }
   bool WellFormed(const NodeLayout& layout) const {
     return !used() || (key_bytes >= 1 && key_bytes <= layout.key_bytes_max() &&
                        value_bytes <= layout.value_bytes_max());
@@ -28,14 +29,17 @@ struct SlotMeta {
 // Where a slot starts: byte `offset` of the payloads that begin at `line`.
 struct SlotPlace {
   uint32_t line = 0;
-  uint32_t offset = 0;
+  uint32_t offset = 0;  // below 56
 };
 inline SlotPlace PlaceOf(const NodeLayout& layout, uint32_t slot) {
   const uint32_t group = layout.GroupOfSlot(slot);
-  return {layout.FirstLineOfGroup(group),
-          (slot - group * layout.slots_per_line()) * layout.slot_bytes()};
+  const uint32_t line = layout.FirstLineOfGroup(group);
+  const uint32_t offset = (slot - group * layout.slots_per_group()) * layout.slot_pitch_bytes();
+  if (layout.lines_per_group() == 1) [[likely]]
+    return {line, offset};
+  return {line + offset / kLinePayloadBytes, offset % kLinePayloadBytes};
 }
-// The meta bytes and at least the key's first 53 bytes lie in the slot's first line.
+// The meta bytes and the key's first eight bytes lie in the slot's first line.
 inline const std::byte* SlotStart(const std::byte* image, const SlotPlace& place) {
   return image + place.line * kLineBytes + kLinePayloadOffset + place.offset;
 }

@@ -31,9 +31,10 @@ inline constexpr uint64_t kIncompatibleLineCrc = 2;
 inline constexpr FeatureMasks kKnownFeatures = {0, 0, kIncompatibleLineCrc};
 // Features of trees: their entries in the catalog have them besides those of the catalog's server,
 // and no server has them.
-inline constexpr uint64_t kIncompatibleOwned = 4;  // rule O1
+inline constexpr uint64_t kIncompatibleOwned = 4;    // rule O1
+inline constexpr uint64_t kIncompatibleWindows = 8;  // rule N1
 inline constexpr FeatureMasks kKnownTreeFeatures = {
-    0, 0, kKnownFeatures.incompatible | kIncompatibleOwned};
+    0, 0, kKnownFeatures.incompatible | kIncompatibleOwned | kIncompatibleWindows};
 
 struct Superblock {
   uint64_t magic = kSuperblockMagic;

@@ -62,20 +62,44 @@ class TestImage {
 };
 
 inline NodeLayout TestLayout(uint32_t key_bytes_max, uint32_t value_bytes_max,
-                             uint32_t node_bytes = 0) {
-  auto layout = NodeLayout::Create(key_bytes_max, value_bytes_max, node_bytes);
+                             uint32_t node_bytes = 0, bool windows = false) {
+  auto layout = NodeLayout::Create(key_bytes_max, value_bytes_max, node_bytes, windows);
   PANDO_CHECK(layout.ok()) << layout.status();
   return *layout;
+}
+
+// With windows: groups of one line with several slots or one, of several lines with several slots,
+// of many lines each.
+inline std::vector<NodeLayout> WindowLayouts() {
+  return {TestLayout(8, 8, 0, true),     TestLayout(8, 8, 2048, true),
+          TestLayout(24, 8, 0, true),    TestLayout(60, 8, 0, true),
+          TestLayout(60, 8, 1024, true), TestLayout(20, 30, 1024, true),
+          TestLayout(255, 255, 0, true)};
 }
 
 // Every kind of slot: packed and wide meta, one to many a line, two to ten lines each, small and
 // odd nodes.
 inline std::vector<NodeLayout> TestLayouts() {
-  return {TestLayout(8, 8),        TestLayout(8, 8, 4096), TestLayout(60, 8),
-          TestLayout(60, 8, 1088), TestLayout(255, 255),   TestLayout(1, 0),
-          TestLayout(3, 5),        TestLayout(15, 15),     TestLayout(16, 0),
-          TestLayout(20, 1),       TestLayout(11, 34),     TestLayout(53, 0),
-          TestLayout(54, 1),       TestLayout(7, 9),       TestLayout(204, 40, 8192)};
+  return {TestLayout(8, 8),
+          TestLayout(8, 8, 4096),
+          TestLayout(60, 8),
+          TestLayout(60, 8, 1088),
+          TestLayout(255, 255),
+          TestLayout(1, 0),
+          TestLayout(3, 5),
+          TestLayout(15, 15),
+          TestLayout(16, 0),
+          TestLayout(20, 1),
+          TestLayout(11, 34),
+          TestLayout(53, 0),
+          TestLayout(54, 1),
+          TestLayout(7, 9),
+          TestLayout(204, 40, 8192),
+          TestLayout(8, 8, 0, true),
+          TestLayout(24, 8, 0, true),
+          TestLayout(60, 8, 0, true),
+          TestLayout(60, 8, 1024, true),
+          TestLayout(255, 255, 0, true)};
 }
 
 inline NodeHeader TestHeader(uint8_t level = 0, std::string low = "", std::string high = "") {

@@ -106,6 +106,10 @@ void NodeLooker::Decode(int level, NodeLook* look) const {
       look->problem = "has a slot whose key is outside its fences";
       return;
     }
+    if (!SpillsAreFlagged(image_.get(), layout_)) {  // rule N1
+      look->problem = "has a key outside its window, and its home has no flag";
+      return;
+    }
     std::sort(look->entries.begin(), look->entries.end(),
               [](const LeafEntry& a, const LeafEntry& b) { return a.key < b.key; });
   }

@@ -13,9 +13,7 @@ namespace pando {
 TreeCheckResult CheckTree(const CatalogEntry& entry, const TreeCheckOptions& options,
                           const ReadRemote& read) {
   TreeCheckResult result;
-  const TreeShape& shape = entry.shape;
-  const auto layout =
-      NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes);
+  const absl::StatusOr<NodeLayout> layout = entry.Layout();
   if (!layout.ok()) {
     result.problems.push_back(
         absl::StrCat("the catalog's shape is impossible: ", layout.status().ToString()));

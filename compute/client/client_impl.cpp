@@ -215,16 +215,17 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_vie
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_view name,
                                                                     const TreeOptions& options) {
-  PANDO_ASSIGN_OR_RETURN(
-      const NodeLayout layout,
-      NodeLayout::Create(options.key_bytes_max, options.value_bytes_max, options.node_bytes));
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
+                         NodeLayout::Create(options.key_bytes_max, options.value_bytes_max,
+                                            options.node_bytes, options.narrow_reads));
   CreateTreeRequest request{
       .name = std::string(name),
       .shape = {.key_bytes_max = options.key_bytes_max,
                 .value_bytes_max = options.value_bytes_max,
                 .node_bytes = layout.node_bytes(),
                 .packet_bytes = UINT32_MAX},
-      .mode = options.mode == TreeOptions::Mode::kOwned ? TreeMode::kOwned : TreeMode::kShared};
+      .mode = options.mode == TreeOptions::Mode::kOwned ? TreeMode::kOwned : TreeMode::kShared,
+      .windows = options.narrow_reads};
   std::shared_ptr<TreeImpl> tree;
   PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {
@@ -275,9 +276,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   const bool is_closing = known != trees_.end();
   PANDO_RETURN_IF_ERROR(RoutedTree::CheckKind(entry));
   if (entry.mode() == TreeMode::kOwned && member() == nullptr) return NeedsMember();
-  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
-                         NodeLayout::Create(entry.shape.key_bytes_max, entry.shape.value_bytes_max,
-                                            entry.shape.node_bytes));
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout, entry.Layout());
   if (entry.shape.packet_bytes > fabric_->capabilities().packet_bytes) {
     return absl::FailedPreconditionError(
         absl::StrCat("tree '", entry.name, "' was made for packets of ", entry.shape.packet_bytes,

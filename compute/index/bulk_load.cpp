@@ -113,7 +113,7 @@ absl::Status BulkLoader::AddToLeaf(LeafEntry entry) {
     firsts_.push_back(self.reference());
     levels_.push_back({.self = std::move(self)});
   }
-  const auto full = static_cast<size_t>(tree_.layout.slot_count() * kFill);
+  const auto full = static_cast<size_t>(tree_.layout.entries_max() * kFill);
   if (Open(0).entries.size() >= full) {
     const std::string separator = ShortestSeparator(Open(0).entries.back().key, entry.key);
     PANDO_ASSIGN_OR_RETURN(SpareNode node, NewNode());

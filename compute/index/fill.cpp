@@ -23,7 +23,7 @@ std::optional<Fill> FillOf(const std::byte* image, uint8_t level, const NodeLayo
   }
   std::vector<LeafEntry> entries;
   if (!ReadLeafEntries(image, layout, &entries)) return std::nullopt;
-  return Fill{entries.size(), layout.slot_count()};
+  return Fill{entries.size(), layout.entries_max()};
 }
 
 constexpr bool Underfull(const Fill& fill) { return 8 * fill.used < 3 * fill.capacity; }
@@ -48,8 +48,8 @@ bool FitTogether(const std::byte* left, const std::byte* right, uint8_t level,
 }
 
 bool IsMergeDue(uint32_t used_slots, const NodeLayout& layout) {
-  const uint32_t step = std::max<uint32_t>(1, layout.slot_count() / 10);
-  return Underfull({used_slots, layout.slot_count()}) && used_slots % step == 0;
+  const uint32_t step = std::max<uint32_t>(1, layout.entries_max() / 10);
+  return Underfull({used_slots, layout.entries_max()}) && used_slots % step == 0;
 }
 
 }  // namespace pando

@@ -99,15 +99,18 @@ LeafEditor& LeafBatch::Commit() {
 }
 
 LeafEditor& LeafBatch::CommitBelow(const std::string& high, const Reference& right) {
-  CommitErases();
+  // Erased are keys after the flags were computed: a key whose slot is written later than its
+  // home's flag would come back without it, if the writer dies in between (rule N7).
   SetHigh(image_, layout_, high);
   SetRight(image_, right);
   if (RuleHolds(Rule::kF5)) editor_.ClearOutOfFence();
+  CommitErases();
   for (const KeyState& state : keys_) {
     if (!state.changed || !state.is_present || state.key >= high) continue;
     const bool fits = editor_.PutAt(state.slot, state.key, state.value);
     PANDO_CHECK(fits) << "a split left no room";
   }
+  editor_.ClearErased();
   return editor_;
 }
 

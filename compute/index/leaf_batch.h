@@ -62,7 +62,7 @@ class LeafBatch {
   KeyState& FindState(std::string_view key);
   int FreeSlots() {
     if (free_slots_ < 0) {
-      free_slots_ = static_cast<int>(layout_.slot_count() - editor_.used_slots());
+      free_slots_ = static_cast<int>(layout_.entries_max() - editor_.used_slots());
     }
     return free_slots_;
   }

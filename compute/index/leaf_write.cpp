@@ -105,7 +105,7 @@ bool LeafWrite::Divide(HeldLock&& lock, LeafBatch& batch, absl::Span<const RunWr
     for (const RunWrite& write : applied) *write.result = division_->status;
     return true;
   }
-  if (sorted.size() > tree_.layout.slot_count()) {
+  if (sorted.size() > tree_.layout.entries_max()) {
     *written = Split(std::move(lock), batch, sorted, ascending);
     return false;
   }
@@ -142,7 +142,7 @@ bool LeafWrite::AddSibling(const HeldLock& lock, LeafBatch& batch) {
     division_->status = image.status();
     return false;
   }
-  const uint32_t slots = tree_.layout.slot_count(), each = EntriesWhenCut(slots);
+  const uint32_t slots = tree_.layout.entries_max(), each = EntriesWhenCut(slots);
   batch.AddRoom(siblings.empty() ? 2 * each - slots : each);
   siblings.push_back({*std::move(spare), *std::move(image)});
   return true;
@@ -217,6 +217,7 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
   if (!runs.empty() && runs.size() < static_cast<size_t>(Chain::kMaxVerbs)) {
     status = writes.Add(runs, node, image_);
   } else {
+    editor.ClearErased();
     SealNodeLevel(image_.data, image_.data, tree_.layout, tree_.environment.crc);
     status = writes.AddNode(node, image_);
   }
@@ -237,7 +238,7 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
                               bool ascending) {
   const bool crc = tree_.environment.crc;
   const NodeLayout& layout = tree_.layout;
-  const std::vector<size_t> cuts = ChooseCuts(sorted, layout.slot_count(), ascending);
+  const std::vector<size_t> cuts = ChooseCuts(sorted, layout.entries_max(), ascending);
   std::vector<NewNode>& taken = division_->siblings;
   std::vector<MissingSeparator>& separators = division_->separators;
   PANDO_CHECK_LE(cuts.size(), taken.size()) << "a leaf batch was over-committed";
@@ -266,7 +267,11 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
     SealNodeLevel(image, siblings[i].spare.OldImage(image), layout, crc);
   }
   batch.CommitBelow(separators.front().separator, separators.front().child);
-  if (!RuleHolds(Rule::kS5)) {  // the variant puts what stays where it likes
+  // Where one packet has all lines but the first they are of one write, whoever dies: what stays
+  // may move to its window.
+  const bool one_packet = (layout.lines() - 1) * kLineBytes <= tree_.entry.shape.packet_bytes;
+  const bool moves = layout.window_groups() > 0 && one_packet;
+  if (moves || !RuleHolds(Rule::kS5)) {  // the variant puts what stays where it likes
     FillLeaf(image_.data, layout, absl::MakeConstSpan(sorted).first(cuts.front()));
   }
   if (RuleHolds(Rule::kS2)) {

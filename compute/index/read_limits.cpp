@@ -10,10 +10,10 @@ constexpr int64_t kNodeWrites = 65'536 / 2;
 
 // A slot of several lines lies in two packets of a READ.
 bool SlotCrossesPackets(const NodeLayout& layout, uint32_t packet_bytes) {
-  if (layout.lines_per_slot() == 1) return false;
+  if (layout.lines_per_group() == 1) return false;
   for (uint32_t group = 0; group < layout.group_count(); ++group) {
     const uint32_t first = layout.FirstLineOfGroup(group) * kLineBytes;
-    const uint32_t last = first + layout.lines_per_slot() * kLineBytes - 1;
+    const uint32_t last = first + layout.lines_per_group() * kLineBytes - 1;
     if (first / packet_bytes != last / packet_bytes) return true;
   }
   return false;
@@ -29,11 +29,17 @@ ReadLimits ReadLimits::Of(const Capabilities& capabilities, const NodeLayout& la
   const bool lines_whole = crc || capabilities.lines_atomic;
   if (!lines_whole) limits.line_ns = kEntryWrites * interval_ns;
   const uint32_t packet_bytes = capabilities.read_packet_bytes;
+  // Several READs, whatever their sizes: line 0 may be of another time than the window.
+  const bool groups_whole =
+      crc || (capabilities.lines_atomic &&
+              (layout.lines_per_group() == 1 ||
+               layout.window_groups() * layout.group_bytes() <= packet_bytes));
+  limits.window_ns = (groups_whole ? kNodeWrites : kEntryWrites) * interval_ns;
   const bool in_one_go = packet_bytes != 0 && layout.node_bytes() <= packet_bytes;
   if (lines_whole && in_one_go) return limits;
   const bool slots_whole =
       crc || (capabilities.lines_atomic &&
-              (layout.lines_per_slot() == 1 ||
+              (layout.lines_per_group() == 1 ||
                (packet_bytes != 0 && !SlotCrossesPackets(layout, packet_bytes))));
   limits.node_ns = (slots_whole ? kNodeWrites : kEntryWrites) * interval_ns;
   return limits;

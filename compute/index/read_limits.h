@@ -14,6 +14,8 @@ struct ReadLimits {
   // Of a node, and of lines that are each good by themselves. From the doorbell to the completion.
   int64_t node_ns = kNeverNs;
   int64_t line_ns = kNeverNs;
+  // Of a chain of READs of line 0 and a key's window (rule N2).
+  int64_t window_ns = kNeverNs;
 
   // `crc`: lines carry checksums.
   static ReadLimits Of(const Capabilities& capabilities, const NodeLayout& layout, bool crc);

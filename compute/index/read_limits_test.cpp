@@ -56,5 +56,22 @@ TEST(ReadLimits, ChecksumsHoldSlotsTogether) {
   }
 }
 
+// Rule N2: several READs, which no packet holds together.
+TEST(ReadLimits, AWindowIsHeldTogetherByTheNodeVersionWhateverThePackets) {
+  const auto with_windows = [](uint32_t key, uint32_t value) {
+    return *NodeLayout::Create(key, value, 0, true);
+  };
+  EXPECT_EQ(ReadLimits::Of(Nic(4096), with_windows(8, 8), false).window_ns, kNodeLimit);
+  EXPECT_EQ(ReadLimits::Of(Nic(4096), with_windows(60, 8), false).window_ns, kNodeLimit);
+  // A group's lines may be of two packets.
+  EXPECT_EQ(ReadLimits::Of(Nic(256), with_windows(60, 8), false).window_ns, kEntryLimit);
+  EXPECT_EQ(ReadLimits::Of(Nic(0), with_windows(60, 8), false).window_ns, kEntryLimit);
+  EXPECT_EQ(ReadLimits::Of(Nic(0), with_windows(60, 8), true).window_ns, kNodeLimit);
+  EXPECT_EQ(ReadLimits::Of(Nic(0), with_windows(8, 8), false).window_ns, kNodeLimit);
+  Capabilities software = Nic(0);
+  software.lines_atomic = false;
+  EXPECT_EQ(ReadLimits::Of(software, with_windows(8, 8), false).window_ns, kEntryLimit);
+}
+
 }  // namespace
 }  // namespace pando

@@ -40,11 +40,16 @@ struct Techniques {
   // Sherman 4.4: an entry-level update writes one line. Off: every write-back writes the whole
   // node.
   bool two_level_versions = true;
+  // Beyond the paper: a get READs a header line and the few lines where its key can be, in trees
+  // that are laid out so (TreeOptions::narrow_reads), where the fabric gains by it. Off: it READs
+  // the leaf.
+  bool narrow_reads = true;
 
   static Techniques Everything() { return {}; }
   static Techniques Sherman() {
     Techniques t;
     t.operation_combining = t.lock_and_read = t.handover_image = t.lock_back_off = false;
+    t.narrow_reads = false;
     return t;
   }
   static Techniques FgPlus() {
@@ -135,6 +140,10 @@ struct TreeOptions {
   // Node size, bytes; 0: derived (1 KiB for 8/8, at least 32 slots a leaf).
   uint32_t node_bytes = 0;
   Mode mode = Mode::kShared;
+  // Fixed at creation: a leaf's keys are placed so that a get READs some 300 bytes instead of 1,024
+  // (8/8), of NICs that are limited by bytes. Off by default: what it costs and gains is in
+  // compute/index/README.md. Releases without it cannot open such a tree.
+  bool narrow_reads = false;
 };
 
 // What one operation cost. Round trips of a combined operation are counted at the operation that
