@@ -16,6 +16,16 @@ absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_vi
   while (true) {
     PANDO_RETURN_IF_ERROR(descent.Find());
     LeafMatch match;
+    // A leaf's low fence is the separator that led there, and stays that in this life (rule F4).
+    if (tree.narrow_reads && !descent.parent().is_null() && !descent.moved_right()) {
+      PANDO_ASSIGN_OR_RETURN(const WindowVerdict window, ReadWindow(context, tree, descent.node(),
+                                                                    key, image.buffer(), &match));
+      if (window == WindowVerdict::kAbsent) return KeyNotFound();
+      if (window == WindowVerdict::kFound) {
+        ReadSlotValue(image.data(), tree.layout, static_cast<uint32_t>(match.slot), value);
+        return absl::OkStatus();
+      }
+    }
     PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
                            ReadNode(context, tree, descent.node(), 0, key, image.buffer(), &match));
     if (verdict == NodeVerdict::kMovedRight && !RuleHolds(Rule::kV2)) return KeyNotFound();

@@ -44,6 +44,70 @@ class TornBackOff {
 
 }  // namespace
 
+namespace {
+
+// Rule N2: the lines that ReadWindow() has not READ, to what it has: one READ of the leaf, so to
+// say, which takes as long as both. kUnclear: it is not accepted.
+absl::StatusOr<WindowVerdict> ReadRest(OperationContext& context, const TreeContext& tree,
+                                       const Reference& leaf, std::string_view key,
+                                       LocalBuffer image, const WindowRuns& window,
+                                       int64_t started_ns, Chain* chain, LeafMatch* match) {
+  const NodeLayout& layout = tree.layout;
+  chain->Reset(leaf.address.server());
+  const auto read = [&](uint32_t first, uint32_t end) {
+    if (first == end) return;
+    const uint32_t at = first * kLineBytes;
+    chain->Read(MemorySpace::kMain, leaf.address.offset() + at,
+                image.Slice(at, (end - first) * kLineBytes));
+  };
+  const WindowRuns::Run& run = window.runs[0];
+  if (window.count == 2) {  // it goes round
+    read(1, layout.header_lines());
+    read(layout.header_lines() + window.runs[1].line_count, run.first_line);
+    read(run.first_line + run.line_count, layout.lines());
+  } else {
+    read(1, run.first_line);
+    read(run.first_line + run.line_count, layout.lines());
+  }
+  const absl::Status status = context.Await(chain);
+  if (!status.ok() && !absl::IsAborted(status)) return status;
+  const int64_t limit_ns = std::min(tree.read_limits.window_ns, tree.read_limits.node_ns);
+  const int64_t took_ns = chain->completed_ns() - started_ns;
+  if (!status.ok() || took_ns > std::min(limit_ns, tree.read_max_ns)) {
+    return WindowVerdict::kUnclear;
+  }
+  const NodeVerdict verdict =
+      Classify(image.data, layout, Expect(tree, leaf, 0, key), tree.environment.crc, match);
+  if (verdict != NodeVerdict::kAccepted) return WindowVerdict::kUnclear;
+  return match->slot >= 0 ? WindowVerdict::kFound : WindowVerdict::kAbsent;
+}
+
+}  // namespace
+
+absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
+                                         const Reference& leaf, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match) {
+  ChainLease chain(&context.session.buffers());
+  const uint64_t offset = leaf.address.offset();
+  chain->Reset(leaf.address.server());
+  chain->Read(MemorySpace::kMain, offset, image.Slice(0, kLineBytes));
+  const WindowRuns window = WindowOf(tree.layout, key);
+  for (uint32_t i = 0; i < window.count; ++i) {
+    const uint32_t at = window.runs[i].first_line * kLineBytes;
+    chain->Read(MemorySpace::kMain, offset + at,
+                image.Slice(at, window.runs[i].line_count * kLineBytes));
+  }
+  const absl::Status read = context.Await(chain.get());
+  if (!read.ok() && !absl::IsAborted(read)) return read;
+  if (!read.ok() || TookLonger(tree, *chain, tree.read_limits.window_ns)) {
+    return WindowVerdict::kUnclear;
+  }
+  const WindowVerdict verdict = ClassifyWindow(image.data, tree.layout, Expect(tree, leaf, 0, key),
+                                               tree.environment.crc, match);
+  if (verdict != WindowVerdict::kFlagged) return verdict;
+  return ReadRest(context, tree, leaf, key, image, window, chain->started_ns(), chain.get(), match);
+}
+
 absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext& tree,
                                          const Reference& node, uint8_t level, std::string_view key,
                                          LocalBuffer image, LeafMatch* match) {

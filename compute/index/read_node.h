@@ -57,6 +57,13 @@ inline absl::StatusOr<NodeVerdict> ReadOnce(OperationContext& context, const Tre
   return Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
 }
 
+// Rule N2: one chain of READs of line 0 and the key's window, into their places in `image`, of a
+// leaf to which its parent led; where a flag asks for it another chain, for the other lines. Found,
+// absent, or kUnclear, also where a READ was interrupted or too slow: READ the leaf.
+absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
+                                         const Reference& leaf, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match);
+
 // ReadNode() from the second READ on.
 absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext& tree,
                                          const Reference& node, uint8_t level, std::string_view key,

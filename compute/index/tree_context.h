@@ -75,6 +75,8 @@ class TreeContext {
         environment(*environment),
         read_max_ns(environment->times.read_max_ns),
         read_limits(ReadLimits::Of(environment->capabilities, this->layout, environment->crc)),
+        narrow_reads(this->layout.window_groups() > 0 && environment->techniques.narrow_reads &&
+                     environment->capabilities.few_bytes_pay),
         parents(environment->cache.DirectoryOf(this->entry.tree_id)) {}
   TreeContext(const TreeContext&) = delete;
   TreeContext& operator=(const TreeContext&) = delete;
@@ -84,6 +86,7 @@ class TreeContext {
   IndexEnvironment& environment;
   const int64_t read_max_ns;  // of the environment's times: each READ looks at it
   const ReadLimits read_limits;
+  const bool narrow_reads;  // gets READ windows (rule N2)
   RootHint root;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
   TreeFate fate;

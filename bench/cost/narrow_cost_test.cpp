@@ -1,0 +1,167 @@
+// What narrow gets cost, and what their leaves cost writers (rules N): counted on the simulated
+// fabric, as in cost_test.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/cost/sim_cluster.h"
+#include "common/base/random.h"
+
+namespace pando {
+namespace {
+
+using MakeKey = std::function<std::string(Random*)>;
+
+std::string RandomKey(Random* random, size_t bytes) {
+  std::string key(bytes, '\0');
+  for (char& byte : key) byte = static_cast<char>(random->Next());
+  return key;
+}
+// 4 to 60 letters, most of them few.
+std::string RandomWord(Random* random) {
+  size_t bytes = 4;
+  while (bytes < 60 && random->Chance(0.85)) ++bytes;
+  std::string word;
+  for (size_t i = 0; i < bytes; ++i) word += static_cast<char>('a' + random->Uniform(26));
+  return word;
+}
+
+struct Shape {
+  const char* name;
+  uint32_t key_bytes, value_bytes;
+  MakeKey make_key;
+};
+Shape Eights() {
+  return {"8/8", 8, 8, [](Random* random) { return RandomKey(random, 8); }};
+}
+
+struct Each {
+  double round_trips = 0, bytes_read = 0, bytes_written = 0;
+};
+Each PerOperation(const OperationCost& cost, double operations) {
+  return {cost.round_trips / operations, static_cast<double>(cost.bytes_read) / operations,
+          static_cast<double>(cost.bytes_written) / operations};
+}
+
+// A tree grows by random inserts to twice its size, so that leaves are as full as they ever are;
+// each insert is followed by two gets.
+struct SteadyState {
+  Each put, found, absent;
+};
+SteadyState Grow(const Shape& shape, bool narrow) {
+  constexpr size_t kFirst = 30'000;
+  SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
+  const auto client = cluster.NewClient();
+  const auto tree = *client->CreateTree("t", {.key_bytes_max = shape.key_bytes,
+                                              .value_bytes_max = shape.value_bytes,
+                                              .narrow_reads = narrow});
+  const auto session = *client->NewSession();
+  Random random(11);
+  std::vector<std::string> keys;
+  OperationCost puts, founds, absents;
+  uint64_t wrong = 0;
+  while (keys.size() < 2 * kFirst) {
+    const bool counts = keys.size() >= kFirst;
+    keys.push_back(shape.make_key(&random));
+    wrong += !session->Put(*tree, keys.back(), "v", {.cost = counts ? &puts : nullptr}).ok();
+    if (!counts) continue;
+    const std::string& key = keys[random.Uniform(keys.size())];
+    wrong += !session->Get(*tree, key, {.cost = &founds}).ok();
+    const std::string absent = shape.make_key(&random);
+    wrong += session->Get(*tree, absent, {.cost = &absents}).ok();
+  }
+  // Short words come again.
+  EXPECT_LE(wrong, kFirst / 100);
+  SteadyState steady{PerOperation(puts, kFirst), PerOperation(founds, kFirst),
+                     PerOperation(absents, kFirst)};
+  std::printf(
+      "%s %s: put %.4f RT, %.1f bytes written; found %.4f RT, %.1f bytes; absent %.4f RT, %.1f\n",
+      shape.name, narrow ? "narrow" : "whole", steady.put.round_trips, steady.put.bytes_written,
+      steady.found.round_trips, steady.found.bytes_read, steady.absent.round_trips,
+      steady.absent.bytes_read);
+  return steady;
+}
+
+TEST(NarrowCost, AGetReadsThreeHundredBytesInsteadOfALeaf) {
+  const SteadyState whole = Grow(Eights(), false), narrow = Grow(Eights(), true);
+  EXPECT_GE(whole.found.bytes_read, 1024);
+  EXPECT_LE(narrow.found.bytes_read, 310);
+  EXPECT_LE(narrow.found.round_trips, 1.06);
+  EXPECT_LE(narrow.absent.round_trips, 1.15);
+  // Writers pay next to nothing for it.
+  EXPECT_LE(narrow.put.round_trips, whole.put.round_trips * 1.01);
+  EXPECT_LE(narrow.put.bytes_written, whole.put.bytes_written * 1.01);
+}
+
+TEST(NarrowCost, KeysOfTwentyFourBytes) {
+  const Shape shape = {"24/8", 24, 8, [](Random* random) { return RandomKey(random, 24); }};
+  const SteadyState whole = Grow(shape, false), narrow = Grow(shape, true);
+  EXPECT_GE(whole.found.bytes_read, 2048);
+  EXPECT_LE(narrow.found.bytes_read, 450);
+  EXPECT_LE(narrow.absent.round_trips, 1.2);
+}
+
+TEST(NarrowCost, Words) {
+  const Shape shape = {"60/8 words", 60, 8, RandomWord};
+  const SteadyState whole = Grow(shape, false), narrow = Grow(shape, true);
+  EXPECT_GE(whole.found.bytes_read, 4096);
+  EXPECT_LE(narrow.found.bytes_read, 750);
+  EXPECT_LE(narrow.absent.round_trips, 1.2);
+}
+
+TEST(NarrowCost, AfterBulkLoadNearlyAllKeysAreInTheirWindows) {
+  constexpr uint64_t kRecords = 200'000, kGets = 20'000;
+  SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
+  const auto client = cluster.NewClient();
+  const auto tree = *client->CreateTree("t", {.narrow_reads = true});
+  const auto session = *client->NewSession();
+  uint64_t next = 0;
+  const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+    if (next == kRecords) return false;
+    *entry = {KeyOf(next * 2), KeyOf(next)};
+    ++next;
+    return true;
+  });
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  for (uint64_t n = 0; n < kRecords; n += 300) {
+    ASSERT_TRUE(session->Get(*tree, KeyOf(n * 2)).ok());
+  }
+  Random random(1);
+  OperationCost cost;
+  for (uint64_t i = 0; i < kGets; ++i) {
+    const uint64_t n = random.Uniform(kRecords);
+    const auto value = session->Get(*tree, KeyOf(n * 2), {.cost = &cost});
+    ASSERT_TRUE(value.ok()) << value.status();
+    ASSERT_EQ(*value, KeyOf(n));
+  }
+  EXPECT_LE(cost.round_trips, kGets * 1.01);
+  EXPECT_LE(cost.bytes_read, kGets * 260.0);
+}
+
+// Neither a client that is told not to, nor one on a tree that is not made for it.
+TEST(NarrowCost, OffMeansWholeLeaves) {
+  SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
+  ClientOptions options;
+  options.techniques.narrow_reads = false;
+  const auto writer = cluster.NewClient(), reader = cluster.NewClient(options);
+  const auto tree = *writer->CreateTree("t", {.narrow_reads = true});
+  const auto session = *writer->NewSession();
+  for (uint64_t i = 0; i < 500; ++i) ASSERT_TRUE(session->Put(*tree, KeyOf(i), "v").ok());
+  const auto same = reader->OpenTree("t");
+  ASSERT_TRUE(same.ok()) << same.status();
+  const auto reading = *reader->NewSession();
+  ASSERT_TRUE(reading->Get(**same, KeyOf(7)).ok());
+  OperationCost whole, narrow;
+  ASSERT_TRUE(reading->Get(**same, KeyOf(7), {.cost = &whole}).ok());
+  ASSERT_TRUE(session->Get(*tree, KeyOf(7), {.cost = &narrow}).ok());
+  EXPECT_EQ(whole.bytes_read, 1024u);
+  EXPECT_LT(narrow.bytes_read, 1024u);
+  // As with every other shape of a tree that is there.
+  EXPECT_TRUE(absl::IsFailedPrecondition(writer->CreateTree("t", {}).status()));
+}
+
+}  // namespace
+}  // namespace pando
