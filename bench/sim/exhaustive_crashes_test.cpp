@@ -137,9 +137,10 @@ TEST_P(ExhaustiveCrashes, NarrowGetsGoOnToo) {
   options.run_length = 20;
   ExpectOk(options);
   options.run_length = 0;
-  options.tree = {.key_bytes_max = 8, .value_bytes_max = 8, .narrow_reads = true};
+  options.tree = {
+      .key_bytes_max = 8, .value_bytes_max = 8, .node_bytes = 2048, .narrow_reads = true};
   options.key_prefix_bytes = 0;
-  options.packet_bytes = 256;
+  options.keys = 240;
   ExpectOk(options);
 }
 
