@@ -29,6 +29,7 @@ static_assert(kHeaderBytes + 4 + 1 + 1 + kPeerValueBytesMax + 2 + kPeerTextBytes
 constexpr uint8_t kGetByte = 0, kFirstWriteByte = 1;
 constexpr auto kScanByte =
     static_cast<uint8_t>(kFirstWriteByte + static_cast<uint8_t>(Write::Kind::kUpsert) + 1);
+constexpr uint8_t kTakeByte = kScanByte + 1, kLoadByte = kScanByte + 2;
 
 enum class Outcome : uint8_t { kDone, kValue, kRows, kNotOwner, kConditionFailed, kError };
 
@@ -132,7 +133,14 @@ PeerNumberedRequest TakeRequest(ViewReader* reader) {
   PeerRequest& request = numbered.request;
   request.tree_id = reader->Take<uint32_t>();
   const auto operation = reader->Take<uint8_t>();
-  if (operation > kScanByte) reader->Fail();
+  if (operation > kLoadByte) reader->Fail();
+  if (operation == kTakeByte || operation == kLoadByte) {
+    const bool takes = operation == kTakeByte;
+    request.operation = takes ? PeerRequest::Operation::kTake : PeerRequest::Operation::kLoad;
+    request.key = reader->TakeBytes(reader->Take<uint8_t>(), 0, kPeerKeyBytesMax);
+    if (takes) request.value = reader->TakeValue();
+    return numbered;
+  }
   if (operation == kScanByte) {
     request.operation = PeerRequest::Operation::kScan;
     request.down = reader->TakeBool();
@@ -316,6 +324,14 @@ bool PeerMessageWriter::Add(uint32_t number, uint64_t left_us, const PeerRequest
     Put(&bytes_, request.rows_max);
     PutCut(&bytes_, request.at);
     PutCut(&bytes_, request.end);
+    return Keep(before);
+  }
+  if (request.operation == PeerRequest::Operation::kTake ||
+      request.operation == PeerRequest::Operation::kLoad) {
+    const bool takes = request.operation == PeerRequest::Operation::kTake;
+    Put(&bytes_, takes ? kTakeByte : kLoadByte);
+    PutString(&bytes_, request.key, kPeerKeyBytesMax);
+    if (takes) PutString(&bytes_, request.value, kPeerValueBytesMax);
     return Keep(before);
   }
   const bool writes = request.operation == PeerRequest::Operation::kWrite;

@@ -9,7 +9,8 @@
 //   request  number 4, microseconds left 8 (all ones: no deadline), tree 4, operation 1; then
 //            get: key; put, insert, update: key, value; erase: key; replace: key, value, expected;
 //            erase if: key, expected; upsert: key, function 4, operand;
-//            scan: down 1, rows 2, and two cuts (key, after 1): where it begins and where it ends
+//            scan: down 1, rows 2, and two cuts (key, after 1): where it begins and where it ends;
+//            take: key, value; load: key (of both it may be empty: the tree's first)
 //   answer   number 4, outcome 1; then
 //            done, not owner: nothing; value: value; condition failed: value, text;
 //            error: code 1, text; rows: more 1, if so the cut that it has reached, rows 2, and for
@@ -49,14 +50,21 @@ struct PeerCut {
 
 // An operation on a key, or a piece of a scan. A view.
 struct PeerRequest {
-  enum class Operation : uint8_t { kGet, kWrite, kScan };
+  enum class Operation : uint8_t {
+    kGet,
+    kWrite,
+    kScan,
+    kTake,  // claim the key's range, if you may (rule O12)
+    kLoad,  // say how much you have to do, and what of it in the key's range (rule O13)
+  };
 
   Operation operation = Operation::kGet;
   Write::Kind write = Write::Kind::kPut;  // kWrite
   uint32_t tree_id = 0;
-  std::string_view key;       // 1 to kPeerKeyBytesMax
-  std::string_view value;     // what is written, or the operand; up to kPeerValueBytesMax
-  std::string_view expected;  // kReplace, kEraseIf; up to kPeerValueBytesMax
+  std::string_view key;  // 1 to kPeerKeyBytesMax; kTake, kLoad: from 0
+  // What is written, or the operand; kTake: what comes with the range. Up to kPeerValueBytesMax.
+  std::string_view value;
+  std::string_view expected;                       // kReplace, kEraseIf; up to kPeerValueBytesMax
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
   // kScan: the keys from the first cut to the second, which is the lower one where it goes down.
   PeerCut at, end;

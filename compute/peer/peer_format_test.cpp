@@ -23,13 +23,21 @@ PeerRequest RandomRequest(Random* random, std::vector<std::string>* strings) {
     return strings->back();
   };
   PeerRequest request;
-  request.operation = static_cast<PeerRequest::Operation>(random->Uniform(3));
+  request.operation = static_cast<PeerRequest::Operation>(random->Uniform(5));
   request.tree_id = static_cast<uint32_t>(random->Next());
   if (request.operation == PeerRequest::Operation::kScan) {
     request.down = random->Chance(0.5);
     request.rows_max = static_cast<uint16_t>(1 + random->Uniform(65'535));
     request.at = {text(0, kPeerKeyBytesMax), random->Chance(0.5)};
     request.end = {text(0, kPeerKeyBytesMax), random->Chance(0.5)};
+    return request;
+  }
+  if (request.operation == PeerRequest::Operation::kTake ||
+      request.operation == PeerRequest::Operation::kLoad) {
+    request.key = text(0, kPeerKeyBytesMax);
+    if (request.operation == PeerRequest::Operation::kTake) {
+      request.value = text(0, kPeerValueBytesMax);
+    }
     return request;
   }
   request.key = text(1, kPeerKeyBytesMax);
@@ -52,7 +60,10 @@ void ExpectSame(const PeerRequest& a, const PeerRequest& b) {
     return;
   }
   EXPECT_EQ(a.key, b.key);
-  if (a.is_read()) return;
+  if (a.is_read()) {
+    EXPECT_EQ(a.value, b.value);
+    return;
+  }
   EXPECT_EQ(a.write, b.write);
   const bool erases = a.write == Write::Kind::kErase || a.write == Write::Kind::kEraseIf;
   EXPECT_EQ(erases ? "" : a.value, b.value);

@@ -60,6 +60,11 @@ std::string Requests() {
     request.write = static_cast<Write::Kind>(kind);
     writer.Add(number++, kPeerNoDeadline, request);
   }
+  request.operation = PeerRequest::Operation::kTake;
+  writer.Add(number++, 6, request);
+  request.operation = PeerRequest::Operation::kLoad;
+  request.key = "";
+  writer.Add(number++, 6, request);
   request.operation = PeerRequest::Operation::kScan;
   request.at = {"a", true};
   request.end = {std::string_view("\xff\xff"), true};
