@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
@@ -25,9 +29,11 @@ class OwnedTest : public testing::Test {
     options.log_bytes = 1 << 20;
     return options;
   }
-  Process NewProcess() {
+  Process NewProcess(bool joins = false) {
     Process process;
-    process.client = cluster_.NewClient(Options());
+    ClientOptions options = Options();
+    options.owner = joins;
+    process.client = cluster_.NewClient(options);
     auto tree = process.client->CreateTree(
         "t", {.key_bytes_max = 16, .value_bytes_max = 16, .mode = TreeOptions::Mode::kOwned});
     EXPECT_TRUE(tree.ok()) << tree.status();
@@ -119,6 +125,99 @@ TEST_F(OwnedTest, OthersSeeWhatTheOwnerHas) {
   EXPECT_EQ(*session->Get(*other.tree, Key(11)), "11");
   ASSERT_OK(session->Put(*other.tree, Key(11), "new"));
   EXPECT_EQ(other.client->Stats().owned.ranges, 1u);
+}
+
+// Writes and reads keys of its own all the time, in a thread, and knows what they have.
+class Worker {
+ public:
+  Worker(std::unique_ptr<Session> session, const Tree* tree, std::string prefix)
+      : session_(std::move(session)), tree_(*tree), prefix_(std::move(prefix)), thread_([this] {
+          for (uint64_t n = 1; !stops_.load() && !testing::Test::HasFailure(); ++n) Turn(n);
+        }) {}
+  ~Worker() { Stop(); }
+
+  void Stop() {
+    stops_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+  // So many more operations have been done. False: they are not, in a minute.
+  bool AwaitTurns(uint64_t count) const {
+    const uint64_t until = turns_.load() + count;
+    return Await([&] { return turns_.load() >= until; });
+  }
+  static bool Await(const std::function<bool()>& holds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+  // Once stopped.
+  void Check(Session* session, const Tree& tree) const {
+    for (size_t i = 0; i < kKeys; ++i) {
+      if (values_[i] == 0) continue;
+      const auto got = session->Get(tree, KeyOf(i));
+      ASSERT_OK(got);
+      ASSERT_EQ(*got, std::to_string(values_[i]));
+    }
+  }
+
+ private:
+  static constexpr size_t kKeys = 500;
+
+  std::string KeyOf(size_t i) const { return std::to_string(100'000 + i) + prefix_; }
+  void Turn(uint64_t n) {
+    const size_t i = n * 7919 % kKeys;
+    if (values_[i] == 0 || n % 3 == 0) {
+      const absl::Status put = session_->Put(tree_, KeyOf(i), std::to_string(n));
+      ASSERT_TRUE(put.ok()) << put;
+      values_[i] = n;
+    } else {
+      const auto got = session_->Get(tree_, KeyOf(i));
+      ASSERT_TRUE(got.ok()) << got.status();
+      ASSERT_EQ(*got, std::to_string(values_[i]));
+    }
+    turns_.fetch_add(1);
+  }
+
+  const std::unique_ptr<Session> session_;
+  const Tree& tree_;
+  const std::string prefix_;
+  std::array<uint64_t, kKeys> values_{};
+  std::atomic<uint64_t> turns_{0};
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
+
+TEST_F(OwnedTest, WhoJoinsGetsRangesAndWhoLeavesGivesThem) {
+  Process first = NewProcess(/*joins=*/true);
+  Worker at_first(NewSession(first), first.tree.get(), "a");
+  ASSERT_TRUE(at_first.AwaitTurns(1'000));
+  EXPECT_EQ(first.client->Stats().owned.ranges, 1u);
+  Process second = NewProcess(/*joins=*/true);
+  Worker at_second(NewSession(second), second.tree.get(), "b");
+  ASSERT_TRUE(Worker::Await([&] { return second.client->Stats().owned.ranges > 0; }));
+  EXPECT_GT(first.client->Stats().owned.given, 0u);
+  ASSERT_TRUE(at_first.AwaitTurns(1'000) && at_second.AwaitTurns(1'000));
+  bool is_known = false;
+  for (const RangeInfo& range : *second.client->ListRanges(*second.tree)) {
+    is_known = is_known || range.operations_per_s > 0;
+  }
+  EXPECT_TRUE(is_known);
+
+  ASSERT_OK(first.client->Leave(60'000));
+  EXPECT_EQ(first.client->Stats().owned.ranges, 0u);
+  EXPECT_EQ(second.client->ListMembers()->size(), 1u);
+  // It works on, at the other one.
+  ASSERT_TRUE(at_first.AwaitTurns(1'000) && at_second.AwaitTurns(1'000));
+  ASSERT_OK(first.client->Leave(1'000)) << "it has";
+  at_first.Stop();
+  at_second.Stop();
+  EXPECT_EQ(first.client->Stats().owned.ranges, 0u);
+  const auto session = NewSession(second);
+  at_first.Check(session.get(), *second.tree);
+  at_second.Check(session.get(), *second.tree);
 }
 
 TEST_F(OwnedTest, EveryUpsertOfManySessionsCountsOnce) {

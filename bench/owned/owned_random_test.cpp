@@ -21,6 +21,7 @@ OwnedRunOptions OptionsOf(uint64_t seed) {
   options.trees = 1 + random.Uniform(3);
   options.sessions = 1 + random.Uniform(3);
   options.coroutines = static_cast<int>(1 + random.Uniform(4));
+  options.moves = random.Chance(0.5) ? 0.05 : 0;
   return options;
 }
 
@@ -45,10 +46,14 @@ OwnedRunResult RunSeeds(uint64_t seeds, const Fill& fill) {
     all.adopted += result.adopted;
     all.cut_off += result.cut_off;
     all.refused_records += result.refused_records;
+    all.moves += result.moves;
+    all.retired += result.retired;
   }
   std::printf(
-      "%lu concluded, %lu unknown, %lu refused, %lu adopted, %lu cut off, %lu refused records\n",
-      all.concluded, all.unknown, all.refused, all.adopted, all.cut_off, all.refused_records);
+      "%lu concluded, %lu unknown, %lu refused, %lu adopted, %lu cut off, %lu refused records, %lu "
+      "moves, %lu retired\n",
+      all.concluded, all.unknown, all.refused, all.adopted, all.cut_off, all.refused_records,
+      all.moves, all.retired);
   return all;
 }
 
@@ -82,6 +87,25 @@ TEST(OwnedRandom, LittleMemory) {
     options->kill = 0.3;
   });
   EXPECT_GT(all.refused_records, 0u);
+}
+
+// Ranges are divided and go from one to the other all the time, whoever dies, breaks or is stopped.
+TEST(OwnedRandom, Moves) {
+  const OwnedRunResult all = RunSeeds(60, [](Random* random, OwnedRunOptions* options) {
+    options->moves = 0.2;
+    options->keys = 20;
+    options->kill = random->Chance(0.5) ? 0.2 : 0.6;
+    options->break_probability = random->Chance(0.3) ? 0.002 : 0;
+    if (random->Chance(0.4)) {
+      options->leases = true;
+      options->pause = 0.5;
+    }
+    // Whoever is stopped may not come to drop it.
+    options->drop = !options->leases && random->Chance(0.3);
+    if (options->drop) options->trees = 1 + options->trees % 3;
+  });
+  EXPECT_GT(all.moves, 200u);
+  EXPECT_GT(all.retired, 0u);
 }
 
 TEST(OwnedRandom, DroppedTrees) {

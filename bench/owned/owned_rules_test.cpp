@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "bench/owned/owned_run.h"
 #include "bench/owned/owned_stage.h"
 #include "common/base/rule.h"
+#include "compute/owner/spread_plan.h"
 
 namespace pando {
 namespace {
@@ -144,6 +146,132 @@ TEST_F(OwnedRulesTest, T4Hold) {
     owner->sessions[1]->Run();
     stage.LookAtTheEnd();
     return stage.what();
+  });
+}
+
+// What one has written is divided, and read before it is flushed.
+TEST_F(OwnedRulesTest, O10) {
+  ExpectShown(Rule::kO10, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t k = 1; k <= 9; ++k) Put(&stage, owner, k);
+    (void)stage.Split(owner, 0, 0, KeyOf(5));
+    for (uint64_t k = 1; k <= 9; ++k) Get(&stage, owner, k);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// Puts go on while the range is given.
+TEST_F(OwnedRulesTest, O11) {
+  ExpectShown(Rule::kO11, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.owner = true;
+    OwnedActor* const giver = stage.Join(client, 2);
+    OwnedActor* const taker = stage.Join(client);
+    if (!stage.Open(giver, 0) || !stage.Open(taker, 0) || !Put(&stage, giver, 1)) {
+      return stage.what();
+    }
+    stage.Spawn(giver, 1, [&] {
+      for (uint64_t k = 1; k <= 40; ++k) {
+        const uint64_t key = 1 + k % 5;
+        stage.Do(giver, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(key), stage.NewValue()));
+      }
+    });
+    (void)stage.Give(giver, 0, 0, KeyOf(1), taker);
+    giver->sessions[1]->Run();
+    for (uint64_t k = 1; k <= 5; ++k) Get(&stage, taker, k);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// A range goes to another one, is written there, and comes back to who has its old messages in his
+// log, and dies.
+TEST_F(OwnedRulesTest, O12) {
+  ExpectShown(Rule::kO12, [](uint64_t seed) {
+    OwnedStageOptions options = {.trees = 2};
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.owner = true;
+    OwnedActor* const one = stage.Join(client);
+    OwnedActor* const other = stage.Join(client);
+    for (OwnedActor* const actor : {one, other}) {
+      for (const size_t tree : {0, 1}) {
+        if (!stage.Open(actor, tree)) return stage.what();
+      }
+    }
+    // It holds the log's base.
+    stage.Do(one, 0, 1, OwnedStage::Make(OperationKind::kPut, KeyOf(1), stage.NewValue()));
+    Put(&stage, one, 2);
+    (void)stage.Give(one, 0, 0, KeyOf(2), other);
+    Put(&stage, other, 2);
+    (void)stage.Give(other, 0, 0, KeyOf(2), one);
+    Get(&stage, one, 2);
+    stage.Kill(one);
+    stage.Leave(one);
+    Get(&stage, other, 2);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// Two members, one of which has everything, and most of that in one range.
+TEST_F(OwnedRulesTest, O13) {
+  ExpectShown(Rule::kO13, [](uint64_t) -> std::string {
+    std::vector<SpreadRange> ranges = {{900, true, false}, {100, true, false}};
+    size_t owner[] = {0, 0};
+    int moves = 0;
+    for (int round = 0; round < 40; ++round) {
+      for (const size_t member : {0, 1}) {
+        std::vector<SpreadRange> own;
+        std::vector<size_t> which;
+        double loads[2] = {0, 0};
+        for (size_t i = 0; i < ranges.size(); ++i) {
+          loads[owner[i]] += ranges[i].operations_per_s;
+          if (owner[i] != member) continue;
+          own.push_back(ranges[i]);
+          which.push_back(i);
+        }
+        const SpreadStep step = SpreadPlan::Next(loads[member], own, {loads[1 - member]}, 0.5);
+        if (step.kind != SpreadStep::Kind::kGive) continue;
+        owner[which[step.range]] = 1 - member;
+        ++moves;
+      }
+    }
+    return moves > 2 ? "ranges go back and forth" : "";
+  });
+}
+
+// Its queue pairs break while it claims, gives, and leaves, and it does not wait for what comes of
+// that.
+TEST_F(OwnedRulesTest, O14) {
+  ExpectShown(Rule::kO14, [](uint64_t seed) {
+    for (uint64_t packets = 0; packets < 120; packets += 2) {
+      OwnedStageOptions options = {.circumstances = {.breaks = true, .owners_end = true}};
+      options.cluster.sim.seed = seed;
+      OwnedStage stage(options);
+      ClientOptions client = OwnedStage::SmallOwner();
+      client.owner = true;
+      client.operation_timeout_ms = 1;
+      OwnedActor* const owner = stage.Join(client);
+      OwnedActor* const other = stage.Join(client);
+      if (!stage.Open(owner, 0) || !stage.Open(other, 0)) return stage.what();
+      stage.BreakAfter(owner, packets, /*late=*/true);
+      Put(&stage, owner, 1);
+      owner->trees[0].reset();
+      (void)stage.Retire(owner, 100);
+      stage.LookAtTheEnd();
+      if (!stage.what().empty()) return stage.what();
+    }
+    return std::string();
   });
 }
 

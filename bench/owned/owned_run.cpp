@@ -67,6 +67,9 @@ class OwnedRun : public OwnedStage {
         world().At(NowNs() + static_cast<int64_t>(random().Uniform(kLifeNs)),
                    [this, actor] { Kill(actor); });
       } else if (random().Chance(0.5)) {
+        if (options_.moves > 0 && !actor->dead && random().Chance(0.5)) {
+          retired_ += Retire(actor, options_.timeout_ms).ok() ? 1 : 0;
+        }
         End(actor);
       }
     }
@@ -80,6 +83,8 @@ class OwnedRun : public OwnedStage {
     result.refused = refused();
     result.adopted = adopted();
     result.refused_records = refused_records_;
+    result.moves = moves();
+    result.retired = retired_;
     for (const OwnedActor* const actor : actors) result.cut_off += actor->cut_off;
     return result;
   }
@@ -104,6 +109,10 @@ class OwnedRun : public OwnedStage {
             if (refused() > refused_max && !options_.little_memory) return;
             const size_t tree = random().Uniform(options_.trees);
             if (actor->trees[tree] == nullptr || IsDropped(tree)) continue;
+            if (options_.moves > 0 && random().Chance(options_.moves)) {
+              MoveAny(actor, session, tree, KeyOf(1 + random().Uniform(options_.keys)));
+              if (actor->dead) return;
+            }
             if (random().Uniform(50) == 0) {
               (void)actor->sessions[session]->Flush(*actor->trees[tree]);
             } else if (!Do(actor, session, tree, Any(tree))) {
@@ -190,7 +199,7 @@ class OwnedRun : public OwnedStage {
   const OwnedRunOptions options_;
   std::map<std::pair<size_t, std::string>, std::string> last_;
   OwnedActor* ballast_ = nullptr;
-  uint64_t refused_records_ = 0;
+  uint64_t refused_records_ = 0, retired_ = 0;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "compute/owner/cluster_entries.h"
+#include "compute/owner/member.h"
 
 namespace pando {
 
@@ -25,7 +26,8 @@ namespace {
 constexpr int64_t kWatchNs = 3 * kMicrosecondNs;
 // Members look around once a second, and the dead are heard of in far less.
 constexpr int64_t kLookedAroundNs = 3500 * kMillisecondNs;
-constexpr size_t kNoSession = SIZE_MAX;
+// For one move.
+constexpr int64_t kMoveNs = kSecondNs;
 
 }  // namespace
 
@@ -221,6 +223,58 @@ bool OwnedStage::Flush(OwnedActor* actor, size_t tree) {
     Problem(absl::StrCat("flush: ", flushed.ToString()));
   }
   return flushed.ok() || options_.circumstances.breaks;
+}
+
+// --- Ranges that move.
+
+absl::Status OwnedStage::InTask(OwnedActor* actor, size_t session,
+                                const std::function<absl::Status(OperationContext&)>& job) {
+  SessionContext* const context = &ImplOf(*actor->sessions[session]).context();
+  absl::Status status;
+  const auto run = [&, context] {
+    OperationContext operation(context, context->NowNs() + kMoveNs);
+    status = job(operation);
+  };
+  if (Scheduler::Current() != nullptr) {
+    run();
+  } else {
+    actor->sessions[session]->Spawn(run);
+    actor->sessions[session]->Run();
+  }
+  return actor->dead ? absl::CancelledError("it has died") : status;
+}
+
+absl::Status OwnedStage::Split(OwnedActor* actor, size_t session, size_t tree,
+                               const std::string& border) {
+  OwnedTree* const owned = ImplOf(*actor->trees[tree]).routed().owned();
+  return InTask(actor, session, [&](OperationContext& context) {
+    return ImplOf(*actor->client).member()->Split(context, owned, border);
+  });
+}
+
+absl::Status OwnedStage::Give(OwnedActor* actor, size_t session, size_t tree,
+                              const std::string& key, OwnedActor* to) {
+  const Member* const taker = to->client == nullptr ? nullptr : ImplOf(*to->client).member();
+  if (taker == nullptr) return absl::FailedPreconditionError("it has no owned tree open");
+  OwnedTree* const owned = ImplOf(*actor->trees[tree]).routed().owned();
+  return InTask(actor, session, [&](OperationContext& context) {
+    return ImplOf(*actor->client).member()->Give(context, owned, key, taker->self());
+  });
+}
+
+void OwnedStage::MoveAny(OwnedActor* actor, size_t session, size_t tree,
+                         const std::string& border) {
+  const std::vector<OwnRange*> own = ImplOf(*actor->trees[tree]).routed().owned()->OwnRanges();
+  if (own.empty()) return;
+  if (random_.Chance(0.3)) return (void)Split(actor, session, tree, border);
+  const std::string key = own[random_.Uniform(own.size())]->low;
+  OwnedActor* const to = actors_[random_.Uniform(actors_.size())].get();
+  if (to != actor && !to->dead) moves_ += Give(actor, session, tree, key, to).ok() ? 1 : 0;
+}
+
+absl::Status OwnedStage::Retire(OwnedActor* actor, int64_t timeout_ms) {
+  const absl::Status left = actor->client->Leave(timeout_ms);
+  return actor->dead ? absl::CancelledError("it has died") : left;
 }
 
 // --- The end.

@@ -18,6 +18,7 @@
 #include "bench/history/history.h"
 #include "bench/sim/ending.h"
 #include "common/base/random.h"
+#include "compute/core/session_context.h"
 #include "pando/client.h"
 
 namespace pando {
@@ -84,6 +85,15 @@ class OwnedStage {
   void Spawn(OwnedActor* actor, size_t session, std::function<void()> task);
   bool BulkLoad(OwnedActor* actor, size_t tree, const std::vector<KeyValue>& entries);
   bool Flush(OwnedActor* actor, size_t tree);
+  // Rules O10, O11, O14. Inside a task of the session or outside. An error: it has not come to
+  // that, or not yet.
+  absl::Status Split(OwnedActor* actor, size_t session, size_t tree, const std::string& border);
+  absl::Status Give(OwnedActor* actor, size_t session, size_t tree, const std::string& key,
+                    OwnedActor* to);
+  // A range that it owns, chosen by chance, is divided, or goes to somebody who lives.
+  void MoveAny(OwnedActor* actor, size_t session, size_t tree, const std::string& border);
+  // Outside tasks.
+  absl::Status Retire(OwnedActor* actor, int64_t timeout_ms);
   static history::Operation Make(history::OperationKind kind, std::string key,
                                  std::string value = "");
   // Stored once in a world.
@@ -106,11 +116,14 @@ class OwnedStage {
   uint64_t unknown() const { return unknown_; }
   uint64_t refused() const { return refused_; }
   uint64_t adopted() const { return adopted_; }
+  uint64_t moves() const { return moves_; }
 
  private:
   int64_t Stamp() { return last_stamp_ns_ = std::max(NowNs(), last_stamp_ns_ + 1); }
   enum class Spent { kKill, kBreak, kBreakLate };
   void Watch(OwnedActor* actor, Spent ending);
+  absl::Status InTask(OwnedActor* actor, size_t session,
+                      const std::function<absl::Status(OperationContext&)>& job);
   void Break(OwnedActor* actor, bool late);
   void CheckTree(size_t tree);
   void CheckClusterTree();
@@ -128,6 +141,7 @@ class OwnedStage {
   std::vector<std::string> problems_;
   int64_t last_stamp_ns_ = 0;
   uint64_t values_ = 0, seeds_ = 0, concluded_ = 0, unknown_ = 0, refused_ = 0, adopted_ = 0;
+  uint64_t moves_ = 0;
 };
 
 }  // namespace pando

@@ -57,6 +57,8 @@ void VisitDifferences(const Visit& visit, OwnedStats& a, const OwnedStats& b) {
   visit("claims", a.claims, b.claims);
   visit("adoptions", a.adoptions, b.adoptions);
   visit("adopted_messages", a.adopted_messages, b.adopted_messages);
+  visit("splits", a.splits, b.splits);
+  visit("given", a.given, b.given);
   visit("log_batches", a.log_batches, b.log_batches);
   visit("log_messages", a.log_messages, b.log_messages);
   visit("log_bytes", a.log_bytes, b.log_bytes);

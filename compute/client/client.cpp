@@ -70,6 +70,7 @@ absl::StatusOr<std::vector<RangeInfo>> Client::ListRanges(const Tree& tree) {
   return impl_->ListRanges(ImplOf(tree));
 }
 absl::StatusOr<std::vector<MemberInfo>> Client::ListMembers() { return impl_->ListMembers(); }
+absl::Status Client::Leave(int64_t timeout_ms) { return impl_->Leave(timeout_ms); }
 std::vector<ServerStatus> Client::Servers() { return impl_->Servers(); }
 absl::Status Client::RegisterUpsertFunction(uint32_t number, UpsertCallback function) {
   return impl_->upserts().Register(number, std::move(function));

@@ -62,6 +62,7 @@ class ClientImpl {
   absl::StatusOr<OwnerInfo> OwnerOf(TreeImpl& tree, std::string_view key);
   absl::StatusOr<std::vector<RangeInfo>> ListRanges(TreeImpl& tree);
   absl::StatusOr<std::vector<MemberInfo>> ListMembers();
+  absl::Status Leave(int64_t timeout_ms);
   void CloseTree(const TreeContext& tree);
   // owner.cpp: before that, of an owned tree that nobody uses any more.
   void GiveUpTree(OwnedTree* tree);

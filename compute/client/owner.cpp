@@ -76,7 +76,9 @@ absl::Status ClientImpl::EnsureMember() {
   parts.serving_lease_ns = serving_lease_ns;
   parts.packet_bytes = capabilities.packet_bytes;
   parts.times = times_;
-  parts.options = {.hot_bytes = options_.hot_bytes, .log_bytes = options_.log_bytes};
+  parts.options = {.hot_bytes = options_.hot_bytes,
+                   .log_bytes = options_.log_bytes,
+                   .spread_ranges = options_.spread_ranges};
   cluster_tree_ = std::move(cluster_tree);
   absl::StatusOr<std::unique_ptr<Member>> member = Member::Create(std::move(parts));
   if (!member.ok()) {
@@ -117,7 +119,7 @@ absl::StatusOr<OwnerInfo> ClientImpl::OwnerOf(TreeImpl& tree, std::string_view k
 
 absl::StatusOr<std::vector<RangeInfo>> ClientImpl::ListRanges(TreeImpl& tree) {
   PANDO_RETURN_IF_ERROR(CheckAsked(tree));
-  return member_->ListRanges(*tree.routed().owned(), ConnectDeadlineNs());
+  return member_->ListRanges(tree.routed().owned(), ConnectDeadlineNs());
 }
 
 absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
@@ -133,6 +135,16 @@ absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
   if (absl::IsNotFound(exists)) return std::vector<MemberInfo>();
   PANDO_RETURN_IF_ERROR(EnsureMember());
   return member_->ListMembers(ConnectDeadlineNs());
+}
+
+absl::Status ClientImpl::Leave(int64_t timeout_ms) {
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("inside a session's task nobody leaves");
+  }
+  if (fenced()) return FencedError();
+  if (member() == nullptr) return absl::OkStatus();
+  if (timeout_ms <= 0) timeout_ms = options_.connect_timeout_ms;
+  return member()->Retire(control_->NowNs() + timeout_ms * kMillisecondNs);
 }
 
 void ClientImpl::LeaveOwners() {

@@ -64,6 +64,12 @@ RedoLog::~RedoLog() {
   PANDO_CHECK_EQ(reservations_, 0u) << "a reservation outlives its redo log";
 }
 
+bool RedoLog::idle() const {
+  Lock lock(mutex_);
+  return durable_waiters_.empty() && room_waiters_.empty() && base_waiters_.empty() &&
+         writers_ == 0 && reservations_ == 0 && ring_.durable() + 1 == ring_.next_lsn();
+}
+
 absl::StatusOr<std::unique_ptr<RedoLog>> RedoLog::Create(OperationContext& context,
                                                          const Options& options) {
   PANDO_ASSIGN_OR_RETURN(const LogRing::Shape shape, ShapeOf(options));

@@ -157,6 +157,8 @@ class RedoLog {
   // Rule W6: Ok, or why nothing more can become durable here.
   absl::Status failure() const;
 
+  // Nobody waits, writes or holds room: as long as nothing is appended it may be freed.
+  bool idle() const;
   // With what is promised to writers. At 3/4 of capacity_bytes() the records that hold the base
   // want to be flushed.
   uint64_t used_bytes() const;

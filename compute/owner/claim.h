@@ -106,6 +106,7 @@ class RangeChange {
   const MappedRange& lower() const { return lower_; }
   // There is no entry any more: the tree was dropped.
   bool gone() const;
+  bool is_split() const { return kind_ == Kind::kSplit; }
 
   // At any time: it may have happened, and is not settled; nothing else of the tree's map may be
   // changed.

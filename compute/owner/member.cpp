@@ -67,6 +67,13 @@ absl::Status Member::OpenPort(Parts* parts) {
 }
 
 Member::~Member() {
+  // Whom the service asks answers, or has no more time, soon.
+  asks_end_.store(true);
+  if (event_driven_) {
+    scheduler().RunUntil([this] { return asking_.load() == 0; });
+  } else {
+    for (int asking = asking_.load(); asking > 0; asking = asking_.load()) asking_.wait(asking);
+  }
   // Whoever executes something for peers may need the loops.
   port_.reset();
   for (const SessionContext* const session : service_sessions_) on_session_end_(session);
@@ -176,16 +183,13 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
       // Whatever job has the tree in its hands ends before this; later ones look whether it is
       // open.
       const Turnstile::Pass job(turnstile_.get());
-      for (OwnRange* const range : tree->OwnRanges()) {
-        absl::Status given_up = GiveUp(context, tree, range);
-        // What a queue pair that breaks, or full memory servers, refuse may do the next time.
-        for (int64_t pause_ns = retry_ns();
-             !given_up.ok() && !context.expired() && !session_->fenced() && !log_failed();
-             pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
-          scheduler().SleepUntil(std::min(NowNs() + pause_ns, context.deadline_ns()));
-          given_up = GiveUp(context, tree, range);
-        }
-        if (first.ok()) first = given_up;
+      first = GiveUpAll(context, tree);
+      // What a queue pair that breaks, or full memory servers, refuse may do the next time.
+      for (int64_t pause_ns = retry_ns();
+           !first.ok() && !context.expired() && !session_->fenced() && !log_failed();
+           pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
+        scheduler().SleepUntil(std::min(NowNs() + pause_ns, context.deadline_ns()));
+        first = GiveUpAll(context, tree);
       }
       const Turnstile::Pass flush(flushing_.get());
       for (OwnRange* const range : tree->OwnRanges()) Abandon(tree, range);
@@ -307,6 +311,8 @@ void Member::AddTo(OwnedStats* stats) const {
   stats->claims += stats_.claims;
   stats->adoptions += stats_.adoptions;
   stats->adopted_messages += stats_.adopted_messages;
+  stats->splits += stats_.splits;
+  stats->given += stats_.given;
   stats->flushed += stats_.flushed;
   stats->flush_rounds += stats_.flush_rounds;
   stats->refused += stats_.refused;
@@ -328,6 +334,12 @@ OwnedTree* Member::FindOpen(uint32_t tree_id) const {
   const auto found = std::find_if(trees_.begin(), trees_.end(),
                                   [=](const OwnedTree* tree) { return tree->id() == tree_id; });
   return found == trees_.end() ? nullptr : *found;
+}
+
+std::vector<uint32_t> Member::OpenTreeIds() const {
+  std::vector<uint32_t> ids;
+  for (const OwnedTree* const tree : OpenTrees()) ids.push_back(tree->id());
+  return ids;
 }
 
 std::vector<OwnedTree*> Member::OpenTrees() const {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,10 +41,12 @@
 #include "compute/index/tree_context.h"
 #include "compute/log/redo_log.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/load_report.h"
 #include "compute/owner/map_store.h"
 #include "compute/owner/owned_tree.h"
 #include "compute/owner/peer_desk.h"
 #include "compute/owner/serving_lease.h"
+#include "compute/owner/spread_plan.h"
 #include "compute/peer/peer_client.h"
 #include "compute/peer/peer_service.h"
 #include "pando/owners.h"
@@ -58,6 +61,8 @@ struct MemberOptions {
   uint64_t log_bytes = 64 << 20;
   // Of records READ while there is no room: the share that is kept all the same (rule T3).
   double promote = 0.25;
+  // It gives ranges to others where it has more to do than they have (rule O13).
+  bool spread_ranges = true;
 };
 
 class Recovery;
@@ -101,15 +106,18 @@ class Member {
   // some of it still, and must not leave in order.
   absl::Status Close(OwnedTree* tree, int64_t deadline_ns);
   absl::Status Join(int64_t deadline_ns);
-  // Rule O9: all trees are closed.
+  // Rule O9: it owns nothing any more.
   absl::Status Leave(int64_t deadline_ns);
+  // Rule O14: others get what it owns, while its trees are in use, and it takes nothing more from
+  // then on. An error: it owns some of it still, and goes on as before.
+  absl::Status Retire(int64_t deadline_ns);
   // Of a tree that was dropped: its entries of nobody go, and logs that no tree needs any more.
   absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
   // All of the tree's records that are dirty now are in their leaves (rule B4).
   absl::Status Flush(OwnedTree* tree, int64_t deadline_ns);
   // member_view.cpp: hints. Whose the key is; all ranges of the tree; whoever has a log.
   absl::StatusOr<OwnerInfo> OwnerOf(OwnedTree* tree, std::string_view key, int64_t deadline_ns);
-  absl::StatusOr<std::vector<RangeInfo>> ListRanges(const OwnedTree& tree, int64_t deadline_ns);
+  absl::StatusOr<std::vector<RangeInfo>> ListRanges(OwnedTree* tree, int64_t deadline_ns);
   absl::StatusOr<std::vector<MemberInfo>> ListMembers(int64_t deadline_ns);
   // Of what it has and has done, but hits and misses, which sessions count.
   void AddTo(OwnedStats* stats) const;
@@ -122,6 +130,15 @@ class Member {
   // Before a range's leaves are written without messages (rule O8): its messages below `since` are
   // all in its leaves, and count no more in a recovery.
   absl::Status BeginLoad(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
+  // Rules O10, O11: for spreading, and tests of it. The range of the border, which is not its lower
+  // one, is divided there; the range of the key is given to another member. Aborted: not now.
+  absl::Status Split(OperationContext& context, OwnedTree* tree, std::string_view border);
+  absl::Status Give(OperationContext& context, OwnedTree* tree, std::string_view key, MemberId to);
+  // For a peer that asks (rules O12, O13). Whether the range of the key is this member's now; it
+  // comes with so many operations a second.
+  bool TakeFor(OperationContext& context, OwnedTree* tree, std::string_view key, uint64_t rate);
+  LoadReport ReportLoad(OwnedTree* tree, std::string_view key) const;
+  MemberId self() const { return {control_.compute_server(), control_.incarnation()}; }
   // Has another member execute it. As PeerClient::Call().
   absl::Status Ask(OperationContext& context, MemberId owner, std::string_view address,
                    const PeerRequest& request, PeerAnswer* answer);
@@ -161,16 +178,18 @@ class Member {
   using Job = std::function<absl::Status(OperationContext&)>;
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
+  // In a tree: more are divided no further.
+  static constexpr size_t kRangesMax = 64;
   // Between two attempts of what may go well the next time.
   static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
 
-  MemberId self() const { return {control_.compute_server(), control_.incarnation()}; }
   Scheduler& scheduler() { return session_->scheduler(); }
   int64_t NowNs() const { return session_->NowNs(); }
   bool log_failed() const;
   bool IsOpen(const OwnedTree* tree) const;
   OwnedTree* FindOpen(uint32_t tree_id) const;  // nullptr: it is not
   std::vector<OwnedTree*> OpenTrees() const;
+  std::vector<uint32_t> OpenTreeIds() const;
 
   // --- member.cpp
   // Runs the job in a coroutine of the service session and waits for it: outside coroutines, or in
@@ -197,14 +216,59 @@ class Member {
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
   absl::Status Take(OperationContext& context, OwnedTree* tree, RangeChange change);
-  static void Serve(OwnedTree* tree, const MappedRange& range);
+  void Serve(OwnedTree* tree, const MappedRange& range);
   static void ServeAgain(OwnRange* range);
   absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
   static absl::Status KeptError();
   absl::Status Recover(OperationContext& context, MemberId ended);
   absl::Status RecoverRange(OperationContext& context, Recovery* recovery,
                             const MappedRange& range);
+  // Of a tree that nobody uses any more.
   absl::Status GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range);
+  absl::Status GiveUpAll(OperationContext& context, OwnedTree* tree);
+  // Of a range whose operations wait: it becomes nobody's, or serves again.
+  absl::Status HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                        MemberId wished);
+  bool OwnsSome() const;
+
+  // --- member_moves.cpp: at the turnstile.
+  static absl::Status Hold(OwnRange* range);
+  absl::Status SplitRange(OperationContext& context, OwnedTree* tree, const std::string& border);
+  void Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split);
+  absl::Status GiveRange(OperationContext& context, OwnedTree* tree, OwnRange* range, MemberId to);
+  // Somebody else is to claim it, and has some time for that.
+  bool AwaitsWished(const MappedRange& range);
+  // The same, looked at just now.
+  bool IsOnItsWay(const OwnedTree& tree, std::string_view key) const;
+  // A member that has left asks others to take what nobody has.
+  absl::Status HaveItTaken(OperationContext& context, OwnedTree* tree, const std::string& key);
+  // --- Not at the turnstile.
+  // What is to be flushed once nothing is written any more is little then.
+  absl::Status FlushAhead(OperationContext& context, OwnedTree* tree, OwnRange* range);
+  struct Other {
+    MemberId id;
+    std::string address;
+    double operations_per_s = 0;
+    bool spreads = false;
+  };
+  // Whether it has taken it.
+  bool Tell(OperationContext& context, OwnedTree* tree, const MappedRange& range, const Other& to,
+            double rate);
+  absl::Status GiveEverything(OperationContext& context);
+  absl::Status GiveAll(OperationContext& context, OwnedTree* tree);
+
+  // --- member_spread.cpp
+  // The tree is not closed meanwhile; nullptr: it is closed.
+  class Visit;
+  void SpreadLoop(Parking* parking);
+  void Measure();
+  void Spread(OwnedTree* tree);
+  absl::Status Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& step, Other* to);
+  // Members that have the tree open, with what they have to do.
+  absl::StatusOr<std::vector<Other>> ListOthers(OperationContext& context, uint32_t tree_id);
+  // In a coroutine of the service session. The answer's status, too.
+  absl::Status AskInService(OperationContext& context, const Other& other,
+                            const PeerRequest& request, PeerAnswer* answer);
 
   // --- member_flush.cpp
   struct Place {
@@ -241,6 +305,9 @@ class Member {
   absl::Status LookAround(OperationContext& context);
   // With its address, if it has one.
   absl::StatusOr<OwnerInfo> Describe(OperationContext& context, MemberId member);
+  // Nothing: it does not answer.
+  std::optional<LoadReport> AskForLoad(OperationContext& context, OwnedTree* tree,
+                                       const MappedRange& range, const OwnerInfo& owner);
   absl::Status FreeLostExtents(OperationContext& context);
   // Whether this member can bring the recovery of who had these to its end.
   absl::StatusOr<bool> CanTake(OperationContext& context, const std::vector<MappedRange>& ranges);
@@ -268,6 +335,18 @@ class Member {
   std::unique_ptr<PeerService> service_;
   std::unique_ptr<PeerClient> peers_;
   std::unique_ptr<PeerPort> port_;  // nullptr: the fabric has no links
+
+  // Of rules O11 to O14.
+  struct Wish {
+    MappedRange range;  // nobody's, and somebody is to claim it
+    int64_t first_ns = 0, last_ns = 0;
+  };
+  std::vector<Wish> wishes_;              // the service's; few, the newest last
+  std::map<uint32_t, SpreadPlan> plans_;  // the service's; by tree
+  std::atomic<uint64_t> load_{0};         // operations a second
+  std::atomic<bool> retired_{false};      // it takes nothing
+  std::atomic<int> asking_{0};            // of the service's coroutines, whom others have to answer
+  std::atomic<bool> asks_end_{false};     // nothing is asked any more
 
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;

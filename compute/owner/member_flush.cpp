@@ -145,6 +145,7 @@ void Member::FlushLoop(Parking* parking) {
   }
   while (Pause(parking, NowNs() + kLookNs)) {
     const Turnstile::Pass pass(flushing_.get());
+    if (!joined_.load(std::memory_order_acquire)) continue;  // it has left, and its log is freed
     OperationContext context(session_.get(), NowNs() + kRoundNs);
     if (is_refusing()) TryRefused(context);
     FlushUntilLow(context);

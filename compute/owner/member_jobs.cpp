@@ -1,6 +1,7 @@
 // What a member changes in the cluster tree: one job at a time, at the turnstile (rules O2 to O4,
 // O7 to O9).
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,6 +64,9 @@ absl::StatusOr<ServerId> Member::RoomiestServer(OperationContext& context) {
 
 absl::Status Member::JoinCluster(OperationContext& context) {
   if (joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+  if (retired_.load(std::memory_order_acquire)) {
+    return absl::FailedPreconditionError("this compute server has left the owners of keys");
+  }
   if (log_ == nullptr) {
     PANDO_ASSIGN_OR_RETURN(const ServerId server, RoomiestServer(context));
     PANDO_ASSIGN_OR_RETURN(const LogExtent extent,
@@ -95,6 +99,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
   StartLoop(&Member::TendLoop);
   StartLoop(&Member::FlushLoop);
   StartLoop(&Member::LookLoop);
+  StartLoop(&Member::SpreadLoop);
   return absl::OkStatus();
 }
 
@@ -113,16 +118,23 @@ absl::Status Member::RenewLease(OperationContext& context) {
 
 absl::Status Member::LeaveCluster(OperationContext& context) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
-  if (!OpenTrees().empty()) return absl::FailedPreconditionError("owned trees are open");
   PANDO_RETURN_IF_ERROR(SettlePending(context));
+  if (OwnsSome()) return absl::AbortedError("this compute server owns ranges of trees still");
   // The last one to leave leaves nothing that no tree needs. It is not what its time is for.
   OperationContext looking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
   (void)LookAround(looking);
   // Claims that were won late, and never served.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left, ListRangesOf(context, map_, self()));
   for (const MappedRange& range : left) {
+    if (!RuleHolds(Rule::kO14)) break;
     RangeChange change = RangeChange::GiveUp(range, /*wished=*/{}, stamps_.Next());
     PANDO_RETURN_IF_ERROR(change.Settle(context, map_));
+  }
+  // Sessions that are in use may still be writing to the log, which is freed below.
+  const Turnstile::Pass flush(flushing_.get());
+  while (retired_.load(std::memory_order_acquire) && !log_->idle()) {
+    if (context.expired()) return context.DeadlineError("waiting for the log's last writes");
+    scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
   }
   PANDO_RETURN_IF_ERROR(
       Change(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
@@ -143,6 +155,11 @@ absl::Status Member::SettlePending(OperationContext& context) {
   OwnedTree* const tree = FindOpen(settled.range().tree_id);
   const bool is_ours = settled.won() && settled.range().entry.owner == self();
   if (!is_ours || tree == nullptr) return absl::OkStatus();
+  if (settled.is_split()) {
+    OwnRange* const whole = tree->FindOwn(settled.lower().low);
+    if (whole != nullptr && whole->Covers(settled.range().low)) Divide(tree, whole, settled);
+    return absl::OkStatus();
+  }
   OwnRange* const own = tree->FindOwn(settled.range().low);
   if (own == nullptr) {
     Serve(tree, settled.range());
@@ -153,7 +170,9 @@ absl::Status Member::SettlePending(OperationContext& context) {
 }
 
 void Member::Serve(OwnedTree* tree, const MappedRange& range) {
-  tree->Add(std::make_unique<OwnRange>(range, OwnRange::State::kServing));
+  auto own = std::make_unique<OwnRange>(range, OwnRange::State::kServing);
+  own->came_ns = NowNs();
+  tree->Add(std::move(own));
 }
 
 absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
@@ -164,6 +183,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   if (tree->FindOwn(key) != nullptr) return absl::OkStatus();
   // Many operations miss the owner at once; the first of their jobs has looked for all of them.
   if (tree->OwnerOf(key).has_value()) return absl::OkStatus();
+  if (IsOnItsWay(*tree, key)) return absl::AbortedError("the key's range is on its way");
   // An earlier handle of this tree may still be giving its ranges up.
   for (const OwnedTree* const other : OpenTrees()) {
     if (other != tree && other->id() == tree->id()) {
@@ -192,9 +212,18 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
     return absl::AbortedError(
         absl::StrCat("the key belongs to ", ToText(owner), ", which lives, and cannot be asked"));
   }
+  if (owner.nobody() && AwaitsWished(range)) {
+    return absl::AbortedError(
+        absl::StrCat("the key's range is on its way to ", ToText(range.entry.wished)));
+  }
+  if (retired_.load(std::memory_order_acquire) && owner != self()) {
+    return HaveItTaken(context, tree, key);
+  }
   PANDO_RETURN_IF_ERROR(JoinCluster(context));
   if (owner.nobody()) {
-    return Take(context, tree, RangeChange::Claim(range, self(), log_->next_lsn(), stamps_.Next()));
+    // Of an earlier term messages may be in the log still (rule O12).
+    const Lsn since = RuleHolds(Rule::kO12) ? log_->next_lsn() : Lsn{1};
+    return Take(context, tree, RangeChange::Claim(range, self(), since, stamps_.Next()));
   }
   if (owner == self()) {
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
@@ -249,7 +278,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended) {
 absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
                                   const MappedRange& range) {
   // Who has no log takes nothing, and erases what was dropped.
-  const bool takes = joined_.load(std::memory_order_acquire);
+  const bool takes =
+      joined_.load(std::memory_order_acquire) && !retired_.load(std::memory_order_acquire);
   OwnedTree* const tree = takes ? FindOpen(range.tree_id) : nullptr;
   const auto adopt = [&] {
     return Take(context, tree, RangeChange::Adopt(range, self(), log_->next_lsn(), stamps_.Next()));
@@ -305,14 +335,40 @@ absl::Status Member::GiveUp(OperationContext& context, OwnedTree* tree, OwnRange
     if (range->state == OwnRange::State::kGone) return absl::OkStatus();
     range->SetState(OwnRange::State::kWaiting);
   }
+  return HandOver(context, tree, range, /*wished=*/{});
+}
+
+absl::Status Member::GiveUpAll(OperationContext& context, OwnedTree* tree) {
+  absl::Status first;
+  for (OwnRange* const range : tree->OwnRanges()) {
+    const absl::Status given_up = GiveUp(context, tree, range);
+    if (first.ok()) first = given_up;
+  }
+  if (!first.ok() || tree->OwnRanges().empty()) return first;
+  // A split whose outcome was not known, and is now (SettlePending()).
+  return absl::AbortedError("a range was divided while it was given up");
+}
+
+bool Member::OwnsSome() const {
+  const std::vector<OwnedTree*> trees = OpenTrees();
+  return std::any_of(trees.begin(), trees.end(),
+                     [](const OwnedTree* tree) { return !tree->OwnRanges().empty(); });
+}
+
+absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                              MemberId wished) {
   absl::Status status = FlushRange(context, tree, range);
   // One change at a time.
   if (status.ok()) status = SettlePending(context);
+  if (status.ok()) {
+    std::lock_guard lock(range->partition.mutex());
+    if (range->state == OwnRange::State::kGone) status = absl::AbortedError("it was divided");
+  }
   if (!status.ok()) {
     ServeAgain(range);
     return status;
   }
-  RangeChange change = RangeChange::GiveUp(range->mapped, /*wished=*/{}, stamps_.Next());
+  RangeChange change = RangeChange::GiveUp(range->mapped, wished, stamps_.Next());
   status = change.Settle(context, map_);
   if (!status.ok() && !change.uncertain()) {
     ServeAgain(range);
@@ -320,6 +376,9 @@ absl::Status Member::GiveUp(OperationContext& context, OwnedTree* tree, OwnRange
   }
   // Also where that is not known yet: nothing of the range is in the log alone.
   if (!status.ok()) pending_ = std::move(change);
+  // In the variant it may be in the middle of a flush.
+  std::optional<Turnstile::Pass> flush;
+  if (!RuleHolds(Rule::kO11)) flush.emplace(flushing_.get());
   tree->Remove(range);
   DropRecords(range);
   return absl::OkStatus();

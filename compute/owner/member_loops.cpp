@@ -36,6 +36,7 @@ void Member::TendLoop(Parking* parking) {
     const int64_t pause_ns =
         waits ? std::min(kTendIdleNs, kTendChains * session_->chain_ns()) : kTendIdleNs;
     if (!Pause(parking, NowNs() + pause_ns)) return;
+    if (!joined_.load(std::memory_order_acquire)) continue;  // it has left
     OperationContext context(session_.get(), NowNs() + kJobNsMin);
     (void)log_->Tend(context);
   }
@@ -111,7 +112,10 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
 absl::StatusOr<bool> Member::CanTake(OperationContext& context,
                                      const std::vector<MappedRange>& ranges) {
   for (const MappedRange& range : ranges) {
-    if (FindOpen(range.tree_id) != nullptr && joined_.load(std::memory_order_acquire)) continue;
+    if (FindOpen(range.tree_id) != nullptr && joined_.load(std::memory_order_acquire) &&
+        !retired_.load(std::memory_order_acquire)) {
+      continue;
+    }
     // Of trees that are not open here, others take care; of those that were dropped, whoever sees
     // it.
     PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));

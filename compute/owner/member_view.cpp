@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "common/base/status.h"
 #include "compute/owner/client_state.h"
 #include "compute/owner/member.h"
@@ -10,6 +11,9 @@
 
 namespace pando {
 namespace {
+
+// An owner that does not say in time how it is is not asked again.
+constexpr int64_t kOwnerSaysNs = 200 * kMillisecondNs;
 
 OwnerInfo InfoOf(MemberId member, std::string address) {
   return {member.compute_server, member.incarnation, std::move(address)};
@@ -42,19 +46,43 @@ absl::StatusOr<OwnerInfo> Member::Describe(OperationContext& context, MemberId m
   return InfoOf(member, std::move(entry->address));
 }
 
-absl::StatusOr<std::vector<RangeInfo>> Member::ListRanges(const OwnedTree& tree,
-                                                          int64_t deadline_ns) {
+std::optional<LoadReport> Member::AskForLoad(OperationContext& context, OwnedTree* tree,
+                                             const MappedRange& range, const OwnerInfo& owner) {
+  if (range.entry.owner == self()) return ReportLoad(tree, range.low);
+  if (owner.address.empty()) return std::nullopt;
+  const PeerRequest request = {
+      .operation = PeerRequest::Operation::kLoad, .tree_id = tree->id(), .key = range.low};
+  OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kOwnerSaysNs));
+  PeerAnswer answer;
+  const absl::Status asked =
+      AskInService(asking, {range.entry.owner, owner.address}, request, &answer);
+  if (!asked.ok() || answer.not_owner) return std::nullopt;
+  return ParseLoadReport(answer.value);
+}
+
+absl::StatusOr<std::vector<RangeInfo>> Member::ListRanges(OwnedTree* tree, int64_t deadline_ns) {
   std::vector<RangeInfo> ranges;
   const auto list = [&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> mapped,
-                           pando::ListRanges(context, map_, tree.id()));
+                           pando::ListRanges(context, map_, tree->id()));
     absl::btree_map<MemberId, OwnerInfo> owners;
+    absl::btree_set<MemberId> silent;
     for (const MappedRange& range : mapped) {
       const auto [owner, is_new] = owners.try_emplace(range.entry.owner);
       if (is_new) {
         PANDO_ASSIGN_OR_RETURN(owner->second, Describe(context, range.entry.owner));
       }
-      ranges.push_back({range.low, range.high, owner->second});
+      RangeInfo& info =
+          ranges.emplace_back(RangeInfo{range.low, range.high, owner->second, range.entry.since});
+      const MemberId id = range.entry.owner;
+      if (id.nobody() || silent.contains(id)) continue;
+      const std::optional<LoadReport> report = AskForLoad(context, tree, range, owner->second);
+      if (!report.has_value()) silent.insert(id);
+      if (!report.has_value() || report->is_owner == 0) continue;
+      info.is_known = true;
+      info.operations_per_s = report->operations_per_s;
+      info.dirty_records = report->dirty_records;
+      info.dirty_bytes = report->dirty_bytes;
     }
     return absl::OkStatus();
   };

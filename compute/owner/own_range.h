@@ -4,10 +4,12 @@
 // Thread safety: borders never change; everything else is under partition.mutex(). Invariants:
 //   1. Operations are executed only while the state is kServing, looked at in the step that decides
 //      them (rule T4).
-//   2. Once kGone, for ever: its records are nobody's.
+//   2. Once kGone, for ever: its records are nobody's, or those of the ranges that it was divided
+//      into, one of which goes on with its partition (rule O10).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,32 +18,45 @@
 #include "common/sched/scheduler.h"
 #include "compute/hot/partition.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/range_meter.h"
 
 namespace pando {
 
 struct OwnRange {
   enum class State : uint8_t {
     kServing,
-    kWaiting,  // for a while, and operations with it: it is adopted, loaded or given up
-    kGone,     // this member owns it no more
+    kWaiting,  // for a while, and operations with it: it is loaded or given up
+    kGone,     // this member owns it no more, or as two
   };
 
   OwnRange(MappedRange mapped, State state)
-      : low(mapped.low), high(mapped.high), state(state), mapped(std::move(mapped)) {}
+      : OwnRange(std::move(mapped), state, std::make_shared<Partition>()) {}
+  // `records`: of a range that this one is a part of.
+  OwnRange(MappedRange mapped, State state, std::shared_ptr<Partition> records)
+      : low(mapped.low),
+        high(mapped.high),
+        records(std::move(records)),
+        partition(*this->records),
+        state(state),
+        mapped(std::move(mapped)) {}
 
   bool Covers(std::string_view key) const { return key >= low && (high.empty() || key < high); }
   // Under the mutex. Whoever waits looks again.
   void SetState(State now) {
     state = now;
+    if (now == State::kGone) meter.Clear();
     for (Parking* const parking : waiting) parking->Unpark();
   }
 
   const std::string low, high;  // [low, high); "" above: to the end of the tree
-  Partition partition;
+  const std::shared_ptr<Partition> records;
+  Partition& partition;  // *records
 
   State state;
   MappedRange mapped;             // the entry as its owner wrote it last
   std::vector<Parking*> waiting;  // operations, while kWaiting
+  RangeMeter meter;
+  int64_t came_ns = 0;  // when it, or what it is a part of, came to this member
 };
 
 }  // namespace pando

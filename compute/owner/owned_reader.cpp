@@ -82,6 +82,7 @@ std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, siz
       OwnedTree::Lock lock(range->partition.mutex());
       PANDO_RETURN_IF_ERROR(tree_.AwaitServing(context, range, &lock));
       if (range->state != OwnRange::State::kServing) continue;
+      range->meter.Note(key);
       highest = CopyRecords(range->partition, records_max, &border);
     }
     if (RuleHolds(Rule::kT8)) PANDO_RETURN_IF_ERROR(read_leaves());

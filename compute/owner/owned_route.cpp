@@ -12,10 +12,17 @@ namespace pando {
 
 // --- Hints.
 
+std::vector<OwnedTree::Hint>::const_iterator OwnedTree::HintAt(std::string_view key) const {
+  const auto above =
+      std::upper_bound(hints_.begin(), hints_.end(), key,
+                       [](std::string_view k, const Hint& known) { return k < known.range.low; });
+  if (above == hints_.begin()) return hints_.end();
+  return std::prev(above)->range.Covers(key) ? std::prev(above) : hints_.end();
+}
+
 std::optional<OwnedTree::Owner> OwnedTree::OwnerOf(std::string_view key) const {
   std::lock_guard lock(hints_mutex_);
-  const auto hint = std::find_if(hints_.begin(), hints_.end(),
-                                 [&](const Hint& known) { return known.range.Covers(key); });
+  const auto hint = HintAt(key);
   if (hint == hints_.end()) return std::nullopt;
   return hint->owner;
 }
@@ -27,12 +34,16 @@ void OwnedTree::Learn(const MappedRange& range, std::string address) {
     const bool begins_behind = !range.high.empty() && range.high <= known.range.low;
     return !ends_before && !begins_behind;
   });
-  hints_.push_back({range, {range.entry.owner, std::move(address)}});
+  const auto above = std::upper_bound(
+      hints_.begin(), hints_.end(), range.low,
+      [](const std::string& low, const Hint& known) { return low < known.range.low; });
+  hints_.insert(above, {range, {range.entry.owner, std::move(address)}});
 }
 
 void OwnedTree::Forget(std::string_view key) {
   std::lock_guard lock(hints_mutex_);
-  std::erase_if(hints_, [&](const Hint& known) { return known.range.Covers(key); });
+  const auto hint = HintAt(key);
+  if (hint != hints_.end()) hints_.erase(hint);
 }
 
 std::optional<std::string> OwnedTree::NextBorder(std::string_view key) const {

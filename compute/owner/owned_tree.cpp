@@ -35,26 +35,45 @@ std::vector<OwnRange*> OwnedTree::OwnRanges() const {
   return ranges == nullptr ? Ranges() : *ranges;
 }
 
+void OwnedTree::SetRanges(std::vector<OwnRange*> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const OwnRange* a, const OwnRange* b) { return a->low < b->low; });
+  auto list = std::make_unique<Ranges>(std::move(ranges));
+  ranges_.store(list.get(), std::memory_order_release);
+  all_lists_.push_back(std::move(list));
+}
+
 OwnRange* OwnedTree::Add(std::unique_ptr<OwnRange> range) {
   OwnRange* const added = range.get();
   std::lock_guard lock(ranges_mutex_);
   all_ranges_.push_back(std::move(range));
-  auto ranges = std::make_unique<Ranges>(OwnRanges());
-  ranges->push_back(added);
-  std::sort(ranges->begin(), ranges->end(),
-            [](const OwnRange* a, const OwnRange* b) { return a->low < b->low; });
-  ranges_.store(ranges.get(), std::memory_order_release);
-  all_lists_.push_back(std::move(ranges));
+  Ranges ranges = OwnRanges();
+  ranges.push_back(added);
+  SetRanges(std::move(ranges));
   return added;
+}
+
+void OwnedTree::Divide(OwnRange* range, std::unique_ptr<OwnRange> lower,
+                       std::unique_ptr<OwnRange> upper) {
+  {
+    std::lock_guard lock(ranges_mutex_);
+    Ranges ranges = OwnRanges();
+    std::erase(ranges, range);
+    for (std::unique_ptr<OwnRange>* const part : {&lower, &upper}) {
+      ranges.push_back(part->get());
+      all_ranges_.push_back(std::move(*part));
+    }
+    SetRanges(std::move(ranges));
+  }
+  range->SetState(OwnRange::State::kGone);
 }
 
 void OwnedTree::Remove(OwnRange* range) {
   {
     std::lock_guard lock(ranges_mutex_);
-    auto ranges = std::make_unique<Ranges>(OwnRanges());
-    std::erase(*ranges, range);
-    ranges_.store(ranges.get(), std::memory_order_release);
-    all_lists_.push_back(std::move(ranges));
+    Ranges ranges = OwnRanges();
+    std::erase(ranges, range);
+    SetRanges(std::move(ranges));
   }
   std::lock_guard lock(range->partition.mutex());
   range->SetState(OwnRange::State::kGone);
@@ -178,6 +197,7 @@ std::optional<absl::Status> OwnedTree::GetHere(OperationContext& context, std::s
     Lock lock(range->partition.mutex());
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
+    range->meter.Note(key);
     const Partition::View view = range->partition.Find(key);
     bool is_absent = false;
     std::optional<std::string> found;
@@ -242,10 +262,12 @@ absl::Status OwnedTree::BulkLoad(OperationContext& context, NextEntry next) {
   if (is_clean) status = member_.BeginLoad(context, this, range, member_.log().next_lsn());
   if (status.ok()) status = BulkLoadTree(context, leaves_, next);
   Lock lock(range->partition.mutex());
+  // One that is gone was divided just before (rule O10), and its records are others'.
+  if (range->state != OwnRange::State::kWaiting) return status;
   const Member::Sizes before = Member::SizesOf(range->partition);
   if (is_clean) range->partition.Drop();
   member_.NoteChange(before, range->partition);
-  if (range->state == OwnRange::State::kWaiting) range->SetState(OwnRange::State::kServing);
+  range->SetState(OwnRange::State::kServing);
   return status;
 }
 

@@ -79,18 +79,23 @@ class OwnedTree {
   OwnRange* Add(std::unique_ptr<OwnRange> range);
   // Operations that find it have to look again (State::kGone).
   void Remove(OwnRange* range);
+  // The same in one step, with two for one; under the mutexes of all three.
+  void Divide(OwnRange* range, std::unique_ptr<OwnRange> lower, std::unique_ptr<OwnRange> upper);
   // Another member that owns some keys, as the map was seen: a hint.
   struct Owner {
     MemberId id;
     std::string address;
   };
   void Learn(const MappedRange& range, std::string address);
+  void Forget(std::string_view key);
   std::optional<Owner> OwnerOf(std::string_view key) const;
   // Peers whose requests are being executed.
   std::atomic<int> visitors{0};
 
  private:
   friend class OwnedReader;
+  // Of all lists there were the one with these instead.
+  void SetRanges(std::vector<OwnRange*> ranges);
   // What a write decided, under the partition's mutex.
   struct Decision;
 
@@ -101,7 +106,6 @@ class OwnedTree {
   };
 
   // --- owned_route.cpp
-  void Forget(std::string_view key);
   // Until somebody has executed it: `here`, which is GetHere() or the like, or a peer, whose answer
   // `answer` is then.
   absl::Status Route(OperationContext& context, std::string_view key,
@@ -157,8 +161,9 @@ class OwnedTree {
   std::vector<std::unique_ptr<const Ranges>> all_lists_;
   std::vector<std::unique_ptr<OwnRange>> all_ranges_;
 
+  std::vector<Hint>::const_iterator HintAt(std::string_view key) const;
   mutable std::mutex hints_mutex_;
-  std::vector<Hint> hints_;
+  std::vector<Hint> hints_;  // ascending; of no key are there two
 };
 
 }  // namespace pando

@@ -84,6 +84,7 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendPut(OperationContext& contex
     Lock lock(range->partition.mutex());
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
+    range->meter.Note(key);
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
     const std::optional<Lsn> lsn =
         Store(range, &reservation, range->partition.Find(key), key, value);
@@ -108,6 +109,7 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
     Lock lock(range->partition.mutex());
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
+    range->meter.Note(operation.key);
     Partition::View view = range->partition.Find(operation.key);
     std::optional<std::string> found;
     std::optional<std::string_view> present;

@@ -25,12 +25,21 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
     answer->not_owner = true;
     return;
   }
+  using Operation = PeerRequest::Operation;
+  if (request.operation == Operation::kTake || request.operation == Operation::kLoad) {
+    if (request.operation == Operation::kLoad) {
+      answer->value = Encode(member_.ReportLoad(tree, request.key));
+    } else {
+      answer->not_owner = !member_.TakeFor(context, tree, request.key, ParseRate(request.value));
+    }
+    return member_.EndVisit(tree);
+  }
   context.fate = &tree->leaves().fate;
   ExecuteOn(tree, context, request, answer);
   // What was refused because a queue pair of this member's broke, without effect, is nothing that
   // the peer could do anything about.
   while (IsRecoverable(answer->status) && absl::IsUnavailable(answer->status) &&
-         !context.expired() && tree->FindOwn(request.key) != nullptr) {
+         !context.expired()) {
     context.session.scheduler().SleepUntil(
         std::min(context.deadline_ns(), context.session.NowNs() + member_.retry_ns()));
     answer->Reset();

@@ -117,7 +117,7 @@ std::vector<CommandText> MakeCommandTexts() {
        {"tree=NAME"}},
       {"ranges",
        "",
-       "owned trees: whose which keys are",
+       "owned trees: whose which keys are, and how much they are used",
        "Owns nothing by asking.",
        {"tree=NAME", "json"}},
       {"members",

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
   options.operation_timeout_ms = settings.timeout_ms;
   options.hot_bytes = kHotBytes;
   options.log_bytes = kLogBytes;
+  options.spread_ranges = false;  // a command ends soon
   auto client = Client::Connect(options);
   // Where there is no connection nothing is known of any key: never what says that there is none.
   if (!client.ok() && ExitCodeOf(client.status().code()) == kNo) {

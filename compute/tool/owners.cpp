@@ -34,6 +34,10 @@ Json ToJson(const RangeInfo& range) {
     AddBytes(&json, "to", range.high);
   }
   json["owner"] = ToJson(range.owner);
+  json["since"] = range.since == 0 ? Json() : Json(range.since);
+  json["operations_per_s"] = range.is_known ? Json(range.operations_per_s) : Json();
+  json["dirty_records"] = range.is_known ? Json(range.dirty_records) : Json();
+  json["dirty_bytes"] = range.is_known ? Json(range.dirty_bytes) : Json();
   return json;
 }
 
@@ -52,12 +56,20 @@ absl::Status Ranges(const Settings& settings, const Arguments&) {
     json["ranges"] = std::move(list);
     return PrintJson(json);
   }
-  absl::Status status = Print(Column("owner", 28) + Column("keys", 28) + "address\n");
+  absl::Status status =
+      Print(Column("owner", 28) + Column("keys", 28) + Column("operations/s", 14) +
+            Column("dirty", 10) + Column("since", 12) + "address\n");
+  const auto known = [](const RangeInfo& range, uint64_t number) {
+    return range.is_known ? std::to_string(number) : "-";
+  };
   for (const RangeInfo& range : *ranges) {
     if (!status.ok()) break;
     const std::string to = range.high.empty() ? "the end" : absl::CHexEscape(range.high);
     status = Print(Column(OwnerText(range.owner), 28) +
                    Column(absl::StrCat("'", absl::CHexEscape(range.low), "' to ", to), 28) +
+                   Column(known(range, range.operations_per_s), 14) +
+                   Column(known(range, range.dirty_records), 10) +
+                   Column(range.since == 0 ? "-" : std::to_string(range.since), 12) +
                    range.owner.address + "\n");
   }
   return status;

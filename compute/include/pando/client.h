@@ -117,6 +117,13 @@ class Client {
   absl::StatusOr<std::vector<RangeInfo>> ListRanges(const Tree& tree);
   // In the order of compute servers; without owned trees there are none.
   absl::StatusOr<std::vector<MemberInfo>> ListMembers();
+  // Before a program ends, while it is still in use: all keys that this client owns go to others
+  // that have their trees open (or to nobody, where there are none), its redo log is freed, and it
+  // owns nothing more for its life; its operations are executed by others. Up to `timeout_ms`
+  // milliseconds (0: ClientOptions::connect_timeout_ms). DeadlineExceeded, or what else keeps its
+  // records from their leaves: it owns some keys still, goes on as before, and may be asked again.
+  // FailedPrecondition: it was cut off, or a task of a session calls. Thread-safe; blocks.
+  absl::Status Leave(int64_t timeout_ms = 0);
 
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
 

@@ -115,6 +115,10 @@ struct ClientOptions {
   // The redo log in remote memory, bytes: taken from a memory server when the client joins. At
   // least 64 KiB.
   uint64_t log_bytes = 16 << 20;
+  // Give ranges of keys to owners that have less to do than this one (and have the tree open), and
+  // get some of theirs: by operations a second, within seconds. Without it this client keeps what
+  // it needed first, and gets nothing but what somebody leaves (Client::Leave()).
+  bool spread_ranges = true;
   // Where other compute servers ask this one for its keys: on shm the path of a socket, on verbs
   // HOST:PORT; "": any place, which they find.
   std::string service_address;

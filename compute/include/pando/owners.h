@@ -23,6 +23,12 @@ struct OwnerInfo {
 struct RangeInfo {
   std::string low, high;
   OwnerInfo owner;
+  uint64_t since = 0;  // the first message of its owner's log that may be of it; 0: nobody's
+  // The owner has answered, and says: how often its keys are used, all operations, and how many
+  // records are in no leaf yet (keys and values, bytes).
+  bool is_known = false;
+  uint64_t operations_per_s = 0;
+  uint64_t dirty_records = 0, dirty_bytes = 0;
 };
 
 // A compute server with a redo log.

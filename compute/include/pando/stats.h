@@ -34,6 +34,8 @@ struct OwnedStats {
   uint64_t claims = 0;            // of ranges
   uint64_t adoptions = 0;         // of them from owners that had ended
   uint64_t adopted_messages = 0;  // writes that those had acknowledged, brought to the leaves
+  uint64_t splits = 0;            // of ranges, so that a part may go
+  uint64_t given = 0;             // ranges, to other members
   uint64_t log_batches = 0, log_messages = 0;
   uint64_t log_bytes = 0;   // written, padding included
   uint64_t base_lines = 0;  // how often the log was cut short

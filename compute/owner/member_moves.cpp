@@ -1,0 +1,295 @@
+// Ranges that are divided, and go from one living member to another (rules O10 to O12, O14).
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "compute/owner/member.h"
+#include "compute/owner/member_visit.h"
+#include "compute/owner/members.h"
+#include "compute/owner/turnstile.h"
+
+namespace pando {
+namespace {
+
+// So long, in the time between two looks of whoever waits, others let the wished one claim first.
+constexpr int64_t kWishedLooks = 10;
+constexpr size_t kWishesMax = 32;
+// One that does not answer so long will not take it now.
+constexpr int64_t kTakeNs = 200 * kMillisecondNs;
+// Flushes before the one for which operations wait.
+constexpr int kFlushesAhead = 2;
+
+absl::Status NotNow() { return absl::AbortedError("the range is being loaded, or has changed"); }
+
+}  // namespace
+
+absl::Status Member::Hold(OwnRange* range) {
+  std::lock_guard lock(range->partition.mutex());
+  if (range->state != OwnRange::State::kServing) return NotNow();
+  range->SetState(OwnRange::State::kWaiting);
+  return absl::OkStatus();
+}
+
+// --- Dividing.
+
+absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
+                                const std::string& border) {
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  OwnRange* const range = tree->FindOwn(border);
+  if (range == nullptr || border == range->low || border.size() > kBorderBytesMax) {
+    return absl::InvalidArgumentError("there is no own range that this border divides");
+  }
+  if (tree->OwnRanges().size() >= kRangesMax) {
+    return absl::ResourceExhaustedError("this member has as many ranges as it may have");
+  }
+  {
+    // A load (rule O8) is of a whole range. One that begins now finds the range divided before it
+    // writes anything (Renew()).
+    std::lock_guard lock(range->partition.mutex());
+    if (range->state != OwnRange::State::kServing) return NotNow();
+  }
+  // Meanwhile it serves: both entries are of the same term.
+  RangeChange split = RangeChange::Split(range->mapped, border, stamps_.Next());
+  const absl::Status settled = split.Settle(context, map_);
+  if (!settled.ok()) {
+    if (split.uncertain()) pending_ = std::move(split);
+    return settled;
+  }
+  if (!split.won()) return absl::InternalError("the entry of a range of this member has changed");
+  Divide(tree, range, split);
+  return absl::OkStatus();
+}
+
+void Member::Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split) {
+  // Who flushes a record finds it where it was.
+  const Turnstile::Pass flush(flushing_.get());
+  auto lower = std::make_unique<OwnRange>(split.lower(), OwnRange::State::kServing);
+  auto upper = std::make_unique<OwnRange>(split.range(), OwnRange::State::kServing, range->records);
+  Partition& whole = range->partition;
+  Partition& part = lower->partition;
+  const std::lock_guard lock(whole.mutex());
+  const std::lock_guard part_lock(part.mutex());
+  if (range->state == OwnRange::State::kGone) return;
+  const Sizes whole_before = SizesOf(whole), part_before = SizesOf(part);
+  if (RuleHolds(Rule::kO10)) whole.MoveTo(lower->low, lower->high, &part);
+  NoteChange(whole_before, whole);
+  NoteChange(part_before, part);
+  range->meter.DivideAt(lower->high, &lower->meter, &upper->meter);
+  lower->came_ns = upper->came_ns = range->came_ns;
+  tree->Divide(range, std::move(lower), std::move(upper));
+  std::lock_guard stats_lock(mutex_);
+  ++stats_.splits;
+}
+
+// --- Giving.
+
+absl::Status Member::FlushAhead(OperationContext& context, OwnedTree* tree, OwnRange* range) {
+  for (int i = 0; i < kFlushesAhead; ++i) {
+    if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+    const Turnstile::Pass pass(flushing_.get());
+    PANDO_RETURN_IF_ERROR(FlushRange(context, tree, range));
+    PANDO_RETURN_IF_ERROR(AdvanceBase(context));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::GiveRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                               MemberId to) {
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  if (RuleHolds(Rule::kO11)) PANDO_RETURN_IF_ERROR(Hold(range));
+  PANDO_RETURN_IF_ERROR(HandOver(context, tree, range, to));
+  std::lock_guard lock(mutex_);
+  ++stats_.given;
+  return absl::OkStatus();
+}
+
+bool Member::Tell(OperationContext& context, OwnedTree* tree, const MappedRange& range,
+                  const Other& to, double rate) {
+  if (to.id.nobody() || to.address.empty()) return false;
+  const std::string value = EncodeRate(static_cast<uint64_t>(std::max(0.0, rate)));
+  const PeerRequest request = {.operation = PeerRequest::Operation::kTake,
+                               .tree_id = tree->id(),
+                               .key = range.low,
+                               .value = value};
+  OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kTakeNs));
+  PeerAnswer answer;
+  // Whoever needs it claims it, if this one does not.
+  if (!AskInService(asking, to, request, &answer).ok() || answer.not_owner) return false;
+  MappedRange taken = range;
+  taken.entry = {.owner = to.id};
+  tree->Learn(taken, to.address);
+  return true;
+}
+
+// --- Taking.
+
+bool Member::AwaitsWished(const MappedRange& range) {
+  const MemberId wished = range.entry.wished;
+  if (wished.nobody() || wished == self()) return false;
+  const auto same = std::find_if(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
+    return wish.range.entry.stamp == range.entry.stamp;
+  });
+  if (same != wishes_.end()) {
+    same->last_ns = NowNs();
+    return NowNs() - same->first_ns < kWishedLooks * retry_ns();
+  }
+  if (wishes_.size() == kWishesMax) wishes_.erase(wishes_.begin());
+  wishes_.push_back({range, NowNs(), NowNs()});
+  return true;
+}
+
+bool Member::IsOnItsWay(const OwnedTree& tree, std::string_view key) const {
+  return std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
+    return wish.range.tree_id == tree.id() && wish.range.Covers(key) &&
+           NowNs() < wish.last_ns + retry_ns() / 2 &&
+           wish.last_ns - wish.first_ns < kWishedLooks * retry_ns();
+  });
+}
+
+bool Member::TakeFor(OperationContext& context, OwnedTree* tree, std::string_view key,
+                     uint64_t rate) {
+  if (retired_.load(std::memory_order_acquire)) return false;
+  const absl::Status taken =
+      RunForCaller(context, [this, tree, key = std::string(key)](OperationContext& job) {
+        const Turnstile::Pass pass(turnstile_.get());
+        if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+        std::erase_if(wishes_, [&](const Wish& wish) {
+          return wish.range.tree_id == tree->id() && wish.range.Covers(key);
+        });
+        tree->Forget(key);
+        return ObtainRange(job, tree, key);
+      });
+  OwnRange* const own = tree->FindOwn(key);
+  if (!taken.ok() || own == nullptr) return false;
+  std::lock_guard lock(own->partition.mutex());
+  if (rate == 0 || own->state == OwnRange::State::kGone) return true;
+  own->meter.Expect(static_cast<double>(rate));
+  load_.fetch_add(rate, std::memory_order_relaxed);
+  return true;
+}
+
+absl::Status Member::HaveItTaken(OperationContext& context, OwnedTree* tree,
+                                 const std::string& key) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<Other> others, ListOthers(context, tree->id()));
+  const PeerRequest request = {
+      .operation = PeerRequest::Operation::kTake, .tree_id = tree->id(), .key = key};
+  for (const Other& other : others) {
+    OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kTakeNs));
+    PeerAnswer answer;
+    if (AskInService(asking, other, request, &answer).ok() && !answer.not_owner) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::AbortedError(
+      "this compute server has left the owners of keys (Client::Leave()), and no other one takes "
+      "the key's range");
+}
+
+// --- For tests and for spreading: in coroutines of users' sessions.
+
+absl::Status Member::Split(OperationContext& context, OwnedTree* tree, std::string_view border) {
+  return RunForCaller(context, [this, tree, border = std::string(border)](OperationContext& job) {
+    const Turnstile::Pass pass(turnstile_.get());
+    return SplitRange(job, tree, border);
+  });
+}
+
+absl::Status Member::Give(OperationContext& context, OwnedTree* tree, std::string_view key,
+                          MemberId to) {
+  const auto give = [this, tree_id = tree->id(), key = std::string(key),
+                     to](OperationContext& job) -> absl::Status {
+    const Visit visit(this, tree_id);
+    OwnedTree* const open = visit.tree();
+    if (open == nullptr) return absl::FailedPreconditionError("the tree is being closed");
+    PANDO_ASSIGN_OR_RETURN(const OwnerInfo other, Describe(job, to));
+    MappedRange range;
+    {
+      const Turnstile::Pass pass(turnstile_.get());
+      OwnRange* const own = open->FindOwn(key);
+      if (own == nullptr) return absl::FailedPreconditionError("the range is another member's");
+      range = {tree_id, own->low, own->high, {}};
+      PANDO_RETURN_IF_ERROR(GiveRange(job, open, own, to));
+    }
+    (void)Tell(job, open, range, {to, other.address}, 0);
+    return absl::OkStatus();
+  };
+  return RunForCaller(context, give);
+}
+
+// --- Leaving while trees are in use.
+
+absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
+  absl::StatusOr<std::vector<Other>> listed = ListOthers(context, tree->id());
+  std::vector<Other> others = listed.ok() ? *std::move(listed) : std::vector<Other>();
+  for (OwnRange* const range : tree->OwnRanges()) {
+    PANDO_RETURN_IF_ERROR(FlushAhead(context, tree, range));
+    const auto least = std::min_element(others.begin(), others.end(), [](auto& a, auto& b) {
+      return a.operations_per_s < b.operations_per_s;
+    });
+    const Other to = least == others.end() ? Other() : *least;
+    double rate;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      rate = range->meter.operations_per_s();
+    }
+    {
+      const Turnstile::Pass pass(turnstile_.get());
+      const absl::Status given = GiveRange(context, tree, range, to.id);
+      // Divided meanwhile: its parts come with the next call.
+      if (absl::IsAborted(given)) continue;
+      PANDO_RETURN_IF_ERROR(given);
+    }
+    if (least == others.end()) continue;
+    if (Tell(context, tree, {tree->id(), range->low, range->high, {}}, to, rate)) {
+      least->operations_per_s += rate;
+    } else {
+      others.erase(least);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::GiveEverything(OperationContext& context) {
+  for (int64_t pause_ns = retry_ns(); OwnsSome(); pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
+    absl::Status given;
+    for (const uint32_t tree_id : OpenTreeIds()) {
+      const Visit visit(this, tree_id);
+      if (visit.tree() != nullptr) given.Update(GiveAll(context, visit.tree()));
+    }
+    if (!OwnsSome()) break;
+    if (session_->fenced()) return FencedError();
+    if (log_failed()) return log_->failure();
+    if (context.expired()) {
+      return given.ok() ? context.DeadlineError("giving all ranges to others") : given;
+    }
+    scheduler().SleepUntil(std::min(NowNs() + pause_ns, context.deadline_ns()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Member::Retire(int64_t deadline_ns) {
+  return RunBlocking(deadline_ns, [this](OperationContext& context) -> absl::Status {
+    // From now on nothing is claimed; what was begun is over when it is this job's turn.
+    retired_.store(true, std::memory_order_release);
+    while (true) {
+      const absl::Status given = GiveEverything(context);
+      if (!given.ok()) {
+        retired_.store(false, std::memory_order_release);
+        return given;
+      }
+      const Turnstile::Pass pass(turnstile_.get());
+      if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+      const absl::Status left = LeaveCluster(context);
+      // A claim that was won late: that goes, too.
+      if (absl::IsAborted(left) && !context.expired()) continue;
+      return left;
+    }
+  });
+}
+
+}  // namespace pando

@@ -1,0 +1,177 @@
+// How members come to have as much to do as each other (rule O13), and what they say of that.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "compute/owner/member.h"
+#include "compute/owner/member_visit.h"
+#include "compute/owner/members.h"
+#include "compute/owner/turnstile.h"
+
+namespace pando {
+namespace {
+
+// Between two looks.
+constexpr int64_t kLookAtLoadNs = 250 * kMillisecondNs;
+// One that does not say in time what it has to do gets nothing.
+constexpr int64_t kSayLoadNs = 50 * kMillisecondNs;
+// For which a range that is given or divided does not serve, at most.
+constexpr int64_t kHoldNs = kSecondNs;
+constexpr int64_t kFlushAheadNs = 10 * kSecondNs;
+// Of one look.
+constexpr int kStepsMax = 8;
+// What has come stays so long at least.
+constexpr int64_t kStaysNs = 2 * kSecondNs;
+
+uint64_t Rounded(double rate) { return static_cast<uint64_t>(std::max(0.0, rate) + 0.5); }
+
+}  // namespace
+
+// --- What others hear.
+
+LoadReport Member::ReportLoad(OwnedTree* tree, std::string_view key) const {
+  LoadReport report = {.member_operations_per_s = load_.load(std::memory_order_relaxed)};
+  if (!retired_.load(std::memory_order_acquire)) {
+    report.takes = options_.spread_ranges ? LoadReport::kItsShare : LoadReport::kWhenAsked;
+  }
+  OwnRange* const own = tree->FindOwn(key);
+  if (own == nullptr) return report;
+  std::lock_guard lock(own->partition.mutex());
+  const Partition::Amount &dirty = own->partition.dirty(), &refused = own->partition.refused();
+  report.is_owner = 1;
+  report.operations_per_s = Rounded(own->meter.operations_per_s());
+  report.dirty_records = dirty.records + refused.records;
+  report.dirty_bytes = dirty.bytes + refused.bytes;
+  return report;
+}
+
+absl::Status Member::AskInService(OperationContext& context, const Other& other,
+                                  const PeerRequest& request, PeerAnswer* answer) {
+  // The port goes before what asks over it (~Member()).
+  asking_.fetch_add(1);
+  absl::Status asked = asks_end_.load()
+                           ? absl::FailedPreconditionError("the client is being closed")
+                           : Ask(context, other.id, other.address, request, answer);
+  asking_.fetch_sub(1);
+  asking_.notify_all();
+  return asked.ok() ? answer->status : asked;
+}
+
+absl::StatusOr<std::vector<Member::Other>> Member::ListOthers(OperationContext& context,
+                                                              uint32_t tree_id) {
+  PANDO_ASSIGN_OR_RETURN(const MemberEntries<MemberEntry> members,
+                         ListEntries<MemberEntry>(context, map_));
+  std::vector<Other> others;
+  for (const auto& [id, entry] : members) {
+    if (id == self() || entry.address.empty()) continue;
+    if (entry.state != MemberEntry::State::kServing || context.expired()) continue;
+    Other other = {id, entry.address};
+    OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kSayLoadNs));
+    PeerAnswer answer;
+    const absl::Status asked = AskInService(
+        asking, other, {.operation = PeerRequest::Operation::kLoad, .tree_id = tree_id}, &answer);
+    // It has ended, is stopped, or has not that tree open.
+    if (!asked.ok() || answer.not_owner) continue;
+    const std::optional<LoadReport> report = ParseLoadReport(answer.value);
+    if (!report.has_value() || report->takes == LoadReport::kNothing) continue;
+    other.spreads = report->takes == LoadReport::kItsShare;
+    other.operations_per_s = static_cast<double>(report->member_operations_per_s);
+    others.push_back(std::move(other));
+  }
+  return others;
+}
+
+// --- What is done about it.
+
+void Member::SpreadLoop(Parking* parking) {
+  while (Pause(parking, NowNs() + kLookAtLoadNs)) {
+    Measure();
+    const bool owns = joined_.load(std::memory_order_acquire);
+    if (!options_.spread_ranges || port_ == nullptr || !owns) continue;
+    const std::vector<uint32_t> trees = OpenTreeIds();
+    std::erase_if(plans_, [&](const auto& plan) {
+      return std::find(trees.begin(), trees.end(), plan.first) == trees.end();
+    });
+    for (const uint32_t tree_id : trees) {
+      const Visit visit(this, tree_id);
+      if (visit.tree() != nullptr && !visit.tree()->OwnRanges().empty()) Spread(visit.tree());
+    }
+  }
+}
+
+void Member::Measure() {
+  double sum = 0;
+  for (const auto& [tree, range] : Places()) {
+    std::lock_guard lock(range->partition.mutex());
+    if (range->state == OwnRange::State::kGone) continue;
+    range->meter.Tick(NowNs());
+    sum += range->meter.operations_per_s();
+  }
+  load_.store(Rounded(sum), std::memory_order_relaxed);
+}
+
+void Member::Spread(OwnedTree* tree) {
+  const auto own_load = [this] { return static_cast<double>(load_.load()); };
+  if (own_load() < SpreadPlan::kOperationsMin) return;
+  OperationContext looking(session_.get(), NowNs() + kSecondNs);
+  absl::StatusOr<std::vector<Other>> others = ListOthers(looking, tree->id());
+  if (!others.ok()) return;
+  std::erase_if(*others, [](const Other& other) { return !other.spreads; });
+  const auto loads = [&others] {
+    std::vector<double> all;
+    for (const Other& other : *others) all.push_back(other.operations_per_s);
+    return all;
+  };
+  if (!plans_[tree->id()].IsDue(own_load(), loads())) return;
+  for (int i = 0; i < kStepsMax && !retired_.load(std::memory_order_acquire); ++i) {
+    const std::vector<OwnRange*> own = tree->OwnRanges();
+    std::vector<SpreadRange> ranges;
+    for (OwnRange* const range : own) {
+      std::lock_guard lock(range->partition.mutex());
+      ranges.push_back({.operations_per_s = range->meter.operations_per_s(),
+                        .may_go = NowNs() - range->came_ns >= kStaysNs,
+                        .may_split = own.size() < kRangesMax &&
+                                     range->meter.ChooseBorder(range->low, 0.5).has_value()});
+    }
+    const SpreadStep step =
+        SpreadPlan::Next(own_load(), ranges, loads(), session_->random().NextDouble());
+    if (step.kind == SpreadStep::Kind::kNothing) return;
+    if (!Follow(tree, own[step.range], step, &(*others)[step.to]).ok()) return;
+  }
+}
+
+absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& step, Other* to) {
+  double rate;
+  std::string border;
+  {
+    std::lock_guard lock(range->partition.mutex());
+    rate = range->meter.operations_per_s();
+    const auto chosen = range->meter.ChooseBorder(range->low, step.share);
+    if (chosen.has_value()) border = chosen->key;
+  }
+  if (step.kind == SpreadStep::Kind::kSplit) {
+    if (border.empty()) return absl::AbortedError("nobody knows where to divide the range");
+    OperationContext splitting(session_.get(), NowNs() + kHoldNs);
+    const Turnstile::Pass pass(turnstile_.get());
+    return SplitRange(splitting, tree, border);
+  }
+  OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
+  PANDO_RETURN_IF_ERROR(FlushAhead(flushing, tree, range));
+  {
+    const Turnstile::Pass pass(turnstile_.get());
+    OperationContext giving(session_.get(), NowNs() + kHoldNs);
+    PANDO_RETURN_IF_ERROR(GiveRange(giving, tree, range, to->id));
+  }
+  const uint64_t gone = std::min(Rounded(rate), load_.load(std::memory_order_relaxed));
+  load_.fetch_sub(gone, std::memory_order_relaxed);
+  OperationContext telling(session_.get(), NowNs() + kHoldNs);
+  const MappedRange given = {tree->id(), range->low, range->high, {}};
+  if (!Tell(telling, tree, given, *to, rate)) {
+    return absl::UnavailableError("who was to take the range does not");
+  }
+  to->operations_per_s += rate;
+  return absl::OkStatus();
+}
+
+}  // namespace pando
