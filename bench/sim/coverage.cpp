@@ -20,6 +20,8 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::server_deaths, "server_deaths"},
     {&SimRunResult::after_server_death, "after_a_server_death"},
     {&SimRunResult::partitions, "partitions"},
+    {&SimRunResult::splits, "ranges_divided"},
+    {&SimRunResult::moves, "ranges_given"},
 };
 
 }  // namespace

@@ -148,6 +148,7 @@ void MixOwned(uint64_t seed, SimRunOptions* options) {
   client.log_bytes =
       Pick<uint64_t>(&random, std::array<uint64_t, 3>{64 << 10, 128 << 10, 256 << 10});
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
+  options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});
   options->server_deaths = options->partitions = options->drops = 0;
   options->many = 1;  // runs of leaves are the shared tree's
   options->main_bytes = std::max<uint64_t>(options->main_bytes, 64 << 20);
@@ -277,7 +278,7 @@ std::string DescribeRun(const SimRunOptions& o) {
   std::string owned;
   if (o.tree.mode == TreeOptions::Mode::kOwned) {
     owned = absl::StrCat("owned (", o.client.hot_bytes, " hot bytes, log of ", o.client.log_bytes,
-                         ", links broken by ", o.peer_break_probability, ") ");
+                         ", links broken by ", o.peer_break_probability, ", moves ", o.moves, ") ");
   }
   return absl::StrCat(
       mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max, " nodes of ",

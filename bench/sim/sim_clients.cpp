@@ -69,6 +69,10 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
       if (!BulkLoad(server, session, handle, client)) return;
       continue;
     }
+    if (options_.moves > 0 && move_random_.Chance(options_.moves)) {
+      MoveSomething(server, session, handle);
+      continue;
+    }
     if (options_.runs > 0 && run_random_.Chance(options_.runs)) {
       if (!WriteInRuns(server, session, handle, slot, client)) return;
       continue;

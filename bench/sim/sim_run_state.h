@@ -142,6 +142,9 @@ class SimRun {
   // Whether new clients and handles get in: not while a memory server is dead.
   bool CanConnect() const { return result_.server_deaths == 0; }
 
+  // --- sim_moves.cpp
+  void MoveSomething(ComputeServer& server, Session& session, const TreeHandle& handle);
+
   // --- sim_faults.cpp
   void PlanCrashes();
   void MaybeCrash();
@@ -185,6 +188,7 @@ class SimRun {
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
   Random crash_random_, pause_random_, walk_random_, run_random_, many_random_;
+  Random move_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   size_t next_pause_ = 0;
