@@ -201,7 +201,9 @@ TEST_F(OwnedTest, WhoJoinsGetsRangesAndWhoLeavesGivesThem) {
   EXPECT_GT(first.client->Stats().owned.given, 0u);
   ASSERT_TRUE(at_first.AwaitTurns(1'000) && at_second.AwaitTurns(1'000));
   bool is_known = false;
-  for (const RangeInfo& range : *second.client->ListRanges(*second.tree)) {
+  const auto ranges = second.client->ListRanges(*second.tree);
+  ASSERT_OK(ranges);
+  for (const RangeInfo& range : *ranges) {
     is_known = is_known || range.operations_per_s > 0;
   }
   EXPECT_TRUE(is_known);

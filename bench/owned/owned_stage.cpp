@@ -377,7 +377,10 @@ void OwnedStage::CheckClusterTree() {
     }
     const bool is_range = key[0] == RangeEntry::kKind;
     if (is_range && !is_of_dropped && Parse(value, &range).ok() && range.owner.nobody()) continue;
-    Problem(absl::StrCat("the cluster tree still has ", DescribeKey(key)));
+    RecoveryEntry recovery;
+    const bool is_recovery = key[0] == RecoveryEntry::kKind && Parse(value, &recovery).ok();
+    Problem(absl::StrCat("the cluster tree still has ", DescribeKey(key),
+                         is_recovery ? ", claimed by " + ToText(recovery.claimant) : ""));
   }
 }
 
