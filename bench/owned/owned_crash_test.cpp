@@ -105,6 +105,9 @@ class CrashStage : public OwnedStage {
       if (!Write(actor, kLoaded, OperationKind::kDelete, k + 1)) return false;
       if (!Write(actor, kWritten, OperationKind::kPut, k + 1)) return false;
     }
+    std::vector<std::string> range;
+    for (uint64_t k = kKeys / 4; k < kKeys * 3 / 4; ++k) range.push_back(KeyOf(k));
+    if (!EraseRange(actor, 0, kLoaded, range) || !Flush(actor, kLoaded)) return false;
     if (!Scan(actor, kLoaded)) return false;
     // In order: it gives up what it has.
     Leave(actor);

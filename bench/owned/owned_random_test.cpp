@@ -62,6 +62,14 @@ TEST(OwnedRandom, Deaths) {
   EXPECT_GT(all.adopted, 0u);
 }
 
+TEST(OwnedRandom, RangesAreErased) {
+  const OwnedRunResult all = RunSeeds(60, [](Random* random, OwnedRunOptions* options) {
+    options->erase = random->Chance(0.5) ? 0.03 : 0.1;
+    options->break_probability = random->Chance(0.3) ? 0.002 : 0;
+  });
+  EXPECT_GT(all.adopted, 0u);
+}
+
 TEST(OwnedRandom, BreakingQueuePairs) {
   const OwnedRunResult all = RunSeeds(40, [](Random* random, OwnedRunOptions* options) {
     options->break_probability = random->Chance(0.5) ? 0.002 : 0.02;

@@ -1,5 +1,6 @@
 #include "bench/owned/owned_run.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -113,7 +114,9 @@ class OwnedRun : public OwnedStage {
               MoveAny(actor, session, tree, KeyOf(1 + random().Uniform(options_.keys)));
               if (actor->dead) return;
             }
-            if (random().Uniform(50) == 0) {
+            if (options_.erase > 0 && random().Chance(options_.erase)) {
+              if (!EraseRange(actor, session, tree, SomeKeys())) return;
+            } else if (random().Uniform(50) == 0) {
               (void)actor->sessions[session]->Flush(*actor->trees[tree]);
             } else if (!Do(actor, session, tree, Any(tree))) {
               return;
@@ -123,6 +126,13 @@ class OwnedRun : public OwnedStage {
         });
       }
     }
+  }
+  std::vector<std::string> SomeKeys() {
+    const uint64_t first = 1 + random().Uniform(options_.keys);
+    const uint64_t last = std::min(options_.keys, first + random().Uniform(20));
+    std::vector<std::string> keys;
+    for (uint64_t key = first; key <= last; ++key) keys.push_back(KeyOf(key));
+    return keys;
   }
   Operation Any(size_t tree) {
     const uint64_t keys = random().Uniform(2) == 0 ? 6 : options_.keys;

@@ -26,6 +26,8 @@ struct OwnedRunOptions {
   bool leases = false;
   double pause = 0;
   double break_probability = 0;
+  // This share of the turns erases a range of keys.
+  double erase = 0;
   bool little_memory = false;
   // Before that share of the operations a range is divided, or goes to somebody else; who leaves
   // may do so while it works.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
 #include "bench/perform/perform.h"
+#include "bench/sim/erase_ranges.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "compute/check/tree_check.h"
@@ -160,27 +161,58 @@ bool OwnedStage::Do(OwnedActor* actor, size_t session, size_t tree, Operation op
   const absl::Status status = Perform(*actor->sessions[session], *actor->trees[tree], &operation);
   if (actor->dead) return false;
   if (dropped_[tree]) return true;
+  const Ending ending = Conclude(status, &operation);
+  if (ending == Ending::kProblem) return false;
+  if (ending == Ending::kConcluded) operation.return_ns = Stamp();
+  histories_[tree][place] = std::move(operation);
+  if (ending != Ending::kCutOff) return true;
+  actor->cut_off = actor->cut_off || actor->client->fenced();
+  return !actor->client->fenced();
+}
+
+Ending OwnedStage::Conclude(const absl::Status& status, Operation* operation) {
   // A deadline before the message is in the log is without effect (rule T6); after it, Unknown.
   Ending ending;
   if (absl::IsDeadlineExceeded(status)) {
-    ForgetAll(&operation);
+    ForgetAll(operation);
     ending = Ending::kRefused;
   } else if (IsOutcomeUnknown(status)) {
-    ForgetReads(&operation);
+    ForgetReads(operation);
     ending = Ending::kUnknown;
   } else {
-    ending = Explain(status, options_.circumstances, &operation);
+    ending = Explain(status, options_.circumstances, operation);
   }
   if (ending == Ending::kProblem) {
     Problem(
-        absl::StrCat(history::OperationKindName(operation.kind), " ended in ", status.ToString()));
-    return false;
+        absl::StrCat(history::OperationKindName(operation->kind), " ended in ", status.ToString()));
   }
-  if (ending == Ending::kConcluded) operation.return_ns = Stamp();
   concluded_ += ending == Ending::kConcluded;
   unknown_ += ending == Ending::kUnknown;
   refused_ += ending == Ending::kRefused;
-  histories_[tree][place] = std::move(operation);
+  return ending;
+}
+
+bool OwnedStage::EraseRange(OwnedActor* actor, size_t session, size_t tree,
+                            const std::vector<std::string>& keys) {
+  std::vector<Operation> erases = EraseOperations(keys, /*client=*/0, Stamp());
+  std::vector<Operation>& history = histories_[tree];
+  const size_t place = history.size();
+  history.insert(history.end(), erases.begin(), erases.end());
+  const RangeErasing erasing =
+      PerformEraseRange(*actor->sessions[session], *actor->trees[tree], keys.front(), keys.back());
+  if (actor->dead) return false;
+  if (dropped_[tree]) return true;
+  Operation whole = erases.front();
+  const Ending ending = Conclude(erasing.status, &whole);
+  if (ending == Ending::kProblem) return false;
+  SettleErases(erasing, Stamp(), &erases);
+  for (size_t i = 0; i < erases.size(); ++i) {
+    if (i < keys.size()) {
+      history[place + i] = std::move(erases[i]);
+    } else {
+      history.push_back(std::move(erases[i]));
+    }
+  }
   if (ending != Ending::kCutOff) return true;
   actor->cut_off = actor->cut_off || actor->client->fenced();
   return !actor->client->fenced();

@@ -81,6 +81,9 @@ class OwnedStage {
   // One operation, inside a task of the session or outside, with its place in the history. False:
   // the actor does nothing more.
   bool Do(OwnedActor* actor, size_t session, size_t tree, history::Operation operation);
+  // Erases the range of these keys, ascending, each an operation of the history. As Do().
+  bool EraseRange(OwnedActor* actor, size_t session, size_t tree,
+                  const std::vector<std::string>& keys);
   // A task that begins at once, whoever drives the world.
   void Spawn(OwnedActor* actor, size_t session, std::function<void()> task);
   bool BulkLoad(OwnedActor* actor, size_t tree, const std::vector<KeyValue>& entries);
@@ -124,6 +127,8 @@ class OwnedStage {
   void Watch(OwnedActor* actor, Spent ending);
   absl::Status InTask(OwnedActor* actor, size_t session,
                       const std::function<absl::Status(OperationContext&)>& job);
+  // What the end of an operation on a tree that is not dropped says; counts it.
+  Ending Conclude(const absl::Status& status, history::Operation* operation);
   void Break(OwnedActor* actor, bool late);
   void CheckTree(size_t tree);
   void CheckClusterTree();

@@ -11,6 +11,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::walks, "cursor_walks"},
     {&SimRunResult::written_in_runs, "written_in_runs"},
     {&SimRunResult::written_by_call, "written_many_in_a_call"},
+    {&SimRunResult::ranges_erased, "ranges_erased"},
     {&SimRunResult::sweeps, "sweeps_under_load"},
     {&SimRunResult::sessions_reopened, "sessions_reopened"},
     {&SimRunResult::trees_reopened, "trees_reopened"},

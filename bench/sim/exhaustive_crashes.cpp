@@ -51,6 +51,19 @@ std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions
     }
     return victims;
   }
+  if (options.erase_length > 0) {
+    for (const size_t victim : script.EraseVictims()) {
+      ExhaustiveWorld world(options);
+      Actor* const actor = world.Join(1);
+      PANDO_CHECK(world.Act(actor, script.Before(victim), false));
+      const TreeStats before = world.StatsOf(actor).tree;
+      std::vector<Operation> erases = script.EraseAt(victim, options.erase_length);
+      const std::string length = absl::StrCat("range of ", erases.size());
+      world.EraseRange(actor, std::move(erases), {});
+      victims[KindOf(length, before, world.StatsOf(actor).tree)].push_back(victim);
+    }
+    return victims;
+  }
   ExhaustiveWorld world(options);
   Actor* const actor = world.Join(1);
   for (size_t i = 0; i < script.size(); ++i) {
@@ -72,6 +85,7 @@ std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions
 std::vector<Operation> Victims(const ExhaustiveOptions& options, const ExhaustiveScript& script,
                                size_t victim) {
   if (options.run_length > 0) return script.RunAt(victim, options.run_length, kRunStamp);
+  if (options.erase_length > 0) return script.EraseAt(victim, options.erase_length);
   std::vector<Operation> all = {script.at(victim)};
   if (!options.side_by_side) return all;
   for (Operation& beside : script.Beside(victim, 7'000'000)) all.push_back(std::move(beside));
@@ -115,13 +129,16 @@ Outcome Play(Scene* scene, const ExhaustiveOptions& options, const ExhaustiveScr
   if (options.side_by_side) world.SeedBreaks(DeriveSeed(options.seed, packets));
   std::vector<Operation> victims = Victims(options, script, victim);
   Work work;
-  for (size_t i = 0; i < victims.size() && options.run_length == 0; ++i) {
+  const bool singly = options.run_length == 0 && options.erase_length == 0;
+  for (size_t i = 0; i < victims.size() && singly; ++i) {
     work.push_back({doomed, {victims[i]}});
   }
   // Others are at work meanwhile.
   if (options.break_only) work.push_back({warm, script.Readers(6'000'000)});
   if (options.run_length > 0) {
     world.WriteInRuns(doomed, std::move(victims), work);
+  } else if (options.erase_length > 0) {
+    world.EraseRange(doomed, std::move(victims), work);
   } else {
     world.ActTogether(work);
   }

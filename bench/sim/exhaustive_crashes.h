@@ -48,6 +48,9 @@ struct ExhaustiveOptions {
   // that hold few of them, many, or nearly all; they have a few spare nodes on each server. 0:
   // single operations.
   uint64_t run_length = 0;
+  // The victims erase a range of this many keys (rule M8), in trees that hold many, or nearly all.
+  // 0: single operations, or runs.
+  uint64_t erase_length = 0;
 };
 
 struct ExhaustiveResult {

@@ -144,6 +144,32 @@ TEST_P(ExhaustiveCrashes, NarrowGetsGoOnToo) {
   ExpectOk(options);
 }
 
+// Rule M8: ranges of 60 keys, with leaves that go, up to twelve at once.
+TEST_P(ExhaustiveCrashes, LeavesOfAnErasedRangeGoTogether) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = GetParam();
+  options.erase_length = 60;
+  const ExhaustiveResult result = ExpectOk(options);
+  uint64_t kills = 0;
+  for (const auto& [kind, count] : result.kinds) kills += count;
+  EXPECT_GT(kills, 100u);
+  options.break_only = options.break_late = true;
+  EXPECT_GT(ExpectOk(options).locks_recovered, 0u);
+}
+
+TEST(ExhaustiveCrashesTest, WhoDiesBetweenTwoPacketsOfAnErasedRangesNodes) {
+  ExhaustiveOptions options;
+  options.erase_length = 60;
+  ExpectOk(options);
+}
+
+TEST(ExhaustiveCrashesTest, TheRecovererOfAnErasedRangeMayDieToo) {
+  ExhaustiveOptions options = SmallNodes();
+  options.erase_length = 60;
+  options.kill_recoverer = 4;
+  ExpectOk(options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, ExhaustiveCrashes,
                          testing::Values(sim::DeliveryMode::kLines, sim::DeliveryMode::kWords,
                                          sim::DeliveryMode::kShmOrder, sim::DeliveryMode::kWhole),

@@ -113,6 +113,22 @@ std::vector<Operation> ExhaustiveScript::RunAt(size_t i, size_t length, uint64_t
   return run;
 }
 
+std::vector<size_t> ExhaustiveScript::EraseVictims() const {
+  const size_t all = keys_.size();
+  return {all / 2, all + 1, all + all / 2};
+}
+
+std::vector<Operation> ExhaustiveScript::EraseAt(size_t i, size_t length) const {
+  std::vector<std::string> sorted = keys_;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t room = sorted.size() - std::min(sorted.size(), length);
+  const size_t first = i % 2 == 0 ? room / 2 : room;
+  std::vector<Operation> erases;
+  for (size_t at = first; at < std::min(first + length, sorted.size()); ++at)
+    erases.push_back(MakeOperation(OperationKind::kDelete, sorted[at], 0));
+  return erases;
+}
+
 history::State ExhaustiveScript::StateBefore(size_t end) const {
   std::map<std::string, std::string> state;
   for (size_t i = 0; i < end; ++i) {

@@ -28,6 +28,9 @@ class ExhaustiveScript {
   // Of exhaustive runs: where they begin, and what is written there.
   std::vector<size_t> RunVictims() const;
   std::vector<history::Operation> RunAt(size_t i, size_t length, uint64_t stamp) const;
+  // Of range deletes: where they begin, and an erase of each key of the range, ascending.
+  std::vector<size_t> EraseVictims() const;
+  std::vector<history::Operation> EraseAt(size_t i, size_t length) const;
   // What others do afterwards: read, write, erase and scan all over.
   std::vector<history::Operation> Readers(uint64_t stamp) const;
   std::vector<history::Operation> Writers(uint64_t stamp) const;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/sim/ending.h"
+#include "bench/sim/erase_ranges.h"
 #include "bench/sim/perform_runs.h"
 #include "common/base/check.h"
 #include "compute/check/tree_check.h"
@@ -176,6 +177,25 @@ void ExhaustiveWorld::StartRuns(Actor* actor, std::vector<Operation> operations)
   ImplOf(*actor->session).scheduler().endpoint().Wake();
 }
 
+void ExhaustiveWorld::StartErase(Actor* actor, std::vector<Operation> erases) {
+  actor->session->Spawn([this, actor, erases = std::move(erases)]() mutable {
+    const size_t place = history_.size();
+    const int64_t call_ns = Stamp();
+    for (Operation& erase : erases) {
+      erase.call_ns = call_ns;
+      history_.push_back(erase);
+    }
+    const RangeErasing erasing =
+        PerformEraseRange(*actor->session, *actor->tree, erases.front().key, erases.back().key);
+    Operation whole = erases.front();
+    // Who was killed says nothing.
+    if (!End(actor, &whole, erasing.status) && actor->dead) return;
+    SettleErases(erasing, Stamp(), &erases);
+    std::move(erases.begin(), erases.end(), history_.begin() + static_cast<ptrdiff_t>(place));
+  });
+  ImplOf(*actor->session).scheduler().endpoint().Wake();
+}
+
 void ExhaustiveWorld::GetSpares(Actor* actor) {
   TreeContext& tree = ImplOf(*actor->tree).context();
   NodeAllocator& allocator = tree.environment.allocator;
@@ -207,7 +227,19 @@ void ExhaustiveWorld::WriteInRuns(
     Actor* writer, std::vector<Operation> writes,
     const std::vector<std::pair<Actor*, std::vector<Operation>>>& beside) {
   StartRuns(writer, std::move(writes));
-  std::vector<Actor*> actors = {writer};
+  RunBeside(writer, beside);
+}
+
+void ExhaustiveWorld::EraseRange(
+    Actor* eraser, std::vector<Operation> erases,
+    const std::vector<std::pair<Actor*, std::vector<Operation>>>& beside) {
+  StartErase(eraser, std::move(erases));
+  RunBeside(eraser, beside);
+}
+
+void ExhaustiveWorld::RunBeside(
+    Actor* one, const std::vector<std::pair<Actor*, std::vector<Operation>>>& beside) {
+  std::vector<Actor*> actors = {one};
   for (const auto& [actor, operations] : beside) {
     Start(actor, operations, true);
     actors.push_back(actor);

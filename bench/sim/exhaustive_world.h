@@ -52,6 +52,9 @@ class ExhaustiveWorld {
   // The same beside one who writes in runs.
   void WriteInRuns(Actor* writer, std::vector<history::Operation> writes,
                    const std::vector<std::pair<Actor*, std::vector<history::Operation>>>& beside);
+  // The same beside one who erases the range of these keys.
+  void EraseRange(Actor* eraser, std::vector<history::Operation> erases,
+                  const std::vector<std::pair<Actor*, std::vector<history::Operation>>>& beside);
   void Limit(Actor* actor, uint64_t packets) { world_.LimitPackets(*actor->fabric, packets); }
   // How what breaks from now on does.
   void SeedBreaks(uint64_t seed) { world_.SeedBreaks(seed); }
@@ -75,6 +78,10 @@ class ExhaustiveWorld {
   // Of an operation in its place in the history; false: its actor does nothing more.
   bool End(Actor* actor, history::Operation* operation, const absl::Status& status);
   void StartRuns(Actor* actor, std::vector<history::Operation> operations);
+  void StartErase(Actor* actor, std::vector<history::Operation> erases);
+  // Others start, and all come to their end.
+  void RunBeside(Actor* actor,
+                 const std::vector<std::pair<Actor*, std::vector<history::Operation>>>& beside);
   // Kills, or breaks, who ran out of packets.
   bool AnybodyWorks(const std::vector<Actor*>& actors);
   void RunUntilIdle(const std::vector<Actor*>& actors);

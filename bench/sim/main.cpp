@@ -39,6 +39,8 @@ DEFINE_bool(side_by_side, false,
 DEFINE_uint64(run_length, 0,
               "with these two: that client writes so many keys in runs of their leaves; 0: single "
               "operations");
+DEFINE_uint64(erase_length, 0,
+              "with these two: that client erases a range of so many keys; 0: single operations");
 DEFINE_uint64(
     kill_recoverer, 0,
     "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
@@ -70,6 +72,7 @@ DEFINE_double(scan, 0, "share of scans");
 DEFINE_double(conditional, 0, "share of the writes that are replace, erase if and upsert");
 DEFINE_double(runs, 0, "share of a client's turns that write 2 to 40 keys in runs of their leaves");
 DEFINE_double(many, 0, "share of these turns that are a call of Session::WriteMany()");
+DEFINE_double(erases, 0, "share of a client's turns that erase a range of keys");
 DEFINE_uint64(scan_limit, 20, "longest scan, entries");
 DEFINE_double(cursor, 0, "share of the scans that are walks with a cursor, also downwards");
 DEFINE_int32(crashes, 0, "compute servers killed on the way");
@@ -222,6 +225,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.cursor = FLAGS_cursor;
   options.runs = FLAGS_runs;
   options.many = FLAGS_many;
+  options.erases = FLAGS_erases;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;
   options.break_probability = FLAGS_break_probability;
@@ -290,6 +294,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     options.break_only = FLAGS_exhaustive_breaks;
     options.side_by_side = FLAGS_side_by_side;
     options.run_length = FLAGS_run_length;
+    options.erase_length = FLAGS_erase_length;
     ok = RunExhaustiveOnce(options) && ok;
     if (!options.break_only) continue;
     options.break_late = true;

@@ -14,6 +14,7 @@ namespace {
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
+constexpr uint64_t kMixErasesSeed = 0x6d697865;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -178,6 +179,12 @@ void MixNarrow(uint64_t seed, SimRunOptions* options) {
   if (random.Chance(0.2)) options->client.techniques.narrow_reads = false;
 }
 
+// Ranges that are erased. From a random stream of its own, too.
+void MixErases(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixErasesSeed));
+  options->erases = Pick<double>(&random, std::array{0.0, 0.003, 0.01, 0.03});
+}
+
 // Everything that can be done to a run under load, with all constants so short that the run passes
 // them again and again. From a random stream of its own, too.
 void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
@@ -287,12 +294,12 @@ std::string DescribeRun(const SimRunOptions& o) {
       " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations, " operations on ",
       o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "", ", hot ",
       o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ", o.conditional,
-      ", turns in runs ", o.runs, " (by call ", o.many, "), ", o.lock_words, " lock words",
-      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
-      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
-      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
-      DescribeCruelty(o));
+      ", turns in runs ", o.runs, " (by call ", o.many, "), ranges erased ", o.erases, ", ",
+      o.lock_words, " lock words", o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
+      o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
+      o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
+      ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
+      o.break_probability, techniques, DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
@@ -321,6 +328,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixBreaks(seed, &options);
   MixWalks(seed, &options);
   MixRuns(seed, &options);
+  MixErases(seed, &options);
   MixCruelty(seed, mix, &options);
   if (mix.owned) MixOwned(seed, &options);
   MixNarrow(seed, &options);

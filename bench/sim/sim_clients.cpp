@@ -7,6 +7,7 @@
 #include "bench/history/history_io.h"
 #include "bench/perform/perform.h"
 #include "bench/sim/ending.h"
+#include "bench/sim/erase_ranges.h"
 #include "bench/sim/perform_runs.h"
 #include "bench/sim/sim_run_state.h"
 #include "bench/sim/walk.h"
@@ -26,6 +27,9 @@ constexpr int64_t kClosedPauseNs = 20 * kMicrosecondNs;   // before a handle is 
 constexpr uint64_t kPauseWithinNs = 200 * kMicrosecondNs;
 constexpr size_t kLoadedKeysMax = 200;
 constexpr size_t kRunMax = 40;
+// Of a range that is erased, but for those that may have all keys.
+constexpr size_t kErasedKeysMax = 30;
+constexpr double kEraseAllShare = 0.2;
 
 void SleepFor(Session& session, int64_t ns) {
   session.SleepUntil(ImplOf(session).context().NowNs() + ns);
@@ -75,6 +79,10 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
     }
     if (options_.runs > 0 && run_random_.Chance(options_.runs)) {
       if (!WriteInRuns(server, session, handle, slot, client)) return;
+      continue;
+    }
+    if (options_.erases > 0 && erase_random_.Chance(options_.erases)) {
+      if (!EraseRange(server, session, handle, client)) return;
       continue;
     }
     PANDO_CHECK(workload_.Next(&next, slot));
@@ -183,6 +191,31 @@ bool SimRun::WriteInRuns(ComputeServer& server, Session& session, const TreeHand
     PerformRuns(session, *handle.tree, all, settle);
   }
   return go_on;
+}
+
+bool SimRun::EraseRange(ComputeServer& server, Session& session, const TreeHandle& handle,
+                        int32_t client) {
+  const size_t keys_max = erase_random_.Chance(kEraseAllShare) ? SIZE_MAX : kErasedKeysMax;
+  const std::vector<std::string> keys = workload_.Neighbours(&erase_random_, keys_max);
+  std::vector<Operation> erases = EraseOperations(keys, client, Stamp());
+  ++begun_;
+  std::vector<Operation>& operations = handle.life->operations;
+  const size_t place = operations.size();
+  operations.insert(operations.end(), erases.begin(), erases.end());
+  const RangeErasing erasing = PerformEraseRange(session, *handle.tree, keys.front(), keys.back());
+  if (world_.IsKilled(*server.fabric)) return false;
+  Operation whole = erases.front();
+  const Ending ending = Settle(server, session, handle, erasing.status, &whole);
+  SettleErases(erasing, Stamp(), &erases);
+  for (size_t i = 0; i < erases.size(); ++i) {
+    if (i < keys.size()) {
+      operations[place + i] = std::move(erases[i]);
+    } else {
+      operations.push_back(std::move(erases[i]));
+    }
+  }
+  if (erasing.status.ok()) ++result_.ranges_erased;
+  return ending != Ending::kCutOff;
 }
 
 void SimRun::Fail(const absl::Status& status, Operation* o) {

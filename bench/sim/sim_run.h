@@ -50,6 +50,8 @@ struct SimRunOptions {
   double runs = 0;
   // And this share of those turns by a call of Session::WriteMany().
   double many = 0;
+  // This share of a client's turns erases a range of keys.
+  double erases = 0;
 
   // So many trees of the same shape, used alike, each with a history of its own.
   int trees = 1;
@@ -134,6 +136,7 @@ struct SimRunResult {
   uint64_t walks = 0;               // with a cursor, to their end
   uint64_t written_in_runs = 0;     // operations
   uint64_t written_by_call = 0;     // of them by Session::WriteMany()
+  uint64_t ranges_erased = 0;       // to their end
   uint64_t after_server_death = 0;  // operations that succeeded all the same
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;

@@ -124,6 +124,9 @@ class SimRun {
   // Several writes at once, each an operation of the history; false: the client stops.
   bool WriteInRuns(ComputeServer& server, Session& session, const TreeHandle& handle, size_t slot,
                    int32_t client);
+  // A range of keys is erased, each key an operation of the history; false: the client stops.
+  bool EraseRange(ComputeServer& server, Session& session, const TreeHandle& handle,
+                  int32_t client);
   // All keys of a bulk load are one operation each, which begin and end together.
   bool BulkLoad(ComputeServer& server, Session& session, const TreeHandle& handle, int32_t client);
   void MaybeSweep();
@@ -188,7 +191,7 @@ class SimRun {
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
   Random crash_random_, pause_random_, walk_random_, run_random_, many_random_;
-  Random move_random_;
+  Random move_random_, erase_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   size_t next_pause_ = 0;

@@ -202,4 +202,13 @@ std::vector<history::Operation> SimWorkload::NextRun(Random* random, size_t coun
   return run;
 }
 
+std::vector<std::string> SimWorkload::Neighbours(Random* random, size_t count_max) const {
+  std::vector<std::string> sorted = keys_;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t first = random->Uniform(sorted.size());
+  const size_t count = 1 + random->Uniform(std::min(count_max, sorted.size() - first));
+  const auto begin = sorted.begin() + static_cast<std::ptrdiff_t>(first);
+  return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+}
+
 }  // namespace pando

@@ -34,6 +34,9 @@ class SimWorkload {
   // Ascending keys for a bulk load, at most so many.
   std::vector<std::string> KeysToLoad(size_t count_max);
   std::string NewValue();
+  // All keys from one to one of its neighbours that follow it, at most so many, ascending; those
+  // that growth has yet to bring as well.
+  std::vector<std::string> Neighbours(Random* random, size_t count_max) const;
   const std::string& AnyKey(Random* random) const { return keys_[random->Uniform(known_keys_)]; }
 
  private:

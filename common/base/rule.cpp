@@ -55,6 +55,7 @@ constexpr RuleVariant kVariants[] = {
     {"M7", Rule::kM7, "whoever holds a marked node finishes or undoes the merge before using it",
      ""},
     {"M7_dead", Rule::kM7Dead, "who finishes a merge marks the absorbed node dead", ""},
+    {"M8", Rule::kM8, "who finishes a merge of several marks all of them dead", ""},
     {"R1", Rule::kR1, "growth revalidates the child under the root record's lock", ""},
     {"R1_sibling", Rule::kR1Sibling, "a root makes way for its only child if that has no sibling",
      ""},

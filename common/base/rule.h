@@ -51,6 +51,7 @@ enum class Rule {
   kM6,
   kM7,
   kM7Dead,
+  kM8,
   kR1,
   kR1Sibling,
   kR2,

@@ -8,6 +8,7 @@
 #include "compute/client/client_impl.h"
 #include "compute/client/cursor_impl.h"
 #include "compute/client/session_impl.h"
+#include "compute/client/thrown.h"
 #include "compute/client/write_many.h"
 
 namespace pando {
@@ -157,6 +158,34 @@ absl::Status Session::Scan(const Tree& tree, std::string_view from, size_t limit
 absl::Status Session::Scan(const Tree& tree, const CursorOptions& options,
                            std::vector<KeyValue>* rows) {
   return impl_->Scan(tree, options, rows);
+}
+
+absl::Status Session::EraseRange(const Tree& tree, std::string_view from,
+                                 std::optional<std::string_view> to, RangeErased* result,
+                                 const EraseRangeOptions& options) {
+  RangeErased own;
+  RangeErased& said = result != nullptr ? *result : own;
+  said = {.next = std::string(from)};
+  CursorOptions bounds{.from = std::string(from)};
+  if (to.has_value()) bounds.to.emplace(*to);
+  const KeyRange range = RangeOf(bounds, tree.key_bytes_max());
+  const auto note = [&](uint64_t erased, const KeyCut& at) {
+    said.erased = erased;
+    if (at > range.low) said.next = at.FirstAbove();
+    said.done = at >= range.high;
+    if (options.progress == nullptr) return absl::OkStatus();
+    bool goes_on = false;
+    const auto thrown = CallContained([&] { goes_on = options.progress(said); });
+    if (thrown.has_value()) {
+      return absl::CancelledError(
+          absl::StrCat("erasing a range: the callback for its progress threw: ", *thrown));
+    }
+    return goes_on || said.done ? absl::OkStatus() : absl::CancelledError("erasing a range");
+  };
+  return impl_->Perform(tree, options.operation, [&](OperationContext& operation) {
+    said.done = range.low >= range.high;
+    return ImplOf(tree).routed().EraseRange(operation, range, note);
+  });
 }
 
 absl::Status Session::Flush(const Tree& tree, const OperationOptions& options) {

@@ -2,6 +2,7 @@
 // (rules V4, C4, M7). Every holder looks at a node through InspectHeld() before it uses it.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -58,8 +59,11 @@ absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
                                 const NodeExpectation& expectation, const HeldLock& lock,
                                 LocalBuffer image);
 
-// redo.cpp. Rule M7 for the holder of a node whose `peer` it absorbs: marks the peer dead, clears
-// the marker, frees the peer. False: the peer's lock is taken; nothing happened.
+// Rule M8: so many right siblings may be merged into a leaf at once.
+inline constexpr size_t kAbsorbedMax = 12;
+
+// redo.cpp. Rule M7 for the holder of a node whose `peer` it absorbs, and those behind it: marks
+// them dead, clears the marker, frees them. False: some lock is taken; nothing happened.
 absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tree,
                                      const HeldLock& lock, uint8_t level, LocalBuffer image);
 // redo.cpp. Rule M7 for a node that was met as merging, with no lock held: the merge is finished if

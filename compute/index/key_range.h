@@ -28,6 +28,8 @@ struct KeyCut {
   // Before or after any string.
   static KeyCut At(std::string_view bound, bool after, uint32_t bytes_max);
 
+  // The least string that is not below it: keys above it are from here on.
+  std::string FirstAbove() const { return after ? key + '\0' : key; }
   bool IsAbove(std::string_view other) const { return after ? other <= key : other < key; }
   friend auto operator<=>(const KeyCut&, const KeyCut&) = default;
 };

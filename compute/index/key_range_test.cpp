@@ -82,6 +82,19 @@ TEST(KeyRangeTest, CutsFitTheTree) {
 }
 
 // No string of up to that length lies between.
+TEST(KeyRangeTest, ACutGoesOnFromItsFirstStringAbove) {
+  for (const std::string& bound : Strings(3)) {
+    for (const bool after : {false, true}) {
+      const KeyCut cut = KeyCut::At(bound, after, kBytesMax);
+      for (const std::string& key : Keys()) {
+        ASSERT_EQ(key >= cut.FirstAbove(), !cut.IsAbove(key))
+            << testing::PrintToString(bound) << (after ? " after: " : ": ")
+            << testing::PrintToString(key);
+      }
+    }
+  }
+}
+
 TEST(KeyRangeTest, TheKeyBeforeIsTheNextSmaller) {
   const std::vector<std::string> strings = Strings(kBytesMax);
   for (size_t i = 1; i < strings.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/rule.h"
@@ -64,6 +65,25 @@ absl::Status LockSet::ReleaseAll() {
     locks_.pop_back();
     const absl::Status status = Release(std::move(last));
     if (first.ok()) first = status;
+  }
+  return first;
+}
+
+absl::Status LockSet::ReleaseTogether(Chain* chain) {
+  absl::Status first;
+  while (!locks_.empty()) {
+    std::vector<HeldLock> here, elsewhere;
+    for (HeldLock& lock : locks_) {
+      const bool is_here = lock.target().server == chain->server();
+      (is_here ? here : elsewhere).push_back(std::move(lock));
+    }
+    locks_ = std::move(elsewhere);
+    if (!here.empty()) {
+      const absl::Status released =
+          tree_.environment.hocl.ReleaseTogether(context_, absl::MakeSpan(here), chain);
+      if (first.ok()) first = released;
+    }
+    if (!locks_.empty()) chain->Reset(locks_.front().target().server);
   }
   return first;
 }

@@ -35,6 +35,9 @@ class LockSet {
   // returned. Also after a failed chain: words of the server where it may still be in flight cannot
   // be given back, and stay (rule L5); those of others must not.
   absl::Status ReleaseAll();
+  // The same after everything has gone well, one chain a server. `chain`, which is not posted yet,
+  // goes first, ahead of the releases at its server, of which there are some.
+  absl::Status ReleaseTogether(Chain* chain);
 
  private:
   bool Holds(const LockTarget& target) const;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -84,17 +85,40 @@ absl::Status WriteMarker(OperationContext& context, TreeContext& tree, RemoteAdd
 
 absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tree,
                                      const HeldLock& lock, uint8_t level, LocalBuffer image) {
-  const Reference right = PeerOf(image.data);
-  PANDO_ASSIGN_OR_RETURN(const BufferLease right_image,
-                         context.session.buffers().Lease(tree.layout.node_bytes()));
+  struct Right {
+    Reference node;
+    BufferLease image;
+  };
+  const Reference end = RightOf(image.data);
+  Reference next = PeerOf(image.data);
+  const Reference first = next;
+  std::vector<Right> merging;
   LockSet locks(context, tree);
   locks.Borrow(lock);
-  PANDO_ASSIGN_OR_RETURN(const bool held, locks.TryAdd(right, right_image.buffer()));
-  if (!held) return false;
   absl::Status status;
-  if (IsStillMerging(tree, right_image.data(), right, level) && RuleHolds(Rule::kM7Dead)) {
-    status = WriteMarker(context, tree, right.address, right_image.buffer(), NodeState::kDead,
-                         Reference{});
+  // From the first to the last: where one is dead, all behind it are (rule M8).
+  while (merging.size() < kAbsorbedMax && !next.is_null() && next != end) {
+    absl::StatusOr<BufferLease> right = context.session.buffers().Lease(tree.layout.node_bytes());
+    absl::StatusOr<bool> held = false;
+    if (right.ok()) {
+      held = locks.TryAdd(next, right->buffer());
+    } else {
+      held = right.status();
+    }
+    if (!held.ok() || !*held) {
+      const absl::Status released = locks.ReleaseAll();
+      PANDO_RETURN_IF_ERROR(held.status());
+      PANDO_RETURN_IF_ERROR(released);
+      return false;
+    }
+    if (!IsStillMerging(tree, right->data(), next, level)) break;
+    merging.push_back({next, *std::move(right)});
+    next = RightOf(merging.back().image.data());
+    if (!RuleHolds(Rule::kM8)) break;
+  }
+  for (size_t i = merging.size(); i-- > 0 && status.ok() && RuleHolds(Rule::kM7Dead);) {
+    status = WriteMarker(context, tree, merging[i].node.address, merging[i].image.buffer(),
+                         NodeState::kDead, Reference{});
   }
   if (status.ok()) {
     status = WriteMarker(context, tree, lock.target().node.address, image, NodeState::kLive,
@@ -107,7 +131,10 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
   }
   context.session.counters().redone.Add();
   const absl::Status released = locks.ReleaseAll();
-  tree.environment.allocator.Free(tree.id(), right);
+  tree.environment.allocator.Free(tree.id(), first);
+  for (size_t i = 1; i < merging.size(); ++i) {
+    tree.environment.allocator.Free(tree.id(), merging[i].node);
+  }
   PANDO_RETURN_IF_ERROR(released);
   return true;
 }

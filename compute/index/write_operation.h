@@ -22,6 +22,7 @@ struct WriteOperation {
   std::string_view expected = {};                         // kReplace, kEraseIf
   const UpsertCallback* function = nullptr;               // kUpsert: throws nothing
   UpsertFunction function_number = UpsertFunction::kAdd;  // kUpsert: for who executes it elsewhere
+  bool blind = false;  // kErase: an owner need not look whether the key is there
 };
 
 // One operation of a run, and where its result goes. Views.

@@ -34,20 +34,6 @@ absl::StatusOr<size_t> TryRun(OperationContext& context, TreeContext& tree,
   }
 }
 
-// The cached level-1 node that covers the key, or null. Under a guard.
-const CachedNode* FindParent(const TreeContext& tree, const SearchKey& key) {
-  const IndexCache& cache = tree.environment.cache;
-  if (const CachedNode* const parent = cache.FindParent(*tree.parents, key)) return parent;
-  Reference node;
-  for (int level = tree.root.Load(&node); level > 0; --level) {
-    const CachedNode* const cached = cache.Find(node);
-    if (cached == nullptr || cached->level() != level || !cached->Covers(key)) return nullptr;
-    if (level == 1) return cached;
-    node = cached->Child(cached->ChildIndex(key));
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes,
@@ -64,11 +50,24 @@ size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const R
   return 1;
 }
 
+const CachedNode* FindParentOfLeaf(const TreeContext& tree, const SearchKey& key) {
+  const IndexCache& cache = tree.environment.cache;
+  if (const CachedNode* const parent = cache.FindParent(*tree.parents, key)) return parent;
+  Reference node;
+  for (int level = tree.root.Load(&node); level > 0; --level) {
+    const CachedNode* const cached = cache.Find(node);
+    if (cached == nullptr || cached->level() != level || !cached->Covers(key)) return nullptr;
+    if (level == 1) return cached;
+    node = cached->Child(cached->ChildIndex(key));
+  }
+  return nullptr;
+}
+
 std::optional<std::string> NextBorder(OperationContext& context, const TreeContext& tree,
                                       std::string_view key) {
   const EpochDomain::Guard guard(tree.environment.cache.epochs(), context.session.epoch_slot());
   const SearchKey search_key(key);
-  const CachedNode* const parent = FindParent(tree, search_key);
+  const CachedNode* const parent = FindParentOfLeaf(tree, search_key);
   if (parent == nullptr) {
     Reference root;
     if (tree.root.Load(&root) == 0) return "";  // the only leaf

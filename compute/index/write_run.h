@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "compute/cache/cached_node.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
@@ -31,6 +32,8 @@ namespace pando {
 size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes,
                 std::vector<MissingSeparator>* later = nullptr);
 
+// The cached level-1 node that covers the key, or null. Under a guard.
+const CachedNode* FindParentOfLeaf(const TreeContext& tree, const SearchKey& key);
 // The low fence of the leaf behind the one that covers `key`, as far as is known here; "": that
 // leaf is the tree's last one. Nothing: no parent is cached; the first run there changes that. No
 // network. For sharing operations out among coroutines: it may be out of date.

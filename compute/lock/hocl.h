@@ -24,6 +24,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/base/time_constants.h"
 #include "compute/core/session_context.h"
 #include "compute/lock/held_lock.h"
@@ -98,6 +99,10 @@ class Hocl {
                        const std::byte* image);
   // The same where nothing was written.
   absl::Status ReleaseUnchanged(OperationContext& context, HeldLock lock, const std::byte* image);
+  // Posts `chain` with the releases of all these behind it, at least one, each a word of the
+  // chain's server; nothing is handed over. There is room for them in the chain (CHECKed). An
+  // error: every one of the words is left to fencing. release_together.cpp.
+  absl::Status ReleaseTogether(OperationContext& context, absl::Span<HeldLock> locks, Chain* chain);
   // After a chain under the lock that failed with `why` (rule L5). Where the fabric gets over it
   // the word is freed once nothing of the chain is in flight any more; else it stays taken. Then
   // local waiters go on and find out for themselves.

@@ -8,12 +8,6 @@
 #include "common/base/status.h"
 
 namespace pando {
-namespace {
-
-// The least string that is above the cut: keys above it are from here on.
-std::string FirstAbove(const KeyCut& cut) { return cut.after ? cut.key + '\0' : cut.key; }
-
-}  // namespace
 
 Lsn OwnedReader::CopyRecords(const Partition& partition, size_t records_max, KeyCut* border) {
   copied_.clear();
@@ -29,7 +23,7 @@ Lsn OwnedReader::CopyRecords(const Partition& partition, size_t records_max, Key
     highest = std::max(highest, seen.lsn);
     return true;
   };
-  partition.Scan(FirstAbove(low), FirstAbove(high), down_, see);
+  partition.Scan(low.FirstAbove(), high.FirstAbove(), down_, see);
   return highest;
 }
 
@@ -51,7 +45,7 @@ void OwnedReader::Merge() {
 
 std::string OwnedReader::NextKey() const {
   return down_ && !at_.after ? KeyBefore(at_.key, tree_.leaves().layout.key_bytes_max())
-                             : FirstAbove(at_);
+                             : at_.FirstAbove();
 }
 
 std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, size_t leaves_max,

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compute/core/session_context.h"
+#include "compute/index/erase_range.h"
 #include "compute/index/operations.h"
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
@@ -49,8 +50,13 @@ class OwnedTree {
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value);
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
                      std::string* answer);
-  // Writes at the head of `writes`, at least one; how many have their results. Puts share a commit.
+  // Writes at the head of `writes`, at least one; how many have their results. Puts and blind
+  // erases share a commit.
   size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes);
+  // All keys of the range: those that are read are erased by messages, some leaves at a time, and
+  // their leaves hear of it as of others.
+  absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
+                          ErasedKeys* keys);
   // Up to where writes go to the same place as one to this key, as far as is known; "": to the end.
   std::optional<std::string> NextBorder(std::string_view key) const;
 
@@ -100,6 +106,12 @@ class OwnedTree {
   struct Decision;
 
   using Lock = std::unique_lock<Partition::Mutex>;
+
+  // --- owned_erase.cpp. These keys, ascending; `erased` and `erased_keys` (may be null) get those
+  // that are. The first error; others are tried all the same.
+  absl::Status EraseKeys(OperationContext& context, const std::vector<std::string>& keys,
+                         uint64_t* erased, std::vector<std::string>* erased_keys);
+
   struct Hint {
     MappedRange range;
     Owner owner;
@@ -132,9 +144,10 @@ class OwnedTree {
   // False: the READ does not count, look again.
   bool KeepLoaded(OperationContext& context, OwnRange* range, std::string_view key, Load load,
                   const std::optional<std::string>& found);
-  // Rule T4: a put that need not know what is there. An error: it has no effect.
-  std::optional<absl::StatusOr<Lsn>> AppendPut(OperationContext& context, std::string_view key,
-                                               std::string_view value);
+  // Rule T4: a put, or an erase (no value), that need not know what is there. An error: it has no
+  // effect.
+  std::optional<absl::StatusOr<Lsn>> AppendBlind(OperationContext& context, std::string_view key,
+                                                 std::optional<std::string_view> value);
   // Rule T5.
   std::optional<absl::Status> WriteKnowing(OperationContext& context,
                                            const WriteOperation& operation, std::string* answer);

@@ -73,9 +73,10 @@ OwnedTree::Decision OwnedTree::Decide(const WriteOperation& operation,
   return decision;
 }
 
-std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendPut(OperationContext& context,
-                                                        std::string_view key,
-                                                        std::string_view value) {
+std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& context,
+                                                          std::string_view key,
+                                                          std::optional<std::string_view> value) {
+  const size_t value_bytes = value.has_value() ? value->size() : 0;
   RedoLog::Reservation reservation;
   while (true) {
     OwnRange* const range = FindOwn(key);
@@ -91,7 +92,7 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendPut(OperationContext& contex
     if (lsn.has_value()) [[likely]]
       return *lsn;
     lock.unlock();
-    PANDO_ASSIGN_OR_RETURN(reservation, member_.ReserveForWrite(context, key.size(), value.size()));
+    PANDO_ASSIGN_OR_RETURN(reservation, member_.ReserveForWrite(context, key.size(), value_bytes));
   }
 }
 
@@ -178,7 +179,8 @@ std::optional<absl::Status> OwnedTree::WriteHere(OperationContext& context,
   if (operation.kind != WriteKind::kPut || member_.is_refusing()) [[unlikely]] {
     return WriteKnowing(context, operation, answer);
   }
-  const std::optional<absl::StatusOr<Lsn>> lsn = AppendPut(context, operation.key, operation.value);
+  const std::optional<absl::StatusOr<Lsn>> lsn =
+      AppendBlind(context, operation.key, operation.value);
   if (!lsn.has_value()) return std::nullopt;
   PANDO_RETURN_IF_ERROR(lsn->status());
   return ConcludeWrite(context, **lsn);
@@ -189,9 +191,10 @@ size_t OwnedTree::WriteRun(OperationContext& context, absl::Span<const RunWrite>
   size_t appended = 0;
   while (appended < std::min(writes.size(), kRunMax)) {
     const WriteOperation& operation = *writes[appended].operation;
-    if (operation.kind != WriteKind::kPut || member_.is_refusing()) break;
+    const bool erases = operation.kind == WriteKind::kErase && operation.blind;
+    if (!erases && (operation.kind != WriteKind::kPut || member_.is_refusing())) break;
     const std::optional<absl::StatusOr<Lsn>> lsn =
-        AppendPut(context, operation.key, operation.value);
+        AppendBlind(context, operation.key, erases ? std::nullopt : std::optional(operation.value));
     if (!lsn.has_value()) break;
     lsns[appended] = lsn->value_or(kNoLsn);
     *writes[appended++].result = lsn->status();

@@ -25,6 +25,7 @@
 #include "common/wire/control.h"
 #include "compute/check/session_check.h"
 #include "compute/core/session_context.h"
+#include "compute/index/erase_range.h"
 #include "compute/index/key_range.h"
 #include "compute/index/leaf_reader.h"
 #include "compute/index/operations.h"
@@ -119,6 +120,12 @@ class RoutedTree {
       return ScanKeys(context, shared_, range, reverse, limit, leaves_max, rows);
     OwnedReader reader(owned_.get());
     return ReadRows(context, shared_, &reader, range, reverse, limit, leaves_max, rows);
+  }
+  // Leaf by leaf: compute/index/erase_range.h.
+  absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
+                          ErasedKeys* keys = nullptr) {
+    return owned_ != nullptr ? owned_->EraseRange(context, range, note, keys)
+                             : EraseRangeOfTree(context, shared_, range, note, keys);
   }
   RangeReader NewReader() { return RangeReader(&shared_, owned_.get()); }
   // How many leaves a reader should READ for so many entries.

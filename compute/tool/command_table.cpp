@@ -58,6 +58,15 @@ std::vector<CommandText> MakeCommandTexts() {
        "remove a key",
        "Removes a key. Exit code 1: it was not there.",
        {"tree=NAME", "hex"}},
+      {"erase",
+       "",
+       "remove all keys of a range",
+       "Removes the keys from --from on that are below --to, and says how many those were; one of "
+       "the two has to be given, and --from= with nothing behind it means all keys. By leaf and "
+       "not by key: others go on meanwhile, and what they put there at that time may stay. It is "
+       "no snapshot and not atomic: what fails says how to go on, and the same command again does "
+       "no harm.",
+       {"tree=NAME", "from=KEY", "to=KEY", "hex", "json", "progress"}},
       {"scan",
        "",
        "print keys in order",

@@ -29,10 +29,10 @@ struct Settings {
   // load, create: what is made; not given: shared, or as the tree that there is.
   TreeOptions::Mode mode = TreeOptions::Mode::kShared;
   bool mode_given = false;
-  int sessions = 0;  // load; 0: one a CPU, at most 8
+  int sessions = 0;                    // load; 0: one a CPU, at most 8
   bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
-  std::string from, to, prefix;  // scan; restore: the first one
-  bool to_given = false, reverse = false;
+  std::string from, to, prefix;  // scan; erase: the first two; restore: the first one
+  bool from_given = false, to_given = false, reverse = false;
   uint64_t limit = 0;
   bool values = false;
   bool tree_given = false;  // check: all trees unless one was named; drop
@@ -54,6 +54,7 @@ absl::Status Load(const Settings& settings, const Arguments& arguments);    // F
 absl::Status Get(const Settings& settings, const Arguments& arguments);     // KEY
 absl::Status Put(const Settings& settings, const Arguments& arguments);     // KEY VALUE
 absl::Status Delete(const Settings& settings, const Arguments& arguments);  // KEY
+absl::Status EraseRange(const Settings& settings, const Arguments& arguments);
 absl::Status Scan(const Settings& settings, const Arguments& arguments);
 absl::Status Dump(const Settings& settings, const Arguments& arguments);     // FILE
 absl::Status Restore(const Settings& settings, const Arguments& arguments);  // FILE

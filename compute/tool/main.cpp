@@ -90,26 +90,17 @@ absl::Status Help(const Settings& settings, const Arguments& arguments);
 absl::Status Completion(const Settings& settings, const Arguments& arguments);
 
 // One of each name in command_table.cpp.
-constexpr std::array<Command, 19> kCommands = {{
-    {"load", tool::Load},
-    {"get", tool::Get},
-    {"put", tool::Put},
-    {"delete", tool::Delete},
-    {"scan", tool::Scan},
-    {"dump", tool::Dump},
-    {"restore", tool::Restore},
-    {"count", tool::Count},
-    {"create", tool::Create},
-    {"drop", tool::Drop},
-    {"flush", tool::Flush},
-    {"ranges", tool::Ranges},
-    {"members", tool::Members},
-    {"trees", tool::Trees},
-    {"stats", tool::Stats},
-    {"check", tool::Check},
-    {"doctor", tool::Doctor},
-    {"completion", Completion},
-    {"help", Help},
+constexpr std::array<Command, 20> kCommands = {{
+    {"load", tool::Load},        {"get", tool::Get},
+    {"put", tool::Put},          {"delete", tool::Delete},
+    {"erase", tool::EraseRange}, {"scan", tool::Scan},
+    {"dump", tool::Dump},        {"restore", tool::Restore},
+    {"count", tool::Count},      {"create", tool::Create},
+    {"drop", tool::Drop},        {"flush", tool::Flush},
+    {"ranges", tool::Ranges},    {"members", tool::Members},
+    {"trees", tool::Trees},      {"stats", tool::Stats},
+    {"check", tool::Check},      {"doctor", tool::Doctor},
+    {"completion", Completion},  {"help", Help},
 }};
 
 const tool::CommandText& FindCommand(const std::string& name) {
@@ -239,6 +230,7 @@ Settings SettingsFromFlags(const Command& command) {
   settings.bulk = FLAGS_bulk;
   settings.from = KeyFromFlag("from", FLAGS_from);
   settings.to = KeyFromFlag("to", FLAGS_to);
+  settings.from_given = !gflags::GetCommandLineFlagInfoOrDie("from").is_default;
   settings.to_given = !gflags::GetCommandLineFlagInfoOrDie("to").is_default;
   settings.prefix = KeyFromFlag("prefix", FLAGS_prefix);
   settings.reverse = FLAGS_reverse;

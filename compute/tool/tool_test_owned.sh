@@ -75,6 +75,10 @@ test_owned() {
   run 0 delete key
   run 1 delete key
   says NOT_FOUND
+  run 0 put key value
+  run 0 erase --from=k --to=l
+  prints 'erased 1 keys'
+  run 1 get key
   run 0 flush
   says 'everything is in its leaf'
   run 0 flush --tree=shared

@@ -168,6 +168,23 @@ test_formats() {
   run 2 scan --hex --from=x
   says '--from: '
 
+  run 0 create --tree=ranges
+  local key
+  for key in a b c d e; do run 0 put --tree=ranges $key 1; done
+  run 2 erase --tree=ranges
+  says 'which keys? Give --from or --to'
+  run 0 erase --tree=ranges --from=b --to=d
+  prints 'erased 2 keys'
+  run 0 erase --tree=ranges --hex --to=62 --json
+  expect_json 'lines[0]["tree"], lines[0]["erased"]' "('ranges', 1)"
+  run 0 scan --tree=ranges
+  [[ $(tr '\n' ' ' <"$work/out") == 'd e ' ]] || fail 'not the keys that were not to be erased'
+  run 1 erase --tree=nowhere --from=
+  run 2 erase --tree=ranges --from=b --values
+  run 0 erase --tree=ranges --from=
+  prints 'erased 2 keys'
+  run 0 drop ranges
+
   run 0 trees --json
   expect_json 'document["trees"][0]["name"], document["trees"][0]["value_bytes_max"], document["trees"][0]["mode"]' \
     "('default', 255, 'shared')"

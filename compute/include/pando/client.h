@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "pando/check.h"
 #include "pando/cursor.h"
+#include "pando/erase.h"
 #include "pando/options.h"
 #include "pando/owners.h"
 #include "pando/size.h"
@@ -243,6 +245,19 @@ class Session {
                                      const OperationOptions& options = {});
   std::vector<absl::Status> MultiErase(const Tree& tree, const std::vector<std::string>& keys,
                                        const OperationOptions& options = {});
+
+  // Erases all keys with from <= key < to; bounds are any bytes, and without `to` it goes to the
+  // end. Of shared trees by leaf: less than three round trips each, and leaves that are emptied go.
+  // Of owned ones by messages, many to a round trip; the leaves hear of it later.
+  //
+  // Not atomic: each key is erased at a moment of its own, once, between call and return, and what
+  // others put meanwhile may stay. So where the call ends early (DeadlineExceeded, Unknown,
+  // Unavailable, Cancelled) some keys are erased and others are not. `*result` (erase.h) says how
+  // far it has come and where to go on; a call of the same range does as well. Others' operations
+  // go on all the while.
+  absl::Status EraseRange(const Tree& tree, std::string_view from,
+                          std::optional<std::string_view> to, RangeErased* result = nullptr,
+                          const EraseRangeOptions& options = {});
 
   // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
   // FailedPrecondition if the tree is not empty; InvalidArgument if the keys are not ascending, and
