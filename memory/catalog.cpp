@@ -33,7 +33,11 @@ absl::Status CheckName(std::string_view name) {
 absl::string_view NameOf(TreeMode mode) { return mode == TreeMode::kOwned ? "owned" : "shared"; }
 
 absl::Status CheckMode(const CreateTreeRequest& request) {
-  if (request.mode != TreeMode::kOwned) return absl::OkStatus();
+  if (request.mode != TreeMode::kOwned) {
+    if (request.delete_persistence_ms == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "an erase of a shared tree is in its leaf at once: a deadline is for owned trees");
+  }
   if (request.name == kClusterTreeName) {
     return absl::InvalidArgumentError("the tree of the owners is itself a shared one");
   }
@@ -162,6 +166,12 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
                        " windows for its keys; asked for was the other"));
     }
     PANDO_RETURN_IF_ERROR(CheckSameShape(existing->second, shape));
+    const uint32_t deadline_ms = existing->second.delete_persistence_ms;
+    if (deadline_ms != request.delete_persistence_ms) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "tree '", request.name, "' exists with another deadline for deletes: ", deadline_ms,
+          " ms; asked for were ", request.delete_persistence_ms));
+    }
     return existing->second;
   }
   FreeRecords();
@@ -184,6 +194,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   entry.features = region_->superblock().features;
   if (request.mode == TreeMode::kOwned) entry.features.incompatible |= kIncompatibleOwned;
   if (request.windows) entry.features.incompatible |= kIncompatibleWindows;
+  entry.delete_persistence_ms = request.delete_persistence_ms;
   entry.servers = {{region_->server_id(), life_}};
   record_used_[index] = true;
   names_[tree_id] = request.name;

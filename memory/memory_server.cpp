@@ -85,7 +85,7 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 26> kOperations = {{
+  static constexpr std::array<Operation, 27> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
@@ -108,6 +108,7 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
       {Op::kStats, &Self::OnStats, false, false, false},
       {Op::kListNodes, &Self::OnListNodes, false, false, false},
       {Op::kServe, &Self::OnServe, true, true, false},
+      {Op::kNoteDeletes, &Self::OnNoteDeletes, true, true, false},
       {Op::kFence, &Self::OnFence, false, true, true},
       {Op::kAllocateExtent, &Self::OnAllocateExtent, false, true, true},
       {Op::kFreeExtent, &Self::OnFreeExtent, false, true, true},
@@ -382,6 +383,8 @@ absl::StatusOr<std::string> MemoryServer::OnListNodes(const Request& request) {
 
 CounterList MemoryServer::Counters() const {
   const NodeLedger::Counts nodes = nodes_.counts();
+  const PendingDeletes deletes = deletes_.Sum(
+      options_.clock->NowNs(), [this](const ClientId& client) { return IsOver(client); });
   return {
       {"calls", counts_.calls},
       {"bad_messages", counts_.bad_messages},
@@ -412,6 +415,8 @@ CounterList MemoryServer::Counters() const {
       {"zeroed_bytes", nodes_.pool().zeroed_bytes()},
       {"extents", extents_.extents()},
       {"extent_bytes", extents_.bytes()},
+      {"tombstones", deletes.tombstones},
+      {"oldest_tombstone_ms", deletes.oldest_ms},
       {"nodes_untouched", nodes.nodes_untouched},
       {"nodes_free", nodes.nodes_free},
       {"nodes_out", nodes.nodes_out},

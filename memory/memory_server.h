@@ -36,6 +36,7 @@
 #include "common/wire/owner_messages.h"
 #include "memory/catalog.h"
 #include "memory/client_table.h"
+#include "memory/delete_notes.h"
 #include "memory/extent_table.h"
 #include "memory/fencing.h"
 #include "memory/id_ranges.h"
@@ -153,6 +154,7 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnListNodes(const Request& request);
   absl::StatusOr<std::string> OnStats(const Request& request);
   absl::StatusOr<std::string> OnServe(const Request& request);
+  absl::StatusOr<std::string> OnNoteDeletes(const Request& request);
   absl::StatusOr<std::string> OnFence(const Request& request);
   absl::StatusOr<std::string> OnAllocateExtent(const Request& request);
   absl::StatusOr<std::string> OnFreeExtent(const Request& request);
@@ -186,6 +188,7 @@ class MemoryServer : public ControlHandler {
   IdRanges fenced_lives_;           // incarnations, for ever (rule D2)
   std::vector<PeerId> to_cut_off_;  // by the next OnTimer(): the fabric is under way in a call
   ServingLeases serving_;
+  DeleteNotes deletes_;
   ExtentTable extents_;
   int64_t next_fence_step_ns_ = 0;
   absl::flat_hash_map<PeerId, ReplyCache> replies_;

@@ -33,6 +33,13 @@ absl::StatusOr<std::string> MemoryServer::OnServe(const Request& request) {
   return EncodeServingLease(static_cast<uint64_t>(serving_.lease_ns() / kMicrosecondNs));
 }
 
+absl::StatusOr<std::string> MemoryServer::OnNoteDeletes(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const PendingDeletes said, ParsePendingDeletes(request.body));
+  deletes_.Take(request.sender, said, options_.clock->NowNs(),
+                [this](const ClientId& client) { return IsOver(client); });
+  return std::string();
+}
+
 bool MemoryServer::IsOver(const ClientId& client) const {
   return !clients_.ConnectionOf(client).has_value() && !fencing_.IsPending(client);
 }

@@ -122,6 +122,29 @@ TEST_F(OwnerMemoryTest, NodesOfTheDeadAreSweptAndItsExtentIsNot) {
   EXPECT_EQ(server_->Info().used_bytes, extent.bytes);
 }
 
+// Rule B5: what owners say is shown as long as they are there, and grows older by itself.
+TEST_F(OwnerMemoryTest, WhatErasesWaitForIsShown) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  const auto say = [](TestClient* client, PendingDeletes deletes) {
+    ASSERT_TRUE(client->Call(ControlOpcode::kNoteDeletes, EncodePendingDeletes(deletes)).ok());
+  };
+  const auto shown = [&] {
+    return std::pair(CounterOf(*server_, "tombstones"), CounterOf(*server_, "oldest_tombstone_ms"));
+  };
+  EXPECT_EQ(shown(), std::pair(uint64_t{0}, uint64_t{0}));
+  say(anna_.get(), {.tombstones = 5, .oldest_ms = 700});
+  say(bert_.get(), {.tombstones = 6, .oldest_ms = 100});
+  EXPECT_EQ(shown(), std::pair(uint64_t{11}, uint64_t{700}));
+  clock_.now_ns += 50 * kMillisecondNs;
+  EXPECT_EQ(shown(), std::pair(uint64_t{11}, uint64_t{750}));
+  say(anna_.get(), {});
+  EXPECT_EQ(shown(), std::pair(uint64_t{6}, uint64_t{150}));
+  server_->OnPeerGone(2);
+  while (server_->OnTimer(clock_.NowNs()) != kNeverNs) {
+  }
+  EXPECT_EQ(shown(), std::pair(uint64_t{0}, uint64_t{0}));
+}
+
 class KeptBackTest : public TwoClientsTest {
  protected:
   static constexpr auto kFull = absl::StatusCode::kResourceExhausted;

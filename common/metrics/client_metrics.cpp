@@ -12,6 +12,7 @@ Metric Counter(const char* name, uint64_t value, const char* help) {
 MetricList ClientMetrics(const ClientStats& stats) {
   const FabricStats& f = stats.fabric;
   const TreeStats& t = stats.tree;
+  const OwnedStats& o = stats.owned;
   return {
       Counter("pando_client_reads_total", f.reads, "READ verbs"),
       Counter("pando_client_writes_total", f.writes, "WRITE verbs"),
@@ -48,6 +49,12 @@ MetricList ClientMetrics(const ClientStats& stats) {
               "Locks kept under a queue pair that broke, then freed"),
       Counter("pando_client_lost_races_total", t.lost_races,
               "Root growth or separators that somebody else had done"),
+      {{"pando_client_tombstones", MetricInfo::kGauge,
+        "Erases that are not in their leaves yet (owned trees)"},
+       static_cast<double>(o.tombstones)},
+      {{"pando_client_oldest_tombstone_seconds", MetricInfo::kGauge,
+        "For how long the oldest of them has waited"},
+       static_cast<double>(o.oldest_tombstone_ms) / 1e3},
   };
 }
 

@@ -24,7 +24,7 @@
 
 namespace pando {
 
-inline constexpr uint16_t kControlVersion = 6;
+inline constexpr uint16_t kControlVersion = 7;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;
@@ -63,6 +63,7 @@ enum class ControlOpcode : uint16_t {
   kAllocateExtent = 40,
   kFreeExtent = 41,  // by its holder, or by anybody once the holder has ended here
   kListExtents = 42,
+  kNoteDeletes = 43,  // catalog server only: what an owner's erases wait for (rule B5)
 };
 
 struct ControlHeader {
@@ -141,6 +142,7 @@ struct CreateTreeRequest {
   // Rule N1: keys have windows. In the tree's entry it is a feature, here a bit of the mode's byte:
   // an older server knows no such mode, and says so.
   bool windows = false;
+  uint32_t delete_persistence_ms = 0;  // rule B5, of owned trees; 0: none
 };
 // A life of a memory server on which a tree may have nodes (rule R7).
 struct TreeServer {
@@ -166,6 +168,7 @@ struct CatalogEntry {
   uint32_t root_lock_index = 0;
   uint32_t version = 1;
   FeatureMasks features;
+  uint32_t delete_persistence_ms = 0;
   uint8_t created = 0;     // by this request
   TreeServerList servers;  // not in lists of entries
 

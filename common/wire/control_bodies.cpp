@@ -61,7 +61,7 @@ void PutEntry(const CatalogEntry& entry, ByteWriter* writer) {
   PutShape(entry.shape, writer);
   writer->Put(entry.root_record.raw()).Put(entry.root_lock_index).Put(entry.version);
   writer->Put(entry.features.compatible).Put(entry.features.read_compatible);
-  writer->Put(entry.features.incompatible).Put(entry.created);
+  writer->Put(entry.features.incompatible).Put(entry.delete_persistence_ms).Put(entry.created);
   PutTreeServers(entry.servers, writer);
 }
 bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
@@ -75,6 +75,7 @@ bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
   reader->Take(&entry->features.compatible);
   reader->Take(&entry->features.read_compatible);
   reader->Take(&entry->features.incompatible);
+  reader->Take(&entry->delete_persistence_ms);
   entry->root_record = RemoteAddress::FromRaw(root_record);
   return reader->Take(&entry->created) && TakeTreeServers(reader, &entry->servers) &&
          !entry->name.empty();
@@ -182,7 +183,9 @@ std::string EncodeCreateTree(const CreateTreeRequest& request) {
   writer.PutString(request.name);
   PutShape(request.shape, &writer);
   const uint8_t windows = request.windows ? kWindowsBit : 0;
-  return writer.Put(static_cast<uint8_t>(static_cast<uint8_t>(request.mode) | windows)).Take();
+  return writer.Put(static_cast<uint8_t>(static_cast<uint8_t>(request.mode) | windows))
+      .Put(request.delete_persistence_ms)
+      .Take();
 }
 absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
   ByteReader reader(body);
@@ -191,6 +194,7 @@ absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
   TakeShape(&reader, &request.shape);
   uint8_t mode = 0;
   reader.Take(&mode);
+  reader.Take(&request.delete_persistence_ms);
   if (!reader.Done()) return Malformed("request to create a tree");
   const absl::Status status = CheckName(request.name);
   if (!status.ok()) return status;

@@ -48,6 +48,7 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseExtentList, EncodeExtentList);
   CheckBody(body, ParseFenceReply, EncodeFenceReply);
   CheckBody(body, ParseServingLease, EncodeServingLease);
+  CheckBody(body, ParsePendingDeletes, EncodePendingDeletes);
 }
 
 // The bytes as they are; a message among them is checked body and all.
@@ -126,6 +127,7 @@ std::vector<std::string> FuzzSeeds() {
                                    {8, 3 << 20, 1 << 20, 5, 6, ClientLiveness::kDead}}})),
       Seed('b', EncodeFenceReply({0, 5})),
       Seed('b', EncodeServingLease(1'000'000)),
+      Seed('b', EncodePendingDeletes({100, 2'000})),
   };
 }
 

@@ -173,6 +173,9 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ(narrow->mode, TreeMode::kOwned);
   EXPECT_TRUE(narrow->windows);
   EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}}))->mode, TreeMode::kShared);
+  EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}, TreeMode::kOwned, 77}))
+                ->delete_persistence_ms,
+            77u);
   EXPECT_EQ(create->name, std::string("n\0m", 3));
   EXPECT_EQ(create->shape.key_bytes_max, 1u);
   EXPECT_EQ(create->shape.value_bytes_max, 2u);
@@ -191,6 +194,8 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ(entry->mode(), TreeMode::kShared);
   CatalogEntry owned = Entry();
   owned.features.incompatible |= kIncompatibleOwned;
+  owned.delete_persistence_ms = 1'500;
+  EXPECT_EQ(ParseCatalogEntry(EncodeCatalogEntry(owned))->delete_persistence_ms, 1'500u);
   EXPECT_EQ(ParseCatalogEntry(EncodeCatalogEntry(owned))->mode(), TreeMode::kOwned);
 
   const auto list = ParseCatalogList(EncodeCatalogList({Entry("a"), Entry("b")}));

@@ -156,6 +156,18 @@ absl::StatusOr<FenceReply> ParseFenceReply(std::string_view body) {
   return DoneOr(reader, reply, "reply to a fence");
 }
 
+std::string EncodePendingDeletes(const PendingDeletes& deletes) {
+  return ByteWriter().Put(deletes.tombstones).Put(deletes.oldest_ms).Take();
+}
+absl::StatusOr<PendingDeletes> ParsePendingDeletes(std::string_view body) {
+  ByteReader reader(body);
+  PendingDeletes deletes;
+  reader.Take(&deletes.tombstones);
+  reader.Take(&deletes.oldest_ms);
+  if (deletes.oldest_ms > kPendingDeleteMsMax) return Malformed("note of pending deletes");
+  return DoneOr(reader, deletes, "note of pending deletes");
+}
+
 std::string EncodeServingLease(uint64_t lease_us) { return ByteWriter().Put(lease_us).Take(); }
 absl::StatusOr<uint64_t> ParseServingLease(std::string_view body) {
   ByteReader reader(body);

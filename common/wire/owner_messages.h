@@ -66,6 +66,13 @@ struct FenceReply {
   int64_t ask_again_ns = 0;  // above 0 where it is not confirmed yet
 };
 
+// kNoteDeletes, without a reply's body: erases of the sender that are not in their leaves yet.
+struct PendingDeletes {
+  uint64_t tombstones = 0;
+  uint64_t oldest_ms = 0;  // for how long; at most kPendingDeleteMsMax
+};
+inline constexpr uint64_t kPendingDeleteMsMax = uint64_t{10} * 365 * 24 * 3600 * 1000;
+
 std::string EncodeExtentRequest(const ExtentRequest& request);
 absl::StatusOr<ExtentRequest> ParseExtentRequest(std::string_view body);  // InvalidArgument: bytes
 std::string EncodeExtentGrant(const ExtentGrant& grant);
@@ -80,6 +87,8 @@ std::string EncodeExtentList(const ExtentList& list);
 absl::StatusOr<ExtentList> ParseExtentList(std::string_view body);
 std::string EncodeFenceReply(const FenceReply& reply);
 absl::StatusOr<FenceReply> ParseFenceReply(std::string_view body);
+std::string EncodePendingDeletes(const PendingDeletes& deletes);
+absl::StatusOr<PendingDeletes> ParsePendingDeletes(std::string_view body);
 // The reply to kServe: how long the lease that has begun is. 0: only the end of its process takes
 // the right to serve from a client here.
 std::string EncodeServingLease(uint64_t lease_us);

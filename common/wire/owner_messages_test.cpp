@@ -18,6 +18,7 @@ TEST(OwnerMessagesTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeExtentQuery({1 << 20, 9}), ParseExtentQuery);
   ExpectExactLength(EncodeExtentList({9, 1, {kOneExtent, kNextExtent}}), ParseExtentList);
   ExpectExactLength(EncodeFenceReply({0, 5}), ParseFenceReply);
+  ExpectExactLength(EncodePendingDeletes({7, 8}), ParsePendingDeletes);
   ExpectExactLength(EncodeServingLease(1'000'000), ParseServingLease);
 }
 
@@ -45,6 +46,8 @@ TEST(OwnerMessagesTest, FieldsRoundTrip) {
   EXPECT_EQ(list->extents, (std::vector<ListedExtent>{kOneExtent, kNextExtent}));
   EXPECT_EQ(ParseFenceReply(EncodeFenceReply({0, 5}))->ask_again_ns, 5);
   EXPECT_EQ(ParseFenceReply(EncodeFenceReply({1, 0}))->confirmed, 1);
+  EXPECT_EQ(ParsePendingDeletes(EncodePendingDeletes({7, 8}))->tombstones, 7u);
+  EXPECT_EQ(ParsePendingDeletes(EncodePendingDeletes({7, 8}))->oldest_ms, 8u);
   EXPECT_EQ(*ParseServingLease(EncodeServingLease(3)), 3u);
 }
 
@@ -57,6 +60,8 @@ TEST(OwnerMessagesTest, ValuesOutOfRangeAreRefused) {
   const auto grant = [](const ExtentGrant& grant) {
     return ParseExtentGrant(EncodeExtentGrant(grant)).status().code();
   };
+  EXPECT_EQ(ParsePendingDeletes(EncodePendingDeletes({1, kPendingDeleteMsMax + 1})).status().code(),
+            kLoss);
   EXPECT_EQ(grant({0, 2, 1 << 20, 64, 0}), kLoss) << "no life";
   EXPECT_EQ(grant({1, 2, 0, 64, 0}), kLoss) << "the superblock";
   EXPECT_EQ(grant({1, 2, (1 << 20) + 8, 64, 0}), kLoss) << "no line starts there";

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kControlCoroutines = 4;
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
-constexpr int kHeartbeatCoroutines = 1024;     // one a server, made when needed
+constexpr uint32_t kDeletePersistenceMsMin = 10;
+constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
 // Seeds of a client's parts, derived from one.
 constexpr uint64_t kCacheSeed = 0x100, kHeartbeatSeed = 0x101;
 
@@ -215,6 +216,12 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_vie
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_view name,
                                                                     const TreeOptions& options) {
+  if (options.delete_persistence_ms > 0 &&
+      options.delete_persistence_ms < kDeletePersistenceMsMin) {
+    return absl::InvalidArgumentError(absl::StrCat("delete_persistence_ms is 0, or at least ",
+                                                   kDeletePersistenceMsMin, ", not ",
+                                                   options.delete_persistence_ms));
+  }
   PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
                          NodeLayout::Create(options.key_bytes_max, options.value_bytes_max,
                                             options.node_bytes, options.narrow_reads));
@@ -225,7 +232,8 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_
                 .node_bytes = layout.node_bytes(),
                 .packet_bytes = UINT32_MAX},
       .mode = options.mode == TreeOptions::Mode::kOwned ? TreeMode::kOwned : TreeMode::kShared,
-      .windows = options.narrow_reads};
+      .windows = options.narrow_reads,
+      .delete_persistence_ms = options.delete_persistence_ms};
   std::shared_ptr<TreeImpl> tree;
   PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {
@@ -320,7 +328,7 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
     PANDO_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> entries, ParseCatalogList(body));
     for (const CatalogEntry& entry : entries) {
       trees.push_back({entry.name, entry.shape.key_bytes_max, entry.shape.value_bytes_max,
-                       entry.shape.node_bytes, ModeOf(entry)});
+                       entry.shape.node_bytes, ModeOf(entry), entry.delete_persistence_ms});
     }
     return absl::OkStatus();
   }));

@@ -84,6 +84,7 @@ void Partition::NoteDirty(HotRecord* record, Lsn lsn) {
   highest_ = lsn;
   record->set_dirty({static_cast<uint32_t>(lsn)});
   lsns_.Add(lsn);
+  if (record->state() == RecordState::kTombstone) tombstones_.Add(lsn);
   Amount& amount = AmountOf(record);
   ++amount.records;
   amount.bytes += record->key().size() + record->value().size();
@@ -91,6 +92,7 @@ void Partition::NoteDirty(HotRecord* record, Lsn lsn) {
 
 void Partition::NoteClean(const HotRecord* record) {
   lsns_.Remove(LsnOf(record));
+  if (record->state() == RecordState::kTombstone) tombstones_.Remove(LsnOf(record));
   Amount& amount = AmountOf(record);
   --amount.records;
   amount.bytes -= record->key().size() + record->value().size();

@@ -136,10 +136,10 @@ class Partition {
   // Taken is only what is durable (LSN <= `durable`) and not flushing; what was refused only if
   // `refused`; what holds the base only, with LSNs below `below`. In key order: of the keys from <=
   // key < to (to empty: no end). Ends when `max` are taken or `looks_max` were looked at: returns
-  // where the next call goes on; "": there are no more.
+  // where the next call goes on; "": there are no more. `tombstones`: those alone (rule B5).
   std::string CollectDirty(std::string_view from, std::string_view to, Lsn durable, bool refused,
                            size_t max, std::vector<FlushItem>* out, Lsn below = UINT64_MAX,
-                           size_t looks_max = SIZE_MAX);
+                           size_t looks_max = SIZE_MAX, bool tombstones = false);
   void EndFlush(const FlushItem& item, FlushResult result);
   // How many of these keys are dirty or tombstones, without looking at each: for grouping them by
   // level-1 node.
@@ -148,6 +148,10 @@ class Partition {
   Lsn LowestDirty() const { return lsns_.lowest(); }
   // LowestDirty() tells messages from `next` on from those before. Those are yet to come.
   void DivideLsns(Lsn next) { lsns_.Divide(next); }
+  // The same of tombstones alone (rule B5), and how many there are.
+  Lsn LowestTombstone() const { return tombstones_.lowest(); }
+  void DivideTombstones(Lsn next) { tombstones_.Divide(next); }
+  size_t tombstones() const { return tombstones_.count(); }
 
   // --- Rule T7. Frees clean records that were not used since the clock last came by, until so many
   // bytes() are gone, it has gone round once, or has looked at so many places (one takes some
@@ -229,6 +233,7 @@ class Partition {
   RecordTable table_{&pool_};
   RecordIndex index_{&pool_};  // of what is dirty
   LsnCounts lsns_;             // of what is dirty
+  LsnCounts tombstones_;       // of it, what are tombstones
   std::array<Amount, 2> dirty_;
   size_t records_ = 0;
   Lsn highest_ = 0;

@@ -23,7 +23,7 @@ void Partition::Collect(HotRecord* record, std::vector<FlushItem>* out) {
 
 std::string Partition::CollectDirty(std::string_view from, std::string_view to, Lsn durable,
                                     bool refused, size_t max, std::vector<FlushItem>* out,
-                                    Lsn below, size_t looks_max) {
+                                    Lsn below, size_t looks_max, bool tombstones) {
   Path path;
   index_.Find(from, &path);
   for (bool more = index_.ToRecord(&path); more; more = index_.Next(&path), --looks_max) {
@@ -33,6 +33,7 @@ std::string Partition::CollectDirty(std::string_view from, std::string_view to, 
     const Lsn lsn = LsnOf(record);
     if (record->Has(HotRecord::kFlushing) || lsn > durable || lsn >= below) continue;
     if (record->Has(HotRecord::kRefused) && !refused) continue;
+    if (tombstones && record->state() != RecordState::kTombstone) continue;
     Collect(record, out);
     --max;
   }
@@ -213,6 +214,7 @@ void Partition::Drop() {
   index_.Clear();
   pool_.Clear();
   lsns_.Clear();
+  tombstones_.Clear();
   dirty_ = {};
   records_ = 0;
   hand_chunk_ = 1;
@@ -220,13 +222,17 @@ void Partition::Drop() {
 }
 
 void Partition::Check() const {
-  size_t places = 0, records = 0, dirty = 0;
+  size_t places = 0, records = 0, dirty = 0, tombstones = 0;
   std::array<Amount, 2> amounts;
   ForEach([&](RecordHandle, const HotRecord* record) {
     ++places;
     records += record->state() == RecordState::kLoading ? 0 : 1;
     if (!IsDirty(record->state())) return;
     ++dirty;
+    if (record->state() == RecordState::kTombstone) {
+      ++tombstones;
+      PANDO_CHECK_LE(tombstones_.lowest(), LsnOf(record));
+    }
     Amount& amount = amounts[record->Has(HotRecord::kRefused) ? 1 : 0];
     ++amount.records;
     amount.bytes += record->key().size() + record->value().size();
@@ -239,6 +245,7 @@ void Partition::Check() const {
   PANDO_CHECK_EQ(index_.Check(), dirty);
   PANDO_CHECK_EQ(records, records_);
   PANDO_CHECK_EQ(dirty, lsns_.count());
+  PANDO_CHECK_EQ(tombstones, tombstones_.count());
   for (size_t i = 0; i < amounts.size(); ++i) {
     PANDO_CHECK_EQ(amounts[i].records, dirty_[i].records);
     PANDO_CHECK_EQ(amounts[i].bytes, dirty_[i].bytes);

@@ -87,6 +87,36 @@ TEST(PartitionTest, WhatIsNotDurableIsNotFlushed) {
   EXPECT_EQ(items[0].key, "a");
 }
 
+// Rule B5.
+TEST(PartitionTest, TombstonesAreKnownAndCollectedByThemselves) {
+  Partition partition;
+  EXPECT_EQ(partition.LowestTombstone(), kNoLsn);
+  partition.Put("a", "", 1);
+  partition.Erase("b", 2);
+  partition.Erase("c", 3);
+  partition.Put("c", "again", 4);
+  partition.DivideTombstones(5);
+  partition.Erase("a", 5);
+  EXPECT_EQ(partition.tombstones(), 2u);
+  EXPECT_EQ(partition.LowestTombstone(), 2u);
+  std::vector<FlushItem> items;
+  partition.CollectDirty("", "", UINT64_MAX, true, 10, &items, /*below=*/5, SIZE_MAX,
+                         /*tombstones=*/true);
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0].key, "b");
+  partition.EndFlush(items[0], FlushResult::kFailed);
+  EXPECT_EQ(partition.LowestTombstone(), 2u);
+  partition.EndFlush(TakeFlush(partition, "b"), FlushResult::kDone);
+  EXPECT_EQ(partition.tombstones(), 1u);
+  EXPECT_EQ(partition.LowestTombstone(), 5u);
+  partition.EndFlush(TakeFlush(partition, "a"), FlushResult::kDone);
+  EXPECT_EQ(partition.LowestTombstone(), kNoLsn);
+  partition.Erase("d", 6);
+  partition.Drop();
+  EXPECT_EQ(partition.tombstones(), 0u);
+  partition.Check();
+}
+
 TEST(PartitionTest, ATombstoneStaysUntilItIsFlushed) {
   Partition partition;
   Keep(partition, "key", "value");

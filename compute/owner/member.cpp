@@ -316,6 +316,8 @@ void Member::AddTo(OwnedStats* stats) const {
   stats->flushed += stats_.flushed;
   stats->flush_rounds += stats_.flush_rounds;
   stats->refused += stats_.refused;
+  stats->tombstones += tombstones_.load(std::memory_order_relaxed);
+  stats->oldest_tombstone_ms = std::max(stats->oldest_tombstone_ms, OldestTombstoneMs());
   if (!joined_.load(std::memory_order_acquire)) return;
   const LogCounters log = log_->counters();
   stats->log_batches += log.batches;

@@ -287,6 +287,24 @@ class Member {
   // All that is dirty in it now.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range);
   absl::Status AdvanceBase(OperationContext& context);
+  // --- member_deletes.cpp (rule B5)
+  struct TimeMark {
+    Lsn lsn;          // whatever has this, or a higher one,
+    int64_t time_ns;  // was appended at this time, or later
+  };
+  // Until the flush loop looks again, at most so long.
+  int64_t DeletePauseNs(int64_t longest_ns) const;
+  void NoteTime();
+  int64_t AppendedAfter(Lsn lsn) const;
+  // All messages that were appended before that time have lower ones.
+  Lsn AppendedBefore(int64_t time_ns) const;
+  // Tombstones whose time has come; notes how old the oldest is. At the flushes' turnstile.
+  void FlushOverdue(OperationContext& context);
+  void FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn below);
+  uint64_t OldestTombstoneMs() const;
+  // Tells the catalog's server, for whoever wants to know; it has been told of `*told`.
+  void SayDeletes(OperationContext& context, bool* told) const;
+
   void NoteRefusing();
   void KickFlush();
   void WakeWriters();
@@ -374,7 +392,10 @@ class Member {
   uint32_t flush_tree_id_ = 0;                   // where the last round has ended
   std::string flush_from_;
   int64_t try_refused_ns_ = 0;
-  std::optional<RangeChange> pending_;  // not settled yet
+  std::vector<TimeMark> marks_;  // ascending; the flushes'
+  std::atomic<uint64_t> tombstones_{0};
+  std::atomic<int64_t> oldest_tombstone_ns_{INT64_MAX};  // appended then, or later
+  std::optional<RangeChange> pending_;                   // not settled yet
   std::atomic<bool> stopping_{false};
   std::thread thread_;  // unless event-driven
 };

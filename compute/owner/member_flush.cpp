@@ -143,10 +143,12 @@ void Member::FlushLoop(Parking* parking) {
     std::lock_guard lock(mutex_);
     flush_parking_ = parking;
   }
-  while (Pause(parking, NowNs() + kLookNs)) {
+  NoteTime();  // before anything is appended
+  while (Pause(parking, NowNs() + DeletePauseNs(kLookNs))) {
     const Turnstile::Pass pass(flushing_.get());
     if (!joined_.load(std::memory_order_acquire)) continue;  // it has left, and its log is freed
     OperationContext context(session_.get(), NowNs() + kRoundNs);
+    FlushOverdue(context);
     if (is_refusing()) TryRefused(context);
     FlushUntilLow(context);
     WakeWriters();
@@ -164,6 +166,7 @@ void Member::FlushUntilLow(OperationContext& context) {
     if (!log_is_full && !failed && !(is_over && flush_wanted_.load(std::memory_order_relaxed))) {
       break;
     }
+    FlushOverdue(context);
     // What holds the base first (rule W5).
     const Lsn base = log_->base();
     const bool holds_base = log_is_full && !failed;
@@ -348,6 +351,7 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
     }
     from = items.back().key + '\0';
     PANDO_RETURN_IF_ERROR(FlushItems(context, tree, range, items).status());
+    FlushOverdue(context);  // of other keys, and other trees
   }
 }
 

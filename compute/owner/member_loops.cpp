@@ -43,8 +43,10 @@ void Member::TendLoop(Parking* parking) {
 }
 
 void Member::LookLoop(Parking* parking) {
+  bool told = false;
   while (Pause(parking, NowNs() + kLookAroundNs)) {
     OperationContext context(session_.get(), NowNs() + kJobNsMin);
+    SayDeletes(context, &told);
     const Turnstile::Pass pass(turnstile_.get());
     (void)LookAround(context);  // again in a moment
     map_.Tend(context);

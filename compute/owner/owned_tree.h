@@ -73,6 +73,8 @@ class OwnedTree {
 
   TreeContext& leaves() { return leaves_; }
   uint32_t id() const { return leaves_.id(); }
+  // Rule B5; 0: there is no deadline.
+  uint32_t delete_persistence_ms() const { return leaves_.entry.delete_persistence_ms; }
 
   // The range of the key that this member serves, or waits with; nullptr: none. Valid for as long
   // as this tree.

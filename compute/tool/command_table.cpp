@@ -113,7 +113,8 @@ std::vector<CommandText> MakeCommandTexts() {
        "make an empty tree",
        "Makes a tree for keys and values of so many bytes at most. A tree that is there and has "
        "just these options is fine; with others: exit code 1.",
-       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned"}},
+       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned",
+        "delete_persistence_ms=N"}},
       {"drop",
        "[NAME]",
        "remove a tree",

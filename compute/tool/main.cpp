@@ -41,6 +41,9 @@ DEFINE_string(
     "shared (every compute server reads and writes every key) or owned (the owner of a key, one "
     "compute server at a time, keeps it in memory and in a log); default: shared, or as the tree "
     "is");
+DEFINE_int32(delete_persistence_ms, 0,
+             "owned trees: what is deleted is in its leaf so many milliseconds later at the latest "
+             "(10 or more); 0: some time");
 DEFINE_int32(sessions, 0, "sessions that put at the same time; 0: one a CPU, at most 8");
 DEFINE_bool(bulk, true, "fill an empty tree in one go; --nobulk puts key by key");
 DEFINE_string(from, "", "first key, or the least key above it");
@@ -206,6 +209,7 @@ Settings SettingsFromFlags(const Command& command) {
   CheckRange("key_bytes", FLAGS_key_bytes, 0, 255);
   CheckRange("value_bytes", FLAGS_value_bytes, -1, 255);
   CheckRange("sessions", FLAGS_sessions, 0, 256);
+  CheckRange("delete_persistence_ms", FLAGS_delete_persistence_ms, 0, 7 * 24 * 3600 * 1000);
   CheckRange("seconds", FLAGS_seconds, 1, 3600);
   Settings settings;
   const bool connects = FindCommand(std::string(command.name)).connects;
@@ -226,6 +230,7 @@ Settings SettingsFromFlags(const Command& command) {
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
   if (FLAGS_mode == "owned") settings.mode = TreeOptions::Mode::kOwned;
   settings.mode_given = !FLAGS_mode.empty();
+  settings.delete_persistence_ms = static_cast<uint32_t>(FLAGS_delete_persistence_ms);
   settings.sessions = FLAGS_sessions;
   settings.bulk = FLAGS_bulk;
   settings.from = KeyFromFlag("from", FLAGS_from);

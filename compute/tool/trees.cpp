@@ -19,6 +19,7 @@ absl::Status PrintTreesJson(const std::vector<TreeInfo>& trees) {
     row["value_bytes_max"] = tree.value_bytes_max;
     row["node_bytes"] = tree.node_bytes;
     row["mode"] = ModeText(tree.mode);
+    if (tree.delete_persistence_ms > 0) row["delete_persistence_ms"] = tree.delete_persistence_ms;
     list.push_back(std::move(row));
   }
   return Print(JsonText({{"trees", std::move(list)}}, /*in_lines=*/true));
@@ -33,7 +34,8 @@ std::string ModeText(TreeOptions::Mode mode) {
 absl::Status Create(const Settings& settings, const Arguments&) {
   const auto client = Connect(settings);
   if (!client.ok()) return client.status();
-  TreeOptions options{.mode = settings.mode};
+  TreeOptions options{.mode = settings.mode,
+                      .delete_persistence_ms = settings.delete_persistence_ms};
   if (settings.key_bytes != 0) options.key_bytes_max = settings.key_bytes;
   if (settings.value_bytes_given) options.value_bytes_max = settings.value_bytes;
   return (*client)->CreateTree(settings.tree, options).status();

@@ -76,6 +76,7 @@ struct TreeInfo {
   std::string name;
   uint32_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
   TreeOptions::Mode mode = TreeOptions::Mode::kShared;
+  uint32_t delete_persistence_ms = 0;
 };
 
 // Memory servers as the client sees them.

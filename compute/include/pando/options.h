@@ -144,6 +144,12 @@ struct TreeOptions {
   // Node size, bytes; 0: derived (1 KiB for 8/8, at least 32 slots a leaf).
   uint32_t node_bytes = 0;
   Mode mode = Mode::kShared;
+  // Of an owned tree: an erase is acknowledged when it is in its owner's log, and what it erases
+  // stays in a leaf until its message comes there. That is at the latest so many milliseconds later
+  // (as in Lethe, SIGMOD'20), as long as the owner lives and reaches the leaf; of one that has
+  // died, when another one takes its keys over. 10 or more; 0: whenever there is reason to. The
+  // shorter, the fewer erases share the write of a leaf. Fixed at creation.
+  uint32_t delete_persistence_ms = 0;
   // Fixed at creation: a leaf's keys are placed so that a get READs some 300 bytes instead of 1,024
   // (8/8), of NICs that are limited by bytes. Off by default: what it costs and gains is in
   // compute/index/README.md. Releases without it cannot open such a tree.

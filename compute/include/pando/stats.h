@@ -42,6 +42,9 @@ struct OwnedStats {
   uint64_t flushed = 0;     // messages brought to leaves
   uint64_t flush_rounds = 0;
   uint64_t refused = 0;  // for which memory servers had no room
+  // Erases that their leaves do not have yet, and for how many milliseconds the oldest has waited
+  // (no less; TreeOptions::delete_persistence_ms), both as of some moment lately.
+  uint64_t tombstones = 0, oldest_tombstone_ms = 0;
 };
 
 struct ClientStats {

@@ -1,0 +1,212 @@
+// Rule B5: an erase is in its leaf within the tree's deadline, however much there is to write, and
+// whoever dies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "bench/owned/owned_world.h"
+#include "compute/client/access.h"
+#include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
+#include "compute/owner/owned_tree.h"
+
+namespace pando {
+namespace {
+
+constexpr uint32_t kDeadlineMs = 1'000;
+constexpr int64_t kDeadlineNs = kDeadlineMs * kMillisecondNs;
+constexpr uint64_t kRecords = 200'000;
+// Writes a second: each of the tasks has one a millisecond.
+constexpr uint64_t kTasks = 50;
+constexpr int64_t kEachNs = kMillisecondNs;
+
+TreeOptions Owned(uint32_t deadline_ms) {
+  return {.mode = TreeOptions::Mode::kOwned, .delete_persistence_ms = deadline_ms};
+}
+
+// One owner under load, and how long erases have been messages.
+class Load {
+ public:
+  Load(uint64_t seed, uint32_t deadline_ms)
+      : cluster_({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole}}),
+        owner_(&cluster_, {.hot_bytes = 8 << 20, .log_bytes = 8 << 20}, Owned(deadline_ms)),
+        random_(seed) {
+    uint64_t next = 0;
+    const absl::Status loaded = owner_.session().BulkLoad(owner_.tree(), [&](KeyValue* entry) {
+      if (next == kRecords) return false;
+      *entry = {KeyOf(next++), "loaded"};
+      return true;
+    });
+    EXPECT_TRUE(loaded.ok()) << loaded;
+  }
+
+  // For so long; `erases`: their share.
+  void Write(int64_t for_ns, double erases) {
+    const int64_t end_ns = NowNs() + for_ns;
+    for (uint64_t task = 0; task < kTasks; ++task) {
+      owner_.session().Spawn([this, task, end_ns, erases] {
+        int64_t next_ns = NowNs();
+        while (next_ns < end_ns) {
+          // Of its own keys, so that it knows when which was erased.
+          const std::string key = KeyOf(random_.Uniform(kRecords / kTasks) * kTasks + task);
+          if (random_.Chance(erases)) {
+            Erase(key);
+          } else {
+            EXPECT_TRUE(owner_.session().Put(owner_.tree(), key, "put").ok());
+            erased_ns_.erase(key);
+          }
+          ++writes_;
+          next_ns += kEachNs;
+          owner_.session().SleepUntil(next_ns);
+        }
+      });
+    }
+    owner_.session().Spawn([this, end_ns] {
+      for (int64_t at_ns = NowNs(); at_ns < end_ns + 2 * kDeadlineNs; at_ns += 5 * kMillisecondNs) {
+        owner_.session().SleepUntil(at_ns);
+        Look();
+      }
+    });
+    owner_.session().Run();
+  }
+
+  int64_t oldest_ns() const { return oldest_ns_; }
+  uint64_t most() const { return most_; }
+  uint64_t writes() const { return writes_; }
+  int64_t reported_too_young_ns() const { return too_young_ns_; }
+  OwnerProcess& owner() { return owner_; }
+  SimCluster& cluster() { return cluster_; }
+
+ private:
+  int64_t NowNs() { return cluster_.world().clock().NowNs(); }
+
+  void Erase(const std::string& key) {
+    const int64_t begin_ns = NowNs();
+    const absl::Status erased = owner_.session().Erase(owner_.tree(), key);
+    EXPECT_TRUE(erased.ok() || absl::IsNotFound(erased)) << erased;
+    if (erased.ok()) erased_ns_[key] = begin_ns;
+  }
+  // At everything that the owner has in memory.
+  void Look() {
+    uint64_t count = 0;
+    int64_t oldest_ns = 0;
+    for (OwnRange* const range : ImplOf(owner_.tree()).routed().owned()->OwnRanges()) {
+      const std::lock_guard lock(range->partition.mutex());
+      range->partition.Scan("", "", /*reverse=*/false, [&](const Partition::Seen& seen) {
+        if (!seen.erased) return true;
+        ++count;
+        const auto erased = erased_ns_.find(std::string(seen.key));
+        if (erased != erased_ns_.end()) oldest_ns = std::max(oldest_ns, NowNs() - erased->second);
+        return true;
+      });
+    }
+    most_ = std::max(most_, count);
+    oldest_ns_ = std::max(oldest_ns_, oldest_ns);
+    // What is reported is as of a moment ago, and no younger than it was then.
+    const OwnedStats stats = owner_.client().Stats().owned;
+    const auto said_ns = static_cast<int64_t>(stats.oldest_tombstone_ms + 1) * kMillisecondNs;
+    if (stats.tombstones > 0) too_young_ns_ = std::max(too_young_ns_, oldest_ns - said_ns);
+  }
+
+  SimCluster cluster_;
+  OwnerProcess owner_;
+  Random random_;
+  std::map<std::string, int64_t> erased_ns_;
+  int64_t oldest_ns_ = 0, too_young_ns_ = 0;
+  uint64_t most_ = 0, writes_ = 0;
+};
+
+TEST(DeletePersistenceTest, NoTombstoneIsOlderThanTheDeadlineAndWhatThatCosts) {
+  std::map<uint32_t, double> bytes_a_write;
+  for (const uint32_t deadline_ms : {uint32_t{0}, kDeadlineMs}) {
+    Load load(1, deadline_ms);
+    const FabricStats before = load.owner().client().Stats().fabric;
+    load.Write(4 * kDeadlineNs, /*erases=*/0.1);
+    const FabricStats after = load.owner().client().Stats().fabric;
+    const double writes = static_cast<double>(load.writes());
+    bytes_a_write[deadline_ms] =
+        static_cast<double>(after.bytes_written - before.bytes_written) / writes;
+    std::printf(
+        "deadline %u ms: the oldest of up to %lu tombstones waited for %.0f ms; %.0f writes, %.0f "
+        "bytes written each, %.3f chains each\n",
+        deadline_ms, load.most(), static_cast<double>(load.oldest_ns()) / kMillisecondNs, writes,
+        bytes_a_write[deadline_ms], static_cast<double>(after.chains - before.chains) / writes);
+    EXPECT_GE(load.writes(), kTasks * 3'900);
+    EXPECT_GT(load.most(), 100u);
+    if (deadline_ms == 0) {
+      EXPECT_GT(load.oldest_ns(), kDeadlineNs) << "the deadline makes no difference";
+    } else {
+      EXPECT_LE(load.oldest_ns(), kDeadlineNs);
+      // A look may have been made a sixteenth of the deadline before.
+      EXPECT_LE(load.reported_too_young_ns(), kDeadlineNs / 8);
+      EXPECT_EQ(load.owner().client().Stats().owned.tombstones, 0u);
+      EXPECT_EQ(load.owner().client().Stats().owned.oldest_tombstone_ms, 0u);
+    }
+  }
+  EXPECT_LT(bytes_a_write[kDeadlineMs], 2 * bytes_a_write[0]);
+}
+
+// While all of a tree is flushed, which takes longer than the deadline, erases are in time, too.
+TEST(DeletePersistenceTest, HoldsWhileEverythingIsFlushed) {
+  Load load(2, /*deadline_ms=*/20);
+  load.owner().session().Spawn([&] {
+    for (int n = 0; n < 5; ++n) {
+      EXPECT_TRUE(load.owner().session().Flush(load.owner().tree()).ok());
+    }
+  });
+  load.Write(kDeadlineNs / 2, /*erases=*/0.1);
+  EXPECT_GT(load.most(), 10u);
+  EXPECT_LE(load.oldest_ns(), 20 * kMillisecondNs);
+}
+
+// Rule D4: of an owner that was killed, whoever takes its keys brings its erases to their leaves
+// before anything else.
+TEST(DeletePersistenceTest, WhoTakesOverHasNoTombstones) {
+  SimCluster cluster({.sim = {.seed = 3}});
+  const ClientOptions options = {.hot_bytes = 64 << 10, .log_bytes = 256 << 10};
+  OwnerProcess owner(&cluster, options, Owned(kDeadlineMs));
+  for (uint64_t n = 0; n < 300; ++n) {
+    ASSERT_TRUE(owner.session().Put(owner.tree(), KeyOf(n), "v").ok());
+  }
+  ASSERT_TRUE(owner.session().Flush(owner.tree()).ok());
+  for (uint64_t n = 0; n < 100; ++n) {
+    ASSERT_TRUE(owner.session().Erase(owner.tree(), KeyOf(n)).ok());
+  }
+  owner.KillAt(cluster.world().clock().NowNs() + 1);
+  cluster.world().RunUntil(cluster.world().clock().NowNs() + kMillisecondNs);
+  ASSERT_TRUE(owner.killed());
+  owner.Close();
+  OwnerProcess next(&cluster, options, Owned(kDeadlineMs));
+  EXPECT_TRUE(absl::IsNotFound(next.session().Get(next.tree(), KeyOf(5)).status()));
+  EXPECT_GE(next.client().Stats().owned.adopted_messages, 100u);
+  for (OwnRange* const range : ImplOf(next.tree()).routed().owned()->OwnRanges()) {
+    const std::lock_guard lock(range->partition.mutex());
+    EXPECT_EQ(range->partition.tombstones(), 0u);
+  }
+  const auto report = next.session().Check(next.tree());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->keys, 200u);
+}
+
+TEST(DeletePersistenceTest, IsAnOptionOfOwnedTrees) {
+  SimCluster cluster({});
+  const auto client = cluster.NewClient();
+  EXPECT_EQ(client->CreateTree("shared", {.delete_persistence_ms = 1'000}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(client->CreateTree("short", Owned(9)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(client->CreateTree("t", Owned(500)).ok());
+  EXPECT_TRUE(client->CreateTree("t", Owned(500)).ok());
+  EXPECT_EQ(client->CreateTree("t", Owned(501)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client->CreateTree("t", Owned(0)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*client->ListTrees())[0].delete_persistence_ms, 500u);
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,125 @@
+// How long erases may stay messages (rule B5; Lethe, SIGMOD'20): when what was appended, and what
+// is brought to its leaf because of that.
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <mutex>
+
+#include "common/wire/owner_messages.h"
+#include "compute/owner/member.h"
+
+namespace pando {
+namespace {
+
+constexpr int64_t kNoTombstone = INT64_MAX;
+// Notes of the time in the shortest of all deadlines.
+constexpr int64_t kMarksPerDeadline = 16;
+// And how many are kept: beyond, every second one goes.
+constexpr size_t kMarksMax = 256;
+// Tombstones of one round, and records that are looked at while their partition is locked.
+constexpr size_t kOverdueRoundMax = 1024, kOverdueLooksMax = 8192;
+
+int64_t DeleteDeadlineNs(const OwnedTree& tree) {
+  return int64_t{tree.delete_persistence_ms()} * kMillisecondNs;
+}
+
+}  // namespace
+
+int64_t Member::DeletePauseNs(int64_t longest_ns) const {
+  int64_t pause_ns = longest_ns;
+  for (const OwnedTree* const tree : OpenTrees()) {
+    const int64_t deadline_ns = DeleteDeadlineNs(*tree);
+    if (deadline_ns > 0) pause_ns = std::min(pause_ns, deadline_ns / kMarksPerDeadline);
+  }
+  return pause_ns;
+}
+
+void Member::NoteTime() {
+  const int64_t now_ns = NowNs();  // before the LSN: whatever has that, or a higher one, is younger
+  const Lsn next = log_->next_lsn();
+  if (!marks_.empty() && marks_.back().lsn == next) marks_.pop_back();  // nothing came since
+  marks_.push_back({next, now_ns});
+  if (marks_.size() <= kMarksMax) return;
+  for (size_t i = 1; i < marks_.size() / 2; ++i) marks_[i] = marks_[2 * i];
+  marks_.resize(marks_.size() / 2);
+}
+
+int64_t Member::AppendedAfter(Lsn lsn) const {
+  const auto mark = std::upper_bound(marks_.begin(), marks_.end(), lsn,
+                                     [](Lsn of, const TimeMark& other) { return of < other.lsn; });
+  return mark == marks_.begin() ? 0 : std::prev(mark)->time_ns;
+}
+
+Lsn Member::AppendedBefore(int64_t time_ns) const {
+  const auto mark =
+      std::lower_bound(marks_.begin(), marks_.end(), time_ns,
+                       [](const TimeMark& other, int64_t of) { return other.time_ns < of; });
+  return mark == marks_.end() ? log_->next_lsn() : mark->lsn;
+}
+
+void Member::FlushOverdue(OperationContext& context) {
+  NoteTime();
+  Lsn lowest_of_all = UINT64_MAX;
+  uint64_t tombstones = 0;
+  for (const auto& [tree, range] : Places()) {
+    const int64_t deadline_ns = DeleteDeadlineNs(*tree);
+    Lsn lowest;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      range->partition.DivideTombstones(log_->next_lsn());
+      lowest = range->partition.LowestTombstone();
+    }
+    // From half of the deadline on, so that what takes its time is in time; and then all that have
+    // waited for a quarter, so that many go at once.
+    const bool is_due =
+        deadline_ns > 0 && lowest != kNoLsn && lowest < AppendedBefore(NowNs() - deadline_ns / 2);
+    if (is_due) FlushTombstones(context, tree, range, AppendedBefore(NowNs() - deadline_ns / 4));
+    std::lock_guard lock(range->partition.mutex());
+    tombstones += range->partition.tombstones();
+    lowest = range->partition.LowestTombstone();
+    if (lowest != kNoLsn) lowest_of_all = std::min(lowest_of_all, lowest);
+  }
+  tombstones_.store(tombstones, std::memory_order_relaxed);
+  oldest_tombstone_ns_.store(tombstones > 0 ? AppendedAfter(lowest_of_all) : kNoTombstone,
+                             std::memory_order_relaxed);
+  // What is older than all of them nobody will ask for.
+  size_t useless = 0;
+  while (useless + 1 < marks_.size() && marks_[useless + 1].lsn <= lowest_of_all) ++useless;
+  marks_.erase(marks_.begin(), marks_.begin() + static_cast<std::ptrdiff_t>(useless));
+}
+
+void Member::FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                             Lsn below) {
+  std::string from = range->low;
+  while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
+    std::vector<FlushItem> items;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      from = range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true,
+                                           kOverdueRoundMax, &items, below, kOverdueLooksMax,
+                                           /*tombstones=*/true);
+    }
+    if (!FlushItems(context, tree, range, items).ok()) return;  // again in a moment
+    if (from.empty()) return;
+    if (items.empty()) context.session.scheduler().Yield();  // very many are looked at in vain
+  }
+}
+
+uint64_t Member::OldestTombstoneMs() const {
+  const int64_t oldest_ns = oldest_tombstone_ns_.load(std::memory_order_relaxed);
+  if (oldest_ns == kNoTombstone) return 0;
+  return static_cast<uint64_t>(std::max<int64_t>(0, NowNs() - oldest_ns) / kMillisecondNs);
+}
+
+void Member::SayDeletes(OperationContext& context, bool* told) const {
+  const PendingDeletes deletes = {.tombstones = tombstones_.load(std::memory_order_relaxed),
+                                  .oldest_ms = std::min(OldestTombstoneMs(), kPendingDeleteMsMax)};
+  if (deletes.tombstones == 0 && !*told) return;
+  const absl::Status said = control_
+                                .Call(context, catalog_server_, ControlOpcode::kNoteDeletes,
+                                      EncodePendingDeletes(deletes))
+                                .status();
+  if (said.ok()) *told = deletes.tombstones > 0;
+}
+
+}  // namespace pando
