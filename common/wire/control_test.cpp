@@ -173,9 +173,11 @@ TEST(ControlBodyTest, FieldsRoundTrip) {
   EXPECT_EQ(narrow->mode, TreeMode::kOwned);
   EXPECT_TRUE(narrow->windows);
   EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}}))->mode, TreeMode::kShared);
-  EXPECT_EQ(ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}, TreeMode::kOwned, 77}))
-                ->delete_persistence_ms,
-            77u);
+  EXPECT_EQ(create->delete_persistence_ms, 0u);
+  const auto in_time =
+      ParseCreateTree(EncodeCreateTree({"n", {1, 2, 3, 4}, TreeMode::kOwned, false, 77}));
+  EXPECT_EQ(in_time->delete_persistence_ms, 77u);
+  EXPECT_FALSE(in_time->windows);
   EXPECT_EQ(create->name, std::string("n\0m", 3));
   EXPECT_EQ(create->shape.key_bytes_max, 1u);
   EXPECT_EQ(create->shape.value_bytes_max, 2u);
