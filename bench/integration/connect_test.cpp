@@ -23,7 +23,7 @@
 namespace pando {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 TEST_F(MembersTest, ConnectsToThoseThatAnswer) {
   cluster_.Start(2);
@@ -79,10 +79,10 @@ TEST_F(MembersTest, SilentServersAreWaitedForTogether) {
     announcements.push_back(*std::move(announcement));
   }
   const Bystander bystander;
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   auto client = Client::Connect(cluster_.ClientDefaults());
   ASSERT_OK(client);
-  EXPECT_LT(Clock::now() - start, bystander.Bound(std::chrono::seconds(3)));
+  EXPECT_LT(SteadyClock::now() - start, bystander.Bound(std::chrono::seconds(3)));
   EXPECT_EQ((*client)->Servers().size(), 1u);
   auto tree = (*client)->CreateTree("t", {});
   ASSERT_OK(tree);
@@ -94,9 +94,10 @@ TEST_F(MembersTest, SilentServersAreWaitedForTogether) {
   std::atomic<int64_t> longest_ms{0};
   std::thread beginner([&] {
     while (!stop) {
-      const auto begun = Clock::now();
+      const auto begun = SteadyClock::now();
       EXPECT_OK((*client)->NewSession());
-      const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun);
+      const auto took =
+          std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - begun);
       longest_ms = std::max<int64_t>(longest_ms, took.count());
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -111,9 +112,9 @@ TEST_F(MembersTest, SilentServersAreWaitedForTogether) {
   EXPECT_LT(std::chrono::milliseconds(longest_ms), bystander.Bound(std::chrono::milliseconds(700)));
   session->reset();
   tree->reset();
-  const auto ends = Clock::now();
+  const auto ends = SteadyClock::now();
   client->reset();
-  EXPECT_LT(Clock::now() - ends, bystander.Bound(std::chrono::milliseconds(2'500)));
+  EXPECT_LT(SteadyClock::now() - ends, bystander.Bound(std::chrono::milliseconds(2'500)));
 }
 
 // A server that was killed leaves its entry: nobody listens there, and how long does not matter.

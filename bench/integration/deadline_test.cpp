@@ -15,7 +15,7 @@
 namespace pando {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 constexpr int64_t kTimeoutMs = 200;
 constexpr uint64_t kCount = 5'000;
 
@@ -82,9 +82,9 @@ TEST_P(DeadlineTest, OnlyWritesOfThatLeafWaitAndEndAtTheirDeadline) {
   const std::string key = NumberedKey(2'500);
   const Word word = WordOf(key);
   Store(word, kForeign);
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   EXPECT_CODE(session_->Update(*tree_, key, "x", {.timeout_ms = kTimeoutMs}), DeadlineExceeded);
-  const auto waited = Clock::now() - start;
+  const auto waited = SteadyClock::now() - start;
   EXPECT_GE(waited, std::chrono::milliseconds(kTimeoutMs));
   EXPECT_LT(waited, std::chrono::milliseconds(kTimeoutMs) + std::chrono::seconds(3));
   for (const absl::Status& status :
@@ -126,9 +126,9 @@ TEST_P(DeadlineTest, EveryoneInTheQueueHasADeadlineOfItsOwn) {
       for (int c = 0; c < 3; ++c) {
         session->Spawn([&, t, c] {
           const int64_t timeout_ms = 50 + 60 * t + 20 * c;
-          const auto start = Clock::now();
+          const auto start = SteadyClock::now();
           EXPECT_CODE(session->Put(*tree_, key, "x", {.timeout_ms = timeout_ms}), DeadlineExceeded);
-          EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(timeout_ms));
+          EXPECT_GE(SteadyClock::now() - start, std::chrono::milliseconds(timeout_ms));
         });
       }
       session->Run();

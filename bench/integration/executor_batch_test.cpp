@@ -19,7 +19,7 @@
 namespace pando {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
 using std::chrono::milliseconds;
 
@@ -27,7 +27,7 @@ class ExecutorBatchTest : public OneTreeTest {
  protected:
   struct Submitted {
     std::future<OperationResult> result;
-    std::future<Clock::time_point> ended;
+    std::future<SteadyClock::time_point> ended;
   };
 
   void SetUp() override {
@@ -50,9 +50,9 @@ class ExecutorBatchTest : public OneTreeTest {
   void GoOn() { go_on_.set_value(); }
   Submitted Submit(Operation operation) {
     auto result = std::make_shared<std::promise<OperationResult>>();
-    auto ended = std::make_shared<std::promise<Clock::time_point>>();
+    auto ended = std::make_shared<std::promise<SteadyClock::time_point>>();
     EXPECT_OK(executor_->Submit(*tree_, std::move(operation), [result, ended](OperationResult r) {
-      ended->set_value(Clock::now());
+      ended->set_value(SteadyClock::now());
       result->set_value(std::move(r));
     }));
     return {result->get_future(), ended->get_future()};
@@ -181,7 +181,7 @@ TEST_F(ExecutorBatchTest, EachEndsAtADeadlineOfItsOwn) {
   Fill(10);
   StoreAllWords(kForeign);
   Stop();
-  const auto start = Clock::now();
+  const auto start = SteadyClock::now();
   const std::vector<int64_t> timeouts_ms = {800, 820, 840, 860};
   std::vector<Submitted> all;
   for (const int64_t timeout_ms : timeouts_ms) {

@@ -20,7 +20,7 @@
 namespace pando {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 TEST_F(MembersTest, TreesGrowOntoAServerThatComesForThoseWhoWereThereBefore) {
   auto tree = client_->CreateTree("t", kWide);
@@ -158,9 +158,9 @@ TEST_F(MembersTest, AServerThatHasJustComeIsFoundWhenATreeIsAskedFor) {
       ASSERT_OK(Fill(**other_session, **other_tree, n, n + 500));
     }
     const Bystander bystander;
-    const auto begun = Clock::now();
+    const auto begun = SteadyClock::now();
     EXPECT_OK(client_->TreeStatus(**tree)) << server;
-    EXPECT_LT(Clock::now() - begun, bystander.Bound(std::chrono::seconds(1)))
+    EXPECT_LT(SteadyClock::now() - begun, bystander.Bound(std::chrono::seconds(1)))
         << "nobody waits for whom he holds up";
   }
 }
