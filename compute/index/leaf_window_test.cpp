@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,7 @@ TEST(LeafWindowTest, ABatchThatFillsAWindowAndSpillsHasAnOrderOrNone) {
   int ordered = 0, unordered = 0;
   for (int round = 0; round < 400; ++round) {
     TestImage image = TestLeaf(layout, TestHeader(), {});
-    std::vector<std::string> keys;
+    std::deque<std::string> keys;  // the batch looks at them until it is committed
     LeafEditor before(image.data(), layout, false);
     for (int i = 0; i < 30; ++i) PANDO_CHECK(before.Put(TestBytes(&random, 8), "v"));
     (void)before.SealDirty(4096);
