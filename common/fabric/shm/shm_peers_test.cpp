@@ -43,9 +43,9 @@ class ShmPeersTest : public testing::Test {
     ASSERT_TRUE(port.ok()) << port.status();
     port_ = *std::move(port);
   }
-  std::unique_ptr<PeerPort> OpenOther() {
+  std::unique_ptr<PeerPort> OpenOther(PeerIdentity identity = {2, 7}) {
     PeerOptions other;
-    other.identity = {2, 7};
+    other.identity = identity;
     other.hello_timeout_ms = 300;
     return *OpenShmPeers(other);
   }
@@ -63,7 +63,9 @@ class ShmPeersTest : public testing::Test {
   // A peer like any other finds the port well.
   void ExpectPortIsWell() {
     PeerRecorder client;  // outlives the port
-    const auto other = OpenOther();
+    // Links of the test may be taken later than this one, although they were asked for before.
+    constexpr PeerIdentity kWell = {9, 1};
+    const auto other = OpenOther(kWell);
     auto link = other->Connect(options_.address, &client);
     // Among very many strangers one may be told to connect again.
     EXPECT_TRUE(AwaitPeers([&] {
@@ -73,11 +75,10 @@ class ShmPeersTest : public testing::Test {
     ASSERT_TRUE(link.ok()) << link.status();
     ASSERT_TRUE(AwaitPeers([&] { return client.writable(*link) > 0; })) << client.of(*link).why;
     ASSERT_EQ((*link)->TrySend("well?"), PeerSend::kSent);
-    // Strangers of the test that were let in are other ones.
     std::shared_ptr<PeerLink> server;
     ASSERT_TRUE(AwaitPeers([&] {
       for (const auto& one : server_.accepted()) {
-        if (one->other() == PeerIdentity{2, 7}) server = one;
+        if (one->other() == kWell) server = one;
       }
       return server != nullptr;
     }));
