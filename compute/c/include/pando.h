@@ -58,7 +58,9 @@
 // they may hold zero bytes. Names, addresses and options are texts that end with a zero byte.
 //
 // Against the C++ interface: there are no tasks in a session (Session::Spawn); many operations in
-// flight are for pando_multi_get() and its like, or an executor.
+// flight are for pando_multi_get() and its like, or an executor. Session::EraseRange(),
+// Client::Leave() and the options narrow_reads, delete_persistence_ms and spread_ranges have no
+// counterpart yet.
 #pragma once
 
 #include "pando_c/base.h"      // codes, bytes, lists
