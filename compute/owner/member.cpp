@@ -62,6 +62,7 @@ absl::Status Member::OpenPort(Parts* parts) {
                                                    " bytes"));
   }
   port_ = *std::move(port);
+  address_ = port_->address();
   peers_ = std::make_unique<PeerClient>(port_.get(), me, &session_->endpoint().clock());
   return absl::OkStatus();
 }

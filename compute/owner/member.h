@@ -352,7 +352,8 @@ class Member {
   std::vector<const SessionContext*> service_sessions_;
   std::unique_ptr<PeerService> service_;
   std::unique_ptr<PeerClient> peers_;
-  std::unique_ptr<PeerPort> port_;  // nullptr: the fabric has no links
+  std::unique_ptr<PeerPort> port_;  // nullptr: no links, or the member is being closed
+  std::string address_;             // of the port, as long as there are loops; "": no links
 
   // Of rules O11 to O14.
   struct Wish {

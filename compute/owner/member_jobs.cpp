@@ -87,9 +87,8 @@ absl::Status Member::JoinCluster(OperationContext& context) {
   if (!has_log) return absl::InternalError("the cluster tree has a log of this very incarnation");
   PANDO_RETURN_IF_ERROR(RenewLease(context));
   if (member_entry_.stamp == Stamp{}) {
-    member_entry_ = {.stamp = stamps_.Next(),
-                     .state = MemberEntry::State::kServing,
-                     .address = port_ == nullptr ? std::string() : port_->address()};
+    member_entry_ = {
+        .stamp = stamps_.Next(), .state = MemberEntry::State::kServing, .address = address_};
   }
   PANDO_ASSIGN_OR_RETURN(const bool is_member,
                          Change(context, map_, ChangeEntry(self(), std::nullopt, member_entry_)));

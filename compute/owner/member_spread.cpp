@@ -88,7 +88,7 @@ void Member::SpreadLoop(Parking* parking) {
   while (Pause(parking, NowNs() + kLookAtLoadNs)) {
     Measure();
     const bool owns = joined_.load(std::memory_order_acquire);
-    if (!options_.spread_ranges || port_ == nullptr || !owns) continue;
+    if (!options_.spread_ranges || address_.empty() || !owns) continue;
     const std::vector<uint32_t> trees = OpenTreeIds();
     std::erase_if(plans_, [&](const auto& plan) {
       return std::find(trees.begin(), trees.end(), plan.first) == trees.end();

@@ -24,7 +24,7 @@ OwnerInfo InfoOf(MemberId member, std::string address) {
 absl::StatusOr<OwnerInfo> Member::OwnerOf(OwnedTree* tree, std::string_view key,
                                           int64_t deadline_ns) {
   if (tree->FindOwn(key) != nullptr) {
-    return InfoOf(self(), port_ == nullptr ? std::string() : port_->address());
+    return InfoOf(self(), address_);
   }
   if (const auto known = tree->OwnerOf(key); known.has_value()) {
     return InfoOf(known->id, known->address);
