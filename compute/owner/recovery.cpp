@@ -123,16 +123,16 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
     });
     // Of an earlier term of a range that somebody else has had since.
     if (of == ranges_.end() || lsn < of->entry.since) return absl::OkStatus();
-    Message& newest = messages_[message.tree_id][std::string(message.key)];
-    newest.lsn = lsn;
-    newest.erased = message.kind == LogMessage::Kind::kErase;
-    newest.value.assign(message.value);
+    messages_.Add(lsn, message);
     return absl::OkStatus();
   };
   const absl::Status read =
       ReadLog(context, log_->extent, ended_.incarnation, log_->epoch, take).status();
-  if (read.ok()) return read;
-  messages_.clear();
+  if (read.ok()) {
+    messages_.Seal();
+    return read;
+  }
+  messages_.Clear();
   return Annotate(
       read, absl::StrCat("the log of ", ToText(ended_), " on memory server ", log_->extent.server));
 }
@@ -141,16 +141,18 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
 
 absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
                               const MappedRange& range) {
-  const Messages& messages = messages_[range.tree_id];
-  auto next = messages.lower_bound(range.low);
+  size_t next = messages_.LowerBound(range.tree_id, range.low);
+  const auto is_of_range = [&] {
+    return next < messages_.size() && messages_.TreeOf(next) == range.tree_id &&
+           range.Covers(messages_.At(next).key);
+  };
   std::vector<FlushItem> items;
-  while (next != messages.end() && range.Covers(next->first)) {
+  while (is_of_range()) {
     items.clear();
-    for (; items.size() < kReplayMax && next != messages.end() && range.Covers(next->first);
-         ++next) {
-      const Message& message = next->second;
-      items.push_back({.key = next->first,
-                       .value = message.value,
+    for (; items.size() < kReplayMax && is_of_range(); ++next) {
+      const NewestMessages::Message message = messages_.At(next);
+      items.push_back({.key = std::string(message.key),
+                       .value = std::string(message.value),
                        .erased = message.erased,
                        .lsn = message.lsn});
     }

@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compute/core/control_channel.h"
@@ -28,6 +27,7 @@
 #include "compute/index/tree_context.h"
 #include "compute/owner/claim.h"
 #include "compute/owner/members.h"
+#include "compute/owner/newest_messages.h"
 
 namespace pando {
 
@@ -62,13 +62,6 @@ class Recovery {
   uint64_t replayed() const { return replayed_; }
 
  private:
-  struct Message {
-    Lsn lsn = kNoLsn;
-    bool erased = false;
-    std::string value;
-  };
-  using Messages = absl::btree_map<std::string, Message>;  // the newest of each key
-
   absl::Status Claim(OperationContext& context);
   absl::Status FenceAll(OperationContext& context, MemberId member);
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
@@ -83,7 +76,7 @@ class Recovery {
   std::optional<RecoveryEntry> claimed_;  // as it is in the cluster tree
   std::optional<LogEntry> log_;
   std::vector<MappedRange> ranges_;
-  absl::btree_map<uint32_t, Messages> messages_;  // by tree
+  NewestMessages messages_;
   uint64_t replayed_ = 0;
 };
 
