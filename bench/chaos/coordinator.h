@@ -50,6 +50,7 @@ class Coordinator {
   absl::Status Load();
   absl::Status StartLife(int server);
   absl::Status AwaitReady(int server);
+  absl::Status PlayEvents(const std::vector<Event>& events);
   absl::Status PlayEvent(const Event& event);
   absl::Status PlayKill(const Event& event);
   absl::Status PlayStop(const Event& event, bench::Process* process);
