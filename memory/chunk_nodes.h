@@ -38,7 +38,7 @@ class ChunkNodes {
   bool has_image(uint32_t node) const { return !zero_ || (uses_[node] & kImageBit) != 0; }
   // Incarnation of the one it is, or was, out to; else 0.
   uint32_t holder(uint32_t node) const;
-  bool IsOutTo(uint32_t node, uint32_t incarnation) const {
+  bool IsHandedOutTo(uint32_t node, uint32_t incarnation) const {
     return use(node) == NodeUse::kOut && records_[node].link == incarnation;
   }
   // When the free node that has rested longest may be handed out; kNeverNs: none rests.

@@ -7,7 +7,7 @@
 
 namespace pando::memory {
 
-void ClientTable::Become(Entry* entry, ClientState state) {
+void ClientTable::SetState(Entry* entry, ClientState state) {
   joined_ -= entry->state == ClientState::kJoined;
   dead_ -= entry->state == ClientState::kDead;
   entry->state = state;
@@ -59,7 +59,7 @@ absl::StatusOr<ClientId> ClientTable::Join(PeerId peer, IdSource* ids) {
   PANDO_CHECK(entry.state != ClientState::kJoined);
   entry.incarnation = incarnation;
   entry.peer = peer;
-  Become(&entry, ClientState::kJoined);
+  SetState(&entry, ClientState::kJoined);
   return identities_[peer] = ClientId{id, incarnation};
 }
 
@@ -80,7 +80,7 @@ absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
   }
   entry.incarnation = client.incarnation;
   entry.peer = peer;
-  Become(&entry, ClientState::kJoined);
+  SetState(&entry, ClientState::kJoined);
   identities_[peer] = client;
   return absl::OkStatus();
 }
@@ -107,7 +107,7 @@ absl::Status ClientTable::Check(PeerId peer, const ClientId& client) const {
 void ClientTable::Leave(const ClientId& client) {
   const auto entry = entries_.find(client.compute_server);
   PANDO_CHECK(entry != entries_.end() && entry->second.incarnation == client.incarnation);
-  Become(&entry->second, ClientState::kLeft);
+  SetState(&entry->second, ClientState::kLeft);
 }
 
 void ClientTable::Fence(PeerId peer) {
@@ -115,7 +115,7 @@ void ClientTable::Fence(PeerId peer) {
   const auto identity = identities_.find(peer);
   if (identity == identities_.end()) return;
   lingering_.insert(identity->second);
-  if (AnyJoined(peer)) Become(FindLife(identity->second), ClientState::kDead);
+  if (AnyJoined(peer)) SetState(FindLife(identity->second), ClientState::kDead);
 }
 
 std::optional<PeerId> ClientTable::ConnectionOf(const ClientId& client) const {
@@ -152,7 +152,7 @@ std::optional<ClientId> ClientTable::PeerGone(PeerId peer) {
     const ClientId& client = identity->second;
     if (AnyJoined(peer)) {
       gone = client;
-      Become(FindLife(client), ClientState::kDead);
+      SetState(FindLife(client), ClientState::kDead);
     } else if (lingering_.erase(client) > 0) {
       gone = client;
     }

@@ -77,7 +77,7 @@ class ClientTable {
     PeerId peer = 0;
   };
   absl::StatusOr<uint16_t> FreeComputeServer();
-  void Become(Entry* entry, ClientState state);
+  void SetState(Entry* entry, ClientState state);
 
   // Whether the connection may get this identity; nullptr: a new one.
   absl::Status CheckMayJoin(PeerId peer, const ClientId* client) const;

@@ -256,7 +256,7 @@ absl::Status NodeLedger::Return(const ClientId& holder, const NodeReturn& return
     const uint64_t count = run.bytes / tree->node_bytes;
     if (count > nodes.handed() - first->node) return refuse(run, "never handed out");
     for (uint32_t node = first->node; node < first->node + count; ++node) {
-      if (!nodes.IsOutTo(node, holder.incarnation)) {
+      if (!nodes.IsHandedOutTo(node, holder.incarnation)) {
         return refuse(run, absl::StrCat("not handed to ", holder.ToString()));
       }
       if (IsWritten(*tree, {first->chunk, node})) return refuse(run, "written: free the nodes");

@@ -43,7 +43,7 @@ void NodeLedger::CloseHolder(const ClientId& client, uint32_t tree_id, bool sett
   for (const uint32_t index : holder.chunks) {
     ChunkNodes& nodes = *chunks_[index].nodes;
     for (uint32_t node = 0; !holder.in_doubt && node < nodes.handed(); ++node) {
-      if (nodes.IsOutTo(node, client.incarnation)) nodes.Settle(node);
+      if (nodes.IsHandedOutTo(node, client.incarnation)) nodes.Settle(node);
     }
   }
   tree->holders.erase(found);
@@ -75,7 +75,7 @@ void NodeLedger::ExamineChunk(Tree& tree, const ClientId& client, uint32_t index
   ChunkNodes& nodes = *chunks_[index].nodes;
   // Downwards, so that what was never touched at the end becomes one piece again.
   for (uint32_t node = nodes.handed(); node-- > 0;) {
-    if (!nodes.IsOutTo(node, client.incarnation)) continue;
+    if (!nodes.IsHandedOutTo(node, client.incarnation)) continue;
     if (IsWritten(tree, {index, node})) {
       nodes.Orphan(node);
       ++tree.orphans;

@@ -183,7 +183,8 @@ class Fabric {
   // One call over a connection of its own, which ends with the answer: for a server that is gone
   // for this fabric, but may be there for others. Blocks, for a second where nobody answers.
   // Unavailable: nobody does. Unimplemented: a server that is gone is gone for everybody.
-  virtual absl::StatusOr<std::string> CallAnew(ServerId /*server*/, std::string_view /*request*/) {
+  virtual absl::StatusOr<std::string> CallOnFreshConnection(ServerId /*server*/,
+                                                            std::string_view /*request*/) {
     return absl::UnimplementedError("this fabric does not connect anew");
   }
   // This compute server's place among the others (peer.h); any number of them, each gone before the

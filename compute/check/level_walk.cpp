@@ -81,8 +81,8 @@ std::optional<NodeLook> CheckWalk::TakeNode(int level, NodePlace* next) {
       for (const std::string& problem : problems) {
         Problem("level ", level, ": ", DescribeNode(look.node), " ", problem);
       }
-      Doubt(look.node);
-      if (previous_.has_value()) Doubt(previous_->node);
+      NoteSuspect(look.node);
+      if (previous_.has_value()) NoteSuspect(previous_->node);
       return look;
     }
     Reroute(level, next);

@@ -38,7 +38,7 @@ class CheckWalk {
       result_.problems.push_back(absl::StrCat(parts...));
     }
   }
-  void Doubt(const Reference& node) {
+  void NoteSuspect(const Reference& node) {
     if (result_.doubtful.size() < 3 * options_.problems_max) result_.doubtful.push_back(node);
   }
   bool LookAgain(int tries);

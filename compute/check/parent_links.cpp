@@ -94,8 +94,8 @@ void CheckWalk::Unmatched(int level, const Separator& link,
           covering.has_value() ? absl::StrCat(" there: ", DescribeNode(covering->node), " from ",
                                               DescribeBound(covering->low), " on is")
                                : std::string());
-  Doubt(link.child);
-  if (covering.has_value()) Doubt(covering->node);
+  NoteSuspect(link.child);
+  if (covering.has_value()) NoteSuspect(covering->node);
 }
 
 bool CheckWalk::IsExplained(int level, const Separator& link,

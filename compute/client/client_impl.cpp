@@ -149,7 +149,7 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
     ask_anew = [this](ServerId server) -> absl::StatusOr<ClientLiveness> {
       PANDO_ASSIGN_OR_RETURN(
           const std::string body,
-          ControlChannel::CallAnew(
+          ControlChannel::CallOnFreshConnection(
               *fabric_, server, ControlOpcode::kClientState,
               EncodeJoinReply({.compute_server = control_channel_.compute_server(),
                                .incarnation = control_channel_.incarnation()})));

@@ -50,13 +50,14 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   return Annotate(result.status(), absl::StrCat("memory server ", server));
 }
 
-absl::StatusOr<std::string> ControlChannel::CallAnew(Fabric& fabric, ServerId server,
-                                                     ControlOpcode opcode, std::string_view body) {
+absl::StatusOr<std::string> ControlChannel::CallOnFreshConnection(Fabric& fabric, ServerId server,
+                                                                  ControlOpcode opcode,
+                                                                  std::string_view body) {
   ControlHeader header;
   header.opcode = static_cast<uint16_t>(opcode);
   header.sequence = header.first_incomplete = 1;
   PANDO_ASSIGN_OR_RETURN(const std::string reply,
-                         fabric.CallAnew(server, EncodeMessage(header, body)));
+                         fabric.CallOnFreshConnection(server, EncodeMessage(header, body)));
   PANDO_ASSIGN_OR_RETURN(const std::string_view parsed, ParseReply(reply, opcode, header.sequence));
   return std::string(parsed);
 }

@@ -31,9 +31,11 @@ class ControlChannel {
   // The reply's body, or the status it carried, annotated with the server.
   absl::StatusOr<std::string> Call(OperationContext& context, ServerId server, ControlOpcode opcode,
                                    std::string_view body);
-  // Over a connection of its own (Fabric::CallAnew()), as nobody. Blocks; from any thread.
-  static absl::StatusOr<std::string> CallAnew(Fabric& fabric, ServerId server, ControlOpcode opcode,
-                                              std::string_view body);
+  // Over a connection of its own (Fabric::CallOnFreshConnection()), without an identity. Blocks;
+  // from any thread.
+  static absl::StatusOr<std::string> CallOnFreshConnection(Fabric& fabric, ServerId server,
+                                                           ControlOpcode opcode,
+                                                           std::string_view body);
 
  private:
   const int64_t attempt_ns_;

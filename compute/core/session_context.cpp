@@ -50,7 +50,7 @@ uint64_t SessionContext::LifeOf(ServerId server) const {
   return member == nullptr ? 0 : member->life;
 }
 
-bool SessionContext::HasComeSince(ServerId server, uint64_t generation) const {
+bool SessionContext::WasAdoptedSince(ServerId server, uint64_t generation) const {
   const Membership::Member* const member = view_ == nullptr ? nullptr : view_->Find(server);
   return member != nullptr && member->since > generation;
 }
@@ -107,7 +107,9 @@ absl::Status OperationContext::CatchUp(ServerId server) {
     return absl::OkStatus();
   }
   // Elsewhere the operation may still give back what it holds.
-  if (!session.HasComeSince(server, generation_) || !RuleHolds(Rule::kR8)) return absl::OkStatus();
+  if (!session.WasAdoptedSince(server, generation_) || !RuleHolds(Rule::kR8)) {
+    return absl::OkStatus();
+  }
   return absl::UnavailableError(fate->status().message());
 }
 

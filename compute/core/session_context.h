@@ -55,7 +55,7 @@ class SessionContext {
   uint64_t generation() const { return generation_; }
   uint64_t LifeOf(ServerId server) const;  // 0: it has not been taken up
   // Whether this life of the server was taken up after `generation`.
-  bool HasComeSince(ServerId server, uint64_t generation) const;
+  bool WasAdoptedSince(ServerId server, uint64_t generation) const;
 
   // Set once by whoever knows when this compute server has been cut off (rule C2); from then on
   // nothing is posted any more.

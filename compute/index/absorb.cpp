@@ -330,7 +330,7 @@ absl::StatusOr<Absorbed> AbsorbErased(OperationContext& context, TreeContext& tr
   absl::StatusOr<Absorbed> absorbed = absorption.Run(parent.TakeLock(), image.buffer());
   if (absorbed.ok() && absorbed->leaves == 0 && absorption.unsound().has_value()) {
     const auto& [node, low] = *absorption.unsound();
-    PANDO_RETURN_IF_ERROR(LookAfterNode(context, tree, node, 0, low));
+    PANDO_RETURN_IF_ERROR(LockAndRepair(context, tree, node, 0, low));
   }
   if (absorbed.ok() && absorbed->leaves > 0) {
     tree.environment.allocator.FlushIfMany(context, tree.id());

@@ -99,7 +99,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
       tree.root.Store(record);
     }
     const absl::Status released = writes.Release(std::move(lock), line.data());
-    if (torn) return LookAfterNode(context, tree, record.root, record.level, "");
+    if (torn) return LockAndRepair(context, tree, record.root, record.level, "");
     return status.ok() ? released : status;
   }
   RootRecord grown;

@@ -30,10 +30,10 @@ namespace pando {
 class HeldNode {
  public:
   enum class Attempt {
-    kHeld,         // the node of the descent's level that covers its key: sound, unmarked
-    kElsewhere,    // it was another one, which the descent has been told
-    kLookedAfter,  // something that a dead client left was in the way
-    kExecuted,     // only with a delegate: the operation was executed by the lock's holder
+    kHeld,       // the node of the descent's level that covers its key: sound, unmarked
+    kElsewhere,  // it was another one, which the descent has been told
+    kRepaired,   // something that a dead client left was in the way
+    kExecuted,   // only with a delegate: the operation was executed by the lock's holder
   };
 
   // `image`: of a node; outlives this. `covers`: the rule whose variant takes a node that does not
@@ -76,10 +76,10 @@ class HeldNode {
     Descent& descent) {
   PANDO_ASSIGN_OR_RETURN(
       const HeldVerdict inspected,
-      InspectHeld(context_, tree_, &lock_,
-                  Expect(tree_, descent.node(), descent.level(), descent.key()), image_));
+      InspectUnderLock(context_, tree_, &lock_,
+                       Expect(tree_, descent.node(), descent.level(), descent.key()), image_));
   if (inspected.released) [[unlikely]]
-    return Attempt::kLookedAfter;
+    return Attempt::kRepaired;
   match_ = inspected.match;
   if (inspected.verdict == NodeVerdict::kAccepted) [[likely]]
     return Attempt::kHeld;

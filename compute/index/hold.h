@@ -1,5 +1,5 @@
 // What a client that died left in a node, and how the next holder of the node's lock makes it sound
-// (rules V4, C4, M7). Every holder looks at a node through InspectHeld() before it uses it.
+// (rules V4, C4, M7). Every holder looks at a node through InspectUnderLock() before it uses it.
 #pragma once
 
 #include <cstddef>
@@ -25,26 +25,26 @@ struct HeldVerdict {
 // node, finishes or undoes a merge that its merger did not; then says what the node is. kAccepted:
 // it is sound, unmarked and covers the key. The lock is held unless `released`; on an error it is
 // not.
-absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& tree,
-                                        HeldLock* lock, const NodeExpectation& expectation,
-                                        LocalBuffer image);
+absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeContext& tree,
+                                             HeldLock* lock, const NodeExpectation& expectation,
+                                             LocalBuffer image);
 
 // For readers of a node that stays torn (rule V4): if nobody who lives holds its lock, takes it and
 // inspects the node. OK also where there was nothing to do. Not under a node lock.
-absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Reference& node,
-                         uint8_t level, std::string_view key, LocalBuffer image);
+absl::Status RepairIfAbandoned(OperationContext& context, TreeContext& tree, const Reference& node,
+                               uint8_t level, std::string_view key, LocalBuffer image);
 
 // For readers whose READs take too long to be trusted (rule F2), one after the other: reads the
 // node under its lock, where nobody writes. kTorn: somebody left it so. Not under a node lock.
-absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tree,
-                                     const Reference& node, const NodeExpectation& expectation,
-                                     LocalBuffer image, LeafMatch* match);
+absl::StatusOr<NodeVerdict> ReadUnderLock(OperationContext& context, TreeContext& tree,
+                                          const Reference& node, const NodeExpectation& expectation,
+                                          LocalBuffer image, LeafMatch* match);
 
 // DataLoss: what cannot be repaired.
 absl::Status StaysTorn(const Reference& node);
 
 // Takes the node's lock and inspects it, for those who met it as unsound while they could not wait.
-absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const Reference& node,
+absl::Status LockAndRepair(OperationContext& context, TreeContext& tree, const Reference& node,
                            uint8_t level, std::string_view key);
 
 // Rule C4 for a bulk load: its loader died between marking the empty root as dead and swinging the

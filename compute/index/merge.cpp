@@ -271,7 +271,7 @@ absl::StatusOr<MergeAttempt::Outcome> MergeOnce(OperationContext& context, TreeC
   PANDO_ASSIGN_OR_RETURN(const Outcome outcome, attempt.Run(parent.TakeLock(), image.buffer()));
   if (outcome == Outcome::kUnsound) {
     PANDO_RETURN_IF_ERROR(
-        LookAfterNode(context, tree, attempt.unsound(), level, attempt.unsound_low()));
+        LockAndRepair(context, tree, attempt.unsound(), level, attempt.unsound_low()));
     return Outcome::kBusy;
   }
   const bool up =

@@ -117,11 +117,11 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
   bool slow = false;
   while (true) {
     if (back_off.suspicious() && RuleHolds(Rule::kV4)) {
-      PANDO_RETURN_IF_ERROR(RecoverNode(context, tree, node, level, key, image));
+      PANDO_RETURN_IF_ERROR(RepairIfAbandoned(context, tree, node, level, key, image));
     }
     if (back_off.suspicious() && slow) {
       PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
-                             ReadHeld(context, tree, node, expectation, image, match));
+                             ReadUnderLock(context, tree, node, expectation, image, match));
       if (verdict != NodeVerdict::kTorn) return verdict;
     }
     if (!back_off.Wait(context)) {

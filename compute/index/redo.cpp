@@ -154,7 +154,7 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
     if (context.expired()) return context.DeadlineError("looking after a merge");
     PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt, left.Hold(descent));
     if (attempt != HeldNode::Attempt::kHeld) {
-      if (attempt == HeldNode::Attempt::kLookedAfter) context.BackOff(kRedoAgainChains);
+      if (attempt == HeldNode::Attempt::kRepaired) context.BackOff(kRedoAgainChains);
       continue;
     }
     LockSet locks(context, tree);
@@ -170,9 +170,9 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
   }
 }
 
-absl::StatusOr<HeldVerdict> InspectHeld(OperationContext& context, TreeContext& tree,
-                                        HeldLock* lock, const NodeExpectation& expectation,
-                                        LocalBuffer image) {
+absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeContext& tree,
+                                             HeldLock* lock, const NodeExpectation& expectation,
+                                             LocalBuffer image) {
   const bool crc = tree.environment.crc;
   Hocl& hocl = tree.environment.hocl;
   const Reference node = lock->target().node;
@@ -236,7 +236,7 @@ absl::Status InspectNode(OperationContext& context, TreeContext& tree, const Loc
   Hocl& hocl = tree.environment.hocl;
   PANDO_ASSIGN_OR_RETURN(HeldLock lock, hocl.Acquire(context, target, image));
   PANDO_ASSIGN_OR_RETURN(const HeldVerdict inspected,
-                         InspectHeld(context, tree, &lock, expectation, image));
+                         InspectUnderLock(context, tree, &lock, expectation, image));
   if (inspected.released) return absl::OkStatus();
   const absl::Status released = hocl.ReleaseUnchanged(context, std::move(lock), image.data);
   return inspected.verdict == NodeVerdict::kTorn ? StaysTorn(target.node) : released;
@@ -250,7 +250,7 @@ absl::Status StaysTorn(const Reference& node) {
                                           " is inconsistent under its lock"));
 }
 
-absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const Reference& node,
+absl::Status LockAndRepair(OperationContext& context, TreeContext& tree, const Reference& node,
                            uint8_t level, std::string_view key) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
@@ -258,8 +258,8 @@ absl::Status LookAfterNode(OperationContext& context, TreeContext& tree, const R
   return InspectNode(context, tree, target, Expect(tree, node, level, key), image.buffer());
 }
 
-absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Reference& node,
-                         uint8_t level, std::string_view key, LocalBuffer image) {
+absl::Status RepairIfAbandoned(OperationContext& context, TreeContext& tree, const Reference& node,
+                               uint8_t level, std::string_view key, LocalBuffer image) {
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
   PANDO_ASSIGN_OR_RETURN(const bool abandoned,
                          tree.environment.hocl.IsAbandoned(context, target, image));
@@ -271,9 +271,9 @@ absl::Status RecoverNode(OperationContext& context, TreeContext& tree, const Ref
   return InspectNode(context, tree, target, expectation, image);
 }
 
-absl::StatusOr<NodeVerdict> ReadHeld(OperationContext& context, TreeContext& tree,
-                                     const Reference& node, const NodeExpectation& expectation,
-                                     LocalBuffer image, LeafMatch* match) {
+absl::StatusOr<NodeVerdict> ReadUnderLock(OperationContext& context, TreeContext& tree,
+                                          const Reference& node, const NodeExpectation& expectation,
+                                          LocalBuffer image, LeafMatch* match) {
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
   Hocl& hocl = tree.environment.hocl;
   PANDO_ASSIGN_OR_RETURN(HeldLock lock, hocl.Acquire(context, target, image));

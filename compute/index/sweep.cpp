@@ -28,7 +28,7 @@ constexpr int64_t kLookAgainChains = 16;
 constexpr int kLockAttemptsMax = 4;
 // Chain times in which a merge that nobody holds up any more can be finished: a descent, two locks
 // and their words' recovery.
-constexpr int64_t kLookAfterChains = 256;
+constexpr int64_t kFinishMergeChains = 256;
 
 class Sweep {
  public:
@@ -54,7 +54,7 @@ class Sweep {
   // Empty: lines stay torn, so somebody is at work there.
   absl::StatusOr<std::optional<Found>> Look(RemoteAddress address);
   // Finishes or undoes the merge that has marked it. False: its locks are taken.
-  absl::StatusOr<bool> LookAfter(const Found& found);
+  absl::StatusOr<bool> FinishMerge(const Found& found);
   // By a descent to its level and low fence: the node that covers that key is this one, or another.
   absl::StatusOr<bool> IsReachable(const Found& found);
   // Under its lock: of a node that was not reached, and that nobody will link. True: it is dead,
@@ -137,13 +137,13 @@ absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
   }
 }
 
-absl::StatusOr<bool> Sweep::LookAfter(const Found& found) {
+absl::StatusOr<bool> Sweep::FinishMerge(const Found& found) {
   // What a stopped merger holds up is swept next time.
   const int64_t wait_ns = std::max(tree_.environment.times.sweep_wait_ns,
-                                   kLookAfterChains * context_.session.chain_ns());
+                                   kFinishMergeChains * context_.session.chain_ns());
   const int64_t until_ns = std::min(context_.deadline_ns(), context_.session.NowNs() + wait_ns);
   OperationContext look(context_, until_ns);
-  const absl::Status status = LookAfterNode(look, tree_, found.node, found.level, found.low);
+  const absl::Status status = LockAndRepair(look, tree_, found.node, found.level, found.low);
   if (absl::IsDeadlineExceeded(status) && !context_.expired()) return false;
   PANDO_RETURN_IF_ERROR(status);
   return true;
@@ -189,8 +189,8 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   };
   PANDO_ASSIGN_OR_RETURN(std::optional<Found> found, Look(address));
   if (found.has_value() && found->ours && found->marked && found->state != NodeState::kDead) {
-    PANDO_ASSIGN_OR_RETURN(const bool looked_after, LookAfter(*found));
-    if (!looked_after) return leave();
+    PANDO_ASSIGN_OR_RETURN(const bool finished, FinishMerge(*found));
+    if (!finished) return leave();
     PANDO_ASSIGN_OR_RETURN(found, Look(address));
   }
   if (!found.has_value() || !found->ours) return leave();

@@ -132,12 +132,12 @@ void WriteWorkers::Work() {
     Claim claim = Take();
     CallHelper();
     ++busy_;
-    GoThrough(&claim);
+    ExecuteClaim(&claim);
     --busy_;
   }
 }
 
-void WriteWorkers::GoThrough(Claim* claim) {
+void WriteWorkers::ExecuteClaim(Claim* claim) {
   while (claim->begin < claim->end) {
     if (IsLate()) return Refuse(claim->begin, claim->end);
     const absl::Span<const RunWrite> writes(&sorted_[claim->begin], claim->end - claim->begin);

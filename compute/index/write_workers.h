@@ -90,7 +90,7 @@ class WriteWorkers {
   Claim Take();
   void CallHelper();
   void Work();
-  void GoThrough(Claim* claim);
+  void ExecuteClaim(Claim* claim);
   // One coroutine at a time, also for the others: those of one parent go into it in one write.
   void InsertSeparators();
   // What turns out to be other leaves', if nobody has claimed anything behind it.

@@ -245,7 +245,7 @@ absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this, dropped_tree_id](OperationContext& context) {
     const Turnstile::Pass pass(turnstile_.get());
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
-    return LookAround(context);
+    return LookForEnded(context);
   });
 }
 

@@ -241,7 +241,7 @@ class Member {
   // The same, looked at just now.
   bool IsOnItsWay(const OwnedTree& tree, std::string_view key) const;
   // A member that has left asks others to take what nobody has.
-  absl::Status HaveItTaken(OperationContext& context, OwnedTree* tree, const std::string& key);
+  absl::Status AskOtherToClaim(OperationContext& context, OwnedTree* tree, const std::string& key);
   // --- Not at the turnstile.
   // What is to be flushed once nothing is written any more is little then.
   absl::Status FlushAhead(OperationContext& context, OwnedTree* tree, OwnRange* range);
@@ -320,7 +320,7 @@ class Member {
   void LeaseLoop(Parking* parking);
   void TendLoop(Parking* parking);
   void LookLoop(Parking* parking);
-  absl::Status LookAround(OperationContext& context);
+  absl::Status LookForEnded(OperationContext& context);
   // With its address, if it has one.
   absl::StatusOr<OwnerInfo> Describe(OperationContext& context, MemberId member);
   // Nothing: it does not answer.

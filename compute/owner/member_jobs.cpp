@@ -121,7 +121,7 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   if (OwnsSome()) return absl::AbortedError("this compute server owns ranges of trees still");
   // The last one to leave leaves nothing that no tree needs. It is not what its time is for.
   OperationContext looking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-  (void)LookAround(looking);
+  (void)LookForEnded(looking);
   // Claims that were won late, and never served.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left, ListRangesOf(context, map_, self()));
   for (const MappedRange& range : left) {
@@ -216,7 +216,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
         absl::StrCat("the key's range is on its way to ", ToText(range.entry.wished)));
   }
   if (retired_.load(std::memory_order_acquire) && owner != self()) {
-    return HaveItTaken(context, tree, key);
+    return AskOtherToClaim(context, tree, key);
   }
   PANDO_RETURN_IF_ERROR(JoinCluster(context));
   if (owner.nobody()) {

@@ -48,13 +48,13 @@ void Member::LookLoop(Parking* parking) {
     OperationContext context(session_.get(), NowNs() + kJobNsMin);
     SayDeletes(context, &told);
     const Turnstile::Pass pass(turnstile_.get());
-    (void)LookAround(context);  // again in a moment
+    (void)LookForEnded(context);  // again in a moment
     map_.Tend(context);
   }
 }
 
 // Rules O8, O9: what the cluster needs of whoever is there.
-absl::Status Member::LookAround(OperationContext& context) {
+absl::Status Member::LookForEnded(OperationContext& context) {
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   for (OwnedTree* const tree : OpenTrees()) {
     // What has lost its leaves with a memory server's life is brought nowhere.

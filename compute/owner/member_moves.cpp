@@ -173,8 +173,8 @@ bool Member::TakeFor(OperationContext& context, OwnedTree* tree, std::string_vie
   return true;
 }
 
-absl::Status Member::HaveItTaken(OperationContext& context, OwnedTree* tree,
-                                 const std::string& key) {
+absl::Status Member::AskOtherToClaim(OperationContext& context, OwnedTree* tree,
+                                     const std::string& key) {
   PANDO_ASSIGN_OR_RETURN(const std::vector<Other> others, ListOthers(context, tree->id()));
   const PeerRequest request = {
       .operation = PeerRequest::Operation::kTake, .tree_id = tree->id(), .key = key};

@@ -135,9 +135,9 @@ void LinkServer::PauseAccepting(int error) {
 bool LinkServer::EvictForDescriptor() {
   const std::optional<PeerId> stranger = strangers_.Evict();
   if (!stranger.has_value()) return false;
-  TurnOut(*stranger, absl::UnavailableError(
-                         "this server has no descriptor left for a client without an identity: "
-                         "connect again"));
+  Reject(*stranger, absl::UnavailableError(
+                        "this server has no descriptor left for a client without an identity: "
+                        "connect again"));
   return true;
 }
 
@@ -179,8 +179,8 @@ void LinkServer::Admit(std::unique_ptr<ServedLink> connection) {
   if (admitted->is_own()) return GoOn(admitted);
   const int64_t hello_by_ns = RealClock().NowNs() + limits_.hello_timeout_ms * kMillisecondNs;
   if (const auto evicted = strangers_.Add(peer, admitted->origin(), hello_by_ns)) {
-    TurnOut(*evicted, absl::UnavailableError(
-                          "too many others introduce themselves at this moment: connect again"));
+    Reject(*evicted, absl::UnavailableError(
+                         "too many others introduce themselves at this moment: connect again"));
   }
   GoOn(admitted);  // an honest client's hello is there already
 }
@@ -232,11 +232,11 @@ void LinkServer::MakeStranger(ServedLink* connection) {
   const int64_t until_ns = RealClock().NowNs() + limits_.identity_timeout_ms * kMillisecondNs;
   connection->has_time = true;
   if (const auto evicted = strangers_.Add(peer, connection->origin(), until_ns)) {
-    TurnOut(*evicted, absl::UnavailableError("too many others have no identity, either"));
+    Reject(*evicted, absl::UnavailableError("too many others have no identity, either"));
   }
 }
 
-void LinkServer::TurnOut(PeerId peer, const absl::Status& why) {
+void LinkServer::Reject(PeerId peer, const absl::Status& why) {
   ServedLink* const connection = Find(peer);
   if (connection == nullptr || !connection->is_open()) return;
   PANDO_LOG_LIMITED(late_log_, WARNING) << connection->name() << ": connection closed: " << why;
@@ -254,9 +254,9 @@ void LinkServer::CloseLateStrangers() {
     const bool introduced = Find(*late)->introduced();
     // It may have got an identity in another way than by what it sent.
     if (introduced && handler_->IsKnown(*late)) continue;
-    TurnOut(*late, absl::UnavailableError(
-                       introduced ? "without an identity for too long: connect again, and join"
-                                  : "did not introduce itself in time: connect again"));
+    Reject(*late, absl::UnavailableError(
+                      introduced ? "without an identity for too long: connect again, and join"
+                                 : "did not introduce itself in time: connect again"));
   }
 }
 

@@ -125,7 +125,7 @@ class LinkServer {
   absl::Status CheckRoom() const;
   void NoteIdentity(ServedLink* connection);
   // Says why, then closes. Unavailable: whoever connects again may have better luck.
-  void TurnOut(PeerId peer, const absl::Status& why);
+  void Reject(PeerId peer, const absl::Status& why);
   void CloseLateStrangers();
   int TimeoutMs() const;
 

@@ -70,7 +70,8 @@ class VerbsFabric final : public Fabric {
   bool IsConnected(ServerId server) const override { return client_->IsConnected(server); }
   void Disconnect(ServerId server) override { client_->Disconnect(server); }
 
-  absl::StatusOr<std::string> CallAnew(ServerId server, std::string_view request) override {
+  absl::StatusOr<std::string> CallOnFreshConnection(ServerId server,
+                                                    std::string_view request) override {
     const std::shared_ptr<VerbsLink> link = client_->LinkTo(server);
     if (link == nullptr) {
       return absl::UnavailableError(absl::StrCat("server ", server, " is not connected"));

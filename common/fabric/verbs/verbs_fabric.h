@@ -12,8 +12,8 @@
 //      new queue pair is connected, which needs no caller's help but that he polls, or posts.
 //   3. A memory server whose control connection ends is gone, for this fabric's life, unless it is
 //      added again, as another life with queue pairs and keys of its own; whether it is there for
-//      others is what CallAnew() finds out. A client renews its leases over it: silence of a living
-//      connection is the business of leases.
+//      others is what CallOnFreshConnection() finds out. A client renews its leases over it:
+//      silence of a living connection is the business of leases.
 //   4. Where the device is software, lines have checksums and locks are released by CAS (rules F1,
 //      L4).
 //

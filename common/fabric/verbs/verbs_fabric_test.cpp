@@ -241,12 +241,12 @@ TEST_F(VerbsFabricTest, AServerThatIsGoneForOneFabricAnswersAnew) {
   EXPECT_THAT(std::string(Add(*endpoint).message()), HasSubstr("is gone"));
   std::string reply;
   EXPECT_TRUE(absl::IsUnavailable(Call(*endpoint, &reply)));
-  const auto anew = fabric->CallAnew(1, "hello");
+  const auto anew = fabric->CallOnFreshConnection(1, "hello");
   ASSERT_TRUE(anew.ok()) << anew.status();
   EXPECT_THAT(*anew, HasSubstr("hello"));
-  EXPECT_TRUE(absl::IsUnavailable(fabric->CallAnew(9, "hello").status()));
+  EXPECT_TRUE(absl::IsUnavailable(fabric->CallOnFreshConnection(9, "hello").status()));
   server_->Stop();
-  const absl::Status nobody = fabric->CallAnew(1, "hello").status();
+  const absl::Status nobody = fabric->CallOnFreshConnection(1, "hello").status();
   EXPECT_TRUE(absl::IsUnavailable(nobody)) << nobody;
 }
 

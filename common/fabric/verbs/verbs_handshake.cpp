@@ -16,7 +16,7 @@
 namespace pando {
 namespace {
 
-constexpr int64_t kCallAnewNsMax = kSecondNs;
+constexpr int64_t kFreshCallNsMax = kSecondNs;
 
 absl::Status Wait(int socket, short events, int64_t deadline_ns) {
   for (;;) {
@@ -134,7 +134,7 @@ absl::StatusOr<std::string> ShakeAndCall(const ServerLocation& location,
                                          const VerbsFabricOptions& options,
                                          std::string_view request) {
   constexpr uint32_t kSequence = 1;
-  const int64_t deadline_ns = std::min(DeadlineOf(options), RealClock().NowNs() + kCallAnewNsMax);
+  const int64_t deadline_ns = std::min(DeadlineOf(options), RealClock().NowNs() + kFreshCallNsMax);
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<VerbsLink> link,
                          Shake(location, options, deadline_ns));
   const int socket = link->socket.get();

@@ -94,7 +94,7 @@ VerbsPeerConnection::VerbsPeerConnection(PeerId peer, UniqueFd socket, std::stri
 VerbsPeerConnection::~VerbsPeerConnection() {
   Detach();
   if (state_ == State::kPairing || state_ == State::kOpen) host_->EndPairing(peer());
-  if (pair_ != nullptr) host_->Bury(std::move(pair_));
+  if (pair_ != nullptr) host_->Retire(std::move(pair_));
 }
 
 absl::Status VerbsPeerConnection::FinishConnecting() {

@@ -32,7 +32,7 @@ class VerbsPeerHost {
                                     const QueuePairAddress& remote) = 0;
   // Nobody wants it any more.
   virtual void EndPairing(PeerId peer) = 0;
-  virtual void Bury(std::unique_ptr<PeerPair> pair) = 0;
+  virtual void Retire(std::unique_ptr<PeerPair> pair) = 0;
   // Delivers what has come on all links.
   virtual void PollMessages() = 0;
 };

@@ -71,7 +71,7 @@ class VerbsPeerPort final : public PeerHub, private VerbsPeerHost {
   absl::Status BeginPairing(PeerId peer, const std::string& origin,
                             const QueuePairAddress& remote) override;
   void EndPairing(PeerId peer) override;
-  void Bury(std::unique_ptr<PeerPair> pair) override;
+  void Retire(std::unique_ptr<PeerPair> pair) override;
   void PollMessages() override { PollRooms(); }
 
   absl::Status InitChannel();
@@ -256,7 +256,7 @@ void VerbsPeerPort::TakePaired() {
     }
     VerbsPeerConnection* const connection = ConnectionOf(result.peer);
     if (connection == nullptr) {
-      if (pair.ok()) Bury(*std::move(pair));
+      if (pair.ok()) Retire(*std::move(pair));
       continue;
     }
     if (pair.ok()) links_.emplace((*pair)->address().number, result.peer);
@@ -269,7 +269,7 @@ void VerbsPeerPort::TakePaired() {
   }
 }
 
-void VerbsPeerPort::Bury(std::unique_ptr<PeerPair> pair) {
+void VerbsPeerPort::Retire(std::unique_ptr<PeerPair> pair) {
   links_.erase(pair->address().number);
   pair->Break();
   graveyard_.push_back(std::move(pair));
