@@ -16,36 +16,33 @@
 //
 // Errors. Every function returns a code, PANDO_OK or what went wrong; pando_last_message() is the
 // sentence that goes with it. No function ends the process, sets errno, prints, or lets a C++
-// exception out. What a function gives back through pointers counts only with the codes that its
-// comment names; with others it is not touched, but for handles, which are NULL then.
+// exception out. A function writes results through pointers only with the codes that its comment
+// names. With other codes it leaves them alone, except handles, which it sets to NULL.
 //
-// Handles (pando_client and so on) are numbers in the shape of pointers: nobody but Pando can
-// follow them. One that was closed, or that is none, is noticed: PANDO_CLOSED,
-// PANDO_INVALID_ARGUMENT. NULL is PANDO_INVALID_ARGUMENT, but for pando_close_*(), which do nothing
-// and return PANDO_OK.
+// Handles (pando_client and so on) are numbers in the shape of pointers; do not dereference them.
+// Pando notices a handle that was closed (PANDO_CLOSED), or that never was one
+// (PANDO_INVALID_ARGUMENT). NULL is PANDO_INVALID_ARGUMENT, except for pando_close_*(), which do
+// nothing and return PANDO_OK.
 //
-// Who owns what. What is passed in stays the caller's and is needed during the call only: keys,
-// values, texts and options are copied, also by pando_submit(). What a function makes (`client`,
-// `tree`, `session`, `cursor`, `executor`, `list`) is the caller's to close with the
-// pando_close_*() of its type. To close a client closes all trees, sessions, cursors and executors
-// that came of it, to close a session its cursors. Lists belong to nobody else. Cursors and
-// executors go on when the handle of a tree is closed that they work on, and keep the tree open
-// until they are closed. To close something waits until calls of other threads that use it have
-// returned, and to close an executor or its client until operations have ended, all by their
-// deadlines.
+// Ownership. Arguments stay the caller's. Pando needs them during the call only: it copies keys,
+// values, texts and options, also in pando_submit(). The caller closes what a function makes
+// (`client`, `tree`, `session`, `cursor`, `executor`, `list`) with the pando_close_*() of its type.
+// Closing a client closes all trees, sessions, cursors and executors that it made; closing a
+// session closes its cursors. Only the caller closes lists. Cursors and executors keep their tree
+// open until they are closed, even if the tree's handle is closed before. Closing waits until calls
+// of other threads that use the handle have returned. Closing an executor or its client also waits
+// until its operations have ended, all by their deadlines.
 //
-// Threads. Every function may be called from every thread. A session and its cursors serve one
-// thread at a time: a call while another thread is inside one of theirs is
-// PANDO_FAILED_PRECONDITION. Clients, trees, executors and lists serve any number at once. After
-// fork() the child cannot use its parent's handles, nor close them (PANDO_FAILED_PRECONDITION), and
-// connects anew.
+// Threads. Any thread may call any function. A session and its cursors serve one thread at a time:
+// a call while another thread is inside one of theirs is PANDO_FAILED_PRECONDITION. Clients, trees,
+// executors and lists serve any number of threads at once. After fork() the child can neither use
+// nor close its parent's handles (PANDO_FAILED_PRECONDITION); it opens a new connection.
 //
-// Callbacks are called by Pando, on threads that each says. Inside one only pando_last_message()
-// and functions of lists may be called, and pando_submit() inside that of pando_submit(); all
-// others are PANDO_FAILED_PRECONDITION. A callback returns (no longjmp); where it is C++ and
-// throws, that is as if it had refused, or noticed in the library's log where there is nothing to
-// refuse. It has 128 KiB of stack, of which Pando uses some, and no thread of its own to wait on:
-// it is quick.
+// Callbacks. The comment of each says on which thread Pando calls it. A callback may call only
+// pando_last_message() and the functions of lists, and that of pando_submit() also pando_submit();
+// all others return PANDO_FAILED_PRECONDITION. A callback must return (no longjmp). A C++ exception
+// counts as a refusal; where there is nothing to refuse, Pando logs it. A callback has 128 KiB of
+// stack, of which Pando uses some, and no thread of its own to wait on: it must be quick.
 //
 // Stable ABI. Symbols are of the version PANDO_1. Structs that begin with `size` may get more
 // fields at their end: `size` is sizeof(the struct) of the program's own headers (PANDO_..._INIT
@@ -54,8 +51,8 @@
 // bytes, or a pando_bytes. Structs without `size`, and values of constants, never change. Fields
 // that are flags are 0 or 1.
 //
-// Units are in names (_bytes, _ms). Sizes of keys and values are in bytes without any end mark:
-// they may hold zero bytes. Names, addresses and options are texts that end with a zero byte.
+// Units are in names (_bytes, _ms). Keys and values have no terminator, and may contain zero bytes;
+// their sizes are in bytes. Names, addresses and options are texts that end with a zero byte.
 //
 // Against the C++ interface: there are no tasks in a session (Session::Spawn); many operations in
 // flight are for pando_multi_get() and its like, or an executor. Session::EraseRange(),

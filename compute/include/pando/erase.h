@@ -9,22 +9,23 @@
 
 namespace pando {
 
-// How far it has come.
+// How far the call got.
 struct RangeErased {
-  // Keys that are erased for sure. Where the call's outcome is unknown there may be more: those of
-  // some leaves.
+  // Keys that are erased for sure. If the call's outcome is unknown, it may have erased the keys of
+  // some more leaves.
   uint64_t erased = 0;
-  // All keys of the range below this one were gone through: a call from here on does the rest. Any
-  // bytes, also such as no key can be.
+  // The call is finished with all keys of the range below this one: a call from here on does the
+  // rest. Any bytes, even if no key can be so long.
   std::string next;
-  bool done = false;  // so was the whole range
+  bool done = false;  // the whole range is finished
 };
 
 struct EraseRangeOptions {
-  // The deadline is of the whole call, whatever the range has: what was erased by then stays so.
+  // The deadline is for the whole call, however large the range is. Keys that were erased by then
+  // stay erased.
   OperationOptions operation;
-  // Called on the way, after each few leaves, in the session's thread; it calls no operation of the
-  // session. False: the call ends, with Cancelled; if it throws, too.
+  // Called after every few leaves, in the session's thread. It must not call an operation of the
+  // session. If it returns false or throws, the call ends with Cancelled.
   std::function<bool(const RangeErased&)> progress;
 };
 

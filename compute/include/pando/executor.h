@@ -1,7 +1,8 @@
 // A thread-safe front: worker threads with a session each, fed through mailboxes. For callers that
-// have no session of their own: many threads, or an event loop. Writes of one tree that wait at the
-// same time go together, as in Session::WriteMany(), and are answered one by one; what comes alone
-// waits for no others. No order is promised among operations that have not ended yet.
+// have no session of their own: many threads, or an event loop. A worker executes writes of one
+// tree that wait at the same time together, as Session::WriteMany() does, and answers them one by
+// one; a single operation waits for no others. Operations that have not ended yet have no order
+// among each other.
 #pragma once
 
 #include <cstdint>
@@ -32,25 +33,26 @@ struct Operation {
   };
   Kind kind = Kind::kGet;
   std::string key;       // kScan: from
-  std::string value;     // writes; kReplace: what is desired, kUpsert: the operand
+  std::string value;     // writes; kReplace: the desired value, kUpsert: the operand
   std::string expected;  // kReplace, kEraseIf
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
   size_t limit = 0;                                // kScan
-  // kScan: keys below this one only; and whether the greatest keys come first (CursorOptions).
+  // kScan: only keys below this one; and whether the greatest keys come first (CursorOptions).
   std::optional<std::string> to;
   bool reverse = false;
-  // From Submit() on, milliseconds. 0: ClientOptions::operation_timeout_ms; negative ones are
+  // From Submit() on, milliseconds. 0: ClientOptions::operation_timeout_ms. Negative:
   // InvalidArgument.
   int64_t timeout_ms = 0;
 };
 
 struct OperationResult {
   absl::Status status;
-  std::string value;  // kGet; kUpsert: the new one; IsConditionFailed(status): the present one
+  std::string value;  // kGet; kUpsert: the new one; IsConditionFailed(status): the present value
   std::vector<KeyValue> rows;  // kScan
 };
 
-// Thread-safe. The client and the trees must outlive it. Destruction finishes what was submitted.
+// Thread-safe. The client and the trees must outlive it. Its destructor finishes all submitted
+// operations.
 class Executor {
  public:
   struct Options {
@@ -60,13 +62,14 @@ class Executor {
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);
   virtual ~Executor() = default;
 
-  // `done` is called once, on a worker thread; it must not block. What it throws is an error in the
-  // log and nothing else: the operation has ended. The status says whether it was
-  // accepted: on an error `done` is not called. The operation's deadline counts from here: what
-  // still waits for its turn by then ends with DeadlineExceeded, whatever holds up those before it.
+  // Calls `done` once, on a worker thread; it must not block. An exception that it throws is logged
+  // and has no other effect: the operation has ended. An error means that the operation was not
+  // accepted and that `done` is not called. The operation's deadline counts from here. An operation
+  // that still waits for its turn by then ends with DeadlineExceeded, whatever delays those before
+  // it.
   virtual absl::Status Submit(const Tree& tree, Operation operation,
                               std::function<void(OperationResult)> done) = 0;
-  // Blocking form, from any thread but a worker's.
+  // Blocking form, from any thread except a worker's.
   OperationResult Execute(const Tree& tree, Operation operation);
 };
 

@@ -1,4 +1,4 @@
-// Answers of an executor as values: to wait for, or to go on from.
+// An executor's answers as values that a program can wait for, or continue from.
 //
 //   pando::Future<pando::OperationResult> answer =
 //       pando::SubmitFuture(*executor, *tree, {.key = "key"});
@@ -12,8 +12,8 @@
 //             return pando::ParseInt64Value(result.value).value_or(0);
 //           });
 //
-// Nothing here throws. What is answered (T) says itself what went wrong: absl::Status,
-// absl::StatusOr, OperationResult.
+// Nothing here throws. The answer (T) itself carries the error: absl::Status, absl::StatusOr,
+// OperationResult.
 #pragma once
 
 #include <chrono>
@@ -46,10 +46,10 @@ struct State {
   std::mutex mutex;
   std::condition_variable is_ready;
   std::optional<T> value;
-  std::function<void(T)> next;  // what goes on from it, once
+  std::function<void(T)> next;  // the continuation; called once
 };
 
-// The answer that says only this error.
+// An answer that carries only this error.
 template <typename T>
 T Failed(absl::Status status) {
   if constexpr (std::is_same_v<T, OperationResult>) {
@@ -63,7 +63,7 @@ T Failed(absl::Status status) {
   }
 }
 
-// `function(value)`; what it throws becomes an error: no exception gets into a worker's thread.
+// `function(value)`. Turns an exception into an error, so that none gets into a worker's thread.
 template <typename U, typename Function, typename T>
 U Contained(Function& function, T value) {
 #ifdef __cpp_exceptions
@@ -88,8 +88,8 @@ struct IsFuture<Future<U>> : std::true_type {
 
 }  // namespace future_internal
 
-// An answer that may not be there yet. Move-only; a moved-from one is good for nothing. Not
-// thread-safe itself: one thread's at a time. To drop it takes nothing back: the operation goes on.
+// An answer that may not be there yet. Move-only; do not use it after a move. Not thread-safe: one
+// thread at a time. Dropping it does not cancel the operation.
 template <typename T>
 class [[nodiscard]] Future {
  public:
@@ -100,21 +100,23 @@ class [[nodiscard]] Future {
     std::lock_guard lock(state_->mutex);
     return state_->value.has_value();
   }
-  // Waits; false: the time was over first.
+  // Waits. False: the time passed first.
   bool WaitFor(std::chrono::milliseconds time) const {
     std::unique_lock lock(state_->mutex);
     return state_->is_ready.wait_for(lock, time, [this] { return state_->value.has_value(); });
   }
-  // The answer; waits for it. Not on a thread of the executor's, which would wait for itself.
+  // Waits for the answer and returns it. Not on a thread of the executor, which would wait for
+  // itself.
   T Get() && {
     std::unique_lock lock(state_->mutex);
     state_->is_ready.wait(lock, [this] { return state_->value.has_value(); });
     return *std::move(state_->value);
   }
 
-  // What `function(T)` makes of the answer: an answer, or a Future of one, which is then waited
-  // for (without a thread). It runs where the answer arrives, on a thread of the executor's, or
-  // here and now if it is there: it must not block. What it throws is Internal.
+  // A future of what `function(T)` makes of the answer: a value, or another Future, whose answer
+  // follows without blocking a thread. The function runs on the executor's thread when the answer
+  // arrives, or here and now if the answer is there: it must not block. An exception that it throws
+  // becomes Internal.
   template <typename Function>
   auto Then(Function function) && {
     using Made = std::invoke_result_t<Function&, T>;
@@ -156,7 +158,7 @@ class [[nodiscard]] Future {
   std::shared_ptr<future_internal::State<T>> state_;
 };
 
-// Where an answer is given. Thread-safe in that the future may be any thread's. One that goes
+// The side that gives the answer. The future may belong to any thread. A promise that is destroyed
 // without an answer gives Cancelled.
 template <typename T>
 class Promise {
@@ -220,8 +222,8 @@ Future<U> Future<T>::ThenFuture(Function function) && {
   return made;
 }
 
-// Executor::Submit() with a future for the answer; where that refuses the operation, its status is
-// in the answer, at once.
+// Executor::Submit() with a future for the answer. If Submit() refuses the operation, the answer
+// has its status at once.
 inline Future<OperationResult> SubmitFuture(Executor& executor, const Tree& tree,
                                             Operation operation) {
   const auto promise = std::make_shared<Promise<OperationResult>>();
@@ -235,7 +237,7 @@ inline Future<OperationResult> SubmitFuture(Executor& executor, const Tree& tree
   return answer;
 }
 
-// All answers, in the order of their futures, once the last is there.
+// All answers, in the order of their futures, once the last one is there.
 template <typename T>
 Future<absl::StatusOr<std::vector<T>>> WhenAll(std::vector<Future<T>> futures) {
   struct Gathered {

@@ -20,8 +20,8 @@ struct Techniques {
   // Sherman 4.3: a local lock table in front of the global words. Off: every session polls the
   // global word.
   bool local_locks = true;
-  // Sherman 4.3: local waiters are served in arrival order. Off: a free local lock goes to whoever
-  // comes.
+  // Sherman 4.3: local waiters are served in arrival order. Off: a free local lock goes to the
+  // first session that tries it.
   bool wait_queue = true;
   // Sherman 4.3: a held global lock is passed to the next local waiter. Needs local_locks and
   // wait_queue.
@@ -34,14 +34,14 @@ struct Techniques {
   bool lock_and_read = true;
   // Beyond the paper: the leaf image travels with a handed-over lock. Needs handover.
   bool handover_image = true;
-  // Beyond the paper: who finds a global word taken waits before the next attempt, longer each
-  // time up to a bound. Off: attempts follow each other without a pause.
+  // Beyond the paper: a session that finds a global word taken waits before its next attempt,
+  // longer each time up to a bound. Off: it tries again without a pause.
   bool lock_back_off = true;
   // Sherman 4.4: an entry-level update writes one line. Off: every write-back writes the whole
   // node.
   bool two_level_versions = true;
   // Beyond the paper: a get READs a header line and the few lines where its key can be, in trees
-  // that are laid out so (TreeOptions::narrow_reads), where the fabric gains by it. Off: it READs
+  // that are laid out for it (TreeOptions::narrow_reads), on fabrics that gain by it. Off: it READs
   // the leaf.
   bool narrow_reads = true;
 
@@ -60,7 +60,7 @@ struct Techniques {
   }
 };
 
-// Which RDMA device to use (fabric "verbs"); what is not given is found.
+// Which RDMA device to use (fabric "verbs"). The client finds what is not given.
 struct RdmaOptions {
   std::string device;      // "": the first with an active port
   int port = 0;            // 0: the first active one
@@ -73,9 +73,9 @@ struct RdmaOptions {
 };
 
 struct ClientOptions {
-  // Where the memory servers are found, as pando-memory was told: a directory ("DIR" or
-  // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, and to find servers that
-  // come later.
+  // Where the client finds the memory servers; the same as pando-memory's --registry: a directory
+  // ("DIR" or "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, and to find
+  // servers that come later.
   std::string registry;
   // Transport: "shm" (one host, no privileges) or "verbs" (RDMA).
   std::string fabric = "shm";
@@ -83,17 +83,17 @@ struct ClientOptions {
   // File with the cluster's secret, as pando-memory has it; "": the cluster has none. Verbs only:
   // on shm the permissions of the memory servers' sockets decide who gets in.
   std::string secret_file;
-  // How long Connect() waits until `memory_servers_min` servers answer, and among them the one with
-  // the catalog, milliseconds; also the deadline of NewSession(), CreateTree(), OpenTree() and
-  // DropTree(). Servers that do not answer are left out (a line in the log says which) and taken up
-  // when they do.
+  // How long Connect() waits until `memory_servers_min` servers answer, the one with the catalog
+  // among them, milliseconds. Also the deadline of NewSession(), CreateTree(), OpenTree() and
+  // DropTree(). The client goes on without servers that do not answer (the log says which), and
+  // takes them up when they do.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
 
   Techniques techniques;
 
   // Bound on decoded internal nodes kept by this compute server, bytes. Upper levels are always
-  // kept and count; level 1 has the rest (Sherman 4.2.3). The default holds those of some 200 M
+  // kept and count; level 1 gets the rest (Sherman 4.2.3). The default holds those of some 200 M
   // records of 8/8.
   size_t index_cache_bytes = 64 << 20;
   // Coroutines a session may run at once; further operations wait in a queue.
@@ -104,23 +104,25 @@ struct ClientOptions {
   int combine_max = 64;
   // Default deadline of an operation, milliseconds. OperationOptions can shorten or lengthen it.
   // Over verbs an operation whose queue pair breaks under a lock may take up to fifteen seconds
-  // more: the lock has to be given back. If that fails the client leaves (Client::fenced()).
+  // longer: it gives the lock back first. If that fails, the client leaves the cluster
+  // (Client::fenced()).
   int64_t operation_timeout_ms = 10'000;
-  // --- Of owned trees (TreeOptions::Mode), of which a client that has one open may own ranges.
-  // Join the owners when the client connects, not first when a key is needed that nobody owns.
+  // --- Owned trees (TreeOptions::Mode): a client that has one open may own ranges of it. Join the
+  // owners at Connect(), not only when an operation needs a key that has no owner.
   bool owner = false;
-  // Memory for records of all owned trees, bytes: the hotter ones stay in it, and at most half of
-  // it holds writes that their leaves do not have yet. At least 64 KiB.
+  // Memory for records of all owned trees, bytes. The hotter records stay in it; at most half of it
+  // holds writes that are not in their leaves yet. At least 64 KiB.
   size_t hot_bytes = 64 << 20;
-  // The redo log in remote memory, bytes: taken from a memory server when the client joins. At
-  // least 64 KiB.
+  // Size of the redo log in remote memory, bytes; a memory server allocates it when the client
+  // joins. At least 64 KiB.
   uint64_t log_bytes = 16 << 20;
-  // Give ranges of keys to owners that have less to do than this one (and have the tree open), and
-  // get some of theirs: by operations a second, within seconds. Without it this client keeps what
-  // it needed first, and gets nothing but what somebody leaves (Client::Leave()).
+  // Balance load, measured in operations a second, within seconds: this client gives ranges of keys
+  // to owners that have less to do (and have the tree open), and gets ranges from owners that have
+  // more. Off: it keeps the ranges that it claimed, and gets only those that a leaving client gives
+  // away (Client::Leave()).
   bool spread_ranges = true;
-  // Where other compute servers ask this one for its keys: on shm the path of a socket, on verbs
-  // HOST:PORT; "": any place, which they find.
+  // Where this client answers other compute servers that need its keys: on shm the path of a
+  // socket, on verbs HOST:PORT. "": the library chooses an address and publishes it.
   std::string service_address;
 
   // Seed of back-off and placement decisions; 0: from the fabric.
@@ -130,7 +132,7 @@ struct ClientOptions {
 struct TreeOptions {
   // Who reads and writes the tree's leaves. Fixed at creation.
   enum class Mode : uint8_t {
-    // Every compute server, each operation by itself.
+    // Every compute server; each operation goes to the leaf.
     kShared,
     // The owner of the key, one compute server at a time: it keeps hot records in its own memory
     // (2-Tree, CIDR'23), acknowledges a write when it is in its redo log in remote memory, and
@@ -144,19 +146,19 @@ struct TreeOptions {
   // Node size, bytes; 0: derived (1 KiB for 8/8, at least 32 slots a leaf).
   uint32_t node_bytes = 0;
   Mode mode = Mode::kShared;
-  // Of an owned tree: an erase is acknowledged when it is in its owner's log, and what it erases
-  // stays in a leaf until its message comes there. That is at the latest so many milliseconds later
-  // (as in Lethe, SIGMOD'20), as long as the owner lives and reaches the leaf; of one that has
-  // died, when another one takes its keys over. 10 or more; 0: whenever there is reason to. The
-  // shorter, the fewer erases share the write of a leaf. Fixed at creation.
+  // Owned trees only. An owner acknowledges an erase when it is in its log; the erased entry stays
+  // in its leaf until the message gets there. This bounds that time, milliseconds (as in Lethe,
+  // SIGMOD'20), as long as the owner lives and reaches the leaf; if it dies, the entry goes when
+  // another client takes its keys over. 10 or more; 0: no bound. The shorter it is, the fewer
+  // erases share the write of a leaf. Fixed at creation.
   uint32_t delete_persistence_ms = 0;
-  // Fixed at creation: a leaf's keys are placed so that a get READs some 300 bytes instead of 1,024
-  // (8/8), of NICs that are limited by bytes. Off by default: what it costs and gains is in
-  // compute/index/README.md. Releases without it cannot open such a tree.
+  // Fixed at creation. Places a leaf's keys so that a get READs some 300 bytes instead of 1,024
+  // (8/8), for NICs that are limited by bytes. Off by default: compute/index/README.md says what it
+  // costs and gains. Releases without it cannot open such a tree.
   bool narrow_reads = false;
 };
 
-// What one operation cost. Round trips of a combined operation are counted at the operation that
+// The cost of one operation. A combined operation's round trips are counted for the operation that
 // executed it.
 struct OperationCost {
   uint32_t round_trips = 0;
@@ -166,8 +168,8 @@ struct OperationCost {
 };
 
 struct OperationOptions {
-  // Of the call, whatever number of keys it has, milliseconds. 0:
-  // ClientOptions::operation_timeout_ms; negative ones are InvalidArgument.
+  // For the whole call, however many keys it has, milliseconds. 0:
+  // ClientOptions::operation_timeout_ms. Negative: InvalidArgument.
   int64_t timeout_ms = 0;
   OperationCost* cost = nullptr;  // filled in (added to) when given
 };

@@ -1,4 +1,4 @@
-// How large a tree is: about (Session::EstimateSize), or exactly (Session::Check of a quiet tree).
+// The size of a tree: estimated (Session::EstimateSize), or exact (Session::Check of a quiet tree).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace pando {
 
 struct EstimateOptions {
-  // Nodes that are READ at most, one after the other; a few more where others change the tree
-  // meanwhile. At least 8. A node READ is a round trip.
+  // At most this many nodes are READ, one after the other, and a few more if others change the tree
+  // meanwhile. At least 8. Each READ is a round trip.
   int reads_max = 400;
   OperationOptions operation;
 };
@@ -19,9 +19,9 @@ struct SizeEstimate {
   uint64_t key_bytes = 0, value_bytes = 0;  // of all keys, and of all values
   uint64_t leaves = 0;
   uint64_t nodes_bytes = 0;  // of all nodes, leaves and inner ones: what the tree takes of memory
-  // Most estimates of `keys` (19 of 20 where nodes are as different as in a tree that has grown)
-  // are off by no more than this share of it. 0 where all leaves were counted: a small tree, which
-  // is of just that size if nobody changes it.
+  // Most estimates of `keys` (19 of 20, where nodes differ as much as in a tree that has grown) are
+  // off by no more than this share of it. 0: all leaves of a small tree were counted; the numbers
+  // are exact if nobody changes it.
   double relative_error = 0;
 };
 

@@ -1,4 +1,4 @@
-// The writes of Session::WriteMany(), and what came of each.
+// The writes of Session::WriteMany(), and the result of each.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace pando {
 
-// One write of many, as Session's operation of that name. Any thread's; a plain value.
+// One write of many: does what Session's operation of that name does. A plain value.
 struct Write {
   enum class Kind : uint8_t { kPut, kInsert, kUpdate, kErase, kReplace, kEraseIf, kUpsert };
   Kind kind = Kind::kPut;
   std::string key;
-  std::string value;     // kReplace: what is desired, kUpsert: the operand; no matter for erasing
+  std::string value;     // kReplace: the desired value, kUpsert: the operand; unused by erases
   std::string expected;  // kReplace, kEraseIf
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
 };
 
 struct WriteResult {
-  // As Session's operation of that name says it.
+  // As Session's operation of that name returns it.
   absl::Status status;
-  // kUpsert that is OK: the new value; IsConditionFailed(status): the present one; else empty.
+  // A kUpsert that is OK: the new value. IsConditionFailed(status): the present value. Else empty.
   std::string value;
 };
 

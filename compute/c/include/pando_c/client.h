@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-// --- Clients: one a process is enough.
+// --- Clients. One per process is enough.
 
 enum {
   PANDO_TECHNIQUES_ALL = 0,
@@ -17,8 +17,8 @@ enum {
 
 typedef struct pando_client_options {
   size_t size;
-  // Where the memory servers are found, as pando-memory was told: a directory ("DIR" or
-  // "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Has to be given.
+  // Where the client finds the memory servers; the same as pando-memory's --registry: a directory
+  // ("DIR" or "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Required.
   const char* registry;
   // "shm" (one host, no privileges) or "verbs" (RDMA). NULL: "shm".
   const char* fabric;
@@ -67,7 +67,7 @@ pando_code pando_close_client(pando_client* client);
 // 1: memory servers have cut this client off, every operation is PANDO_FAILED_PRECONDITION. Close
 // it and connect again.
 pando_code pando_client_fenced(const pando_client* client, int32_t* fenced);
-// Its number among those that are connected now.
+// The client's number among those that are connected now.
 pando_code pando_compute_server_id(const pando_client* client, uint16_t* id);
 
 // --- Trees.
@@ -88,7 +88,7 @@ typedef struct pando_tree_options {
 #define PANDO_TREE_OPTIONS_INIT \
   { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED }
 
-// The caller sets `size`. `name` holds as long as what the info was asked of is open.
+// The caller sets `size`. `name` is valid while the tree or list that gave the info is open.
 typedef struct pando_tree_info {
   size_t size;
   const char* name;
@@ -96,9 +96,9 @@ typedef struct pando_tree_info {
   int64_t mode;
 } pando_tree_info;
 
-// Creates the tree where there is none of that name. options NULL: the defaults.
-// PANDO_FAILED_PRECONDITION: it is there and has others. Names that begin with a dot are Pando's
-// own (PANDO_INVALID_ARGUMENT).
+// Creates the tree if there is none of that name. options NULL: the defaults.
+// PANDO_FAILED_PRECONDITION: it exists and has other options. Names that begin with a dot are
+// reserved (PANDO_INVALID_ARGUMENT).
 pando_code pando_create_tree(pando_client* client, const char* name,
                              const pando_tree_options* options, pando_tree** tree);
 // PANDO_NOT_FOUND.
@@ -107,7 +107,7 @@ pando_code pando_close_tree(pando_tree* tree);
 // The name is free at once; open handles go on working, without growing, until they are closed.
 pando_code pando_drop_tree(pando_client* client, const char* name);
 pando_code pando_get_tree_info(const pando_tree* tree, pando_tree_info* info);
-// Whether every memory server on which the tree may have nodes is there and is the one it was.
+// Checks that every memory server that may have nodes of the tree answers and has not restarted.
 // PANDO_UNAVAILABLE, PANDO_DATA_LOSS, PANDO_NOT_FOUND (the tree was dropped).
 pando_code pando_tree_status(pando_client* client, const pando_tree* tree);
 // All trees. Elements: pando_list_tree().
@@ -140,8 +140,8 @@ typedef struct pando_range_info {
   size_t size;  // set by the caller
   pando_bytes low, high;
   uint64_t compute_server;
-  uint64_t incarnation;  // 0: nobody owns the range
-  const char* address;   // where its service is asked; "": not known
+  uint64_t incarnation;  // 0: the range has no owner
+  const char* address;   // where its service answers; "": not known
 } pando_range_info;
 
 // A compute server with a redo log.
@@ -153,13 +153,13 @@ typedef struct pando_member_info {
   uint64_t ranges, log_server, log_bytes;  // log_server 0: it has no log
 } pando_member_info;
 
-// Whose the key is: a list of one element, a range without its bounds.
+// The owner of the key: a list of one element, a range without its bounds.
 pando_code pando_owner_of(pando_client* client, const pando_tree* tree, pando_bytes key,
                           pando_list** list);
-// In the order of keys.
+// Sorted by key.
 pando_code pando_list_ranges(pando_client* client, const pando_tree* tree, pando_list** list);
 pando_code pando_list_range(const pando_list* list, size_t index, pando_range_info* info);
-// In the order of compute servers.
+// Sorted by compute server.
 pando_code pando_list_members(pando_client* client, pando_list** list);
 pando_code pando_list_member(const pando_list* list, size_t index, pando_member_info* info);
 
@@ -174,7 +174,7 @@ typedef struct pando_client_stats {
   uint64_t splits, root_splits, merges, root_shrinks, nodes_reused, separator_repairs;
   uint64_t torn_retries, stale_retries, moves_right, lock_attempts, lock_failures;
   uint64_t handovers, combined, repairs, redone, lock_recoveries, lost_races;
-  // What it did as an owner of keys.
+  // Its work as an owner of keys.
   uint64_t owned_hits, owned_misses, owned_ranges, owned_hot_bytes, owned_dirty_bytes;
   uint64_t owned_claims, owned_adoptions, owned_adopted_messages;
   uint64_t owned_log_batches, owned_log_messages, owned_log_bytes, owned_base_lines;
@@ -186,15 +186,16 @@ pando_code pando_get_client_stats(const pando_client* client, pando_client_stats
 // --- Upserts of the program's own.
 
 // The new value of `key`, written to `result`, which has room for `result_capacity` bytes (at least
-// 255); its length to `*result_size`. `present` NULL: the key is absent. Returns 0; anything else
-// refuses, and nothing is changed, as does a result longer than the tree's values: the operation is
-// PANDO_CONDITION_FAILED. Runs under a lock, on the thread of any session, of several at once, and
-// again where its result could not be used: thread-safe, quick, and a function of its arguments.
+// 255); its length to `*result_size`. `present` NULL: the key is absent. Returns 0. Anything else
+// refuses, as does a result longer than the tree's values: the operation is PANDO_CONDITION_FAILED
+// and nothing is changed. Runs under a lock, on the thread of any session, on several threads at
+// once, and again if its result could not be used. It must be thread-safe, quick, and a function of
+// its arguments.
 typedef int (*pando_upsert_function)(void* context, pando_bytes key, const pando_bytes* present,
                                      pando_bytes operand, void* result, size_t result_capacity,
                                      size_t* result_size);
-// Gives it to pando_upsert() as `number`, from PANDO_UPSERT_FIRST_REGISTERED on, for as long as the
-// client lives, and so long `context` is needed. PANDO_INVALID_ARGUMENT, PANDO_ALREADY_EXISTS.
+// Registers it for pando_upsert() as `number`, from PANDO_UPSERT_FIRST_REGISTERED on, for the life
+// of the client. `context` must live as long. PANDO_INVALID_ARGUMENT, PANDO_ALREADY_EXISTS.
 pando_code pando_register_upsert(pando_client* client, uint32_t number,
                                  pando_upsert_function function, void* context);
 

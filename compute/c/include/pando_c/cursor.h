@@ -1,6 +1,6 @@
-// Reading a tree in the order of its keys. Part of pando.h. Every key of the range that is there
-// throughout is seen, none twice; each pair was current at some moment of the scan, or since the
-// last seek of a cursor. It is no snapshot.
+// Reading a tree in the order of its keys. Part of pando.h. A scan or cursor shows every key of the
+// range that is present throughout, and none twice. Each pair was current at some moment of the
+// scan, or since the last seek of the cursor. It is not a snapshot.
 #pragma once
 
 #include "pando_c/base.h"
@@ -31,22 +31,21 @@ typedef struct pando_cursor_options {
         NULL                                                                                     \
   }
 
-// All entries of the range: pando_list_rows(). options NULL: the whole tree. On an error there is
-// no list.
+// All entries of the range: pando_list_rows(). options NULL: the whole tree. An error: there is no
+// list.
 pando_code pando_scan(pando_session* session, const pando_tree* tree,
                       const pando_cursor_options* options, pando_list** rows);
 
 // A place in the range, before its first entry. No round trip. PANDO_INVALID_ARGUMENT: the options
-// are wrong. It belongs to its session, whose thread's it is.
+// are wrong. The cursor belongs to its session and to that session's thread.
 pando_code pando_open_cursor(pando_session* session, const pando_tree* tree,
                              const pando_cursor_options* options, pando_cursor** cursor);
 pando_code pando_close_cursor(pando_cursor* cursor);
 
-// Moves. PANDO_OK: the cursor is on an entry, which is written to `*row` if that is not NULL; it
-// holds until the next call with this cursor. PANDO_OUT_OF_RANGE: there is none; the other
-// direction goes back. Another code: what went wrong; the same move again goes on from there,
-// nothing is skipped or seen twice, and a seek that failed goes on with pando_cursor_next()
-// (to_last: prev).
+// Moves. PANDO_OK: the cursor is on an entry. The call writes it to `*row` (unless that is NULL);
+// it is valid until the next call with this cursor. PANDO_OUT_OF_RANGE: there is no entry; the
+// other direction goes back. Another code: an error. Repeat the move to go on: it skips nothing and
+// shows nothing twice. After a failed seek go on with pando_cursor_next() (to_last: prev).
 pando_code pando_cursor_next(pando_cursor* cursor, pando_row* row);
 pando_code pando_cursor_prev(pando_cursor* cursor, pando_row* row);
 // In the cursor's own order, which `reverse` turns around.

@@ -10,7 +10,7 @@ extern "C" {
 typedef struct pando_executor_options {
   size_t size;
   int64_t workers;     // threads with a session each, 1 to 1024
-  uint64_t queue_max;  // operations that have not ended; more are PANDO_RESOURCE_EXHAUSTED
+  uint64_t queue_max;  // operations that have not ended; beyond it: PANDO_RESOURCE_EXHAUSTED
 } pando_executor_options;
 #define PANDO_EXECUTOR_OPTIONS_INIT \
   { sizeof(pando_executor_options), 2, 64 << 10 }
@@ -46,9 +46,9 @@ typedef struct pando_operation {
         {NULL, 0}, 0, 0, 0                                                               \
   }
 
-// What came of it; all of it holds during the callback only.
+// The result of an operation; valid during the callback only.
 typedef struct pando_answer {
-  size_t size;  // the library's sizeof: later fields are there if it says so
+  size_t size;  // the library's sizeof: later fields exist if it covers them
   pando_result result;
   const pando_row* rows;  // scan
   uint64_t rows_count;
@@ -60,16 +60,17 @@ typedef void (*pando_callback)(void* context, const pando_answer* answer);
 // options NULL: the defaults.
 pando_code pando_open_executor(pando_client* client, const pando_executor_options* options,
                                pando_executor** executor);
-// Waits until all that was submitted has ended and been answered.
+// Waits until all submitted operations have ended and their callbacks have returned.
 pando_code pando_close_executor(pando_executor* executor);
 
-// Begins an operation. PANDO_OK: `callback` will be called, perhaps before this returns; another
-// code: it will not. Writes that wait at the same time go together. No order is promised among
-// operations that have not ended. `context` may be NULL.
+// Begins an operation. PANDO_OK: Pando will call `callback`, perhaps before this returns. Another
+// code: it will not. Writes that wait at the same time go together. Operations that have not ended
+// have no order among each other. `context` may be NULL.
 pando_code pando_submit(pando_executor* executor, const pando_tree* tree,
                         const pando_operation* operation, pando_callback callback, void* context);
-// The same, and waits for it: a list of one result, of a scan a list of its rows. PANDO_OK: there
-// is a list (a result may be anything); a scan that failed returns its code, and no list.
+// Executes an operation and waits for it: a list of one result, for a scan a list of its rows.
+// PANDO_OK: there is a list, whatever the result says. A scan that failed returns its code, and no
+// list.
 pando_code pando_execute(pando_executor* executor, const pando_tree* tree,
                          const pando_operation* operation, pando_list** list);
 

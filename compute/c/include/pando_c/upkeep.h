@@ -8,31 +8,31 @@
 extern "C" {
 #endif
 
-// Writes the next entry to `*row`, whose bytes have to hold until it is called again. Returns 1, 0
-// at the end, -1: the load fails. On the thread of pando_bulk_load().
+// Writes the next entry to `*row`; its bytes must stay valid until the next call. Returns 1, or 0
+// at the end, or -1 to fail the load. Runs on the thread of pando_bulk_load().
 typedef int (*pando_next_row)(void* context, pando_row* row);
-// Fills an empty tree from strictly ascending entries. PANDO_FAILED_PRECONDITION: it is not empty.
-// PANDO_INVALID_ARGUMENT: the keys do not ascend, or an entry does not fit. PANDO_CANCELLED: `next`
-// has said -1, or something that it may not. In all these cases the tree stays as it was.
+// Fills an empty tree from strictly ascending entries. PANDO_FAILED_PRECONDITION: the tree is not
+// empty. PANDO_INVALID_ARGUMENT: the keys do not ascend, or an entry does not fit. PANDO_CANCELLED:
+// `next` returned -1, or an invalid number. In all these cases the tree stays as it was.
 pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando_next_row next,
                            void* context);
 
 typedef struct pando_size_estimate {
   size_t size;  // set by the caller
   uint64_t keys, key_bytes, value_bytes, leaves, nodes_bytes;
-  double relative_error;  // 19 of 20 estimates of `keys` are off by no more; 0: all was counted
+  double relative_error;  // 19 of 20 estimates of `keys` are off by no more; 0: exact count
 } pando_size_estimate;
-// How large the tree is, about, from some of its leaves. reads_max: nodes that are read at most,
-// one round trip each, at least 8; 0: 400.
+// Estimates the tree's size from some of its leaves. It reads at most `reads_max` nodes, one round
+// trip each: at least 8; 0: 400.
 pando_code pando_estimate_size(pando_session* session, const pando_tree* tree, int32_t reads_max,
                                const pando_operation_options* options,
                                pando_size_estimate* estimate);
 
 typedef struct pando_check_options {
   size_t size;
-  int64_t quiet_tree;     // flag: nobody works on the tree, nor will meanwhile
-  int64_t recheck_ms;     // how long what looks wrong is looked at again
-  uint64_t problems_max;  // it ends when it has found so many
+  int64_t quiet_tree;     // flag: the caller promises that no client uses the tree meanwhile
+  int64_t recheck_ms;     // how long to look again at what seems wrong
+  uint64_t problems_max;  // the check ends when it has found this many
   int64_t timeout_ms;     // 0: as long as it takes
 } pando_check_options;
 #define PANDO_CHECK_OPTIONS_INIT \
@@ -45,8 +45,8 @@ typedef struct pando_check_report {
   uint64_t missing_separators, locks_held, looked_again;
   uint64_t nodes_reachable, nodes_held, nodes_free, nodes_orphans;
 } pando_check_report;
-// Reads the whole tree and says what is wrong with it. `problems` may be NULL; else it becomes a
-// list of texts (pando_list_text()), which the caller closes. An error: it could not be checked.
+// Reads the whole tree and reports what is wrong with it. `problems` may be NULL; else it becomes a
+// list of texts (pando_list_text()), which the caller closes. An error: the check failed.
 pando_code pando_check(pando_session* session, const pando_tree* tree,
                        const pando_check_options* options, pando_check_report* report,
                        pando_list** problems);
@@ -55,8 +55,8 @@ typedef struct pando_sweep_result {
   size_t size;  // set by the caller
   uint64_t freed, settled, left;
 } pando_sweep_result;
-// Gives back what dead clients left of this tree. Sessions do that by themselves: for tools and
-// tests. `result` may be NULL.
+// Gives back what dead clients left of this tree. Sessions do that by themselves; this is for tools
+// and tests. `result` may be NULL.
 pando_code pando_sweep(pando_session* session, const pando_tree* tree,
                        const pando_operation_options* options, pando_sweep_result* result);
 
