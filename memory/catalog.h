@@ -5,7 +5,7 @@
 //   2. Before an entry is visible its root leaf is formatted and its root record written.
 //   3. What an entry says of a memory server stays: where the server lives again, the tree has lost
 //      what it had there (rule R7).
-//   4. A root record's line and lock word are used again only after Release(): nobody can write
+//   4. A root record's line and lock word are used again only after Release(): no client can write
 //      them any more.
 #pragma once
 

@@ -4,8 +4,8 @@
 // Invariants:
 //   1. What is given out is below a mark that was kept before, outside of this process: the next
 //      life begins there, whatever its clock says and however this one ends.
-//   2. Whoever joins says which ids the other memory servers have met: the sequence goes on above
-//      them, also where the mark was lost. A lie costs the sequence an eighth at most.
+//   2. A joining client reports which ids the other memory servers have met: the sequence goes on
+//      above them, also where the mark was lost. A lie costs the sequence an eighth at most.
 #pragma once
 
 #include <cstdint>

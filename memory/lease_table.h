@@ -26,7 +26,7 @@ class LeaseTable {
   void Forget(PeerId peer) { heard_ns_.erase(peer); }
   // Whose leases have run out. To be called at NextStepNs() or before.
   std::vector<PeerId> Step(int64_t now_ns);
-  // kNeverNs: nobody has a lease.
+  // kNeverNs: no client has a lease.
   int64_t NextStepNs() const;
 
  private:

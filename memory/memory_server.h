@@ -78,8 +78,8 @@ struct MemoryServerOptions {
   // simulator uses it.
   uint32_t fence_words_per_step = 0;
   int64_t fence_step_ns = 10 * kMicrosecondNs;
-  // Where the fabric can cut a living client off: who is not heard of for a lease is fenced (rules
-  // C1, C2). 0 and nullptr: only a connection that ends is a death.
+  // Where the fabric can cut a living client off: a client that is silent for a lease is fenced
+  // (rules C1, C2). 0 and nullptr: only a connection that ends is a death.
   int64_t lease_ns = 0;
   PeerFence* fence = nullptr;
   // The catalog's server, where there are leases: how long a client that serves keys of owned trees
@@ -87,7 +87,7 @@ struct MemoryServerOptions {
   // its end. 0: there are no owned trees.
   int64_t serving_lease_ns = kSecondNs;
   // With which the catalog's server signs identities, and the others know them (rule C0). nullptr:
-  // the servers share none, and whoever reaches them is taken at his word.
+  // the servers share none, and take every client's word.
   std::shared_ptr<const IdentityKey> identity_key;
   const Clock* clock = nullptr;  // nullptr: RealClock()
 };

@@ -94,7 +94,7 @@ class NodeLedger {
   void CloseHolder(const ClientId& holder, uint32_t tree_id, bool settled);
   // The holder has ended: nothing of it is in flight any more. `uses`: the trees it had not closed.
   void EndHolder(const ClientId& holder, const std::vector<uint32_t>& uses);
-  // Somebody who has closed the tree may have something in flight to its memory (rule R6).
+  // A client that has closed the tree may have a WRITE in flight to its memory (rule R6).
   bool IsInDoubt(uint32_t tree_id) const;
   // Looks at the nodes of one chunk whose holder has ended. False: there is nothing to look at.
   bool Step();

@@ -52,7 +52,7 @@ class Region {
   uint64_t UsedPrefix(uint64_t offset, uint64_t bytes) const;
   // Unavailable: the NIC that the words are on failed; the word may stay taken.
   absl::Status ClearLockWord(uint32_t index);
-  // Rule C2. PublishDead: from now on whoever READs the table finds that this life is dead.
+  // Rule C2. PublishDead: from now on a READ of the table shows that this life is dead.
   // ClearLockWords: frees those of `count` words from `first` on that this life holds, by CAS, and
   // no others; how many. Unavailable: as above, some may be left; they can be gone over again.
   void PublishDead(const ClientId& client);

@@ -33,7 +33,7 @@ struct ServerFabricOptions {
   uint32_t mtu_bytes = 0;
   int traffic_class = 0, service_level = 0, pkey_index = 0;
   bool device_memory = true;
-  // Who has joined nothing by then is closed.
+  // A connection that has not joined by then is closed.
   int64_t identity_timeout_ms = 30'000;
 };
 

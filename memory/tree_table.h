@@ -45,7 +45,8 @@ class TreeTable {
   absl::Status CheckMayGrow(const ClientId& client, uint32_t tree_id) const;
   // Not attached: nothing happens. True: the tree is dropped and this was its last client.
   bool Detach(const ClientId& client, uint32_t tree_id);
-  // True: nobody uses it. False: it goes when the last client detaches. Repeating it is harmless.
+  // True: no client uses it. False: it goes when the last client detaches. Repeating it is
+  // harmless.
   absl::StatusOr<bool> Drop(uint32_t tree_id);
 
   std::vector<uint32_t> TreesOf(const ClientId& client) const;  // ascending

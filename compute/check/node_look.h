@@ -25,7 +25,7 @@
 namespace pando {
 
 // Fills `into` with remote memory. Unavailable, DeadlineExceeded and ResourceExhausted end the
-// check; any other error is the fault of whoever pointed there.
+// check; any other error is the fault of the reference that led there.
 using ReadRemote = std::function<absl::Status(RemoteAddress from, std::span<std::byte> into)>;
 
 // A node as its left neighbour, or its parent, refers to it.

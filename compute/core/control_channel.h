@@ -23,7 +23,7 @@ class ControlChannel {
   explicit ControlChannel(int64_t attempt_ns = TimeConstants().call_attempt_ns)
       : attempt_ns_(attempt_ns) {}
 
-  // The identity under which the client calls; before that it calls as nobody (0, 0).
+  // The identity under which the client calls; before that it calls without an identity (0, 0).
   void SetIdentity(uint16_t compute_server, uint32_t incarnation);
   uint16_t compute_server() const { return compute_server_; }
   uint32_t incarnation() const { return incarnation_; }

@@ -24,7 +24,7 @@ struct HeldExtent {
   ClientLiveness holder = ClientLiveness::kUnknown;
 };
 
-// At least `bytes`, all zero, this client's until somebody frees it; waits, to the deadline, while
+// At least `bytes`, all zero, this client's until a client frees it; waits, to the deadline, while
 // memory rests or is zeroed. After DeadlineExceeded the client may have an extent of which it knows
 // nothing: ListExtents() shows it. ResourceExhausted: says how much would fit.
 absl::StatusOr<LogExtent> AllocateExtent(OperationContext& context, ControlChannel& control,

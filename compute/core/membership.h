@@ -64,7 +64,7 @@ class Membership {
   // Whether that look has ended: whom it has found is published.
   bool HasLooked(uint64_t look) const { return ended_.load(std::memory_order_acquire) >= look; }
 
-  // --- For who looks.
+  // --- For the member watch.
   void StartLooking();
   // Waits until a look is asked for, or `pause_ms`. False: StopLooking() was called.
   bool AwaitLook(int64_t pause_ms);

@@ -76,7 +76,7 @@ class NodeAllocator {
 
   // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
   // batch has come together, or nothing was sent for a second, or memory is scarce: then others
-  // wait for it. For whoever has just freed something and may wait.
+  // wait for it. For callers that have just freed something and may wait.
   void Flush(OperationContext& context, uint32_t tree_id);
   void FlushIfMany(OperationContext& context, uint32_t tree_id);
 

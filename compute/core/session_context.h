@@ -57,7 +57,7 @@ class SessionContext {
   // Whether this life of the server was taken up after `generation`.
   bool WasAdoptedSince(ServerId server, uint64_t generation) const;
 
-  // Set once by whoever knows when this compute server has been cut off (rule C2); from then on
+  // Set once by the part that learns when this compute server is cut off (rule C2); from then on
   // nothing is posted any more.
   void set_fenced_flag(const std::atomic<bool>* fenced) { fenced_ = fenced; }
   bool fenced() const { return fenced_ != nullptr && fenced_->load(std::memory_order_relaxed); }
@@ -79,8 +79,8 @@ class SessionContext {
     chain_ns_ = std::max(kChainNsMin, (chain_ns_ * (kSmoothing - 1) + round_trip_ns) / kSmoothing);
   }
   // How long to wait for what takes others so many chains. No longer than ten milliseconds, or
-  // four chain times if that is more: whoever waits for longer waits for somebody who is stopped,
-  // or dead, and looks again now and then.
+  // four chain times if that is more: a session that waits longer waits for a holder that is
+  // stopped or dead, and looks again now and then.
   int64_t WaitNs(int64_t chain_times) const {
     return std::min(chain_times * chain_ns_, std::max(kWaitNsMax, kWaitChainsMin * chain_ns_));
   }
@@ -129,7 +129,7 @@ struct OperationContext {
   OperationContext(SessionContext* session, int64_t deadline_ns)
       : session(*session), deadline_ns_(deadline_ns) {}
   // The deadline is `timeout_ns` from now. Most operations never look at it, and looking at the
-  // clock is dear: "now" is the time when the first chain is posted, or when somebody asks.
+  // clock is expensive: "now" is the time when the first chain is posted, or when somebody asks.
   // `until_ns`: where it is known all the same, and then what counts.
   struct Timeout {
     int64_t ns;
@@ -149,8 +149,7 @@ struct OperationContext {
   // nothing of this operation reaches the server's new life.
   const TreeFate* fate = nullptr;
   OperationCost cost;
-  // What the operation noticed on its way; repaired by somebody who has the time, never by a get
-  // itself.
+  // What the operation noticed on its way; the next write repairs it, never a get itself.
   std::optional<MissingSeparator> missing;
   // The low fence of a leaf that an erase left underfull (rule M1).
   std::optional<std::string> underfull;

@@ -7,8 +7,8 @@
 
 namespace pando {
 
-// True if the child is live, of the life meant, and starts at the separator. False also where it is
-// torn or being merged: it is asked again by whoever misses the separator next.
+// True if the child is live, of the life meant, and starts at the separator. False also if it is
+// torn or being merged: the next session that misses the separator asks again.
 absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeContext& tree,
                                          const MissingSeparator& missing);
 

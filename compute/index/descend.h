@@ -12,9 +12,9 @@ namespace pando {
 // Rule V3: steps to the right before the way down is tried again.
 inline constexpr int kMovesRightMax = 4;
 
-// One operation's search for the node of `level` that covers `key`. A place is only a hint: whoever
-// reads the node classifies it and reports what it met; the descent forgets what misled it and
-// finds another place.
+// One operation's search for the node of `level` that covers `key`. A place is only a hint: the
+// caller reads the node, classifies it and reports what it met. The descent then forgets what
+// misled it and finds another place.
 //
 //   Descent descent(context, tree, key, 0);
 //   while (true) {

@@ -1,7 +1,7 @@
 // The root record under its lock, and under that the lock of one node, mostly of the root (rules
 // R1, M7, C4).
 //
-// Not thread-safe. Invariant: whoever holds the record releases it (CHECKed by LockSet).
+// Not thread-safe. Invariant: the holder of the record releases it (CHECKed by LockSet).
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -29,13 +29,14 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
                                              HeldLock* lock, const NodeExpectation& expectation,
                                              LocalBuffer image);
 
-// For readers of a node that stays torn (rule V4): if nobody who lives holds its lock, takes it and
-// inspects the node. OK also where there was nothing to do. Not under a node lock.
+// For readers of a node that stays torn (rule V4): takes its lock and inspects the node, if no
+// living client holds the lock. OK also if there was nothing to do. Not under a node lock.
 absl::Status RepairIfAbandoned(OperationContext& context, TreeContext& tree, const Reference& node,
                                uint8_t level, std::string_view key, LocalBuffer image);
 
 // For readers whose READs take too long to be trusted (rule F2), one after the other: reads the
-// node under its lock, where nobody writes. kTorn: somebody left it so. Not under a node lock.
+// node under its lock, where no client writes. kTorn: a dead client left it so. Not under a node
+// lock.
 absl::StatusOr<NodeVerdict> ReadUnderLock(OperationContext& context, TreeContext& tree,
                                           const Reference& node, const NodeExpectation& expectation,
                                           LocalBuffer image, LeafMatch* match);
@@ -43,7 +44,8 @@ absl::StatusOr<NodeVerdict> ReadUnderLock(OperationContext& context, TreeContext
 // DataLoss: what cannot be repaired.
 absl::Status StaysTorn(const Reference& node);
 
-// Takes the node's lock and inspects it, for those who met it as unsound while they could not wait.
+// Takes the node's lock and inspects it. For callers that found it unsound when they could not
+// wait.
 absl::Status LockAndRepair(OperationContext& context, TreeContext& tree, const Reference& node,
                            uint8_t level, std::string_view key);
 

@@ -22,11 +22,11 @@ class LockSet {
   LockSet& operator=(const LockSet&) = delete;
 
   void Adopt(HeldLock lock);
-  // A word that somebody else gives back.
+  // A word that its owner gives back, not this set.
   void Borrow(const HeldLock& lock) { borrowed_.push_back(lock.target()); }
 
-  // Tries the node's lock and reads the node. False: somebody has it. An error: the lock was not
-  // taken; those held before still are.
+  // Tries the node's lock and reads the node. False: another holder has it. An error: the lock was
+  // not taken; those held before still are.
   absl::StatusOr<bool> TryAdd(const Reference& node, LocalBuffer image);
   // Gives back what the last successful TryAdd() took.
   absl::Status ReleaseLast();

@@ -109,7 +109,7 @@ class TreeContext {
   // Whether all memory servers on which the tree may have nodes, as the catalog knows it now, are
   // there in the lives that they were (rule R7). Unavailable: one is gone, or does not answer;
   // DataLoss: one has started again; NotFound: the tree was dropped. `waits`: for servers that have
-  // just come; not in the session that whoever takes them up needs.
+  // just come. Not in the session that takes servers up.
   absl::Status CheckServers(OperationContext& context, bool waits) const;
 
   // Rule S3: one insertion a (level, separator) and compute server at a time.

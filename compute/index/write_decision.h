@@ -1,6 +1,6 @@
 // What a write makes of its key, given what is there: the semantics of all kinds of writes (rule
-// U4), in one place for whoever decides them: under a leaf's lock (leaf_batch.h), or under the
-// mutex of a partition in an owned tree.
+// U4), in one place for both callers: under a leaf's lock (leaf_batch.h), and under the mutex of a
+// partition in an owned tree.
 //
 // Pure. Thread-safe.
 #pragma once

@@ -37,7 +37,7 @@ absl::Status KeyNotFound();   // update, erase, replace, erase if
 absl::Status KeyExists();     // insert
 absl::Status ValueDiffers();  // replace, erase if: IsConditionFailed()
 
-// The same by value, waiting for a leaf's lock: whoever holds the lock may execute it (rule U2).
+// The same by value, waiting for a leaf's lock: the lock's holder may execute it (rule U2).
 class WriteRequest final : public LockRequest {
  public:
   WriteRequest(Scheduler* scheduler, int64_t deadline_ns, uint32_t tree_id, const Reference& leaf,
@@ -52,8 +52,8 @@ class WriteRequest final : public LockRequest {
   // A view of this request.
   WriteOperation operation() const { return {kind_, key_, value_, expected_, function_}; }
 
-  // What is said beside `result` (LeafBatch::Apply()): written by who executes the operation,
-  // before kDone; read by the waiter, after. A copy: the leaf's image is somebody else's.
+  // The answer beside `result` (LeafBatch::Apply()). The executing holder writes it before kDone;
+  // the waiter reads it after. A copy: the leaf's image belongs to the holder.
   std::string answer;
 
  private:

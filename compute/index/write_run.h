@@ -27,8 +27,8 @@ namespace pando {
 // then. What the context notices on the way (a missing separator, an underfull leaf) is one of
 // each: see to it between two runs.
 //
-// `later`, where given, gets the separators of a split, for InsertSeparators(): those of many
-// leaves go into their parents together, while nobody holds a leaf for that.
+// `later`, where given, gets the separators of a split, for InsertSeparators(): the separators of
+// many leaves go into their parents together, and no leaf's lock is held meanwhile.
 size_t WriteRun(OperationContext& context, TreeContext& tree, absl::Span<const RunWrite> writes,
                 std::vector<MissingSeparator>* later = nullptr);
 

@@ -3,14 +3,15 @@
 // VLDB 2011).
 //
 // Not thread-safe: all of it in the session's thread. Invariants:
-//   1. Writes are sorted by key, those of one key in the caller's order. Whoever claims a key has
-//      all of its writes, and goes through them one after the other: so they take effect in that
+//   1. Writes are sorted by key, those of one key in the caller's order. A coroutine that claims a
+//      key has all of its writes and executes them one after the other: so they take effect in that
 //      order.
 //   2. A claim ends where a leaf does, as far as the cached parent knows, or where the tree does:
-//      ascending keys beyond the end are one coroutine's, and nobody meets in the last leaf. That
-//      shares out work and no more: what is one change is decided by the fences of the leaf.
-//   3. Whoever splits leaves the separators to one coroutine, which inserts those that have come
-//      together: a parent is written once for many leaves. A write has its result before that.
+//      ascending keys beyond the end belong to one coroutine, so that no two meet in the last leaf.
+//      Claims only share out work: the fences of the leaf decide which writes are one change.
+//   3. A coroutine that splits a leaf leaves the separators to one coroutine, which inserts all
+//      that have come together: a parent is written once for many leaves. A write has its result
+//      before that.
 //   4. Each write gets one result. No run begins after the deadline, and what had no turn by then
 //      had no effect. Sorting looks at the clock on the way: a call of very many ends by its
 //      deadline, too.
@@ -37,7 +38,7 @@ absl::Status NoTurnError();
 
 class WriteWorkers {
  public:
-  // Who executes them, for whom. All are called in coroutines of its session.
+  // Executes the writes. All methods are called in coroutines of its session.
   class Host {
    public:
     virtual SessionContext& session() = 0;
@@ -85,7 +86,7 @@ class WriteWorkers {
   bool Merge(size_t width, std::vector<size_t>* order) const;
   // The first one from `end` on that is of another key than the one before it.
   size_t WholeKeys(size_t end) const;
-  // Where the writes of the leaf of the i-th end; no value: nobody knows.
+  // Where the writes of the i-th one's leaf end; no value: unknown.
   std::optional<size_t> EndOfLeaf(size_t i) const;
   Claim Take();
   void CallHelper();
@@ -93,7 +94,7 @@ class WriteWorkers {
   void ExecuteClaim(Claim* claim);
   // One coroutine at a time, also for the others: those of one parent go into it in one write.
   void InsertSeparators();
-  // What turns out to be other leaves', if nobody has claimed anything behind it.
+  // Returns writes of other leaves, unless another coroutine has claimed writes behind them.
   void GiveBack(Claim* claim);
   void Refuse(size_t begin, size_t end);
 

@@ -10,8 +10,8 @@
 //      it alone for two round trips (rule L6).
 //   4. Every wait ends at the operation's deadline (rule L3).
 //   5. A word is taken from another client only if that client's server has published its death,
-//      and only with the exact value that was seen (rule C3). What the dead left is the new
-//      holder's to look after (compute/index/hold.h).
+//      and only with the exact value that was seen (rule C3). The new holder repairs what the dead
+//      client left (compute/index/hold.h).
 #pragma once
 
 #include <atomic>
@@ -42,16 +42,16 @@ class Hocl {
     bool write_unlock = true;  // the fabric's capability (rule L4)
     uint64_t own_word = 0;     // LockWord of this client
     TimeConstants times;
-    // Called from any session when a word cannot be freed although its server lives: others get at
-    // it only by this client's death. May be empty.
+    // Called from any session when it cannot free a word although the word's server lives. The
+    // client then leaves the cluster, so that the server frees the word. May be empty.
     std::function<void()> on_stuck_word;
   };
 
   explicit Hocl(Options options);
 
   // Declares a server's lock table, or that of another life of it, and where it publishes the dead
-  // (common/wire/dead_table.h). One thread at a time; others may use the locks meanwhile. Those of
-  // an earlier life stay with who holds them and waits for them.
+  // (common/wire/dead_table.h). One thread at a time; others may use the locks meanwhile. Locks of
+  // an earlier life stay with their holders and waiters.
   void AddServer(ServerId server, uint32_t words, uint64_t dead_offset);
   // 0: there is no such server.
   uint32_t Words(ServerId server) const;
@@ -62,21 +62,21 @@ class Hocl {
 
   // Makes the request that waits in the caller's place. It names the target's node.
   using Delegate = absl::FunctionRef<LockRequestPtr()>;
-  // The same for whoever wants the lock for a single operation on the target. If somebody else has
-  // it, the operation waits as what `delegate` returns, called once at most. An empty optional: a
-  // holder executed it, and the request has the result. DeadlineExceeded: nothing happened.
-  // Unknown: a holder may have executed it (IsOutcomeUnknown).
+  // The same for a single operation on the target. If the lock is taken, the operation waits as the
+  // request that `delegate` returns; it is called at most once. An empty optional: a holder
+  // executed it, and the request has the result. DeadlineExceeded: nothing happened. Unknown: a
+  // holder may have executed it (IsOutcomeUnknown).
   absl::StatusOr<std::optional<HeldLock>> AcquireOrDelegate(OperationContext& context,
                                                             const LockTarget& target,
                                                             LocalBuffer image, Delegate delegate);
 
-  // One attempt, for holders of another lock (rule L2). An empty optional: somebody has it. The
-  // lock is never handed over.
+  // One attempt, for holders of another lock (rule L2). An empty optional: another holder has it.
+  // The lock is never handed over.
   absl::StatusOr<std::optional<HeldLock>> TryAcquire(OperationContext& context,
                                                      const LockTarget& target, LocalBuffer image);
 
-  // READs the word and the node it guards in one chain (rule V4). True: nobody holds the word, or
-  // somebody who is dead, so that the image is what is left there for good.
+  // READs the word and the node it guards in one chain (rule V4). True: the word is free, or its
+  // owner is dead: nobody is writing the node, so that the image is final.
   absl::StatusOr<bool> IsAbandoned(OperationContext& context, const LockTarget& target,
                                    LocalBuffer image);
 
@@ -103,11 +103,11 @@ class Hocl {
   // chain's server; nothing is handed over. There is room for them in the chain (CHECKed). An
   // error: every one of the words is left to fencing. release_together.cpp.
   absl::Status ReleaseTogether(OperationContext& context, absl::Span<HeldLock> locks, Chain* chain);
-  // After a chain under the lock that failed with `why` (rule L5). Where the fabric gets over it
-  // the word is freed once nothing of the chain is in flight any more; else it stays taken. Then
-  // local waiters go on and find out for themselves.
+  // After a chain under the lock that failed with `why` (rule L5). If the fabric recovers, the word
+  // is freed once nothing of the chain is in flight any more; else it stays taken. Then local
+  // waiters go on and find out for themselves.
   void LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why);
-  // Whether that has happened: only this client's death frees the word.
+  // Whether a word stayed taken: only this client's death frees it.
   bool has_left_locks() const { return has_left_locks_.load(std::memory_order_relaxed); }
 
   // Appends a verb that frees the word. Exposed for rule variants and the lock benchmark.
@@ -125,13 +125,13 @@ class Hocl {
   Verb& AppendTake(const LockTarget& target, uint64_t expected, Chain* chain) const;
   // Rule C3: the server of the word has published its owner's death.
   absl::StatusOr<bool> OwnerIsDead(OperationContext& context, ServerId server, uint64_t word) const;
-  // Frees the word of a lock that turned out to be of no use, `why`; not where the chain may still
-  // be in flight. Ok: it is free, and lock.held() false; else why not.
+  // Frees the word of a lock that is useless after the error `why`; not if the chain may still be
+  // in flight. OK: the word is free and lock.held() is false; else the reason why not.
   absl::Status GiveBack(OperationContext& context, HeldLock& lock, const absl::Status& why);
   // A CAS that failed so may yet take the word (rule L5).
   void NoteUncertain(OperationContext& context, const HeldLock& lock, const absl::Status& taking);
-  // Frees the word of a chain that failed so, once that is safe (lock_recovery.h); where it never
-  // is, only fencing frees it.
+  // Frees the word after a chain that failed with `why`, once that is safe (lock_recovery.h). If it
+  // never is, only fencing frees the word.
   void ReleaseKept(OperationContext& context, const HeldLock& lock, const absl::Status& why);
   absl::StatusOr<LockRequest::State> WaitInQueue(OperationContext& context, LocalLock& local,
                                                  const LockRequestPtr& request, bool* acquired,
@@ -141,9 +141,9 @@ class Hocl {
   // When this compute server may try the word again after releasing it; 0: at once.
   int64_t StayAwayUntil(const OperationContext& context, const HeldLock& lock) const;
   absl::Status ReleaseGlobal(OperationContext& context, const HeldLock& lock, Chain* chain);
-  // READs the lock's word (rules L4, V5). True: it is this client's. False: somebody else has it,
-  // or nobody: this client has been fenced. Unavailable: the READ does not get there (rule C2);
-  // anything else: it was not made, or interrupted.
+  // READs the lock's word (rules L4, V5). True: it is this client's. False: the word is free or
+  // another client's, so this client has been fenced. Unavailable: the READ does not get there
+  // (rule C2). Any other error: the READ was not made, or was interrupted.
   absl::StatusOr<bool> StillHolds(OperationContext& context, const HeldLock& lock);
   // A lock that StillHolds() says is lost: nothing is written under it, nor its word, and the
   // session is over. Returns why.

@@ -4,10 +4,11 @@
 //
 // Thread safety: all methods from any thread; the mutex is held for moments and never across a
 // suspension. Invariants:
-//   1. At most one session holds a LocalLock; whoever is granted it must call Release() or
-//      Handover() once.
-//   2. While it is held nobody else of this compute server touches the global word.
-//   3. Waiters are served in arrival order, but that a holder may execute any of them (combining).
+//   1. At most one session holds a LocalLock. Each grant ends in one call of Release() or
+//      Handover().
+//   2. While it is held no other session of this compute server touches the global word.
+//   3. Waiters are served in arrival order, except that a holder may execute any of them
+//      (combining).
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,7 @@ class LocalLock {
   LocalLock(const LocalLock&) = delete;
   LocalLock& operator=(const LocalLock&) = delete;
 
-  // Takes the lock if nobody holds it or waits for it. `stay_away_ns`: when the global word may be
+  // Takes the lock if it is free and has no waiters. `stay_away_ns`: when the global word may be
   // tried (rule L6).
   bool TryAcquire(int64_t* stay_away_ns);
   // The same, or queues the request.
@@ -41,7 +42,7 @@ class LocalLock {
   // queued or executing request becomes kAbandoned; a granted one stays granted.
   LockRequest::State Resolve(const LockRequestPtr& request, bool timed_out);
 
-  // A hint: whoever arrives a moment later is served by Release().
+  // A hint: Release() serves a waiter that arrives a moment later.
   bool HasWaiters() const { return state_.load(std::memory_order_relaxed) == kQueued; }
   // Moves up to `max` combinable waiters for that node to kExecuting, in order.
   std::vector<LockRequestPtr> TakeCombinable(uint32_t tree_id, const Reference& node, size_t max);
@@ -52,14 +53,14 @@ class LocalLock {
               const std::vector<absl::Status>& results);
 
   // Passes the local lock and the held global word to the next waiter. `image`: the node as it is
-  // now under the lock, or null. False: nobody waits; the caller still holds both.
+  // now under the lock, or null. False: there is no waiter; the caller still holds both.
   bool Handover(int handovers, const Reference& image_of, const std::byte* image,
                 uint32_t image_bytes);
   // Gives up the local lock (the global word is already free): the next waiter gets it, and must
   // take the word itself.
   void Release(int64_t stay_away_until_ns);
 
-  // --- The holder's: who was seen to have the global word (stay_away.h).
+  // --- For the holder: which other compute servers had the global word lately (stay_away.h).
   void NoteRival(uint16_t compute_server, int64_t now_ns, int64_t period_ns) {
     contended().rivals.Note(compute_server, now_ns, period_ns);
   }
@@ -76,7 +77,7 @@ class LocalLock {
   bool TakeImage(const Reference& node, std::byte* to, uint32_t bytes);
 
  private:
-  // kQueued: held, and the queue is not empty. Taking and giving up a lock nobody waits for is one
+  // kQueued: held, and the queue is not empty. Taking and giving up a lock without waiters is one
   // atomic step each; everything about the queue happens under the mutex.
   enum State : uint8_t { kFree, kHeld, kQueued };
 

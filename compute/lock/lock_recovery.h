@@ -1,5 +1,5 @@
-// Rule L5 where the fabric gets over a failed chain (common/fabric/recoverable.h): the lock is kept
-// until the server has confirmed that nothing of the chain is in flight any more, then freed.
+// Rule L5 if the fabric recovers from a failed chain (common/fabric/recoverable.h): the lock is
+// kept until the server has confirmed that nothing of the chain is in flight any more, then freed.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ constexpr int64_t kStayAwayChains = 2;
 // Measured: see README.md.
 constexpr int64_t kStayAwayChainsARival = 5;
 constexpr int64_t kStayAwayChainsMax = 16;
-// Chain times for which somebody who was seen to have the word counts, at least: each of eight
-// servers may well find it free, one after the other.
+// Chain times for which another compute server that had the word counts as a rival, at least: each
+// of eight servers may well find it free, one after the other.
 constexpr int64_t kRivalChains = 256;
 
 constexpr int64_t StayAwayChains(int rivals) {

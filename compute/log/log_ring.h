@@ -30,7 +30,7 @@
 
 namespace pando {
 
-// One batch: open (it takes messages), then closed. Who writes it holds a reference, and reads its
+// One batch: open (it takes messages), then closed. Its writer holds a reference, and reads its
 // bytes.
 struct LogBatch {
   std::vector<std::byte> bytes;  // header and messages; whole lines once closed
@@ -63,7 +63,7 @@ class LogRing {
   LogRing(const Shape& shape, const LogPlace& first);
 
   // Begins anew in a larger ring, or one as large, with all batches that are not durable and
-  // whatever is promised (rule W6). Batches that somebody writes are no longer of this ring.
+  // whatever is promised (rule W6). Batches with a writer are no longer of this ring.
   void MoveTo(const Shape& shape, uint32_t epoch);
 
   const Shape& shape() const { return shape_; }
@@ -79,13 +79,13 @@ class LogRing {
 
   Lsn next_lsn() const { return open_->first_lsn + open_->messages; }
   Lsn durable() const { return durable_; }
-  // The oldest batch that nobody writes; nullptr: only the open one may be left.
+  // The oldest batch without a writer; nullptr: only the open one may be left.
   LogBatch* FirstClosed() const;
   uint32_t open_messages() const { return open_->messages; }
-  // The first LSN that nobody writes; next_lsn(): there is none.
+  // The first LSN of a batch without a writer; next_lsn(): there is none.
   Lsn FirstUnposted() const;
-  // Closes the open one, which has messages, unless there is an older one that nobody writes.
-  // Marked as posted.
+  // Returns the oldest batch without a writer, and marks it as posted. If there is none, closes the
+  // open batch, which has messages.
   std::shared_ptr<LogBatch> Take();
   // Batches that are posted and not written; the oldest one, nullptr: there is none.
   int in_flight() const { return in_flight_; }

@@ -1,4 +1,4 @@
-// Who waits for a redo log. Internal to compute/log.
+// A waiter of a redo log. Internal to compute/log.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace pando {
 
-// Shared with whoever wakes it, who does so without the log's mutex. All but the parking: under
-// that mutex.
+// Shared with its waker, which wakes it without the log's mutex. Everything except the parking:
+// under that mutex.
 struct RedoLog::Waiter {
   explicit Waiter(Scheduler* scheduler) : parking(scheduler) {}
   Parking parking;

@@ -1,6 +1,6 @@
 // The redo log of a member (rules W1 to W6): numbers changes, brings them to remote memory many at
-// once, and says what is durable there. All sessions of the member share one; there is no session
-// or thread of its own: who must wait writes.
+// once, and says what is durable there. All sessions of the member share one. It has no session or
+// thread of its own: a session that must wait for a write does it.
 //
 // Thread safety: all methods from any thread; those that take an OperationContext in a coroutine of
 // its session. Append() may be called under other mutexes. None is held across a suspension, and
@@ -10,13 +10,13 @@
 //   2. An LSN is durable when its batch and all batches before it are complete; then the reader
 //      finds its message, until a base above it is. durable() never goes back and costs one load.
 //   3. At most two batches are being written, the second only when eight messages wait for it, or
-//      one is full. Who completes one wakes those whose LSN is durable by that, in the order of
-//      LSNs, then one who waits for the next batch and writes it; nobody writes more than it takes
-//      to make his own LSN durable.
-//   4. A turn to write has one holder. One that does not use it for 8 chain times, as his session
-//      does not poll, loses it to the service (Tend()); so does one who has written and does not
-//      hear of it, but his chain counts as in flight until he does, and what is in flight keeps its
-//      place in the ring (log_ring.h, invariant 4).
+//      one is full. The session that completes a batch wakes those whose LSN is durable by that, in
+//      the order of LSNs, then one waiter of the next batch, which writes it. No session writes
+//      more than it takes to make its own LSN durable.
+//   4. A turn to write has one holder. A holder whose session does not poll for 8 chain times loses
+//      its turn to the service (Tend()), also if it has written and has not heard of it. Its chain
+//      counts as in flight until it does, and a batch in flight keeps its place in the ring
+//      (log_ring.h, invariant 4).
 //   5. A chain that fails with Unavailable may still be in flight (rule L5): its batch is written
 //      again, the same bytes at the same place, until a chain of the same endpoint succeeds. Until
 //      that batch is complete no other is begun. With base lines too: there is no next one before.
@@ -68,8 +68,8 @@ class RedoLog {
     // The largest batch: less where the ring has no room for eight, or a chain none for so many
     // packets.
     uint32_t batch_bytes_max = 16 << 10;
-    // Where its server is gone, whoever waits goes on waiting, to the deadline: somebody will
-    // Move().
+    // If its server is gone, waiters go on waiting, to the deadline: the owner of the log will
+    // Move() it.
     bool moves = false;
     TimeConstants times;
   };
@@ -104,7 +104,7 @@ class RedoLog {
   // AwaitDurable().
   static absl::StatusOr<std::unique_ptr<RedoLog>> Create(OperationContext& context,
                                                          const Options& options);
-  // Nobody waits, writes or holds room (CHECKed).
+  // There must be no waiter, no writer and no reservation (CHECKed).
   ~RedoLog();
   RedoLog(const RedoLog&) = delete;
   RedoLog& operator=(const RedoLog&) = delete;
@@ -115,8 +115,8 @@ class RedoLog {
   absl::StatusOr<Reservation> Reserve(OperationContext& context, size_t key_bytes,
                                       size_t value_bytes, Purpose purpose = Purpose::kWrite);
   Lsn Append(Reservation reservation, const LogMessage& message);
-  // Both at once, where there is room that nobody waits for; nothing: Reserve() it, nothing has
-  // happened. As Append() under other mutexes.
+  // Reserves and appends at once, if there is room and no waiter for room. No value: nothing has
+  // happened; call Reserve(). Like Append(), may be called under other mutexes.
   std::optional<Lsn> TryAppend(const LogMessage& message);
 
   // Waits until the LSN, which has been appended, is durable, and writes batches where it is this
@@ -130,11 +130,11 @@ class RedoLog {
   Lsn durable() const { return durable_.load(std::memory_order_acquire); }
   Lsn next_lsn() const;
 
-  // Rule W5: nobody needs a message below `base` any more, as of a look that is over and has met
-  // nothing that was appended after this call. Waits until all of that is durable, writes the base
-  // line, and lets the space be used again. Ok also where the base is there already. Errors as
-  // AwaitDurable(); what was not known of a base line is known when it returns, however late,
-  // unless the log has failed.
+  // Rule W5: the caller has looked at all partitions before this call, and no record needs a
+  // message below `base` any more. Waits until everything that was appended before this call is
+  // durable, writes the base line, and lets the space be used again. OK also if the base is there
+  // already. Errors as AwaitDurable(). When it returns, however late, the outcome of every base
+  // line is known, unless the log has failed.
   absl::Status AdvanceBase(OperationContext& context, Lsn base);
   Lsn base() const;
 
@@ -144,23 +144,23 @@ class RedoLog {
   // old extent alone); when all of that is complete `commit` has the log's entry name the new
   // extent, and only then anything more is durable. Ok: that has happened. Else the log has failed
   // again, nothing more is durable, and another extent is needed. InvalidArgument: this one does
-  // not do; FailedPrecondition: the log has not failed. One at a time. The old extent may still be
-  // written to: it is freed by whoever knows that this client's queue pairs there are gone.
+  // not do; FailedPrecondition: the log has not failed. One at a time. Chains to the old extent may
+  // still be in flight: the caller frees it only once this client's queue pairs there are gone.
   absl::Status Move(OperationContext& context, const LogExtent& extent, uint32_t epoch,
                     absl::FunctionRef<absl::Status()> again,
                     absl::FunctionRef<absl::Status()> commit);
 
-  // The service's turn, often: takes what a session that does not poll has left (invariant 4). Ok:
-  // also where there is nothing to do. Errors as AwaitDurable().
+  // The service calls it often: takes over what a session that does not poll has left (invariant
+  // 4). OK also if there is nothing to do. Errors as AwaitDurable().
   absl::Status Tend(OperationContext& context);
 
   // Rule W6: Ok, or why nothing more can become durable here.
   absl::Status failure() const;
 
-  // Nobody waits, writes or holds room: as long as nothing is appended it may be freed.
+  // No waiter, no writer, no reservation: the log may be freed as long as nothing is appended.
   bool idle() const;
-  // With what is promised to writers. At 3/4 of capacity_bytes() the records that hold the base
-  // want to be flushed.
+  // With what is promised to writers. At 3/4 of capacity_bytes() the member flushes the records
+  // that hold the base.
   uint64_t used_bytes() const;
   uint64_t capacity_bytes() const;
   LogCounters counters() const;
@@ -170,7 +170,7 @@ class RedoLog {
   using Waiters = std::deque<std::shared_ptr<Waiter>>;
   using Wakes = absl::InlinedVector<std::shared_ptr<Waiter>, 16>;
   using Lock = std::unique_lock<std::mutex>;
-  // Who has the turn to write: a number of its own each time, 0: nobody.
+  // The turn to write: a new number each time. 0: no session has it.
   using Turn = uint64_t;
 
   RedoLog(const Options& options, const LogRing::Shape& shape);
@@ -179,13 +179,13 @@ class RedoLog {
   void Return(uint64_t cost);
   // `moving`: of Move(), for which complete is enough.
   absl::Status AwaitBatch(OperationContext& context, Lsn lsn, bool moving = false);
-  // The log has failed, and who waits has to wait for its move.
+  // The log has failed, and its waiters have to wait for the move.
   bool WillMove() const { return options_.moves && absl::IsUnavailable(failure_); }
   Lsn Complete(bool moving) const { return moving ? ring_.durable() : durable(); }
   // Suspends without the lock; whether it was woken. It is in no queue afterwards.
   bool Park(Lock& lock, Waiters* queue, const std::shared_ptr<Waiter>& waiter, int64_t deadline_ns);
   Turn TakeTurn(OperationContext& context);
-  // Whether a batch may be begun, by whoever gets the turn.
+  // Whether the next holder of the turn may begin a batch.
   bool MayWrite() const;
   // With the lock; what is to be woken is collected.
   void GiveTurn(OperationContext& context, Wakes* wakes);

@@ -4,7 +4,7 @@
 // a time (rule O4): a RangeChange is built from what its caller has seen or owns, and settled. All
 // but the builders run in a coroutine of the context's session.
 //
-// How the map stays right, whoever is late or dies:
+// How the map stays right, whichever client is late or dies:
 //   1. Entries are only ever inserted and replaced, each by compare-and-swap on bytes that are used
 //      once. So ranges tile the key space at any moment, and an owner's own entry is as it left it.
 //   2. Inserted they are by the owner of the range that they divide, so the border below a range
@@ -60,8 +60,8 @@ absl::StatusOr<std::vector<uint32_t>> ListMappedTrees(OperationContext& context,
 
 // --- Trees that come and go.
 
-// Whoever opens a tree sees to it that it has an entry. `is_there` asks the catalog whether the
-// tree is; NotFound: it has been dropped meanwhile. Other errors: open again.
+// A client that opens a tree makes sure that the tree has an entry. `is_there` asks the catalog
+// whether the tree is; NotFound: it has been dropped meanwhile. Other errors: open again.
 absl::Status OpenRanges(OperationContext& context, MapStore& store, uint32_t tree_id,
                         StampSource& stamps,
                         absl::FunctionRef<absl::StatusOr<bool>(OperationContext&)> is_there);

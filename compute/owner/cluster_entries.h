@@ -8,8 +8,8 @@
 // A member is (compute server, incarnation), so that one that has ended and its successor of the
 // same number have entries of their own. Keys sort as their fields do, and the upper end of a tree
 // that has no border sorts behind all that have one. Every value begins with its writer's stamp: no
-// two are equal, so that whoever finds its own value knows that it was itself, and nothing that
-// comes back is taken for what was there before.
+// two are equal, so that a client that finds its own value knows that it wrote it itself, and
+// nothing that comes back is taken for what was there before.
 //
 // Pure and thread-safe, but for StampSource, which is thread-safe. Parsers take any bytes, and what
 // they accept is encoded as the same bytes again. DataLoss: anything else.

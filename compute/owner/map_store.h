@@ -42,8 +42,8 @@ class SharedMapStore final : public MapStore {
   absl::Status Scan(OperationContext& context, const KeyRange& range, bool reverse, size_t limit,
                     std::vector<KeyValue>* rows) override;
 
-  // Looks after what operations have noticed of the tree (rules S3, M1, C5), best effort: now and
-  // then, by somebody who has the time.
+  // Repairs what operations have noticed of the tree (rules S3, M1, C5), best effort. The service
+  // calls it now and then.
   void Tend(OperationContext& context);
 
  private:

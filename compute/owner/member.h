@@ -9,10 +9,10 @@
 // coroutines. Invariants:
 //   1. One job at a time changes the cluster tree for this member (rule O4).
 //   2. A range is added to a tree after its claim has succeeded, and nothing is appended to the log
-//      before whoever recovers this member can find it (rule O9).
+//      before a client that recovers this member can find it (rule O9).
 //   3. Only durable messages are flushed, and a record is in one flush at a time (rule B3).
 //   4. The log's base passes no message that a record still needs (rule W5).
-//   5. Who cannot give up everything does not leave in order: it is recovered (rule O9).
+//   5. A member that cannot give up everything does not leave in order: it is recovered (rule O9).
 #pragma once
 
 #include <atomic>
@@ -102,8 +102,8 @@ class Member {
   // --- For the client. Block, to the deadline.
   // The tree's upper end has an entry from now on (rule O2).
   absl::Status Open(OwnedTree* tree, int64_t deadline_ns);
-  // Flushes and gives up what it owns of the tree, which nobody uses any more. An error: it owns
-  // some of it still, and must not leave in order.
+  // Flushes and gives up what it owns of the tree, which no session uses any more. An error: it
+  // owns some of it still, and must not leave in order.
   absl::Status Close(OwnedTree* tree, int64_t deadline_ns);
   absl::Status Join(int64_t deadline_ns);
   // Rule O9: it owns nothing any more.
@@ -115,7 +115,7 @@ class Member {
   absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
   // All of the tree's records that are dirty now are in their leaves (rule B4).
   absl::Status Flush(OwnedTree* tree, int64_t deadline_ns);
-  // member_view.cpp: hints. Whose the key is; all ranges of the tree; whoever has a log.
+  // member_view.cpp: hints. The owner of the key; all ranges of the tree; all members with a log.
   absl::StatusOr<OwnerInfo> OwnerOf(OwnedTree* tree, std::string_view key, int64_t deadline_ns);
   absl::StatusOr<std::vector<RangeInfo>> ListRanges(OwnedTree* tree, int64_t deadline_ns);
   absl::StatusOr<std::vector<MemberInfo>> ListMembers(int64_t deadline_ns);
@@ -223,10 +223,10 @@ class Member {
   absl::Status Recover(OperationContext& context, MemberId ended);
   absl::Status RecoverRange(OperationContext& context, Recovery* recovery,
                             const MappedRange& range);
-  // Of a tree that nobody uses any more.
+  // For a tree that no session uses any more.
   absl::Status GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range);
   absl::Status GiveUpAll(OperationContext& context, OwnedTree* tree);
-  // Of a range whose operations wait: it becomes nobody's, or serves again.
+  // For a range whose operations wait: it loses its owner, or serves again.
   absl::Status HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
                         MemberId wished);
   bool OwnsSome() const;
@@ -240,7 +240,7 @@ class Member {
   bool AwaitsWished(const MappedRange& range);
   // The same, looked at just now.
   bool IsOnItsWay(const OwnedTree& tree, std::string_view key) const;
-  // A member that has left asks others to take what nobody has.
+  // A member that has left asks others to claim ranges without an owner.
   absl::Status AskOtherToClaim(OperationContext& context, OwnedTree* tree, const std::string& key);
   // --- Not at the turnstile.
   // What is to be flushed once nothing is written any more is little then.
@@ -329,7 +329,7 @@ class Member {
   absl::Status FreeLostExtents(OperationContext& context);
   // Whether this member can bring the recovery of who had these to its end.
   absl::StatusOr<bool> CanTake(OperationContext& context, const std::vector<MappedRange>& ranges);
-  // The tree was dropped, or is lost: its records are nobody's.
+  // The tree was dropped, or is lost: its records are discarded.
   void Discard(OwnedTree* tree);
 
   const std::unique_ptr<SessionContext> session_;

@@ -5,7 +5,7 @@
 //   absl::Status status = change.Settle(context, store);      // map_change.h says what may come
 //   if (status.ok() && change.decision() == MapChange::Decision::kDone) ...   // it is our recovery
 //
-// A member's `m` and `l` are changed by itself, and erased by whoever recovers it; a `d` is
+// A member changes its own `m` and `l`, and the client that recovers it erases them; a `d` is
 // inserted by a claimant, replaced by itself (handed back), and replaced by another one once it is
 // nobody's, or its claimant has ended. Functions that take a store run in a coroutine of the
 // context's session; they give what was there at some moment. DataLoss: what is there is no entry.

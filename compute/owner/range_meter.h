@@ -20,7 +20,7 @@ namespace pando {
 class RangeMeter {
  public:
   static constexpr size_t kSamples = 64;
-  // With fewer nobody knows where the range's middle is.
+  // With fewer keys the middle of the range is not known.
   static constexpr size_t kSamplesMin = 8;
 
   // An operation on the key, which has 240 bytes at most.
@@ -32,7 +32,7 @@ class RangeMeter {
   // Every now and then: what was noted since the last call becomes part of the rate.
   void Tick(int64_t now_ns);
   double operations_per_s() const { return rate_; }
-  // The range has come from somebody who knew.
+  // The range comes from a member that knew its load.
   void Expect(double operations_per_s) { rate_ = operations_per_s; }
 
   struct Border {

@@ -8,8 +8,8 @@
 //   2. It is counted by CLOCK_BOOTTIME: a suspended machine does not stop it. Between renewals the
 //      processor's counter stands for that clock, as a look at it is a call of the kernel in some
 //      virtual machines (two a get were 14 of the 15 us of a hit in one); see TickWindow.
-//   3. Who is told that it is held by HeldAt() looked at the clock after the answer was decided:
-//      call it last.
+//   3. A caller that HeldAt() tells that it is held looked at the clock after the answer was
+//      decided: call it last.
 #pragma once
 
 #include <atomic>

@@ -2,9 +2,9 @@
 // to whom. Pure.
 //
 // Invariants:
-//   1. Who has no more than the mean gives nothing; who gives keeps, and who gets has, at most
-//      kFits - 1 of what was given beyond the mean, as far as loads are known. So nothing goes back
-//      and forth while loads stay as they are.
+//   1. A member at or below the mean gives nothing; a giver keeps, and a taker has, at most kFits -
+//      1 of what was given beyond the mean, as far as loads are known. So nothing goes back and
+//      forth while loads stay as they are.
 //   2. Nothing goes before the same was to be done kRoundsDue times in a row.
 #pragma once
 

@@ -21,7 +21,7 @@
 //   2. A number is used again when its answer has come, or with another link. There is one link to
 //      a peer at a time: the next is made when OnBroken() has been called for the one before.
 //   3. No more than kPeerRequestsMax requests to a peer are unanswered; further ones wait unsent.
-//   4. What a peer sends is validated. Who sends something else loses the link.
+//   4. What a peer sends is validated. A peer that sends anything else loses the link.
 //   5. Nothing of a call is touched once Call() has returned, whatever comes afterwards.
 #pragma once
 

@@ -1,5 +1,5 @@
 // A tree as sessions see it: the one place that knows kinds of trees. Every operation comes in here
-// and goes on to whoever executes it for a tree of that kind.
+// and passes it to the room that executes it for that kind of tree.
 //
 // There are two: shared trees, whose operations are the index's own, and owned trees, whose keys
 // are read and written at their owner's (compute/owner), with a shared tree below. They are told

@@ -1,5 +1,5 @@
 // Reads a dump (dump_format.h), block by block: whatever bytes come in, what comes out are the
-// entries of whole blocks that somebody has written, or a status that says where they end.
+// entries of whole blocks that a writer finished, or a status that says where they end.
 //
 // Statuses: IsDumpTruncated() (DataLoss, with the offset): the bytes end before the dump does; all
 // that was given out until then is right. DataLoss: damaged, with the offset of the block.

@@ -28,7 +28,7 @@ std::string CommandHelp(const ToolText& texts, const CommandText& command);
 std::string Synopsis(const CommandText& command);
 // "--tree=NAME", "--watch[=SECONDS]", "--json".
 std::string FlagSynopsis(const FlagUse& use);
-// CHECKs that it is there: a flag of the table that nobody has defined is a bug.
+// CHECKs that it is there: a flag of the table that is not defined is a bug.
 const FlagText& TextOfFlag(const ToolText& texts, const std::string& name);
 
 }  // namespace pando::tool

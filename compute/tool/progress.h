@@ -15,7 +15,7 @@ namespace pando::tool {
 enum class ShowProgress { kOnTerminal, kAlways, kNever };
 
 // "loaded 120000 keys (24 %), 60.0 k a second, 6 s left". `part` of `total` is done, by whatever is
-// counted; total 0: nobody knows.
+// counted; total 0: unknown.
 std::string ProgressText(const std::string& verb, uint64_t keys, uint64_t part, uint64_t total,
                          double seconds);
 

@@ -165,7 +165,8 @@ class Promise {
  public:
   Promise() : state_(std::make_shared<future_internal::State<T>>()) {}
   ~Promise() {
-    if (!is_set_) Set(future_internal::Failed<T>(absl::CancelledError("nobody gave an answer")));
+    if (!is_set_)
+      Set(future_internal::Failed<T>(absl::CancelledError("the promise went without an answer")));
   }
   Promise(const Promise&) = delete;
   Promise& operator=(const Promise&) = delete;
