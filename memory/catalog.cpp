@@ -183,6 +183,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   if (!root.ok() && is_cluster_tree) nodes_->KeepBackFor(0);
   PANDO_RETURN_IF_ERROR(root.status());
   ids_->Take();
+  // The root leaf, its record, then the entry: a client that finds the tree finds a root (rule R4).
   WriteRootRecord(index, tree_id, *root, false);
 
   CatalogEntry entry;
@@ -233,7 +234,7 @@ absl::StatusOr<TreeServerList> Catalog::ServersOf(uint32_t tree_id) const {
 absl::Status Catalog::Grow(const TreeGrowth& growth) {
   const auto name = names_.find(growth.tree_id);
   if (name == names_.end()) {
-    // As from a server that has nodes of it: whoever puts a key is not told that it is not there.
+    // Not NotFound: a writer would take that for an answer about its key.
     return absl::FailedPreconditionError(
         absl::StrCat("tree ", growth.tree_id, " was dropped and cannot grow"));
   }

@@ -156,7 +156,8 @@ std::optional<ClientId> ClientTable::PeerGone(PeerId peer) {
     } else if (lingering_.erase(client) > 0) {
       gone = client;
     }
-    // Who was cut off is reported again when his connection ends; until then it joins nothing.
+    // A client that was cut off is reported again when its connection ends; until then it joins
+    // nothing.
     if (!gone.has_value() || !fenced_.contains(peer)) identities_.erase(identity);
   }
   if (!gone.has_value()) fenced_.erase(peer);  // cut off before, now the connection has ended, too

@@ -13,6 +13,8 @@ absl::StatusOr<std::optional<ClientId>> Fencing::Step() {
   if (pending_.empty()) return std::optional<ClientId>();
   const ClientId dead = pending_.front();
   if (!published_) {
+    // Published before any word is freed (rule C2). A waiter that READs the table may take a word
+    // over at once, and need not wait for the steps below (rule C3).
     region_->PublishDead(dead);
     published_ = true;
     next_word_ = 0;

@@ -54,7 +54,7 @@ DEFINE_int32(
     endpoints_max, 0,
     "endpoints of all clients, one a client and one a session; 0: 1024 on shm, 4096 on verbs");
 DEFINE_int32(registry_wait, 2,
-             "how many seconds to wait for a registry that does not answer when this starts");
+             "how many seconds to wait at the start for a registry that does not answer");
 DEFINE_string(catalog, "auto",
               "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
 DEFINE_string(fabric, "shm", "transport: shm (one host, no RDMA) or verbs (RDMA)");
@@ -63,11 +63,12 @@ DEFINE_string(listen, "",
               "free port");
 DEFINE_string(
     secret_file, "",
-    "file with the cluster's secret, 16 to 4096 bytes, its owner's only; over verbs, who does not "
-    "know it is refused (without one anybody who reaches this server may use it); default: none");
+    "file with the cluster's secret, 16 to 4096 bytes, readable by its owner only; over verbs this "
+    "server refuses a client without it (with no secret it serves everybody); default: none");
 DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
-DEFINE_int32(lease_ms, 10'000,
-             "verbs: who is silent for so long is cut off and taken for dead; 0: nobody is");
+DEFINE_int32(
+    lease_ms, 10'000,
+    "verbs: a client that is silent for so long is cut off and taken for dead; 0: none is");
 DEFINE_int32(serving_lease_ms, 1'000,
              "verbs, of the server that keeps the catalog: for how long keys of an owned tree wait "
              "when their owner is gone or silent, before another takes them over; 0: there are no "
@@ -254,7 +255,7 @@ absl::Status Run(const std::string& registry_name) {
   handler_options.packet_bytes = server->packet_bytes();
   handler_options.needs_crc = server->needs_crc();
   handler_options.fence = server->fence();
-  // Bounded, as whoever calls meanwhile is answered between two steps.
+  // Bounded: calls that come meanwhile are answered between two steps.
   handler_options.fence_words_per_step = kFenceWordsPerStep;
   if (server->fence() != nullptr) {
     handler_options.lease_ns = FLAGS_lease_ms * kMillisecondNs;

@@ -184,7 +184,7 @@ void MemoryServer::OnPeerGone(PeerId peer) {
     ++counts_.deaths;
     fencing_.Add(*dead);
   }
-  // Who was cut off is reported twice: the connection still exists the first time.
+  // A client that was cut off is reported twice: the connection still exists the first time.
   if (!clients_.IsFenced(peer)) ++counts_.peers_gone;
   replies_.erase(peer);
   // Here and now if that goes; what fails is tried again by OnTimer().

@@ -9,7 +9,8 @@
 namespace pando::memory {
 namespace {
 // Passes that find something before clients are told of it no more: what was found may be others'
-// work in progress. Who asks all the same is shown it: one that was busy each time may be left.
+// work in progress. A client that asks is shown it all the same: one that was busy each time may be
+// left.
 constexpr uint32_t kPassesMax = 8;
 }  // namespace
 

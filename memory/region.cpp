@@ -182,7 +182,8 @@ absl::StatusOr<uint32_t> Region::ClearLockWords(const ClientId& client, uint32_t
     const std::atomic_ref<uint64_t> word(words[i]);
     uint64_t value = word.load(std::memory_order_acquire);
     if (!Holds(client, value)) continue;
-    // Somebody who has read the table may have taken it over meanwhile: then it is his (rule C3).
+    // A client that has READ the table may have taken it over meanwhile: then it has the lock (rule
+    // C3).
     cleared += word.compare_exchange_strong(value, LockWord::kFree);
   }
   return cleared;

@@ -10,7 +10,7 @@ void ServingLeases::Renew(const ClientId& client, int64_t now_ns) {
   const auto [entry, is_new] = heard_ns_.try_emplace(client, now_ns);
   entry->second = now_ns;
   if (!is_new) return;
-  // Who is over needs no entry. New lives are few, so that this is seldom.
+  // A client that is over needs no entry. New lives are few, so that this is seldom.
   absl::erase_if(heard_ns_, [&](const auto& other) { return other.second + lease_ns_ <= now_ns; });
 }
 

@@ -63,7 +63,7 @@ absl::StatusOr<std::string> MemoryServer::OnAttachTree(const Request& request) {
 
 absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const TreeDetach detach, ParseTreeDetach(request.body));
-  // Who is not attached has nothing to detach; a repeat finds that it has happened.
+  // A client that is not attached has nothing to detach; a repeat finds that it has happened.
   if (!trees_.CheckUses(request.sender, detach.tree_id).ok()) return std::string();
   nodes_.CloseHolder(request.sender, detach.tree_id, detach.settled == 1);
   if (trees_.Detach(request.sender, detach.tree_id)) unused_trees_.insert(detach.tree_id);

@@ -168,7 +168,7 @@ absl::Status Absorption::Take() {
   return absl::OkStatus();
 }
 
-// M2: whoever reads one of them from now on finds nothing there.
+// M2: a reader of one of them finds nothing there from now on.
 absl::Status Absorption::WriteErased() {
   std::vector<std::unique_ptr<WriteBack>> writes;
   std::vector<WriteBack*> all;
@@ -184,6 +184,8 @@ absl::Status Absorption::WriteErased() {
     }
     const LocalBuffer image = right.image.buffer();
     SetMarker(image.data, NodeState::kMerging, left_);
+    // The marker says that all keys of the leaf are erased, so its line 0 comes after the cleared
+    // slots.
     if (right.has_entries) {
       ClearBody(image.data, layout());
       SealNodeLevel(image.data, image.data, layout(), crc());
@@ -228,6 +230,7 @@ absl::Status Absorption::WriteDead() {
     const RemoteAddress at = rights_[i].node.address;
     const LocalBuffer image = rights_[i].image.buffer();
     if (!writes.has_value() || writes->server() != at.server()) {
+      // Chains to two servers have no order: what lies behind is dead before what leads to it.
       if (writes.has_value()) PANDO_RETURN_IF_ERROR(writes->Flush());
       writes.emplace(context_, tree_, at.server());
     }

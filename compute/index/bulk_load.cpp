@@ -281,9 +281,9 @@ bool IsEmptyLeaf(const std::byte* image, const TreeContext& tree) {
          RightOf(image).is_null();
 }
 
-// Under the root record's and the old root's locks: marks the old root dead, so that whoever
-// refers to it looks again, then swings the record. In the other order somebody could still be told
-// by the old root that a key is not there which somebody else has put into the new tree.
+// Under the root record's and the old root's locks: marks the old root dead, so that readers with a
+// reference to it look again, then swings the record. In the other order a reader could still learn
+// from the old root that a key is absent which another client has put into the new tree.
 absl::Status Swing(OperationContext& context, TreeContext& tree, const RootRecord& root,
                    LocalBuffer line, const Reference& old_root, LocalBuffer image) {
   NodeHeader header = ReadHeader(image.data, tree.layout);

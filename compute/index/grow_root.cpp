@@ -103,6 +103,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
     return status.ok() ? released : status;
   }
   RootRecord grown;
+  // The new root is complete before the record names it.
   status = WriteNewRoot(context, tree, record, missing, *spare, image.buffer(), &grown);
   if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
     (void)writes.Release(std::move(lock), line.data());

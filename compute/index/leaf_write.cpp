@@ -267,8 +267,8 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
     SealNodeLevel(image, siblings[i].spare.OldImage(image), layout, crc);
   }
   batch.CommitBelow(separators.front().separator, separators.front().child);
-  // Where one packet has all lines but the first they are of one write, whoever dies: what stays
-  // may move to its window.
+  // Where one packet has all lines but the first they are of one write, even if the writer dies:
+  // keys that stay may move to their windows.
   const bool one_packet = (layout.lines() - 1) * kLineBytes <= tree_.entry.shape.packet_bytes;
   const bool moves = layout.window_groups() > 0 && one_packet;
   if (moves || !RuleHolds(Rule::kS5)) {  // the variant puts what stays where it likes

@@ -87,12 +87,18 @@ absl::Status WriteParent(OperationContext& context, TreeContext& tree, Trio* tri
 
 // M2 to M6 but for the releases. An error: a WRITE may have been made.
 absl::Status WriteMerge(OperationContext& context, TreeContext& tree, Trio* trio) {
+  // The marker comes first: from here on no separator is inserted for the right node (rule S3), and
+  // until M6 nobody updates either copy of its keys.
   if (RuleHolds(Rule::kM2)) {
     PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,
                                       NodeState::kMerging, trio->left));
   }
+  // Before the right node is dead, so that no separator leads to a dead node (rule M7).
   if (RuleHolds(Rule::kM3)) PANDO_RETURN_IF_ERROR(WriteParent(context, tree, trio));
 
+  // Line 0 comes last: it is the commit. A death before it leaves the added entries outside
+  // the survivor's fences, where repair drops them, and the right node becomes live again (rules
+  // C4, M7).
   PANDO_RETURN_IF_ERROR(BuildSurvivor(tree, *trio));
   WriteBack commit(context, tree, trio->left.address.server());
   PANDO_RETURN_IF_ERROR(RuleHolds(Rule::kM4)
@@ -104,6 +110,9 @@ absl::Status WriteMerge(OperationContext& context, TreeContext& tree, Trio* trio
     return WriteMarker(context, tree, trio->left.address, trio->left_image, NodeState::kLive,
                        Reference{});
   };
+  // The right node dies before the survivor's marker goes. In the other order the survivor could be
+  // updated while a reader with an old parent still gets an old value from the right node (rule
+  // M6).
   if (!RuleHolds(Rule::kM6)) PANDO_RETURN_IF_ERROR(clear_absorbing());
   if (RuleHolds(Rule::kM5)) {
     PANDO_RETURN_IF_ERROR(WriteMarker(context, tree, trio->right.address, trio->right_image,

@@ -67,7 +67,7 @@ absl::Status ResolveOldRoot(OperationContext& context, TreeContext& tree, const 
     }
     PANDO_RETURN_IF_ERROR(root.locks().ReleaseAll());
     if (!held.ok() || *held) return held.status();
-    if (context.expired()) return context.DeadlineError("looking after an old root");
+    if (context.expired()) return context.DeadlineError("waiting for the lock of an old root");
     context.BackOff(kRedoAgainChains);
   }
 }
@@ -116,11 +116,14 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
     next = RightOf(merging.back().image.data());
     if (!RuleHolds(Rule::kM8)) break;
   }
+  // The last one first, as the merger does: a redo that dies here leaves the first one merging,
+  // from which the next redo finds the others (rule M8).
   for (size_t i = merging.size(); i-- > 0 && status.ok() && RuleHolds(Rule::kM7Dead);) {
     status = WriteMarker(context, tree, merging[i].node.address, merging[i].image.buffer(),
                          NodeState::kDead, Reference{});
   }
   if (status.ok()) {
+    // The survivor's marker goes last: as long as it stands, each holder redoes this (rule M7).
     status = WriteMarker(context, tree, lock.target().node.address, image, NodeState::kLive,
                          Reference{});
   }
@@ -131,6 +134,7 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
   }
   context.session.counters().redone.Add();
   const absl::Status released = locks.ReleaseAll();
+  // Also if its merger marked it dead: a second free of the same life does nothing (rule R4).
   tree.environment.allocator.Free(tree.id(), first);
   for (size_t i = 1; i < merging.size(); ++i) {
     tree.environment.allocator.Free(tree.id(), merging[i].node);
@@ -151,7 +155,7 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
   Descent descent(context, tree, before, level);
   HeldNode left(context, tree, left_image.buffer());
   while (true) {
-    if (context.expired()) return context.DeadlineError("looking after a merge");
+    if (context.expired()) return context.DeadlineError("finishing a merge");
     PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt, left.Hold(descent));
     if (attempt != HeldNode::Attempt::kHeld) {
       if (attempt == HeldNode::Attempt::kRepaired) context.BackOff(kRedoAgainChains);
@@ -161,6 +165,8 @@ absl::Status ResolveMerging(OperationContext& context, TreeContext& tree, const 
     locks.Adopt(left.TakeLock());
     const absl::StatusOr<bool> held = locks.TryAdd(node, image.buffer());
     if (held.ok() && *held && IsStillMerging(tree, image.data(), node, level)) {
+      // The left neighbour still leads to the node: M4 has not happened, and the merge is undone.
+      // Else the survivor has its keys.
       const bool absorbed = RightOf(left_image.data()) != node;
       return EndMerging(context, tree, &locks, node, image.buffer(), absorbed);
     }
@@ -201,7 +207,7 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
     result.verdict = *repaired ? Classify(image.data, tree.layout, expectation, crc, &result.match)
                                : NodeVerdict::kStale;
   }
-  // A node that does not cover the key is looked after by those who come for its keys.
+  // A node that does not cover the key is left to operations on its own keys.
   if (result.verdict != NodeVerdict::kAccepted || !IsMarked(image.data)) [[likely]]
     return result;
   if (!RuleHolds(Rule::kM7)) return result;  // the variant takes no notice of markers

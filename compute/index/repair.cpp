@@ -130,6 +130,8 @@ absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
     SealNodeLevel(image.data, image.data, tree.layout, crc);
   }
   WriteBack writes(context, tree, node.server());
+  // Line 0 first: it is what a repair trusts, also the next one, if this one dies between two
+  // packets (rule C4).
   PANDO_RETURN_IF_ERROR(writes.AddNodeHeaderFirst(node, image));
   PANDO_RETURN_IF_ERROR(writes.Flush());
   context.session.counters().repairs.Add();

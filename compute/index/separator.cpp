@@ -150,6 +150,8 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
     }
   }
   std::vector<bool> wanted;
+  // Under the parent's lock: a merger of the child needs the same lock (rules S3, M1), so the
+  // answer holds until the write below.
   const absl::Status asked = AskChildren(context, tree, unknown, &wanted);
   if (!asked.ok()) {
     (void)parent.ReleaseUnchanged();
@@ -210,7 +212,7 @@ absl::Status InsertNext(OperationContext& context, TreeContext& tree, Work* work
       if (context.expired()) return context.DeadlineError("growing the root");
       bool over = false;
       PANDO_RETURN_IF_ERROR(GrowRoot(context, tree, missing, &over));
-      if (over) ++work->next;  // whoever misses it still asks again
+      if (over) ++work->next;  // the next session that misses it asks again
       continue;  // finds the separator in the root that was just made, or inserts it there
     }
     PANDO_RETURN_IF_ERROR(status);

@@ -33,8 +33,8 @@ absl::StatusOr<std::optional<Reference>> OnlyChild(OperationContext& context, Tr
   return alone ? std::optional<Reference>(root.header.leftmost) : std::nullopt;
 }
 
-// The old root is marked while the record changes, so that whoever looks after a death finds it and
-// sees from the record which of the two it is (redo.cpp).
+// The old root is marked while the record changes. After a death the next holder finds the mark,
+// and sees from the record whether it is the root still (redo.cpp).
 absl::Status WriteShrink(OperationContext& context, TreeContext& tree, const Reference& old_root,
                          LocalBuffer image, const RootRecord& shrunk, LocalBuffer line) {
   PANDO_RETURN_IF_ERROR(

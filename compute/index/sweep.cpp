@@ -1,5 +1,5 @@
 // Rule C5: nodes that the dead held, and nodes of merges that the dead began, are looked at one by
-// one; what cannot be reached any more is freed, by whoever holds its lock.
+// one; a node that cannot be reached any more is freed under its lock.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -24,7 +24,7 @@ namespace {
 // Looks at a node whose lines are torn inside, and chain times between them.
 constexpr int kLooksMax = 20;
 constexpr int64_t kLookAgainChains = 16;
-// Attempts at the lock of a node that is to be freed: who has it is about to free it, mostly.
+// Attempts at the lock of a node that is to be freed: its holder is about to free it, mostly.
 constexpr int kLockAttemptsMax = 4;
 // Chain times in which a merge that nobody holds up any more can be finished: a descent, two locks
 // and their words' recovery.

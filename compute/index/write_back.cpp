@@ -58,6 +58,7 @@ absl::Status WriteBack::Add(const LineRuns& runs, RemoteAddress node, LocalBuffe
 }
 
 absl::Status WriteBack::AddNodeHeaderFirst(RemoteAddress node, LocalBuffer image) {
+  // A WRITE of its own: the lines of one WRITE land in any order.
   PANDO_RETURN_IF_ERROR(AddRaw(node, image.Slice(0, kLineBytes)));
   return Add(NodeRuns(tree_.layout, 1, tree_.entry.shape.packet_bytes), node, image);
 }
@@ -95,6 +96,9 @@ bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress nod
   allocator.NoteFailure(node.server(), why);
   SetMarker(image.data, NodeState::kDead, Reference{});
   SealEntryLevel(image.data, 0, 1, tree.environment.crc);
+  // If the failed WRITE may be in flight, a READ of the node succeeds first: then the WRITE cannot
+  // land on the mark any more. The mark is posted once: after one that has landed a sweep may have
+  // given the node away (rule R6).
   if (NothingInFlight(context, tree.environment.times, node, why)) {
     WriteBack writes(context, tree, node.server());
     absl::Status marked = writes.AddRaw(node, image.Slice(0, kLineBytes));
@@ -200,10 +204,12 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
       absl::MakeConstSpan(siblings).first(RuleHolds(Rule::kS4) ? siblings.size() : 1);
   const auto late = absl::MakeConstSpan(siblings).subspan(early.size());
   absl::Status status = elsewhere.Add(early);
+  // Chains to two servers have no order: the siblings elsewhere are complete before line 0 of the
+  // node makes them reachable (rules S1, L7).
   if (status.ok() && RuleHolds(Rule::kL7)) status = elsewhere.Flush();
   if (!status.ok()) {
-    // Nobody refers to the siblings, and nothing was posted here: whoever waits for the lock goes
-    // on, and reads the node afresh.
+    // Nothing refers to the siblings, and nothing was posted here: the next waiter for the lock
+    // goes on, and reads the node afresh.
     (void)writes.Release(std::move(lock), nullptr);
     elsewhere.GiveUp(std::move(siblings));
     return status;
@@ -214,6 +220,9 @@ absl::Status WriteSplit(OperationContext& context, TreeContext& tree, HeldLock l
       status = writes.AddNode(sibling.spare.address, sibling.image.buffer());
     }
   };
+  // One chain, in this order: the siblings here, line 0 of the node, which commits, its other
+  // lines. A death behind line 0 leaves moved slots in the node; they lie outside its fences, and
+  // the next holder's repair drops them (rules S2, C4).
   if (RuleHolds(Rule::kS1)) add_here(early);
   if (status.ok()) status = writes.AddNodeHeaderFirst(node, image);
   if (!RuleHolds(Rule::kS1)) add_here(early);  // the variant commits first

@@ -204,6 +204,8 @@ absl::StatusOr<bool> Hocl::IsAbandoned(OperationContext& context, const LockTarg
                          context.session.buffers().Lease(sizeof(uint64_t)));
   ChainLease chain(&context.session.buffers());
   chain->Reset(target.server);
+  // The word before the node: if it is free, the last holder's WRITEs have landed before the READ
+  // of the node.
   chain->Read(MemorySpace::kLocks, uint64_t{target.word} * 8, lease.buffer());
   chain->Read(MemorySpace::kMain, target.read_offset, image.Slice(0, target.read_bytes));
   const absl::Status read = context.Await(chain.get());
@@ -363,8 +365,8 @@ absl::Status Hocl::Release(OperationContext& context, HeldLock&& lock, Chain* ch
                    (lock.handovers_ < options_.handover_max || !RuleHolds(Rule::kL6)) &&
                    lock.local_->HasWaiters();
   absl::Status status;
-  // Who was stopped under the lock and has been fenced since does not know it, and a handover alone
-  // posts nothing: what the image says may no longer be so.
+  // A client that was stopped under the lock and fenced meanwhile does not know it, and a handover
+  // alone posts nothing: the image may be out of date.
   if (hand_over && lock.answers_from_image_ && lock.image_is_older_ && RuleHolds(Rule::kV5)) {
     const absl::StatusOr<bool> holds = StillHolds(context, lock);
     if (holds.ok() && !*holds) return LoseLock(context, std::move(lock));
@@ -424,7 +426,7 @@ absl::Status Hocl::ReleaseUnchanged(OperationContext& context, HeldLock lock,
 int64_t Hocl::StayAwayUntil(const OperationContext& context, const HeldLock& lock) const {
   int64_t chains = 0;
   if (lock.handovers_ >= options_.handover_max) chains = kStayAwayChains;
-  // A look at the clock costs more than all else here: most words are wanted by nobody else.
+  // A look at the clock costs more than all else here: most words have no other client waiting.
   if (options_.techniques.operation_combining && lock.wanted_ && lock.local_->MayHaveRivals()) {
     const int rivals = lock.local_->CountRivals(context.session.NowNs(),
                                                 kRivalChains * context.session.chain_ns());

@@ -19,7 +19,8 @@ absl::Status ReleaseOnceQuiet(OperationContext& context, const LockTarget& targe
   ChainLease chain(&context.session.buffers());
   const int64_t give_up_ns =
       std::max(context.session.NowNs() + times.lock_recovery_ns, context.deadline_ns());
-  // The first chain that succeeds is the confirmation.
+  // The first chain that succeeds confirms that nothing of the failed one can land any more. A word
+  // freed before that would let the next holder write while old WRITEs still land (rule L5).
   while (IsRecoverable(status) && context.session.NowNs() < give_up_ns) {
     context.session.scheduler().SleepUntil(context.session.NowNs() + times.lock_recovery_poll_ns);
     chain->Reset(target.server);

@@ -37,6 +37,8 @@ absl::Status RedoLog::Move(OperationContext& context, const LogExtent& extent, u
       WriteBaseLine(lock, context, {.sequence = 1, .lsn = first.place.lsn, .place = first.place});
   if (status.ok()) {
     lock.unlock();
+    // `commit` names the new extent in the log's entry, so the extent holds everything before (rule
+    // W6).
     status = again();
     const Lsn last = next_lsn() - 1;
     if (status.ok()) status = AwaitBatch(context, last, /*moving=*/true);

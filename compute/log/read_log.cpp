@@ -42,7 +42,7 @@ class LogReader {
                                    absl::FunctionRef<absl::Status(Lsn, const LogMessage&)> take) {
     LogPlace next = base.place;
     at_ = base.offset;
-    // Whoever made it up may have made a circle.
+    // A forged log may go round in a circle.
     for (uint64_t bytes = 0; bytes < ring_bytes();) {
       PANDO_ASSIGN_OR_RETURN(const LogBatchView batch, LookAt(next));
       if (batch.kind == LogBatchView::Kind::kFiller) {

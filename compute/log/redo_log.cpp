@@ -60,7 +60,7 @@ RedoLog::RedoLog(const Options& options, const LogRing::Shape& shape)
 RedoLog::~RedoLog() {
   PANDO_CHECK(durable_waiters_.empty() && room_waiters_.empty() && base_waiters_.empty() &&
               writers_ == 0)
-      << "somebody is still at work on a redo log";
+      << "a session still uses the redo log";
   PANDO_CHECK_EQ(reservations_, 0u) << "a reservation outlives its redo log";
 }
 
@@ -92,7 +92,7 @@ absl::StatusOr<RedoLog::Reservation> RedoLog::Reserve(OperationContext& context,
   const bool last = purpose == Purpose::kReserve;
   Lock lock(mutex_);
   if (!failure_.ok() && !WillMove()) return failure_;
-  // Who waits is not overtaken, but by what may use the last of it.
+  // A waiter is not overtaken, except by a message that may use the last of the room.
   if ((last || room_waiters_.empty()) && ring_.TryPromise(cost, last)) {
     ++reservations_;
     return Reservation(this, cost);
@@ -176,7 +176,7 @@ absl::Status RedoLog::AwaitBatch(OperationContext& context, Lsn lsn, bool moving
   Turn turn = 0;
   absl::Status status;
   Lock lock(mutex_);
-  PANDO_CHECK_LT(lsn, ring_.next_lsn()) << "nobody has appended it";
+  PANDO_CHECK_LT(lsn, ring_.next_lsn()) << "this LSN was never appended";
   while (status.ok() && Complete(moving) < lsn) {
     if (!failure_.ok() && (moving || !WillMove())) {
       status = failure_;
@@ -219,7 +219,7 @@ bool RedoLog::Park(Lock& lock, Waiters* queue, const std::shared_ptr<Waiter>& wa
   lock.unlock();
   const bool woken = waiter->parking.ParkUntil(deadline_ns);
   lock.lock();
-  // Whoever wakes one takes it out; time does not.
+  // A waker takes the waiter out of the queue; a deadline does not.
   if (!woken) std::erase(*queue, waiter);
   return woken;
 }
@@ -273,7 +273,7 @@ void RedoLog::Wake(Lock& lock, const Wakes& wakes) {
 absl::Status RedoLog::Tend(OperationContext& context) {
   Lock lock(mutex_);
   if (failure_.ok() && context.session.fenced()) {
-    // Nothing is written any more, so who waits for room would wait for nothing.
+    // Nothing is written any more, so waiting for room would be in vain.
     Wakes wakes;
     Fail(FencedError(), &wakes);
     Wake(lock, wakes);

@@ -47,6 +47,7 @@ absl::Status RedoLog::WriteBatch(Lock& lock, OperationContext& context,
   }
   lock.lock();
   --writers_;
+  // The log may have moved while this session was suspended: then its chain counts for nothing.
   if (to.moves != moves_) return absl::OkStatus();  // it is in the new extent, or on its way
   Wakes wakes;
   if (status.ok()) {
@@ -182,6 +183,7 @@ absl::Status RedoLog::WriteBaseLine(Lock& lock, OperationContext& context, const
       const ChainLease chain(&buffers);
       const auto fill = [&] {
         chain->Reset(to.extent.server);
+        // Two base lines in turn: a torn WRITE leaves the one before it whole.
         chain->Write(MemorySpace::kMain, to.extent.offset + base.sequence % 2 * kLogLineBytes,
                      buffer->buffer());
       };
@@ -199,6 +201,8 @@ absl::Status RedoLog::WriteBaseLine(Lock& lock, OperationContext& context, const
     ++counters_.base_lines;
     base_sequence_ = base.sequence;
     base_ = base.lsn;
+    // Only now may the space below the base be used again: a reader that still finds the older base
+    // line needs it (rule W5).
     ring_.NoteBase({position, base.place});
     GiveRoom(&wakes);
   } else if (!absl::IsDeadlineExceeded(status) && !absl::IsResourceExhausted(status) &&

@@ -120,8 +120,8 @@ absl::Status OpenRanges(OperationContext& context, MapStore& store, uint32_t tre
   if (insert.decision() == MapChange::Decision::kOther) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(const bool there, is_there(context));
   if (there) return absl::OkStatus();
-  // Dropped, and its entries erased, maybe before this one came. Who has claimed it since finds out
-  // as well.
+  // Dropped, and its entries erased, maybe before this one came. A client that has claimed it since
+  // finds out as well.
   MapChange erase = MapChange::EraseIf(key, entry);
   PANDO_RETURN_IF_ERROR(erase.Settle(context, store));
   return NoEntry(tree_id);

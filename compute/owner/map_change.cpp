@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-// What broke is opened again in far more than a chain's time; whoever holds the lock ends in less.
+// What broke is opened again in far more than a chain's time; a lock's holder ends in less.
 constexpr int64_t kAgainChains = 16;
 
 }  // namespace

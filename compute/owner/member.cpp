@@ -75,7 +75,7 @@ Member::~Member() {
   } else {
     for (int asking = asking_.load(); asking > 0; asking = asking_.load()) asking_.wait(asking);
   }
-  // Whoever executes something for peers may need the loops.
+  // Sessions that execute requests of peers may need the loops.
   port_.reset();
   for (const SessionContext* const session : service_sessions_) on_session_end_(session);
   service_.reset();
@@ -207,10 +207,11 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
     return first;
   });
   if (!closed.ok()) {
-    PANDO_LOG(WARNING) << "tree '" << tree->leaves().entry.name
-                       << "' is closed with records that are in no leaf yet: they are in this "
-                          "compute server's log, and whoever needs them takes them over ("
-                       << closed << ")";
+    PANDO_LOG(WARNING)
+        << "tree '" << tree->leaves().entry.name
+        << "' is closed before all of its records are in leaves: the rest is in this "
+           "compute server's log, and the next client that needs it takes it over ("
+        << closed << ")";
   }
   return closed;
 }

@@ -128,7 +128,7 @@ void Member::WakeWriters() {
   std::deque<std::shared_ptr<Parking>> woken;
   {
     std::lock_guard lock(mutex_);
-    // Who waits has a log; who looks after others' may have none.
+    // A member that waits has a log; one that recovers others may have none.
     if (writers_.empty()) return;
     if (!HasRoom() && !log_failed() && !session_->fenced()) return;
     woken.swap(writers_);

@@ -38,9 +38,9 @@ absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tre
 
 absl::Status Member::KeptError() {
   return absl::FailedPreconditionError(
-      "this compute server has closed an owned tree without being able to bring all records to "
-      "their "
-      "leaves: they are in its log; close the client, and whoever needs them takes them over");
+      "this compute server has closed an owned tree and could not bring all records to their "
+      "leaves: they are in its log; close the client, and the next one that needs them takes them "
+      "over");
 }
 
 // --- Joining (rule O9): log, `l`, lease, then `m`.
@@ -82,6 +82,8 @@ absl::Status Member::JoinCluster(OperationContext& context) {
     log_ = *std::move(log);
     log_entry_ = {.stamp = stamps_.Next(), .extent = extent, .epoch = 1};
   }
+  // Rule O9: the log's entry, then the lease, then the member's entry. A client that recovers this
+  // member can find its log from the first append on.
   PANDO_ASSIGN_OR_RETURN(const bool has_log,
                          Change(context, map_, ChangeEntry(self(), std::nullopt, log_entry_)));
   if (!has_log) return absl::InternalError("the cluster tree has a log of this very incarnation");
@@ -103,6 +105,8 @@ absl::Status Member::JoinCluster(OperationContext& context) {
 }
 
 absl::Status Member::RenewLease(OperationContext& context) {
+  // The clock before the request: the catalog's server counts its lease from a later moment (rule
+  // O5).
   const int64_t sent_ns = lease_.NowNs();
   const absl::StatusOr<int64_t> lease_ns = RenewServingLease(context, control_, catalog_server_);
   if (absl::IsFailedPrecondition(lease_ns.status()) ||
@@ -150,7 +154,7 @@ absl::Status Member::SettlePending(OperationContext& context) {
   PANDO_RETURN_IF_ERROR(pending_->Settle(context, map_));
   const RangeChange settled = *std::exchange(pending_, std::nullopt);
   // One that was won late has no messages yet. If its tree is not open any more it is found as this
-  // member's own by whoever opens it again.
+  // member's own by the next client that opens it.
   OwnedTree* const tree = FindOpen(settled.range().tree_id);
   const bool is_ours = settled.won() && settled.range().entry.owner == self();
   if (!is_ours || tree == nullptr) return absl::OkStatus();
@@ -276,7 +280,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended) {
 
 absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
                                   const MappedRange& range) {
-  // Who has no log takes nothing, and erases what was dropped.
+  // A member without a log takes nothing, and erases what was dropped.
   const bool takes =
       joined_.load(std::memory_order_acquire) && !retired_.load(std::memory_order_acquire);
   OwnedTree* const tree = takes ? FindOpen(range.tree_id) : nullptr;

@@ -53,7 +53,7 @@ void Member::LookLoop(Parking* parking) {
   }
 }
 
-// Rules O8, O9: what the cluster needs of whoever is there.
+// Rules O8, O9: work for the cluster that any living member does.
 absl::Status Member::LookForEnded(OperationContext& context) {
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   for (OwnedTree* const tree : OpenTrees()) {

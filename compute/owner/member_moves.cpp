@@ -14,7 +14,7 @@
 namespace pando {
 namespace {
 
-// So long, in the time between two looks of whoever waits, others let the wished one claim first.
+// For so many looks of a waiter others let the wished one claim first.
 constexpr int64_t kWishedLooks = 10;
 constexpr size_t kWishesMax = 32;
 // One that does not answer so long will not take it now.
@@ -101,6 +101,7 @@ absl::Status Member::GiveRange(OperationContext& context, OwnedTree* tree, OwnRa
                                MemberId to) {
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
   PANDO_RETURN_IF_ERROR(SettlePending(context));
+  // Nothing is decided any more from here, until the give succeeds or is taken back (O7, O11).
   if (RuleHolds(Rule::kO11)) PANDO_RETURN_IF_ERROR(Hold(range));
   PANDO_RETURN_IF_ERROR(HandOver(context, tree, range, to));
   std::lock_guard lock(mutex_);
@@ -118,7 +119,7 @@ bool Member::Tell(OperationContext& context, OwnedTree* tree, const MappedRange&
                                .value = value};
   OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kTakeNs));
   PeerAnswer answer;
-  // Whoever needs it claims it, if this one does not.
+  // If this one does not take it, the next member that needs it claims it.
   if (!AskInService(asking, to, request, &answer).ok() || answer.not_owner) return false;
   MappedRange taken = range;
   taken.entry = {.owner = to.id};

@@ -151,7 +151,8 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
     if (chosen.has_value()) border = chosen->key;
   }
   if (step.kind == SpreadStep::Kind::kSplit) {
-    if (border.empty()) return absl::AbortedError("nobody knows where to divide the range");
+    if (border.empty())
+      return absl::AbortedError("too few keys were used to know where to divide the range");
     OperationContext splitting(session_.get(), NowNs() + kHoldNs);
     const Turnstile::Pass pass(turnstile_.get());
     return SplitRange(splitting, tree, border);
@@ -168,7 +169,7 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
   OperationContext telling(session_.get(), NowNs() + kHoldNs);
   const MappedRange given = {tree->id(), range->low, range->high, {}};
   if (!Tell(telling, tree, given, *to, rate)) {
-    return absl::UnavailableError("who was to take the range does not");
+    return absl::UnavailableError("the member that should take the range does not");
   }
   to->operations_per_s += rate;
   return absl::OkStatus();

@@ -118,7 +118,7 @@ absl::Status OwnedTree::ConcludeRead(OperationContext& context, Lsn lsn) {
 
 absl::Status OwnedTree::ConcludeWrite(OperationContext& context, Lsn lsn) {
   // No look at the clock: what is durable landed before this member could be fenced at its log's
-  // server, so whoever takes over has read it (rules D2, D3).
+  // server, so the next owner has read it (rules D2, D3).
   if (!RuleHolds(Rule::kT4)) return absl::OkStatus();
   const absl::Status durable = member_.log().AwaitDurable(context, lsn);
   if (durable.ok()) [[likely]]
@@ -142,8 +142,8 @@ absl::Status OwnedTree::AwaitLoad(OperationContext& context, OwnRange* range, st
   lock->unlock();
   waiter.parking.ParkUntil(std::min(patience_ns, context.deadline_ns()));
   lock->lock();
-  // Whoever READs has not come back for so long: his session does not poll, and the next one
-  // tries himself (rule T3).
+  // The reader has not come back for so long: its session does not poll, and the next
+  // waiter tries itself (rule T3).
   if (partition.StopWaiting(key, &waiter)) {
     if (context.expired()) return context.DeadlineError("waiting for another's read of the leaf");
     const Member::Sizes before = Member::SizesOf(partition);

@@ -56,7 +56,8 @@ absl::Status Recovery::Claim(OperationContext& context) {
     change = ChangeEntry(ended_, other, own);
     PANDO_RETURN_IF_ERROR(change.Settle(context, *parts_.map));
     if (change.decision() != MapChange::Decision::kDone) {
-      return NotYet(absl::StrCat("somebody else takes over what ", ToText(ended_), " has left"));
+      return NotYet(
+          absl::StrCat("another compute server takes over what ", ToText(ended_), " has left"));
     }
   }
   claimed_ = own;
@@ -196,7 +197,7 @@ absl::Status Recovery::End(OperationContext& context) {
                          ListRangesOf(context, *parts_.map, ended_));
   if (!left.empty()) return HandBack(context);
   if (log_.has_value()) {
-    // The extent before the entry that names it: whoever repeats this finds it freed.
+    // The extent before the entry that names it: a repeat of this finds it freed.
     PANDO_RETURN_IF_ERROR(FreeExtentOf(context));
     PANDO_RETURN_IF_ERROR(ChangeEntry(ended_, *log_, std::nullopt).Settle(context, *parts_.map));
   }
@@ -206,6 +207,8 @@ absl::Status Recovery::End(OperationContext& context) {
   } else if (!absl::IsNotFound(member.status())) {
     return member.status();
   }
+  // `d` goes last: until then each step may be repeated, by this claimant or the next one (rule
+  // D5).
   return ChangeEntry(ended_, *claimed_, std::nullopt).Settle(context, *parts_.map);
 }
 

@@ -48,7 +48,7 @@ void SharedMapStore::Tend(OperationContext& context) {
     underfull = std::exchange(underfull_, std::nullopt);
     sweep_due = std::exchange(sweep_due_, false);
   }
-  // What fails here is noticed again by whoever is led astray by it next.
+  // If this fails, the next operation that is led astray notices it again.
   (void)Run(context, [&](OperationContext& part) -> absl::Status {
     if (missing.has_value()) (void)InsertSeparator(part, tree_, *std::move(missing));
     if (underfull.has_value()) (void)MergeUnderfull(part, tree_, /*level=*/0, *underfull);
