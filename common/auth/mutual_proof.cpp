@@ -61,7 +61,7 @@ absl::Status Refused(AuthRefusal refusal) {
 absl::Status WrongProof(const char* who) {
   return absl::PermissionDeniedError(
       absl::StrCat("the ", who,
-                   " has another secret, or somebody changed the handshake on its way: use the "
+                   " has another secret, or the handshake was changed on its way: use the "
                    "same --secret_file"));
 }
 

@@ -141,7 +141,7 @@ class MemcachedIdMark final : public IdMark {
       own_.Kept(mark);
       return absl::OkStatus();
     }
-    return absl::AbortedError(absl::StrCat(key_, ": somebody else writes it all the time"));
+    return absl::AbortedError(absl::StrCat(key_, ": another process writes it all the time"));
   }
 
  private:

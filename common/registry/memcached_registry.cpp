@@ -125,7 +125,7 @@ void MemcachedAnnouncement::Note(const absl::Status& status) {
                      << " any more, as its id was taken while this process was stopped: " << status;
   } else {
     PANDO_LOG(WARNING) << "memory server " << server_ << " cannot be found in " << registry_name_
-                       << " for now; whoever is connected notices nothing: " << status;
+                       << " for now; connected clients go on: " << status;
   }
 }
 

@@ -154,8 +154,8 @@ class Worker {
     const auto thrown = CallContained([&] { job.done(std::move(result)); });
     if (!thrown.has_value()) return;
     PANDO_LOG_LIMITED(thrown_log_, ERROR)
-        << "the callback of an operation threw, which nobody catches; the operation had ended, "
-           "and the executor goes on: "
+        << "the callback of an operation threw; the operation had ended, and the executor goes "
+           "on: "
         << *thrown;
   }
 

@@ -103,7 +103,8 @@ void ClientImpl::GiveUpTree(OwnedTree* tree) {
 
 absl::Status ClientImpl::CheckAsked(TreeImpl& tree) const {
   if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("inside a session's task nobody is asked whose a key is");
+    return absl::FailedPreconditionError(
+        "call it outside of a session's tasks: to find the owner of a key blocks");
   }
   if (fenced()) return FencedError();
   if (&tree.client() != this) return absl::InvalidArgumentError("the tree is another client's");
@@ -124,7 +125,8 @@ absl::StatusOr<std::vector<RangeInfo>> ClientImpl::ListRanges(TreeImpl& tree) {
 
 absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
   if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("inside a session's task nobody is asked who owns keys");
+    return absl::FailedPreconditionError(
+        "call it outside of a session's tasks: to list the owners of keys blocks");
   }
   // Where nobody has made the cluster tree there are no members; it is not made for this.
   absl::Status exists;
@@ -139,7 +141,7 @@ absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
 
 absl::Status ClientImpl::Leave(int64_t timeout_ms) {
   if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("inside a session's task nobody leaves");
+    return absl::FailedPreconditionError("call it outside of a session's tasks: to leave blocks");
   }
   if (fenced()) return FencedError();
   if (member() == nullptr) return absl::OkStatus();

@@ -44,10 +44,9 @@ SessionImpl::~SessionImpl() {
   repairs_.clear();
   scheduler().Drain();
   if (thrown_ != nullptr) {
-    PANDO_LOG(ERROR)
-        << "a session ends, and nobody has heard of the exception that left one of its "
-           "tasks, as Session::Run() was not called after it: "
-        << DescribeThrown(thrown_);
+    PANDO_LOG(ERROR) << "a session ends before it could report the exception that left one of its "
+                        "tasks, as Session::Run() was not called after it: "
+                     << DescribeThrown(thrown_);
   }
   PANDO_CHECK_EQ(cursors_, 0u) << "a session was destroyed before its cursors";
   repaired_trees_.clear();

@@ -190,7 +190,7 @@ int CheckSockets(const std::string& directory, DoctorReport* report) {
         ++alive;
         break;
       case SocketState::kDead:
-        report->Note(absl::StrCat("nobody listens at ", path,
+        report->Note(absl::StrCat("no server listens at ", path,
                                   " (a server that was killed; its next start, or rm, "
                                   "removes the file)"));
         break;

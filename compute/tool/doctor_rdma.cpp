@@ -171,7 +171,7 @@ bool IsInitialUserNamespace(std::string_view uid_map) {
 
 void JudgeSecret(bool has_secret, DoctorReport* report) {
   if (has_secret) {
-    report->Ok("a secret: who does not know it gets no key to any memory");
+    report->Ok("a secret: a client that does not know it gets no key to any memory");
     return;
   }
   report->Note(

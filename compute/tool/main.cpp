@@ -26,7 +26,7 @@
 
 // Which command has which flag: command_table.cpp.
 DEFINE_string(registry, "",
-              "where the memory servers are found: a directory, or "
+              "where to find the memory servers: a directory, or "
               "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
 DEFINE_string(fabric, "shm", "transport of the memory servers: shm or verbs");
@@ -52,17 +52,18 @@ DEFINE_string(prefix, "", "only keys that begin so");
 DEFINE_bool(reverse, false, "from the greatest key down");
 DEFINE_uint64(limit, 0, "at most this many keys; 0: all");
 DEFINE_bool(values, false, "also print values, after a tab");
-DEFINE_bool(quiet_tree, false, "nobody works on the tree: then a held lock is a problem, too");
+DEFINE_bool(quiet_tree, false, "no client uses the tree now: a held lock is a problem then");
 DEFINE_bool(json, false, "print the result as JSON");
 DEFINE_bool(hex, false,
             "keys and values on the command line are hexadecimal digits, two a byte, and so is the "
             "value that get prints");
 DEFINE_string(format, "", "of what is read or printed");
 DEFINE_string(watch, "", "print again every so many seconds (0.1 to 86400), or every 2");
-DEFINE_bool(resume, false,
-            "go on with a file that has the beginning of this dump: what is not whole is cut off");
-DEFINE_string(rate, "0", "at most so many bytes a second, as 512K or 10M; 0: as fast as it goes");
-DEFINE_bool(progress, false, "say on standard error how far it is; default: if that is a terminal");
+DEFINE_bool(
+    resume, false,
+    "go on with a file that has the beginning of this dump, and cut off an incomplete block");
+DEFINE_string(rate, "0", "at most so many bytes a second, such as 512K or 10M; 0: no limit");
+DEFINE_bool(progress, false, "show progress on standard error; default: if that is a terminal");
 DEFINE_string(man_directory, "", "write the manual pages into this directory instead");
 DEFINE_bool(litmus, false,
             "only test what an RDMA device's verbs do to one lock and one line at the same moment "

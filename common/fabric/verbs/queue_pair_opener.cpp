@@ -52,7 +52,7 @@ void QueuePairOpener::Withdraw(PeerId peer) {
         std::erase_if(*queue, [peer](const Request& waiting) { return waiting.peer == peer; });
     queued_ -= withdrawn;
     for (size_t i = 0; i < withdrawn; ++i) {
-      done_.push_back({peer, absl::CancelledError("nobody wants it any more")});
+      done_.push_back({peer, absl::CancelledError("the connection that asked for it is gone")});
     }
     if (withdrawn > 0) wake_();
   };

@@ -195,7 +195,8 @@ absl::Status VerbsPeerConnection::Greet(const VerbsFrame& frame) {
     return Refuse(absl::PermissionDeniedError(
         theirs != dialled()
             ? "the compute server that listens was given no secret, and the other was"
-            : "the cluster has a secret, and who connects was given none: --secret_file"));
+            : "the cluster has a secret, and the connecting program was given none: "
+              "--secret_file"));
   }
   if (host_->secret() == nullptr) return Proved();
   state_ = State::kProof;

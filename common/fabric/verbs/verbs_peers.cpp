@@ -231,7 +231,7 @@ ServedPairOr VerbsPeerPort::Pair(const QueuePairOpener::Request& request) {
   {
     std::lock_guard lock(mutex_);
     auto found = pairing_.extract(request.peer);
-    if (!found) return absl::CancelledError("nobody wants it any more");
+    if (!found) return absl::CancelledError("the connection that asked for it is gone");
     pairing = std::move(found.mapped());
   }
   return PeerPair::Connect(*device_, std::move(pairing.place), std::move(pairing.pair),
