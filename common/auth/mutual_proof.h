@@ -27,7 +27,7 @@
 // `secret` is null where the process was started without --secret_file. If neither side has one
 // they are done after one exchange, unproven; if one has, both get PermissionDenied.
 //
-// What it gives: whoever has not the secret gets nothing from either side; recorded messages are
+// What it gives: a peer without the secret gets nothing from either side; recorded messages are
 // worth nothing in another handshake, nor are messages sent back to where they came from; a changed
 // hello frame is noticed. What it does not: the bytes that follow are neither encrypted nor signed,
 // so a third party that can change packets on the way can still do so afterwards. And a secret that

@@ -1,5 +1,5 @@
 // Lines in the log that somebody else can cause: so many a second for one cause, and the next line
-// says how many were left out. A stranger who sends garbage all day fills no disk.
+// says how many were left out. A stranger that sends garbage all day fills no disk.
 //
 //   RateLimitedLog refused_log_;   // one for each cause
 //   PANDO_LOG_LIMITED(refused_log_, WARNING) << "client refused: " << status;

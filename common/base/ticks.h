@@ -62,13 +62,13 @@ class TickClock {
   int looks_ = 0;
 };
 
-// RealClock() by the counter, for whoever looks often: each thread's readings are a TickClock's
+// RealClock() by the counter, for callers that look often: each thread's readings are a TickClock's
 // that is anchored closely every 2 ms, and never go back. Threads' readings are some microseconds
 // apart.
 const Clock& CountedClock();
 
-// A span of time until a moment of some clock, for whoever asks often whether it is over. A counter
-// that was set back meanwhile (a machine that was suspended) is outside of every span.
+// A span of time until a moment of some clock, for callers that ask often whether it is over. A
+// counter that was set back meanwhile (a machine that was suspended) is outside of every span.
 class TickWindow {
  public:
   // From now until `until_ns` of `clock`, or a hundredth of that earlier. Where there is no such

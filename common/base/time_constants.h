@@ -10,9 +10,9 @@
 //   1. Rule R3: a READ that may be believed takes at most half of the rest of freed memory. The
 //      other half is for what a client does between the READ and its use, and for clocks that
 //      differ.
-//   2. Who waits for memory that rests looks several times a rest; ends of rests are rounded up by
-//      less than a rest.
-//   3. Who recovers a lock (rule L5) asks more than once, and survives a lost call.
+//   2. A client that waits for resting memory looks several times a rest; ends of rests are rounded
+//      up by less than a rest.
+//   3. The recovery of a lock (rule L5) asks more than once, and survives a lost call.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct TimeConstants {
   int64_t freed_rest_ns = kSecondNs;
   // Ends of rests are rounded up to this, so that a chunk remembers few of them.
   int64_t rest_grain_ns = 20 * kMillisecondNs;
-  // Who finds that all memory rests is told to ask again after at least this.
+  // A client that finds all memory resting is told to ask again after at least this.
   int64_t rest_ask_min_ns = kMillisecondNs;
   // Before lock words of the dead that could not be looked at are looked at again.
   int64_t fence_again_ns = 100 * kMillisecondNs;
@@ -38,7 +38,7 @@ struct TimeConstants {
   int64_t read_max_ns = 500 * kMillisecondNs;
   // Between two sweeps that a client makes by itself.
   int64_t sweep_interval_ns = kSecondNs;
-  // How long a sweep waits for who holds a marked node, and may be stopped (rule C5).
+  // How long a sweep waits for a marked node's holder, which may be stopped (rule C5).
   int64_t sweep_wait_ns = 100 * kMillisecondNs;
   // Freed nodes are not kept back for longer, if somebody comes by.
   int64_t free_flush_ns = kSecondNs;

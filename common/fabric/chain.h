@@ -74,7 +74,7 @@ class Chain {
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
 
-  // Builders. CHECK-fail when the chain is full: a chain's size is known to whoever builds it.
+  // Builders. CHECK-fail when the chain is full: a chain's builder knows its size.
   Verb& Read(MemorySpace space, uint64_t offset, LocalBuffer into) {
     Verb& verb = Append(VerbKind::kRead, space, offset);
     verb.piece_count = 1;

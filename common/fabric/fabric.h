@@ -17,7 +17,7 @@
 //      like that, until the server has confirmed that nothing of it is in flight any more.
 //   5. Addresses are checked at the server's border: out of bounds, misaligned atomics, WRITEs over
 //      `packet_bytes` are InvalidArgument and touch nothing.
-//   6. No promise above depends on who is slow: a dead server is Unavailable within 2 s. So is, at
+//   6. No promise above depends on slow peers: a dead server is Unavailable within 2 s. So is, at
 //      once, one that this fabric is not connected to: addresses are remote data, and servers join.
 //   7. An endpoint may connect to a server when it is first used: the chains wait then, the thread
 //      does not. One that has waited for as long as it may (Chain::LimitWait()) is DeadlineExceeded

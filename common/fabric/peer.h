@@ -31,9 +31,9 @@
 //      that was to be sent on it was.
 //   7. The end of a process, or of its port, is seen at the other ends at once (within 2 s); that
 //      of its host, or of the network, as soon as the fabric can tell.
-//   8. Who connects is a stranger until he has introduced himself: strangers are bounded and have
-//      their time; on shm they run as the same user (or root), on verbs they prove the cluster's
-//      secret where there is one. Who sends what no peer sends loses his link, and harms nobody.
+//   8. A peer is a stranger until it has introduced itself: strangers are bounded and have their
+//      time; on shm they run as the same user (or root), on verbs they prove the cluster's secret
+//      where there is one. A peer that sends garbage loses its link, and harms no other.
 //   9. When a port's destructor returns its links are broken and OnBroken() has been called for
 //      each (by an event-driven fabric from inside the destructor). Links may outlive it.
 //
@@ -54,7 +54,7 @@ namespace pando {
 
 inline constexpr size_t kPeerMessageBytesMax = 4096;
 
-// Who is at an end of a link, as he says himself.
+// The peer at an end of a link, as it says itself.
 struct PeerIdentity {
   uint16_t compute_server = 0;
   uint32_t incarnation = 0;

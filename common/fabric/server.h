@@ -25,8 +25,8 @@ class ControlHandler {
   virtual ~ControlHandler() = default;
   // `request` is whatever arrived: validate it. The reply is always a well-formed control message.
   virtual std::string Handle(PeerId peer, std::string_view request) = 0;
-  // Whether the peer has an identity, or needs none. Who has none is a stranger to the backend: its
-  // connection has its time, and goes where there are many (strangers.h).
+  // Whether the peer has an identity, or needs none. A peer without one is a stranger to the
+  // backend: its connection has its time, and goes where there are many (strangers.h).
   virtual bool IsKnown(PeerId peer) const {
     (void)peer;
     return true;

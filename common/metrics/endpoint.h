@@ -1,5 +1,5 @@
 // An HTTP endpoint that Prometheus scrapes (GET /metrics). Values are asked for when somebody
-// scrapes and at no other time: whoever counts does not know of it.
+// scrapes and at no other time: the code that counts does not know of it.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // What this machine has of memory for a server, counted before any is taken: memory of a server
 // costs nothing until it is written, and where there is none left then, the kernel's OOM killer
-// decides who ends.
+// decides which process ends.
 //
 // Thread safety: free functions and plain data.
 #pragma once

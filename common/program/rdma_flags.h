@@ -1,6 +1,6 @@
 // --device, --port, --gid_index, --mtu, --traffic_class, --service_level and --pkey_index: which
 // RDMA path a program uses, and how its packets are marked. A library of its own
-// (pando_rdma_flags): who does not link it does not have these flags.
+// (pando_rdma_flags): a program without it does not have these flags.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@ class PrivateDirectory {
   // PermissionDenied: something is there that this user has not made as a file.
   absl::StatusOr<UniqueFd> OpenFile(const std::string& name, int flags) const;
   // Makes the file with this content, mode 0600, or replaces what has that name, whatever it is:
-  // who reads it finds the old file or the whole new one.
+  // a reader finds the old file or the whole new one.
   absl::Status Replace(const std::string& name, std::string_view content) const;
   // Removes a name; fine where there is none.
   absl::Status Remove(const std::string& name) const;

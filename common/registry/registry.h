@@ -2,7 +2,7 @@
 // entry a server; the other is a memcached, for clusters of several hosts (or several clusters on
 // one).
 //
-// Only the start needs it: who is connected notices nothing when a registry goes away.
+// Only the start needs it: connected clients notice nothing when a registry goes away.
 //
 // Thread safety: Registry and Announcement are thread-safe.
 // Invariants:

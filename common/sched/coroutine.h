@@ -26,7 +26,7 @@ class Coroutine {
 
   // Outside of this coroutine: runs it until it suspends or ends.
   void Resume();
-  // Inside: back to whoever resumed it.
+  // Inside: back to its resumer.
   void Suspend();
   bool done() const;
 

@@ -38,8 +38,8 @@ struct NodeRun {
 struct NodeGrant {
   uint64_t free_bytes = 0;  // left for this tree on the server afterwards
   uint32_t orphans = 0;     // nodes of the tree there that wait for a sweep (rule C5); a hint
-  // Empty: nothing is to be had now, but memory that was freed will have rested (rule R3) in
-  // `rested_in_ns`, at most kRestNsMax. Else that is 0.
+  // Empty: no node is free now, but freed memory will have rested (rule R3) in `rested_in_ns`, at
+  // most kRestNsMax. Else that is 0.
   std::vector<NodeRun> runs;
   int64_t rested_in_ns = 0;
 };

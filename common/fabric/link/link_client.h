@@ -14,7 +14,7 @@
 //      of the server is another link.
 //   3. A reply goes to who asked over that very link, and to nobody else, whatever the server says.
 //      A sequence is used again only when nobody waits for it; 0 is none.
-//   4. What a server opened for somebody who does not want it any more is given back to it.
+//   4. What a server opened for an endpoint that does not want it any more is given back to it.
 //   5. A link that is gone is kept by whoever uses it, by the list of the latest until another life
 //      of its server follows, and by nobody else.
 #pragma once

@@ -11,7 +11,7 @@
 //      bounded turn.
 //   2. Connections without an identity are bounded, all together and of one origin, and have their
 //      time (strangers.h); a newcomer is turned away only by clients that have one.
-//   3. Who is not let in, or turned out, is told why, as far as his socket takes it.
+//   3. A client that is refused, or rejected later, is told why, as far as its socket takes it.
 //   4. What strangers cause in the log is bounded a second.
 //   5. Without a file descriptor to accept with, strangers go first; then nobody is accepted for a
 //      moment, and those who are connected notice nothing.
@@ -124,7 +124,7 @@ class LinkServer {
   void PauseAccepting(int error);
   absl::Status CheckRoom() const;
   void NoteIdentity(ServedLink* connection);
-  // Says why, then closes. Unavailable: whoever connects again may have better luck.
+  // Says why, then closes. Unavailable: a client that connects again may have better luck.
   void Reject(PeerId peer, const absl::Status& why);
   void CloseLateStrangers();
   int TimeoutMs() const;

@@ -3,7 +3,7 @@
 // Thread safety: Put() and the sleeper's Wake() from any thread; the rest from the endpoint's.
 // Invariants:
 //   1. What Put() has taken is returned once, by TakeAll() or Close().
-//   2. After Close() nothing is taken any more: whoever brings it is told so.
+//   2. After Close() nothing is taken any more: its bringer is told so.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // The resources of a simulated NIC: what is busy until when.
 //
-// Each is a queue with one server: who comes later in time of the call is served later. Callers ask
-// in the order of (virtual) time, up to what one host's thread computes ahead. Times are
-// picoseconds here, because a message takes a few nanoseconds.
+// Each is a queue with one server: a later call is served later. Callers ask in the order of
+// (virtual) time, up to what one host's thread computes ahead. Times are picoseconds here, because
+// a message takes a few nanoseconds.
 #pragma once
 
 #include <algorithm>

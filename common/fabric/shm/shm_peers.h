@@ -3,7 +3,7 @@
 // way is bounded by the sender's socket.
 //
 // Invariants beside those of peer_hub.h:
-//   1. The socket's file has mode 0600, and whoever is at the other end runs as this user or root:
+//   1. The socket's file has mode 0600, and the process at the other end runs as this user or root:
 //      both sides look, by what the kernel says.
 //   2. Before the hellos nothing but a hello is taken; after them any 1 to 4,096 bytes are a
 //      message, and what is longer ends the link.

@@ -13,8 +13,8 @@
 //   3. Nothing a client sends makes the server read out of bounds, block, or allocate without a
 //      bound.
 //   4. Memory the clients map cannot shrink (sealed).
-//   5. Who is not let in is told which limit is reached (clients, endpoints, file descriptors) and
-//      what to do; who is connected notices nothing. A client takes two descriptors.
+//   5. A refused client is told which limit is reached (clients, endpoints, file descriptors) and
+//      what to do; connected clients notice nothing. A client takes two descriptors.
 //   6. Connections without an identity are bounded, all together and a process, and have their time
 //      (strangers.h): a newcomer is turned away only by clients that have one.
 #pragma once

@@ -38,7 +38,7 @@ class PeerRoom {
   static absl::StatusOr<std::shared_ptr<PeerRoom>> Create(std::shared_ptr<VerbsDevice> device,
                                                           ibv_comp_channel* channel);
 
-  // Receive buffers for as many links as have a place. ResourceExhausted: no memory to be had.
+  // Receive buffers for as many links as have a place. ResourceExhausted: there is no memory.
   absl::Status Provide();
   // Of a receive completion.
   std::string_view Message(uint64_t id, uint32_t bytes) const;

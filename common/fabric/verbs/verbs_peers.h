@@ -17,7 +17,7 @@
 //   1. Nobody gets a queue pair before both have proved themselves, where there is a secret; nor
 //      may the other side READ or WRITE anything here.
 //   2. An end sends at most kPeerCredits messages more than it was given credit for, and has a
-//      buffer here for each. Who sends more, or what is none, loses his link.
+//      buffer here for each. A peer that sends more, or garbage, loses its link.
 //   3. Queue pairs are connected on threads of their own (queue_pair_opener.h).
 //   4. A queue pair is broken, and what has completed is polled, before it is destroyed: its
 //      buffers are nobody's then.
