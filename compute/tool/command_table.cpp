@@ -19,10 +19,9 @@ std::vector<CommandText> MakeCommandTexts() {
        "FILE",
        "put the records of a text, or of standard input (-), into a tree",
        std::string(
-           "Makes the tree if there is none, for keys and values as long as these (8 bytes if "
-           "there "
-           "are none). Of a key that is there twice the last value counts, and empty lines do not. "
-           "Formats:\n"
+           "Creates the tree if there is none, for the longest key and value of the text (8 bytes "
+           "for an empty text). If a key is there twice, the last value counts; empty lines are "
+           "skipped. Formats:\n"
            "  lines  keys, a line each; their values are the numbers of the lines\n"
            "  tsv    a key, a tab, a value; \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "
            "returns, backslashes\n"
@@ -31,26 +30,26 @@ std::vector<CommandText> MakeCommandTexts() {
            "line ends\n"
            "  jsonl  an object with \"key\" and \"value\"; 'pando scan --values --json' prints "
            "this\n\n"
-           "A tree without keys is filled in one go: others see all of it or, where something went "
-           "wrong, nothing. With --nobulk, and where the tree has keys, these are put by several "
-           "sessions; what fails says how many were.\n\n") +
+           "An empty tree is filled in one go: other clients see all of it or, after an error, "
+           "nothing. With --nobulk, and if the tree has keys, several sessions put the records; an "
+           "error says how many they had put.\n\n") +
            kJsonBytes,
        {"tree=NAME", "format=lines|tsv|csv|jsonl", "key_bytes=N", "value_bytes=N",
         "mode=shared|owned", "sessions=N", "[no]bulk", "progress"}},
       {"get",
        "KEY",
        "print the value of a key",
-       std::string("Prints the value as it is and a line feed; with --json key and value, one "
-                   "object in a line. Exit code 1: there is no such key.\n\n") +
+       std::string("Prints the value as it is and a line feed; with --json key and value, as one "
+                   "object on a line. Exit code 1: there is no such key.\n\n") +
            kJsonBytes,
        {"tree=NAME", "hex", "json"}},
       {"put",
        "KEY VALUE",
        "set the value of a key",
-       "Sets the value, whether the key was there or not. Words that begin with a dash come after "
-       "'--'. A value may come from elsewhere, as it is, to the last byte:\n"
-       "  @FILE  what the file holds\n"
-       "  @-     what comes from standard input\n"
+       "Sets the value, whether the key was there or not. Put '--' before words that begin with a "
+       "dash. A value may come from elsewhere, unchanged to the last byte:\n"
+       "  @FILE  the contents of the file\n"
+       "  @-     standard input\n"
        "  @@...  a value that begins with one @",
        {"tree=NAME", "hex"}},
       {"delete",
@@ -61,17 +60,16 @@ std::vector<CommandText> MakeCommandTexts() {
       {"erase",
        "",
        "remove all keys of a range",
-       "Removes the keys from --from on that are below --to, and says how many those were; one of "
-       "the two has to be given, and --from= with nothing behind it means all keys. By leaf and "
-       "not by key: others go on meanwhile, and what they put there at that time may stay. It is "
-       "no snapshot and not atomic: what fails says how to go on, and the same command again does "
-       "no harm.",
+       "Removes the keys from --from on that are below --to, and prints how many they were. Give "
+       "at least one; --from= with nothing behind it means all keys. Works by leaf, not by key. "
+       "Other clients go on meanwhile, and keys that they put there at that time may stay. It is "
+       "not atomic: an error says how to go on, and it is safe to repeat the command.",
        {"tree=NAME", "from=KEY", "to=KEY", "hex", "json", "progress"}},
       {"scan",
        "",
        "print keys in order",
-       std::string("Prints the keys of a range in their order, a line each, and with --values what "
-                   "they have. It is no snapshot: keys that come and go meanwhile may be in it or "
+       std::string("Prints the keys of a range in order, one a line, and with --values their "
+                   "values. It is not a snapshot: keys that come and go meanwhile may be in it or "
                    "not. Formats:\n"
                    "  raw   bytes as they are, a tab between key and value\n"
                    "  tsv   the same, and \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "
@@ -84,28 +82,26 @@ std::vector<CommandText> MakeCommandTexts() {
       {"dump",
        "FILE",
        "write the tree's options and entries to a file or, as -, to standard output",
-       "A stream with checksums, from which 'pando restore' makes the tree again; the same tree "
-       "gives the same bytes. It is no snapshot: of what changes meanwhile each key is as it was "
-       "at "
-       "some moment. A file that is there already is left alone (exit code 1), but with --resume: "
-       "then the blocks that are whole stay, the rest is cut off, and the dump goes on behind the "
-       "last key that is there. Exit code 74: what is there is damaged, or cannot be written.",
+       "Writes a stream with checksums, from which 'pando restore' makes the tree again; the same "
+       "tree gives the same bytes. It is not a snapshot: each key is as it was at some moment. "
+       "Does "
+       "not touch a file that exists (exit code 1), except with --resume: that keeps the whole "
+       "blocks, cuts off the rest, and goes on behind the last key in the file. Exit code 74: the "
+       "file is damaged, or cannot be written.",
        {"tree=NAME", "resume", "rate=BYTES", "progress"}},
       {"restore",
        "FILE",
-       "put what is in a dump, or from standard input (-), into a tree",
-       "Makes the tree, with the options of the dump, if there is none. Into a tree without keys "
-       "all comes in one go: others see all of it or, where something went wrong, nothing. Into "
-       "one "
-       "that has keys, and with --nobulk or --rate, the entries are put one after the other, in "
-       "the "
-       "order of keys: those of the dump get its values, all others stay. That does no harm if it "
-       "is done twice, and what fails says up to which key it came: with --from it goes on there. "
-       "Exit code 74: the dump is damaged or ends too early; at which offset is said.",
+       "put the entries of a dump, or of standard input (-), into a tree",
+       "Creates the tree, with the options of the dump, if there is none. Fills an empty tree in "
+       "one go: other clients see all of it or, after an error, nothing. If the tree has keys, and "
+       "with --nobulk or --rate, it puts the entries one after the other, in the order of keys: "
+       "keys of the dump get its values, and all others stay. It is safe to repeat. An error says "
+       "how far it came: go on there with --from. Exit code 74: the dump is damaged or ends too "
+       "early; the message has the offset.",
        {"tree=NAME", "[no]bulk", "from=KEY", "hex", "rate=BYTES", "progress"}},
       {"count",
        "",
-       "say about how many keys the tree has, and their size",
+       "estimate how many keys the tree has, and their size",
        "An estimate from some of the tree's leaves; 'pando check' counts them.",
        {"tree=NAME"}},
       {"create",
@@ -118,7 +114,7 @@ std::vector<CommandText> MakeCommandTexts() {
       {"drop",
        "[NAME]",
        "remove a tree",
-       "Removes the tree of that name, or of --tree; one of the two has to be given.",
+       "Removes the tree of that name, or of --tree; give one of the two.",
        {"tree=NAME"}},
       {"flush",
        "",
@@ -127,35 +123,35 @@ std::vector<CommandText> MakeCommandTexts() {
        {"tree=NAME"}},
       {"ranges",
        "",
-       "owned trees: whose which keys are, and how much they are used",
-       "Owns nothing by asking.",
+       "owned trees: list ranges of keys, their owners, and how much they are used",
+       "The command does not become an owner.",
        {"tree=NAME", "json"}},
       {"members",
        "",
        "owned trees: the compute servers that own keys, and their logs",
-       "Whether they are at work, and how many ranges each has.",
+       "Says whether they are alive, and how many ranges each has.",
        {"json"}},
       {"trees", "", "list the trees", "Their names and options.", {"json"}},
       {"stats",
        "",
        "print the memory servers' memory and counters",
-       "Exit code 69: one does not answer. With --watch again and again, also then, with what each "
-       "counter has grown by, until it is interrupted or nobody reads it; as JSON: an object a "
-       "line, with the time in milliseconds since 1970.",
+       "Exit code 69: one does not answer. With --watch it prints again and again, also then, and "
+       "by how much each counter has grown, until it is interrupted or its output is closed; as "
+       "JSON: an object a line, with the time in milliseconds since 1970.",
        {"json", "watch[=SECONDS]"}},
       {"check",
        "",
        "say what is wrong with a tree, or with any",
        "Reads every node of the tree of --tree, or of all trees, also while others work on them. "
-       "Exit code 74: something is wrong; others: it could not be checked.",
+       "Exit code 74: something is wrong with a tree. Other codes: the check failed.",
        {"tree=NAME", "quiet_tree", "json"}},
       {"doctor",
        "",
        "say what is missing on this machine and how to fix it",
-       "Looks at this host and its registry. What RDMA lacks is to be fixed only if it is asked "
-       "for "
-       "(--fabric=verbs, --device, --port, --gid_index, --mtu) or the memory servers have it. Exit "
-       "code 1: something has to be fixed.",
+       "Looks at this host and its registry. Reports a missing part of RDMA as an error only if "
+       "you "
+       "ask for RDMA (--fabric=verbs, --device, --port, --gid_index, --mtu) or the memory servers "
+       "use it. Exit code 1: something has to be fixed.",
        {"litmus", "seconds=N"}},
       {"completion",
        "bash|zsh",
