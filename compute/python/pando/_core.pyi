@@ -12,7 +12,7 @@ version: str
 def set_error_factory(factory: Callable[[str, str, Optional[bytes]], Exception]) -> None: ...
 def connect(registry: str, **options: Any) -> Client: ...
 def open_handles() -> int:
-    """Handles of pando.h that are open in this process: for tests that look for leaks."""
+    """The number of open handles of pando.h in this process: for tests that look for leaks."""
 
 class TreeInfo(TypedDict):
     name: str
@@ -32,7 +32,7 @@ class ServerInfo(TypedDict):
 
 class OwnerInfo(TypedDict):
     compute_server: int
-    incarnation: int  # 0: nobody owns the key
+    incarnation: int  # 0: the key has no owner
     address: str
 
 class RangeInfo(OwnerInfo):
@@ -131,7 +131,7 @@ class Session:
                   timeout: Optional[float] = None) -> None:
         """BatchError."""
     def multi_erase(self, tree: Tree, keys: Iterable[Bytes], *, timeout: Optional[float] = None) -> List[bool]:
-        """Whether each was there. BatchError."""
+        """For each key whether it was there. BatchError."""
     def _write_many(self, tree: Tree, writes: Iterable[Write], *,
                     timeout: Optional[float] = None) -> List[Tuple[Any, bytes]]: ...
     def write_many(self, tree: Tree, writes: Iterable[Write], *,
@@ -146,7 +146,7 @@ class Session:
         """The same row by row, in both directions."""
     def flush(self, tree: Tree, *, timeout: Optional[float] = None) -> None: ...
     def bulk_load(self, tree: Tree, rows: Iterable[Sequence[Bytes]]) -> None:
-        """Fills an empty tree from ascending rows. All of them are in this process's memory first."""
+        """Fills an empty tree from ascending rows. Keeps all of them in this process's memory first."""
     def estimate_size(self, tree: Tree, *, reads_max: int = 0, timeout: Optional[float] = None) -> SizeEstimate: ...
     def check(self, tree: Tree, *, quiet_tree: bool = False, timeout: Optional[float] = None) -> CheckReport: ...
 

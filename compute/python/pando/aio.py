@@ -4,9 +4,9 @@
         await executor.put(tree, b"key", b"value")
         await executor.get(tree, b"key")
 
-The loop is never blocked: operations run on workers of Pando's, and their answers are passed to the loop of whoever
-awaits them, many at a time. To cancel a task takes nothing back: its operation goes on, unheard. What opens and closes
-(pando.connect, create_tree, close) blocks: asyncio.to_thread().
+Operations never block the loop: Pando's worker threads run them and pass their answers to the loop that awaits them, many
+at a time. Cancelling a task does not cancel its operation, which goes on unheard. Functions that open and close
+(pando.connect, create_tree, close) block: call them with asyncio.to_thread().
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class _Mailbox:
         with self._lock:
             self._waiting.append(job)
             if len(self._waiting) > 1:
-                return  # somebody has woken it
+                return  # it has been woken already
         try:
             self._loop.call_soon_threadsafe(self._run)
         except RuntimeError:
-            with self._lock:  # the loop has been closed: nobody waits there
+            with self._lock:  # the loop has been closed, with all that waited there
                 self._waiting.clear()
 
     def _run(self) -> None:
