@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "common/base/random.h"
 #include "compute/cache/index_cache.h"
@@ -148,6 +151,102 @@ TEST_F(ParentDirectoryTest, FollowsASmallCacheThroughEvictions) {
   EXPECT_GT(found, 0u);
   EXPECT_LE(cache.level1_bytes(), bytes * 30);
   cache.epochs().Unregister(slot);
+}
+
+// Node i covers the keys that begin with i. What separators and children are like depends on i, so
+// that nodes of every form are searched.
+class NodesOfAllForms {
+ public:
+  static constexpr uint64_t kNodes = 400, kSeparators = 20;
+
+  static std::string Low(uint64_t i) { return Number(i + 1, 4); }
+  static InternalNode Node(uint64_t i) {
+    InternalNode node = ParentOf(Low(i), Low(i + 1));
+    const auto child = [i](uint64_t n) {
+      const bool far_apart = i % 6 == 5, old = i % 6 == 4;
+      const auto server = static_cast<ServerId>(1 + (far_apart ? n : n % 4));
+      return Reference{RemoteAddress(server, (i * 64 + n + 1) * 1024),
+                       static_cast<uint32_t>(old ? n + 1 : 1)};
+    };
+    node.header.leftmost = child(0);
+    for (uint64_t n = 1; n <= kSeparators; ++n) {
+      node.entries.push_back({Low(i) + Suffix(i % 6, n), child(n)});
+    }
+    return node;
+  }
+
+ private:
+  static std::string Suffix(uint64_t form, uint64_t n) {
+    const std::string first = Number(n * 10, 1);
+    if (form == 1) return first + "abc";
+    if (form == 2) return first + "not all in a head";
+    if (form == 3) return first + (n % 2 == 0 ? std::string(1, '\0') : "not all in a head");
+    return first;
+  }
+};
+
+// Searches for a key of each form that must lead to the child of the plain node, or nowhere.
+class Searcher {
+ public:
+  Searcher(IndexCache* cache, const ParentDirectory& directory, uint64_t seed)
+      : cache_(*cache), directory_(directory), random_(seed), slot_(cache->epochs().Register()) {
+    for (uint64_t i = 0; i < NodesOfAllForms::kNodes; ++i) {
+      nodes_.push_back(NodesOfAllForms::Node(i));
+    }
+  }
+  ~Searcher() { cache_.epochs().Unregister(slot_); }
+
+  // Whether the parent was found.
+  bool Search() {
+    const uint64_t i = random_.Uniform(nodes_.size());
+    const std::string key =
+        NodesOfAllForms::Low(i) + Number(random_.Uniform(256), 1) + Number(random_.Next(), 3);
+    const SearchKey search(key);
+    const EpochDomain::Guard guard(cache_.epochs(), slot_);
+    const CachedNode* const node = cache_.FindParent(directory_, search);
+    if (node == nullptr) return false;
+    EXPECT_EQ(node->address(), ParentAt(i).address);
+    EXPECT_EQ(node->Child(node->ChildIndex(search)), nodes_[i].ChildFor(key));
+    return true;
+  }
+
+ private:
+  IndexCache& cache_;
+  const ParentDirectory& directory_;
+  Random random_;
+  EpochDomain::Slot* const slot_;
+  std::vector<InternalNode> nodes_;
+};
+
+// Searches while nodes come and go, and while array follows array: whoever frees or changes under
+// a reader's eyes what he looks at is ThreadSanitizer's.
+TEST(ParentDirectory, ThreadsSearchItWhileItIsMadeAnew) {
+  constexpr uint64_t kSearchesMin = 1'000;
+  IndexCache cache(30'000, 1);  // a quarter of the nodes
+  const std::shared_ptr<const ParentDirectory> directory = cache.DirectoryOf(kOneTree);
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> found{0};
+  std::vector<std::thread> readers;
+  for (uint64_t t = 0; t < 2; ++t) {
+    readers.emplace_back([&, t] {
+      Searcher searcher(&cache, *directory, t);
+      for (uint64_t n = 0; n < kSearchesMin || !stop; ++n) found += searcher.Search() ? 1 : 0;
+    });
+  }
+  Random random(9);
+  uint64_t arrays = 0;
+  size_t array_bytes = 0;
+  for (uint64_t n = 0; n < 4'000; ++n) {
+    const uint64_t i = random.Uniform(NodesOfAllForms::kNodes);
+    cache.Insert(kOneTree, ParentAt(i), NodesOfAllForms::Node(i));
+    if (n % 3 == 0) cache.Invalidate(ParentAt(random.Uniform(NodesOfAllForms::kNodes)));
+    arrays += directory->bytes() != array_bytes ? 1 : 0;
+    array_bytes = directory->bytes();
+  }
+  stop = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_GT(found, 0u);
+  EXPECT_GT(arrays, 50u);
 }
 
 }  // namespace
