@@ -51,6 +51,8 @@ class CachedNode::Builder {
   CachedNode* Build(uint32_t tree_id, const Reference& self) const;
 
  private:
+  static constexpr uint32_t kLifeByteMask = UINT8_MAX;
+
   std::string_view Suffix(const Separator& entry) const {
     return std::string_view(entry.key).substr(prefix_bytes_);
   }
@@ -62,14 +64,16 @@ class CachedNode::Builder {
   }
   // Where the child is not kept as on the wire: what it has in common with others.
   Place PlaceOf(const Reference& child) const {
-    return {.life = child.life,
+    return {.life = has_life_bytes_ ? child.life & ~kLifeByteMask : child.life,
             .server = child.address.server(),
             .unit_high = static_cast<uint16_t>(child.address.offset() >> unit_shift_ >> kUnitBits)};
   }
   uint32_t Pack(const Reference& child) const;
   void ChooseForm();
   void FindPlaces();
+  void CollectPlaces();
   bool AddPlace(const Reference& child);
+  size_t ChildrenBytes() const;
   size_t Bytes(size_t text_bytes) const;
   void Fill(CachedNode* cached) const;
   void FillTexts(CachedNode* cached) const;
@@ -79,6 +83,7 @@ class CachedNode::Builder {
   Form form_ = Form::kHeads2;
   uint8_t same_bytes_ = 0;
   int unit_shift_ = 0;
+  bool has_life_bytes_ = false;
   size_t place_count_ = 0;
   std::array<Place, kPlacesMax> places_;
 };
@@ -103,7 +108,19 @@ void CachedNode::Builder::ChooseForm() {
 void CachedNode::Builder::FindPlaces() {
   uint64_t offsets = node_.header.leftmost.address.offset();
   for (const Separator& entry : node_.entries) offsets |= entry.child.address.offset();
-  unit_shift_ = std::min(std::countr_zero(offsets), RemoteAddress::kOffsetBits - 1);
+  unit_shift_ = std::min(std::countr_zero(offsets), kUnitShiftMax);
+  CollectPlaces();
+  const size_t bytes = ChildrenBytes();
+  if (place_count_ == 1) return;
+  has_life_bytes_ = true;
+  CollectPlaces();
+  if (place_count_ != 0 && ChildrenBytes() < bytes) return;
+  has_life_bytes_ = false;
+  CollectPlaces();
+}
+
+void CachedNode::Builder::CollectPlaces() {
+  place_count_ = 0;
   bool fit = AddPlace(node_.header.leftmost);
   for (const Separator& entry : node_.entries) fit = fit && AddPlace(entry.child);
   if (!fit) place_count_ = 0;
@@ -125,10 +142,15 @@ uint32_t CachedNode::Builder::Pack(const Reference& child) const {
   return static_cast<uint32_t>(place) << kUnitBits | (static_cast<uint32_t>(unit) & kUnitMask);
 }
 
+size_t CachedNode::Builder::ChildrenBytes() const {
+  const size_t n = node_.entries.size() + 1;
+  if (place_count_ == 0) return n * Reference::kWireBytes;
+  return place_count_ * sizeof(Place) + n * (sizeof(uint32_t) + (has_life_bytes_ ? 1 : 0));
+}
+
 size_t CachedNode::Builder::Bytes(size_t text_bytes) const {
   const size_t n = node_.entries.size();
-  return sizeof(CachedNode) + place_count_ * sizeof(Place) +
-         (n + 1) * (place_count_ == 0 ? Reference::kWireBytes : sizeof(uint32_t)) +
+  return sizeof(CachedNode) + ChildrenBytes() +
          n * (form_ == Form::kHeads2 ? sizeof(uint16_t) : sizeof(uint32_t)) +
          (HasTexts() ? n * sizeof(uint16_t) : 0) + text_bytes;
 }
@@ -156,7 +178,8 @@ CachedNode* CachedNode::Builder::Build(uint32_t tree_id, const Reference& self) 
   cached->high_bytes_ = static_cast<uint8_t>(header.high.size());
   cached->place_count_ = static_cast<uint8_t>(place_count_) & 0x1f;
   cached->same_bytes_ = same_bytes_ & 0x7;
-  cached->unit_shift_ = static_cast<uint8_t>(unit_shift_) & 0x3f;
+  cached->unit_shift_ = static_cast<uint8_t>(unit_shift_) & 0x1f;
+  cached->has_life_bytes_ = has_life_bytes_ ? 1 : 0;
   cached->form_ = form_;
   Fill(cached);
   FillTexts(cached);
@@ -167,12 +190,14 @@ void CachedNode::Builder::Fill(CachedNode* cached) const {
   std::copy_n(places_.begin(), place_count_, const_cast<Place*>(cached->Places()));
   auto* const packed_children = const_cast<uint32_t*>(cached->PackedChildren());
   auto* const wide_children = const_cast<char*>(cached->WideChildren());
+  auto* const life_bytes = const_cast<uint8_t*>(cached->LifeBytes());
   const auto set_child = [&](size_t i, const Reference& child) {
     if (place_count_ == 0) {
       child.Store(wide_children + i * Reference::kWireBytes);
-    } else {
-      packed_children[i] = Pack(child);
+      return;
     }
+    packed_children[i] = Pack(child);
+    if (has_life_bytes_) life_bytes[i] = static_cast<uint8_t>(child.life & kLifeByteMask);
   };
   set_child(0, node_.header.leftmost);
   auto* const short_heads = const_cast<uint16_t*>(cached->Heads<uint16_t>());
@@ -269,6 +294,11 @@ uint32_t CachedNode::ChildIndex(const SearchKey& key) const {
   if (has_short_heads()) return FindAmongHeads(key, static_cast<uint16_t>(head >> 16));
   const uint32_t index = FindAmongHeads(key, head);
   return has_texts() ? SettleTies(key, index) : index;
+}
+
+Reference CachedNode::ChildOfRareForm(uint32_t index) const {
+  if (place_count_ != 0) return PackedChild(index, LifeBytes()[index]);
+  return Reference::Load(WideChildren() + size_t{index} * Reference::kWireBytes);
 }
 
 bool CachedNode::IsNotAbove(uint32_t separator, std::string_view suffix) const {

@@ -3,7 +3,15 @@
 // Of a separator it keeps what follows the prefix that all its separators share: the suffix. That
 // begins with its head, two or four bytes that are compared as one big-endian integer, and mostly
 // is no longer. A child takes four bytes: which of the node's places (server, life, upper bits of
-// the offset) it lies in, and where there. So a search touches few lines, all near the beginning.
+// the offset) it lies in, and where there. In old trees nearly every child has a life of its own:
+// where it takes less, places have the upper bits of lives, and children a fifth byte with the
+// lower ones. So a search touches few lines, all near the beginning.
+//
+// What it leads to is a hint as ever: a node may have split, moved on or died since its image was
+// read. Packing adds no error to that (1, 2): a search leads where the image led, to the whole
+// address and the whole life, never to what merely looks alike in four bytes. Whoever READs there
+// finds the fences and the life of the node itself: a split is a step right, another life or tree
+// a descent from above (rules V1, V3).
 //
 // Thread safety: what is const, from any thread. Invariants:
 //   1. ChildIndex() and ChildLow() are exact, whatever bytes keys and separators consist of: what
@@ -62,13 +70,9 @@ class CachedNode {
   // Index of the child that covers `key` (which the node covers), and references by index.
   uint32_t ChildIndex(const SearchKey& key) const;
   Reference Child(uint32_t index) const {
-    if (place_count_ == 0) [[unlikely]]
-      return Reference::Load(WideChildren() + size_t{index} * Reference::kWireBytes);
-    const uint32_t packed = PackedChildren()[index];
-    const Place& place = Places()[packed >> kUnitBits];
-    const uint64_t unit = (uint64_t{place.unit_high} << kUnitBits) | (packed & kUnitMask);
-    const uint64_t server = uint64_t{place.server} << RemoteAddress::kOffsetBits;
-    return {RemoteAddress::FromRaw(server | unit << unit_shift_), place.life};
+    if (place_count_ == 0 || has_life_bytes_) [[unlikely]]
+      return ChildOfRareForm(index);
+    return PackedChild(index, 0);
   }
   // The key from which on the child covers keys, as far as this node knows.
   std::string ChildLow(uint32_t index) const {
@@ -87,6 +91,7 @@ class CachedNode {
   static constexpr size_t kPlacesMax = 16;
   static constexpr int kUnitBits = 28;
   static constexpr uint32_t kUnitMask = (uint32_t{1} << kUnitBits) - 1;
+  static constexpr int kUnitShiftMax = 31;
 
   // How suffixes are kept. One that is not text ends where the zeros at its head's end begin: so
   // none ends in a zero byte, unless all have the same length (same_bytes_).
@@ -96,7 +101,8 @@ class CachedNode {
     kRests,   // heads of four bytes, and as text what follows
     kTexts,   // heads of four bytes, and all as text
   };
-  // What children that differ in the lower bits of their offsets have in common.
+  // What children that differ in the lower bits of their offsets, and of their lives if these have
+  // bytes of their own, have in common.
   struct Place {
     uint32_t life = 0;
     ServerId server = 0;
@@ -126,10 +132,18 @@ class CachedNode {
   uint32_t SettleTies(const SearchKey& key, uint32_t index) const;
   bool IsNotAbove(uint32_t separator, std::string_view suffix) const;  // of the same head
   std::string SeparatorText(uint32_t i) const;
+  Reference ChildOfRareForm(uint32_t index) const;
+  Reference PackedChild(uint32_t index, uint32_t lower_life) const {
+    const uint32_t packed = PackedChildren()[index];
+    const Place& place = Places()[packed >> kUnitBits];
+    const uint64_t unit = (uint64_t{place.unit_high} << kUnitBits) | (packed & kUnitMask);
+    const uint64_t server = uint64_t{place.server} << RemoteAddress::kOffsetBits;
+    return {RemoteAddress::FromRaw(server | unit << unit_shift_), place.life | lower_life};
+  }
 
   // Behind the object: places, children, heads, then, if the form has texts, where each separator's
-  // text ends; then texts: of the prefix, low and high, where they are longer than a Start, and of
-  // the separators.
+  // text ends; then the lower bytes of lives, if they are kept, and texts: of the prefix, low and
+  // high, where they are longer than a Start, and of the separators.
   bool has_short_heads() const { return form_ == Form::kHeads2; }
   bool has_texts() const { return form_ >= Form::kRests; }
   const Place* Places() const { return reinterpret_cast<const Place*>(this + 1); }
@@ -147,11 +161,14 @@ class CachedNode {
   const uint16_t* TextEnds() const {  // where the form has texts
     return reinterpret_cast<const uint16_t*>(Heads<uint32_t>() + separator_count_);
   }
-  const char* Text() const {
+  const uint8_t* LifeBytes() const {
     if (has_short_heads()) {
-      return reinterpret_cast<const char*>(Heads<uint16_t>() + separator_count_);
+      return reinterpret_cast<const uint8_t*>(Heads<uint16_t>() + separator_count_);
     }
-    return reinterpret_cast<const char*>(TextEnds() + (has_texts() ? separator_count_ : 0));
+    return reinterpret_cast<const uint8_t*>(TextEnds() + (has_texts() ? separator_count_ : 0));
+  }
+  const char* Text() const {
+    return reinterpret_cast<const char*>(LifeBytes() + (has_life_bytes_ ? child_count() : 0));
   }
   static size_t TextBytes(size_t bytes) { return bytes <= Start::kBytes ? 0 : bytes; }
   size_t PrefixTextBytes() const { return TextBytes(prefix_bytes_); }
@@ -188,9 +205,10 @@ class CachedNode {
   uint8_t prefix_bytes_ = 0;  // shared by all separators
   uint8_t low_bytes_ = 0, high_bytes_ = 0;
   uint8_t place_count_ : 5 = 0;  // 0: children as on the wire
-  uint8_t same_bytes_ : 3 = 0;   // the length of all suffixes; 0: none ends in a zero byte
-  uint8_t unit_shift_ : 6 = 0;   // offsets are in units of 2^unit_shift_ bytes
+  uint8_t has_life_bytes_ : 1 = 0;
   Form form_ : 2 = Form::kHeads2;
+  uint8_t unit_shift_ : 5 = 0;  // offsets are in units of 2^unit_shift_ bytes
+  uint8_t same_bytes_ : 3 = 0;  // the length of all suffixes; 0: none ends in a zero byte
 };
 
 }  // namespace pando

@@ -120,7 +120,7 @@ TEST(CachedNode, ItsObjectIsSmall) { EXPECT_LE(sizeof(CachedNode), 72u); }
 
 TEST(CachedNode, AChildTakesFourBytesAndItsPlaceEight) {
   InternalNode node = NodeOf({"a", "b", "c"});
-  EXPECT_EQ(Cache(node)->bytes(), FourPacked(4)) << "four lives";
+  EXPECT_EQ(Cache(node)->bytes(), FourPacked(1) + 4) << "four lives";
   node.header.leftmost.life = 3;
   for (Separator& entry : node.entries) entry.child.life = 3;
   EXPECT_EQ(Cache(node)->bytes(), FourPacked(1));
@@ -150,7 +150,7 @@ TEST(CachedNode, ChildrenThatFitNoPlaceAreKeptAsOnTheWire) {
   InternalNode node = NodeOf({"a", "b", "c"});
   // A unit of one byte: 2^44 of them can be told apart.
   node.entries[0].child.address = RemoteAddress(3, (uint64_t{1} << 44) - 1);
-  EXPECT_EQ(Cache(node)->bytes(), FourPacked(4));
+  EXPECT_EQ(Cache(node)->bytes(), FourPacked(2) + 4);
   ExpectLikeLinear(node);
   node.entries[1].child.address = RemoteAddress(3, uint64_t{1} << 44);
   EXPECT_EQ(Cache(node)->bytes(), kFourWide);
@@ -171,11 +171,34 @@ TEST(CachedNode, AsManyPlacesAsThereAre) {
       node.header.leftmost = place(100);
       for (size_t i = 0; i < 100; ++i) node.entries[i].child = place(i);
       const size_t heads = sizeof(CachedNode) + 100 * 2;
-      EXPECT_EQ(Cache(node)->bytes(),
-                heads + (places <= 16 ? places * 8 + 101 * 4 : 101 * Reference::kWireBytes));
+      const size_t wide = 101 * Reference::kWireBytes;
+      const size_t lives = servers ? wide : 16 + 101 * 5;  // upper bits of two sorts
+      EXPECT_EQ(Cache(node)->bytes() - heads,
+                std::min(lives, places <= 16 ? places * 8 + 101 * 4 : wide));
       ExpectLikeLinear(node);
     }
   }
+}
+
+TEST(CachedNode, ManyLivesTakeAByteAChild) {
+  std::set<std::string> separators;
+  for (int i = 0; i < 100; ++i) separators.insert({'k', static_cast<char>(i)});
+  InternalNode node = NodeOf(separators);
+  const auto bytes_of_lives = [&](auto life_of) {
+    node.header.leftmost.life = life_of(uint32_t{100});
+    for (uint32_t i = 0; i < 100; ++i) node.entries[i].child.life = life_of(i);
+    ExpectLikeLinear(node);
+    return Cache(node)->bytes() - sizeof(CachedNode) - 100 * 2;
+  };
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return i; }), 8 + 101 * 5u);
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return 200 + i; }), 2 * 8 + 101 * 5u);
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return UINT32_MAX - i; }), 8 + 101 * 5u);
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return i % 16 << 28 | i; }), 16 * 8 + 101 * 5u);
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return i % 17 << 8 | i; }),
+            101 * Reference::kWireBytes);
+  // As long as it takes less.
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return i % 13; }), 13 * 8 + 101 * 4u);
+  EXPECT_EQ(bytes_of_lives([](uint32_t i) { return i % 14; }), 8 + 101 * 5u);
 }
 
 TEST(CachedNode, CoversItsFences) {
@@ -190,25 +213,13 @@ TEST(CachedNode, CoversItsFences) {
 }
 
 TEST(CachedNode, CoversLikeAComparisonOfBytes) {
-  using namespace std::string_literals;
-  const std::vector<std::string> texts = {"a",
-                                          "a\0"s,
-                                          "a\0\0\0\0\0\0\0"s,
-                                          "a\0\0\0\0\0\0\0\0"s,
-                                          "a\xff",
-                                          "aaaaaaa",
-                                          "aaaaaaaa",
-                                          "aaaaaaaa\0"s,
-                                          "aaaaaaaab",
-                                          "b",
-                                          "\0"s,
-                                          "\0\0"s,
-                                          "\x7f\xff",
-                                          "\x80",
-                                          "\xff",
-                                          std::string(8, '\xff'),
-                                          std::string(255, '\xff'),
-                                          "aaaaaaaaa"};
+  std::vector<std::string> texts = {"a\xff", "aaaaaaaab", "b", "\x7f\xff", "\x80"};
+  const std::string zeros(8, '\0');
+  for (const size_t n : {1, 7, 8, 9}) texts.push_back(std::string(n, 'a'));
+  for (const size_t n : {1, 7, 8}) texts.push_back("a" + zeros.substr(0, n));
+  for (const size_t n : {1, 2}) texts.push_back(zeros.substr(0, n));
+  for (const size_t n : {1, 8, 255}) texts.push_back(std::string(n, '\xff'));
+  texts.push_back("aaaaaaaa" + zeros.substr(0, 1));
   for (const std::string& low : texts) {
     for (const std::string& high : texts) {
       if (high <= low) continue;
@@ -324,11 +335,22 @@ struct Texts {
   size_t prefix_bytes = 0, bytes_min = 1, bytes_max = 1;
 };
 
-Reference RandomChild(Random* random, uint64_t servers, uint64_t lives, uint64_t offset_bits) {
+struct Places {
+  uint64_t servers = 1, lives = 1, life_step = 1, offset_bits = 20;
+};
+
+Places RandomPlaces(Random* random) {
+  return {.servers = random->Chance(0.9) ? 1 + random->Uniform(4) : 20,
+          .lives = 1 + random->Uniform(random->Chance(0.5) ? 6 : 300),
+          .life_step = random->Chance(0.5) ? 1u : 0x1fffffffu,
+          .offset_bits = 20 + random->Uniform(29)};
+}
+
+Reference RandomChild(Random* random, const Places& places) {
   const uint64_t unit = random->Chance(0.9) ? 1024 : 64;
-  const uint64_t offset = random->Uniform(uint64_t{1} << offset_bits) / unit * unit;
-  return {RemoteAddress(static_cast<ServerId>(1 + random->Uniform(servers)), offset),
-          static_cast<uint32_t>(random->Uniform(lives) * 0x1fffffff)};
+  const uint64_t offset = random->Uniform(uint64_t{1} << places.offset_bits) / unit * unit;
+  return {RemoteAddress(static_cast<ServerId>(1 + random->Uniform(places.servers)), offset),
+          static_cast<uint32_t>(random->Uniform(places.lives) * places.life_step)};
 }
 
 // A plain sorted map says where each key belongs.
@@ -347,15 +369,14 @@ TEST(CachedNode, LikeASortedMap) {
       const size_t bytes = texts.bytes_min + random.Uniform(texts.bytes_max - texts.bytes_min + 1);
       return (prefix + RandomText(&random, bytes, texts.alphabet)).substr(0, 255);
     };
-    const uint64_t servers = 1 + random.Uniform(4), lives = 1 + random.Uniform(6);
-    const uint64_t offset_bits = 20 + random.Uniform(29);
+    const Places places = RandomPlaces(&random);
     std::map<std::string, Reference> model;
     for (uint64_t tries = random.Uniform(80); tries > 0; --tries) {
-      model.insert_or_assign(text(), RandomChild(&random, servers, lives, offset_bits));
+      model.insert_or_assign(text(), RandomChild(&random, places));
     }
     InternalNode node;
     node.header.level = 1;
-    node.header.leftmost = RandomChild(&random, servers, lives, offset_bits);
+    node.header.leftmost = RandomChild(&random, places);
     for (const auto& [key, child] : model) node.entries.push_back({key, child});
     const CachedNodePtr cached = Cache(node);
     ASSERT_NO_FATAL_FAILURE(ExpectSameContents(*cached, node));
