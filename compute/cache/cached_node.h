@@ -9,9 +9,9 @@
 //
 // What it leads to is a hint as ever: a node may have split, moved on or died since its image was
 // read. Packing adds no error to that (1, 2): a search leads where the image led, to the whole
-// address and the whole life, never to what merely looks alike in four bytes. Whoever READs there
-// finds the fences and the life of the node itself: a split is a step right, another life or tree
-// a descent from above (rules V1, V3).
+// address and the whole life, never to what merely looks alike in four bytes. The READ there says
+// what the node itself is: after a split the next step is to the right, for another life or tree a
+// descent from above (rules V1, V3).
 //
 // Thread safety: what is const, from any thread. Invariants:
 //   1. ChildIndex() and ChildLow() are exact, whatever bytes keys and separators consist of: what

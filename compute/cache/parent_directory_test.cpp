@@ -218,8 +218,8 @@ class Searcher {
   std::vector<InternalNode> nodes_;
 };
 
-// Searches while nodes come and go, and while array follows array: whoever frees or changes under
-// a reader's eyes what he looks at is ThreadSanitizer's.
+// Searches while nodes come and go, and while array follows array. ThreadSanitizer reports
+// memory that is freed or changed while a reader looks at it.
 TEST(ParentDirectory, ThreadsSearchItWhileItIsMadeAnew) {
   constexpr uint64_t kSearchesMin = 1'000;
   IndexCache cache(30'000, 1);  // a quarter of the nodes
