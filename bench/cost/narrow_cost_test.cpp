@@ -112,6 +112,64 @@ TEST(NarrowCost, Words) {
   EXPECT_LE(narrow.absent.round_trips, 1.2);
 }
 
+// A tree that keeps its size: each erased key is followed by a new one, and both by a get of a key
+// that is there and by one of a key that is not. Few leaves are split or merged, so that flags go
+// by the writes of entries alone (rule N7).
+struct Churned {
+  Each write, found, absent;
+};
+Churned Churn(const Shape& shape, bool narrow) {
+  constexpr size_t kKeys = 6'000, kChanges = 30'000, kFirst = 3 * kChanges / 4;
+  SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
+  const auto client = cluster.NewClient();
+  const auto tree = *client->CreateTree("t", {.key_bytes_max = shape.key_bytes,
+                                              .value_bytes_max = shape.value_bytes,
+                                              .narrow_reads = narrow});
+  const auto session = *client->NewSession();
+  Random random(11);
+  std::vector<std::string> keys;
+  uint64_t wrong = 0;
+  while (keys.size() < kKeys) {
+    keys.push_back(shape.make_key(&random));
+    wrong += !session->Put(*tree, keys.back(), "v").ok();
+  }
+  OperationCost writes, founds, absents;
+  for (size_t change = 0; change < kChanges; ++change) {
+    const bool counts = change >= kFirst;
+    std::string& key = keys[random.Uniform(keys.size())];
+    OperationCost* const cost = counts ? &writes : nullptr;
+    wrong += !session->Erase(*tree, key, {.cost = cost}).ok();
+    key = shape.make_key(&random);
+    wrong += !session->Put(*tree, key, "v", {.cost = cost}).ok();
+    if (!counts) continue;
+    wrong += !session->Get(*tree, keys[random.Uniform(keys.size())], {.cost = &founds}).ok();
+    wrong += session->Get(*tree, shape.make_key(&random), {.cost = &absents}).ok();
+  }
+  EXPECT_EQ(wrong, 0u);
+  constexpr double kCounted = kChanges - kFirst;
+  Churned churned{PerOperation(writes, 2 * kCounted), PerOperation(founds, kCounted),
+                  PerOperation(absents, kCounted)};
+  std::printf(
+      "%s %s churned: write %.4f RT, %.1f bytes written; found %.4f RT; absent %.4f RT, %.1f\n",
+      shape.name, narrow ? "narrow" : "whole", churned.write.round_trips,
+      churned.write.bytes_written, churned.found.round_trips, churned.absent.round_trips,
+      churned.absent.bytes_read);
+  return churned;
+}
+
+TEST(NarrowCost, FlagsGoWhereKeysComeAndGo) {
+  const Churned whole = Churn(Eights(), false), narrow = Churn(Eights(), true);
+  EXPECT_LE(narrow.found.round_trips, 1.06);
+  EXPECT_LE(narrow.absent.round_trips, 1.15);
+  EXPECT_LE(narrow.write.round_trips, whole.write.round_trips * 1.01);
+  EXPECT_LE(narrow.write.bytes_written, whole.write.bytes_written * 1.01);
+}
+
+TEST(NarrowCost, FlagsOfKeysOfTwentyFourBytesGoToo) {
+  const Shape shape = {"24/8", 24, 8, [](Random* random) { return RandomKey(random, 24); }};
+  EXPECT_LE(Churn(shape, true).absent.round_trips, 1.15);
+}
+
 TEST(NarrowCost, AfterBulkLoadNearlyAllKeysAreInTheirWindows) {
   constexpr uint64_t kRecords = 200'000, kGets = 20'000;
   SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});

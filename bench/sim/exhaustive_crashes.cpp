@@ -67,10 +67,15 @@ std::map<std::string, std::vector<size_t>> ChooseVictims(const ExhaustiveOptions
   ExhaustiveWorld world(options);
   Actor* const actor = world.Join(1);
   for (size_t i = 0; i < script.size(); ++i) {
-    const TreeStats before = world.StatsOf(actor).tree;
+    const ClientStats before = world.StatsOf(actor);
     PANDO_CHECK(world.Act(actor, {script.at(i)}, false));
-    std::vector<size_t>& kind = victims[KindOf(history::OperationKindName(script.at(i).kind),
-                                               before, world.StatsOf(actor).tree)];
+    const ClientStats after = world.StatsOf(actor);
+    const std::string name = history::OperationKindName(script.at(i).kind);
+    std::string of_kind = KindOf(name, before.tree, after.tree);
+    // A flag may be a WRITE of its own (rule N6).
+    if (options.tree.narrow_reads && of_kind == name)
+      absl::StrAppend(&of_kind, ", ", after.fabric.writes - before.fabric.writes, " WRITEs");
+    std::vector<size_t>& kind = victims[of_kind];
     // The first ones and the last one, so that small and large trees are met.
     if (kind.size() < static_cast<size_t>(options.victims_of_a_kind)) {
       kind.push_back(i);

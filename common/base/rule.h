@@ -95,8 +95,11 @@ enum class Rule {
   kN1Window,
   kN2Nv,
   kN2Ev,
+  kN5,
   kN6,
   kN7,
+  kN7New,
+  kN7Drop,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

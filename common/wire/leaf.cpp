@@ -235,6 +235,7 @@ bool LeafEditor::Erase(std::string_view key) {
   meta.flags &= kSpillFlags;
   wire::StoreMeta(start, layout_, meta);
   MarkDirty(static_cast<uint32_t>(slot));
+  if (layout_.window_groups() != 0) NoteErased(static_cast<uint32_t>(slot), key);
   erased_ = true;
   return true;
 }
@@ -275,16 +276,15 @@ LineRuns LeafEditor::SealDirty(uint32_t packet_bytes) {
     ClearErased();
     return runs;
   }
-  for (uint32_t word = 0; word < dirty_words_; ++word) {
-    for (uint64_t& bits = dirty_groups_[word]; bits != 0; bits &= bits - 1) {
-      const uint32_t group = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-      const uint32_t first_line = layout_.FirstLineOfGroup(group);
-      if (erased_) ClearErased(group);
-      SealEntryLevel(image_, first_line, layout_.lines_per_group(), crc_);
-      AppendLines(first_line, layout_.lines_per_group(), packet_bytes,
-                  static_cast<int>(group) == first_group_ ? &first : &runs);
-    }
-  }
+  if (erased_) ForEachDirty([&](uint32_t group) { ClearErased(group); });
+  if (layout_.window_groups() != 0) DropFlags();
+  ForEachDirty([&](uint32_t group) {
+    const uint32_t first_line = layout_.FirstLineOfGroup(group);
+    SealEntryLevel(image_, first_line, layout_.lines_per_group(), crc_);
+    AppendLines(first_line, layout_.lines_per_group(), packet_bytes,
+                static_cast<int>(group) == first_group_ ? &first : &runs);
+  });
+  for (uint32_t i = 0; i < dirty_words_; ++i) dirty_groups_[i] = 0;
   if (!first.empty()) [[unlikely]] {
     runs.insert(RuleHolds(Rule::kN6) ? runs.begin() : runs.end(), first.begin(), first.end());
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -52,7 +53,8 @@ bool SpillsAreFlagged(const std::byte* image, const NodeLayout& layout);
 // 4. Find, Put, Erase and SealDirty allocate nothing (SealDirty beyond four runs excepted).
 // 5. In a layout with windows a new key goes to the group of its window with most room in and
 //    around it, and where there is none anywhere, with a flag in its window (rules N1, N5). Flags
-//    are only added (rule N7), but for ClearOutOfFence(), Absorb() and FillLeaf().
+//    are added; ClearOutOfFence(), Absorb() and FillLeaf() compute all of them, and SealDirty()
+//    drops those in dirty groups that no key has needed since the image was given (rule N7).
 //
 // Call SealDirty() (or SealNodeLevel()) once, after the last edit. Keys and values fit the layout
 // (CHECKed). Not thread-safe; image and layout must outlive the editor.
@@ -112,6 +114,8 @@ class LeafEditor {
   void FlagSpill(uint32_t home);
   void FlagFullWindows(uint32_t group);
   void SetFlag(uint32_t home, uint32_t group);
+  void NoteErased(uint32_t slot, std::string_view key);
+  void DropFlags();
   void ComputeSpillFlags();
   void WriteSlot(uint32_t slot, std::string_view key, std::string_view value);
   void ClearSlot(uint32_t slot);
@@ -123,6 +127,15 @@ class LeafEditor {
   bool IsDirty(uint32_t group) const {
     return (dirty_groups_[group / 64] >> (group % 64) & 1) != 0;
   }
+  // Calls visit(group), in ascending order.
+  template <typename Visit>
+  void ForEachDirty(Visit visit) const {
+    for (uint32_t word = 0; word < dirty_words_; ++word) {
+      for (uint64_t bits = dirty_groups_[word]; bits != 0; bits &= bits - 1) {
+        visit(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      }
+    }
+  }
 
   std::byte* const image_;
   const NodeLayout& layout_;
@@ -133,6 +146,8 @@ class LeafEditor {
   // Rule N6. Homes whose flag is not in the image as it was given; the group to be written first,
   // or -1; false: there would have to be several.
   uint64_t fresh_homes_ = 0;
+  // Rule N7. Homes of keys that were outside their windows, and are erased.
+  uint64_t left_homes_ = 0;
   int first_group_ = -1;
   bool one_comes_first_ = true;
 };

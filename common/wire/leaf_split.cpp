@@ -7,6 +7,7 @@
 #include "common/base/rule.h"
 #include "common/wire/leaf.h"
 #include "common/wire/slot.h"
+#include "common/wire/window.h"
 
 namespace pando {
 
@@ -86,6 +87,10 @@ void FillLeaf(std::byte* image, const NodeLayout& layout, std::span<const LeafEn
   ClearBody(image, layout);
   LeafEditor editor(image, layout, /*crc=*/false);
   editor.AddAll(entries);
+  if (RuleHolds(Rule::kN7New)) return;  // the variant has what somebody left there
+  for (uint32_t group = 0; layout.window_groups() > 0 && group < layout.group_count(); ++group) {
+    wire::SetSpillFlags(image, layout, group, 0);
+  }
 }
 
 }  // namespace pando

@@ -42,19 +42,24 @@ bool WindowIsFull(const std::byte* image, const NodeLayout& layout, uint32_t hom
   return true;
 }
 
-void ComputeSpillFlags(std::byte* image, const NodeLayout& layout) {
-  if (layout.window_groups() == 0) return;
-  std::bitset<64> spilled;  // homes
+uint64_t HomesOutside(const std::byte* image, const NodeLayout& layout) {
+  uint64_t homes = 0;
   char scratch[256];
   for (uint32_t slot = 0; slot < layout.slot_count(); ++slot) {
     const SlotPlace place = PlaceOf(layout, slot);
     const SlotMeta meta = LoadMeta(SlotStart(image, place), layout);
     if (!meta.used() || !meta.WellFormed(layout)) continue;
     const uint32_t home = HomeOf(layout, SlotKey(image, layout, place, meta, scratch));
-    if (!InWindow(layout, home, layout.GroupOfSlot(slot))) spilled.set(home);
+    if (!InWindow(layout, home, layout.GroupOfSlot(slot))) homes |= uint64_t{1} << home;
   }
+  return homes;
+}
+
+void ComputeSpillFlags(std::byte* image, const NodeLayout& layout) {
+  if (layout.window_groups() == 0) return;
+  const uint64_t outside = HomesOutside(image, layout);
   for (uint32_t group = 0; group < layout.group_count(); ++group) {
-    const bool flagged = spilled.test(group) && RuleHolds(Rule::kN1);
+    const bool flagged = (outside >> group & 1) != 0 && RuleHolds(Rule::kN1);
     SetSpillFlags(image, layout, group, flagged ? SpillFlag(0) : uint8_t{0});
   }
 }
@@ -234,6 +239,33 @@ void LeafEditor::FlagFullWindows(uint32_t group) {
     if (empty * kFreeForFlags < layout_.slot_count()) return;
     SetFlag(home, group);
   }
+}
+
+void LeafEditor::NoteErased(uint32_t slot, std::string_view key) {
+  const uint32_t home = wire::HomeOf(layout_, key);
+  if (!wire::InWindow(layout_, home, layout_.GroupOfSlot(slot))) left_homes_ |= uint64_t{1} << home;
+}
+
+// Rule N7, in groups that are written anyway. Flags of full windows stay: they are set in advance.
+void LeafEditor::DropFlags() {
+  uint64_t needed = 0;
+  bool looked = false;
+  ForEachDirty([&](uint32_t group) {
+    uint8_t flags = wire::SpillFlagsOf(image_, layout_, group);
+    if (flags == 0) [[likely]]
+      return;
+    for (uint32_t i = 0; i < wire::FlagGroups(layout_); ++i) {
+      if ((flags & wire::SpillFlag(i)) == 0) continue;
+      const uint32_t home = wire::GroupBehind(layout_, group, layout_.group_count() - i);
+      if (wire::WindowIsFull(image_, layout_, home)) continue;
+      if (!looked) needed = fresh_homes_ | wire::HomesOutside(image_, layout_);
+      // Those in the image as it was given: their slots may be written later than the flag.
+      if (!looked && RuleHolds(Rule::kN7Drop)) needed |= left_homes_;
+      looked = true;
+      if ((needed >> home & 1) == 0) flags &= static_cast<uint8_t>(~wire::SpillFlag(i));
+    }
+    wire::SetSpillFlags(image_, layout_, group, flags);
+  });
 }
 
 void LeafEditor::AddAll(std::span<const LeafEntry> entries) {

@@ -57,6 +57,9 @@ uint32_t EmptySlots(const std::byte* image, const NodeLayout& layout, uint32_t g
 int FirstEmptySlot(const std::byte* image, const NodeLayout& layout, uint32_t group);
 bool WindowIsFull(const std::byte* image, const NodeLayout& layout, uint32_t home);
 
+// Homes of which a key is outside its window, as bits: there are at most 64 groups.
+uint64_t HomesOutside(const std::byte* image, const NodeLayout& layout);
+
 // All flags as the used slots ask for them, and no others.
 void ComputeSpillFlags(std::byte* image, const NodeLayout& layout);
 

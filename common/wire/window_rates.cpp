@@ -28,7 +28,10 @@ class Leaves {
   void Put(const std::string& key) {
     auto at = Find(key);
     LeafEditor editor(at->second.data(), layout_, false);
-    if (editor.used_slots() < layout_.entries_max() && editor.Put(key, "v")) return;
+    if (editor.used_slots() < layout_.entries_max() && editor.Put(key, "v")) {
+      (void)editor.SealDirty(1 << 16);
+      return;
+    }
     Split(at);
     Put(key);
   }

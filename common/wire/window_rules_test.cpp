@@ -63,5 +63,19 @@ TEST(WindowRulesTest, N7) {
   EXPECT_NE(first_problem(), "");
 }
 
+// The flag's line would have come before that of the key.
+TEST(WindowRulesTest, N7Drop) {
+  const auto first_problem = [] {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      std::string problem = DropScene(Eights(), false, true, seed);
+      if (!problem.empty()) return problem;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(first_problem(), "");
+  WithoutRule n7(Rule::kN7Drop);
+  EXPECT_NE(first_problem(), "");
+}
+
 }  // namespace
 }  // namespace pando

@@ -157,6 +157,64 @@ inline void Repair(WindowStage* stage, bool crc, size_t landed, bool upwards) {
   stage->Write(repaired, writes, std::min(landed, writes.size()), upwards);
 }
 
+// A full leaf. A batch erases a spilled key, which alone needed its home's flag, and another one of
+// the window, so that there is room; and it writes the group that has the flag. Of its WRITEs the
+// first `landed` land, and somebody repairs the leaf; or all do, and the group is written once
+// more: `dropped` says whether the flag is gone then.
+inline std::string DropScene(const NodeLayout& layout, bool crc, bool upwards, uint64_t seed,
+                             size_t landed = SIZE_MAX, bool* dropped = nullptr) {
+  Random random(seed);
+  const SceneLeaf leaf = FillBut(layout, 0, &random, crc);
+  const auto next = [&] {
+    return DropScene(layout, crc, upwards, seed + 1'000'003, landed, dropped);
+  };
+  const auto home_of = [&](const std::string& key) { return wire::HomeOf(layout, key); };
+  std::map<uint32_t, std::vector<std::string>> outside;  // by home
+  for (const auto& [key, value] : leaf.entries) {
+    if (IsSpilled(leaf.image, layout, key)) outside[home_of(key)].push_back(key);
+  }
+  std::erase_if(outside, [](const auto& home) { return home.second.size() > 1; });
+  if (outside.empty()) return next();
+  const auto& [home, alone] = *outside.begin();
+  const std::string spilled = alone.front();
+  const int flagged = wire::FlaggedIn(leaf.image.data(), layout, home);
+  PANDO_CHECK_GE(flagged, 0);
+  std::string updated, erased;
+  for (const auto& [key, value] : leaf.entries) {
+    LeafMatch match;
+    Classify(leaf.image.data(), layout, TestExpectation(key), false, &match);
+    const uint32_t group = layout.GroupOfSlot(static_cast<uint32_t>(match.slot));
+    if (key == spilled || !wire::InWindow(layout, home, group)) continue;
+    if (updated.empty() && group == static_cast<uint32_t>(flagged)) {
+      updated = key;
+    } else if (!IsSpilled(leaf.image, layout, key)) {
+      erased = key;
+    }
+  }
+  if (updated.empty() || erased.empty()) return next();
+  TestImage after(leaf.image);
+  LeafEditor editor(after.data(), layout, crc);
+  PANDO_CHECK(editor.Erase(spilled) && editor.Erase(erased) && editor.Put(updated, "new"));
+  WindowStage stage(layout, leaf.image, crc);
+  stage.Expect(spilled, {"old", std::nullopt});
+  stage.Expect(erased, {"old", std::nullopt});
+  const std::vector<LineRun> runs = EntryWrites(editor);
+  stage.Write(after, runs, std::min(landed, runs.size()), upwards);
+  if (landed < runs.size()) {
+    Repair(&stage, crc, SIZE_MAX, upwards);
+    stage.Expect(updated, {"old", "new"});
+    return stage.Check();
+  }
+  TestImage later(stage.memory());
+  LeafEditor once_more(later.data(), layout, crc);
+  PANDO_CHECK(once_more.Put(updated, "newer"));
+  stage.Expect(updated, {"old", "new", "newer"});
+  const std::vector<LineRun> more = EntryWrites(once_more);
+  stage.Write(later, more, more.size(), upwards);
+  if (dropped != nullptr) *dropped = wire::FlaggedIn(later.data(), layout, home) < 0;
+  return stage.Check();
+}
+
 struct Death {
   size_t landed = SIZE_MAX;         // WRITEs of who dies; all of them: nobody does
   size_t repair_landed = SIZE_MAX;  // of the first who repairs

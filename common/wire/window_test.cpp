@@ -287,6 +287,23 @@ TEST(WindowTest, ASplitOfOnePacketMayMoveWhatStays) {
   }
 }
 
+// Rule N7: the write that erases the last key keeps the flag, the next one of its group drops it.
+TEST(WindowTest, AFlagGoesAfterTheLastKeyThatNeedsIt) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    PlayAll([seed](const NodeLayout& layout, bool crc, bool upwards) {
+      bool dropped = false;
+      std::string problem = DropScene(layout, crc, upwards, seed, SIZE_MAX, &dropped);
+      EXPECT_TRUE(dropped);
+      return problem;
+    });
+  }
+  for (const size_t landed : {size_t{1}, size_t{2}}) {
+    PlayAll([landed](const NodeLayout& layout, bool crc, bool upwards) {
+      return crc ? "" : DropScene(layout, crc, upwards, 1, landed);
+    });
+  }
+}
+
 TEST(WindowTest, AMergeAndItsRepairAreReadAroundEachWrite) {
   for (uint64_t seed = 1; seed <= 2; ++seed) {
     for (const size_t landed : {SIZE_MAX, size_t{1}, size_t{2}, size_t{3}}) {

@@ -270,7 +270,7 @@ absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector
   // Where one packet has all lines but the first they are of one write, even if the writer dies:
   // keys that stay may move to their windows.
   const bool one_packet = (layout.lines() - 1) * kLineBytes <= tree_.entry.shape.packet_bytes;
-  const bool moves = layout.window_groups() > 0 && one_packet;
+  const bool moves = layout.window_groups() > 0 && (one_packet || !RuleHolds(Rule::kN5));
   if (moves || !RuleHolds(Rule::kS5)) {  // the variant puts what stays where it likes
     FillLeaf(image_.data, layout, absl::MakeConstSpan(sorted).first(cuts.front()));
   }
