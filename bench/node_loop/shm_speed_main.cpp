@@ -33,6 +33,8 @@ DEFINE_uint64(records, 1'000'000, "records of the tree and of the loop");
 DEFINE_int32(rounds, 15, "times that loop, gets and updates are measured in turns");
 DEFINE_double(duration, 0.4, "seconds of each measurement");
 DEFINE_int32(coroutines, 8, "operations in flight of the one thread");
+DEFINE_bool(narrow_reads, pando::TreeOptions().narrow_reads,
+            "the tree is laid out for gets of some lines of a leaf");
 DEFINE_string(json, "", "file for the result");
 
 namespace pando::bench {
@@ -101,7 +103,9 @@ absl::Status Target::Start() {
   client.connect_timeout_ms = kConnectTimeoutMs;
   PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(client));
   PANDO_ASSIGN_OR_RETURN(
-      tree_, client_->CreateTree(kTreeName, {.key_bytes_max = 8, .value_bytes_max = 8}));
+      tree_, client_->CreateTree(
+                 kTreeName,
+                 {.key_bytes_max = 8, .value_bytes_max = 8, .narrow_reads = FLAGS_narrow_reads}));
   PANDO_ASSIGN_OR_RETURN(session_, client_->NewSession());
   return absl::OkStatus();
 }

@@ -108,7 +108,8 @@ absl::Status ComputeServer::Open(bool create, bool drop) {
   if (create) {
     const TreeOptions options = {.key_bytes_max = plan_.keys.key_bytes,
                                  .value_bytes_max = plan_.value_bytes,
-                                 .mode = plan_.tree_mode()};
+                                 .mode = plan_.tree_mode(),
+                                 .narrow_reads = plan_.narrow_reads};
     PANDO_ASSIGN_OR_RETURN(tree_, client_->CreateTree(plan_.tree, options));
   } else {
     PANDO_ASSIGN_OR_RETURN(tree_, client_->OpenTree(plan_.tree));

@@ -73,6 +73,9 @@ DEFINE_string(
     mode, "shared",
     "who reads and writes the tree's leaves: shared (every compute server) or owned (one, which "
     "keeps records in memory and a log; the others ask it)");
+DEFINE_bool(narrow_reads, pando::TreeOptions().narrow_reads,
+            "the tree is made so that a get READs some lines of a leaf, where the fabric gains by "
+            "it");
 DEFINE_string(load, "bulk", "how records are loaded: bulk, put, none (they are there)");
 DEFINE_bool(drop, false, "drop the tree first if it exists");
 
@@ -282,6 +285,7 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
     if (FLAGS_duration > 0) plan.operations = 0;
   }
   plan.mode = FLAGS_mode;
+  plan.narrow_reads = FLAGS_narrow_reads;
   PANDO_ASSIGN_OR_RETURN(plan.hot_bytes, BytesFromFlag("hot_bytes", FLAGS_hot_bytes));
   PANDO_ASSIGN_OR_RETURN(plan.log_bytes, BytesFromFlag("log_bytes", FLAGS_log_bytes));
   plan.load = FLAGS_load;

@@ -28,7 +28,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaOptions, device, port, gid_index, mtu_byt
                                    service_level, pkey_index)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks, local_locks,
                                    wait_queue, handover, operation_combining, lock_and_read,
-                                   handover_image, lock_back_off, two_level_versions)
+                                   handover_image, lock_back_off, two_level_versions, narrow_reads)
 
 }  // namespace pando
 
@@ -37,11 +37,11 @@ namespace pando::bench {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, memory_servers,
                                    memory_bytes, lock_words, compute_servers, compute_servers_all,
                                    compute_server_first, threads, coroutines, in_process, pin, tree,
-                                   mode, records, keys, value_bytes, load, drop, workload,
-                                   distribution, operations, duration_s, warmup_s, rate, repeat,
-                                   seed, errors_max, techniques, index_cache_bytes, handover_max,
-                                   combine_max, timeout_ms, hot_bytes, log_bytes, metrics_address,
-                                   history, folder)
+                                   mode, narrow_reads, records, keys, value_bytes, load, drop,
+                                   workload, distribution, operations, duration_s, warmup_s, rate,
+                                   repeat, seed, errors_max, techniques, index_cache_bytes,
+                                   handover_max, combine_max, timeout_ms, hot_bytes, log_bytes,
+                                   metrics_address, history, folder)
 
 namespace {
 
@@ -206,6 +206,7 @@ nlohmann::json ConfigJson(const Plan& plan) {
   }
   config["keys"] = plan.keys.kind;
   config["key_bytes"] = plan.keys.key_bytes;
+  config["narrow_reads"] = plan.narrow_reads;
   if (plan.keys.kind == "words") config["words_file"] = plan.keys.words_file;
   config["memory_bytes"] = plan.region_bytes();
   for (const auto& [name, field] : kTechniqueFlags) config[name] = plan.techniques.*field;

@@ -37,6 +37,7 @@ struct Plan {
   // Data.
   std::string tree = "ycsb";
   std::string mode = "shared";  // or owned
+  bool narrow_reads = TreeOptions().narrow_reads;
   uint64_t records = 1'000'000;
   KeyOptions keys;
   uint32_t value_bytes = 8;

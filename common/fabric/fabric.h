@@ -63,7 +63,7 @@ struct Capabilities {
   // whole of it takes. 0: it may stop anywhere.
   uint32_t read_packet_bytes = 0;
   // A READ of few bytes costs less than a verb more does; false where verbs are copies by the
-  // processor.
+  // processor, or packets of a kernel.
   bool few_bytes_pay = true;
   // A memory server can cut a living client off, if it has leases; else only the end of a client's
   // process is its death.

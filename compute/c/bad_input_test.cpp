@@ -164,6 +164,9 @@ TEST_F(CBadInputTest, OptionsThatNobodyKnows) {
   options.mode = 9;
   EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_create_tree(client_, "x", &options, &tree));
   options = PANDO_TREE_OPTIONS_INIT;
+  options.narrow_reads = 2;
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_create_tree(client_, "x", &options, &tree));
+  options = PANDO_TREE_OPTIONS_INIT;
   options.key_bytes_max = 256;
   EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_create_tree(client_, "x", &options, &tree));
   options.key_bytes_max = (uint64_t{1} << 32) + 8;

@@ -83,6 +83,7 @@ absl::StatusOr<TreeOptions> TreeOptionsOf(const pando_tree_options* given) {
   }
   options.mode =
       c.mode == PANDO_MODE_OWNED ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
+  PANDO_RETURN_IF_ERROR(ReadFlag(c.narrow_reads, "narrow_reads", &options.narrow_reads));
   return options;
 }
 
@@ -195,10 +196,14 @@ pando_code pando_get_tree_info(const pando_tree* tree, pando_tree_info* info) {
     Held<TreeObject> held;
     PANDO_RETURN_IF_ERROR(held.Take(tree));
     const pando::Tree& of = *held->tree;
-    return pando::c::WriteSized(
-        pando_tree_info{sizeof(pando_tree_info), of.name().c_str(), of.key_bytes_max(),
-                        of.value_bytes_max(), of.node_bytes(), static_cast<int64_t>(of.mode())},
-        info, "info");
+    return pando::c::WriteSized(pando_tree_info{.size = sizeof(pando_tree_info),
+                                                .name = of.name().c_str(),
+                                                .key_bytes_max = of.key_bytes_max(),
+                                                .value_bytes_max = of.value_bytes_max(),
+                                                .node_bytes = of.node_bytes(),
+                                                .mode = static_cast<int64_t>(of.mode()),
+                                                .narrow_reads = of.narrow_reads() ? 1 : 0},
+                                info, "info");
   });
 }
 

@@ -131,9 +131,13 @@ pando_code pando_list_trees(pando_client* client, pando_list** list) {
   return ListOf<pando_tree_info>(
       client, list, [](ClientObject& held) { return held.client->ListTrees(); },
       [](const pando::TreeInfo& tree) {
-        return pando_tree_info{sizeof(pando_tree_info), tree.name.c_str(),
-                               tree.key_bytes_max,      tree.value_bytes_max,
-                               tree.node_bytes,         static_cast<int64_t>(tree.mode)};
+        return pando_tree_info{.size = sizeof(pando_tree_info),
+                               .name = tree.name.c_str(),
+                               .key_bytes_max = tree.key_bytes_max,
+                               .value_bytes_max = tree.value_bytes_max,
+                               .node_bytes = tree.node_bytes,
+                               .mode = static_cast<int64_t>(tree.mode),
+                               .narrow_reads = tree.narrow_reads ? 1 : 0};
       });
 }
 

@@ -170,6 +170,14 @@ TEST_F(COperationsTest, TreesAndWhatIsSaidOfThem) {
   EXPECT_EQ(again, nullptr);
   EXPECT_GIVES(PANDO_NOT_FOUND, pando_open_tree(client_, "none", &again));
   EXPECT_GIVES(PANDO_OK, pando_tree_status(client_, tree_));
+  others.narrow_reads = info.narrow_reads == 1 ? 0 : 1;
+  ASSERT_GIVES(PANDO_OK, pando_create_tree(client_, "other", &others, &again));
+  pando_tree_info other = {};
+  other.size = sizeof(other);
+  ASSERT_GIVES(PANDO_OK, pando_get_tree_info(again, &other));
+  EXPECT_EQ(other.narrow_reads, others.narrow_reads);
+  EXPECT_GIVES(PANDO_OK, pando_close_tree(again));
+  EXPECT_GIVES(PANDO_OK, pando_drop_tree(client_, "other"));
 
   pando_list* list = nullptr;
   ASSERT_GIVES(PANDO_OK, pando_list_trees(client_, &list));

@@ -33,6 +33,7 @@ uint32_t Tree::key_bytes_max() const { return impl_->context().layout.key_bytes_
 uint32_t Tree::value_bytes_max() const { return impl_->context().layout.value_bytes_max(); }
 uint32_t Tree::node_bytes() const { return impl_->context().layout.node_bytes(); }
 TreeOptions::Mode Tree::mode() const { return ModeOf(impl_->context().entry); }
+bool Tree::narrow_reads() const { return impl_->context().entry.windows(); }
 
 // --- Client
 

@@ -327,8 +327,13 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
         control_channel_.Call(context, catalog_server_, ControlOpcode::kListTrees, ""));
     PANDO_ASSIGN_OR_RETURN(const std::vector<CatalogEntry> entries, ParseCatalogList(body));
     for (const CatalogEntry& entry : entries) {
-      trees.push_back({entry.name, entry.shape.key_bytes_max, entry.shape.value_bytes_max,
-                       entry.shape.node_bytes, ModeOf(entry), entry.delete_persistence_ms});
+      trees.push_back({.name = entry.name,
+                       .key_bytes_max = entry.shape.key_bytes_max,
+                       .value_bytes_max = entry.shape.value_bytes_max,
+                       .node_bytes = entry.shape.node_bytes,
+                       .mode = ModeOf(entry),
+                       .delete_persistence_ms = entry.delete_persistence_ms,
+                       .narrow_reads = entry.windows()});
     }
     return absl::OkStatus();
   }));

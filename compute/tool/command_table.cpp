@@ -35,7 +35,7 @@ std::vector<CommandText> MakeCommandTexts() {
            "error says how many they had put.\n\n") +
            kJsonBytes,
        {"tree=NAME", "format=lines|tsv|csv|jsonl", "key_bytes=N", "value_bytes=N",
-        "mode=shared|owned", "sessions=N", "[no]bulk", "progress"}},
+        "mode=shared|owned", "[no]narrow_reads", "sessions=N", "[no]bulk", "progress"}},
       {"get",
        "KEY",
        "print the value of a key",
@@ -109,8 +109,8 @@ std::vector<CommandText> MakeCommandTexts() {
        "make an empty tree",
        "Makes a tree for keys and values of so many bytes at most. A tree that is there and has "
        "just these options is fine; with others: exit code 1.",
-       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned",
-        "delete_persistence_ms=N"}},
+       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned", "delete_persistence_ms=N",
+        "[no]narrow_reads"}},
       {"drop",
        "[NAME]",
        "remove a tree",

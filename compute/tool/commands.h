@@ -29,8 +29,9 @@ struct Settings {
   // load, create: what is made; not given: shared, or as the tree that there is.
   TreeOptions::Mode mode = TreeOptions::Mode::kShared;
   bool mode_given = false;
-  uint32_t delete_persistence_ms = 0;  // create
-  int sessions = 0;                    // load; 0: one a CPU, at most 8
+  uint32_t delete_persistence_ms = 0;              // create
+  bool narrow_reads = TreeOptions().narrow_reads;  // load, create
+  int sessions = 0;                                // load; 0: one a CPU, at most 8
   bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
   std::string from, to, prefix;  // scan; erase: the first two; restore: the first one
   bool from_given = false, to_given = false, reverse = false;

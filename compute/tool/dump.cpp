@@ -38,7 +38,8 @@ DumpOptions OptionsOf(const Tree& tree) {
   return {.key_bytes_max = tree.key_bytes_max(),
           .value_bytes_max = tree.value_bytes_max(),
           .node_bytes = tree.node_bytes(),
-          .owned = tree.mode() == TreeOptions::Mode::kOwned};
+          .owned = tree.mode() == TreeOptions::Mode::kOwned,
+          .narrow_reads = tree.narrow_reads()};
 }
 
 absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {

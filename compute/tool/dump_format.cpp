@@ -32,10 +32,11 @@ std::string WithCrc(std::string bytes) {
 }  // namespace
 
 std::string DumpOptionsText(const DumpOptions& options) {
-  const Json json = {{"key_bytes_max", options.key_bytes_max},
-                     {"value_bytes_max", options.value_bytes_max},
-                     {"node_bytes", options.node_bytes},
-                     {"mode", options.owned ? "owned" : "shared"}};
+  Json json = {{"key_bytes_max", options.key_bytes_max},
+               {"value_bytes_max", options.value_bytes_max},
+               {"node_bytes", options.node_bytes},
+               {"mode", options.owned ? "owned" : "shared"}};
+  if (options.narrow_reads) json["narrow_reads"] = true;
   return json.dump();
 }
 
@@ -52,6 +53,9 @@ absl::StatusOr<DumpOptions> ParseDumpOptions(std::string_view text) {
   const auto mode = json.find("mode");
   if (mode == json.end() || (*mode != "owned" && *mode != "shared")) return bad;
   options.owned = *mode == "owned";
+  const auto narrow = json.find("narrow_reads");
+  if (narrow != json.end() && !narrow->is_boolean()) return bad;
+  options.narrow_reads = narrow != json.end() && narrow->get<bool>();
   return options;
 }
 

@@ -8,7 +8,8 @@
 //   end      as a block of no records; its payload: records (8) | blocks (8) | CRC32C of all
 //            payloads together (4)
 //
-// The JSON is an object with key_bytes_max, value_bytes_max, node_bytes and mode of the tree.
+// The JSON is an object with key_bytes_max, value_bytes_max, node_bytes and mode of the tree, and
+// narrow_reads (true) of those that have it; releases that do not know it restore a tree without.
 //
 // Invariants
 // 1. The same options and entries make the same bytes: a block ends with the record with which it
@@ -40,7 +41,7 @@ inline constexpr size_t kDumpPayloadBytesMax = kDumpBlockBytes + 2 * (1 + kDumpE
 // What a tree needs to be made again.
 struct DumpOptions {
   uint32_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
-  bool owned = false;
+  bool owned = false, narrow_reads = false;
   friend bool operator==(const DumpOptions&, const DumpOptions&) = default;
 };
 std::string DumpOptionsText(const DumpOptions& options);  // JSON

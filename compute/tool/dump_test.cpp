@@ -208,6 +208,9 @@ TEST(DumpTest, GoesOnBehindEachBlock) {
 
 TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
   EXPECT_EQ(ParseDumpOptions(DumpOptionsText(kOptions)).value(), kOptions);
+  DumpOptions narrow = kOptions;
+  narrow.narrow_reads = true;
+  EXPECT_EQ(ParseDumpOptions(DumpOptionsText(narrow)).value(), narrow);
   for (const char* text :
        {"", "[]", "{}", "{\"key_bytes_max\":8}",
         R"({"key_bytes_max":0,"value_bytes_max":8,"node_bytes":1024,"mode":"shared"})",
@@ -216,7 +219,9 @@ TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1e30,"mode":"shared"})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":4294968320,"mode":"shared"})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":"mine"})",
-        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":1})"}) {
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":1})",
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":"shared",)"
+        R"("narrow_reads":1})"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseDumpOptions(text).status())) << text;
   }
 }

@@ -25,7 +25,7 @@ TextFormat FormatOf(const Settings& settings) {
 
 // For these records; of what they do not say, as a new tree of `pando create`.
 TreeOptions OptionsFor(const Settings& settings, const Records& records) {
-  TreeOptions options{.mode = settings.mode};
+  TreeOptions options{.mode = settings.mode, .narrow_reads = settings.narrow_reads};
   if (!records.sorted().empty()) {
     options.key_bytes_max = static_cast<uint32_t>(records.key_bytes());
     options.value_bytes_max = static_cast<uint32_t>(records.value_bytes());

@@ -44,6 +44,9 @@ DEFINE_string(
 DEFINE_int32(delete_persistence_ms, 0,
              "owned trees: what is deleted is in its leaf so many milliseconds later at the latest "
              "(10 or more); 0: some time");
+DEFINE_bool(narrow_reads, pando::TreeOptions().narrow_reads,
+            "leaves are laid out so that a get READs some lines of them, where the network gains "
+            "by it; older releases cannot open such a tree");
 DEFINE_int32(sessions, 0, "sessions that put at the same time; 0: one a CPU, at most 8");
 DEFINE_bool(bulk, true, "fill an empty tree in one go; --nobulk puts key by key");
 DEFINE_string(from, "", "first key, or the least key above it");
@@ -232,6 +235,7 @@ Settings SettingsFromFlags(const Command& command) {
   if (FLAGS_mode == "owned") settings.mode = TreeOptions::Mode::kOwned;
   settings.mode_given = !FLAGS_mode.empty();
   settings.delete_persistence_ms = static_cast<uint32_t>(FLAGS_delete_persistence_ms);
+  settings.narrow_reads = FLAGS_narrow_reads;
   settings.sessions = FLAGS_sessions;
   settings.bulk = FLAGS_bulk;
   settings.from = KeyFromFlag("from", FLAGS_from);

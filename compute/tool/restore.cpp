@@ -108,7 +108,8 @@ absl::StatusOr<RestoreTarget> OpenTarget(const Settings& settings, const DumpOpt
                                               .value_bytes_max = options.value_bytes_max,
                                               .node_bytes = options.node_bytes,
                                               .mode = options.owned ? TreeOptions::Mode::kOwned
-                                                                    : TreeOptions::Mode::kShared});
+                                                                    : TreeOptions::Mode::kShared,
+                                              .narrow_reads = options.narrow_reads});
   }
   if (!tree.ok()) return tree.status();
   target.tree = *std::move(tree);

@@ -130,6 +130,14 @@ test_dump_errors() {
   same_dump owned_too "$work/owned"
   run 0 trees
   grep -q '^owned_too .* owned$' "$work/out" || fail 'a dump does not keep the mode'
+  run 0 create --tree=windows --narrow_reads
+  run 1 create --tree=windows --nonarrow_reads
+  run 0 restore "$work/dump" --tree=windows
+  run 0 dump "$work/windows" --tree=windows
+  run 0 restore "$work/windows" --tree=windows_too
+  same_dump windows_too "$work/windows"
+  run 0 trees
+  grep -q '^windows_too .* shared, narrow reads$' "$work/out" || fail 'a dump does not keep narrow reads'
 
   for offset in 9 30 200 $((bytes / 2)) $((bytes - 10)); do
     cp "$work/dump" "$work/damaged"

@@ -20,6 +20,7 @@ absl::Status PrintTreesJson(const std::vector<TreeInfo>& trees) {
     row["node_bytes"] = tree.node_bytes;
     row["mode"] = ModeText(tree.mode);
     if (tree.delete_persistence_ms > 0) row["delete_persistence_ms"] = tree.delete_persistence_ms;
+    if (tree.narrow_reads) row["narrow_reads"] = true;
     list.push_back(std::move(row));
   }
   return Print(JsonText({{"trees", std::move(list)}}, /*in_lines=*/true));
@@ -35,7 +36,8 @@ absl::Status Create(const Settings& settings, const Arguments&) {
   const auto client = Connect(settings);
   if (!client.ok()) return client.status();
   TreeOptions options{.mode = settings.mode,
-                      .delete_persistence_ms = settings.delete_persistence_ms};
+                      .delete_persistence_ms = settings.delete_persistence_ms,
+                      .narrow_reads = settings.narrow_reads};
   if (settings.key_bytes != 0) options.key_bytes_max = settings.key_bytes;
   if (settings.value_bytes_given) options.value_bytes_max = settings.value_bytes;
   return (*client)->CreateTree(settings.tree, options).status();
@@ -65,7 +67,8 @@ absl::Status Trees(const Settings& settings, const Arguments&) {
     if (!status.ok()) break;
     status = Print(Column(tree.name, width + 2) + Column(std::to_string(tree.key_bytes_max), 11) +
                    Column(std::to_string(tree.value_bytes_max), 13) +
-                   Column(std::to_string(tree.node_bytes), 12) + ModeText(tree.mode) + "\n");
+                   Column(std::to_string(tree.node_bytes), 12) + ModeText(tree.mode) +
+                   (tree.narrow_reads ? ", narrow reads\n" : "\n"));
   }
   return status;
 }

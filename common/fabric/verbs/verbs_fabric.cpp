@@ -46,6 +46,8 @@ class VerbsFabric final : public Fabric {
     // fetches again; a kernel may be held up in the middle of a line. MTUs are powers of two, so
     // that the smallest's packets end wherever a larger one's do.
     capabilities_.read_packet_bytes = capabilities_.lines_atomic ? mtu_bytes : 0;
+    // Where a kernel sends packets each of them costs more than the bytes of a leaf.
+    capabilities_.few_bytes_pay = capabilities_.lines_atomic;
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }

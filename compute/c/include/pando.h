@@ -56,8 +56,7 @@
 //
 // Against the C++ interface: there are no tasks in a session (Session::Spawn); many operations in
 // flight are for pando_multi_get() and its like, or an executor. Session::EraseRange(),
-// Client::Leave() and the options narrow_reads, delete_persistence_ms and spread_ranges have no
-// counterpart yet.
+// Client::Leave() and the options delete_persistence_ms and spread_ranges have no counterpart yet.
 #pragma once
 
 #include "pando_c/base.h"      // codes, bytes, lists

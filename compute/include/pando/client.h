@@ -64,6 +64,7 @@ class Tree {
   uint32_t value_bytes_max() const;
   uint32_t node_bytes() const;
   TreeOptions::Mode mode() const;
+  bool narrow_reads() const;
 
  private:
   friend struct ImplAccess;
@@ -77,6 +78,7 @@ struct TreeInfo {
   uint32_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
   TreeOptions::Mode mode = TreeOptions::Mode::kShared;
   uint32_t delete_persistence_ms = 0;
+  bool narrow_reads = false;
 };
 
 // Memory servers as the client sees them.

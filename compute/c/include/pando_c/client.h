@@ -84,9 +84,12 @@ typedef struct pando_tree_options {
   uint64_t value_bytes_max;  // 0 to 255
   uint64_t node_bytes;       // 0: derived
   int64_t mode;              // PANDO_MODE_...
+  // A flag: leaves are laid out so that a get reads some lines of them, not all, where the network
+  // gains by it. Older releases cannot open such a tree.
+  int64_t narrow_reads;
 } pando_tree_options;
 #define PANDO_TREE_OPTIONS_INIT \
-  { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED }
+  { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED, 0 }
 
 // The caller sets `size`. `name` is valid while the tree or list that gave the info is open.
 typedef struct pando_tree_info {
@@ -94,6 +97,7 @@ typedef struct pando_tree_info {
   const char* name;
   uint64_t key_bytes_max, value_bytes_max, node_bytes;
   int64_t mode;
+  int64_t narrow_reads;
 } pando_tree_info;
 
 // Creates the tree if there is none of that name. options NULL: the defaults.
