@@ -33,6 +33,12 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("handovers", result.tree.handovers);
   visit("combined", result.tree.combined);
   visit("cut_short", result.cut_short);
+  visit("busy_link", result.busy.link);
+  visit("busy_engines", result.busy.engines);
+  visit("busy_pcie", result.busy.pcie);
+  visit("busy_atomics", result.busy.atomics);
+  visit("busy_lock", result.busy.lock);
+  visit("busy_cpu", result.busy.cpu);
   visit("events", result.events);
   visit("verbs", result.verbs);
   visit("doorbells", result.doorbells);

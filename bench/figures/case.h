@@ -20,6 +20,9 @@ struct Mix {
   double writes = 0;
   double scans = 0;
   uint32_t scan_rows = 100;
+  // Of the keys: all; those that were loaded; or new ones, each once, whatever the distribution is.
+  enum class Keys : uint8_t { kAny, kLoaded, kNew };
+  Keys keys = Keys::kAny;
 };
 
 // How long virtual time goes on: until all of the minima are reached, or the maximum.
@@ -45,6 +48,7 @@ struct TreeCase {
   int compute_servers = 8;
   int threads = 22;
   int coroutines = 1;
+  bool apart = false;  // compute servers have hosts of their own
   // Bound of the index cache, as a share of what all internal nodes need.
   double cache_share = 1.5;
   Span span;
@@ -81,6 +85,13 @@ struct CaseResult {
   FabricStats fabric;
   TreeStats tree;
   bool cut_short = false;  // at Span::events_max
+  // Shares of the span in which parts were busy, with a NIC's timing: of the memory server's host
+  // whose part was busiest, links each way, the NIC's engines, PCIe, its engines and its busiest
+  // internal lock for atomics; and of all threads of compute servers.
+  struct Busy {
+    double link = 0, engines = 0, pcie = 0, atomics = 0, lock = 0, cpu = 0;
+  };
+  Busy busy;
   // For messages, in no file: of the simulation, without what came before and after it.
   uint64_t events = 0, verbs = 0;
   uint64_t doorbells = 0;  // with a NIC's timing

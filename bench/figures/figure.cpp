@@ -15,7 +15,8 @@ using Maker = Figure (*)(const Grid&);
 constexpr std::pair<const char*, Maker> kFigures[] = {
     {"breakdown", &MakeBreakdown}, {"range", &MakeRange},      {"scalability", &MakeScalability},
     {"internals", &MakeInternals}, {"key_size", &MakeKeySize}, {"cache", &MakeCache},
-    {"locks", &MakeLocks},         {"beyond", &MakeBeyond},    {"servers", &MakeServers},
+    {"locks", &MakeLocks},         {"beyond", &MakeBeyond},    {"narrow", &MakeNarrow},
+    {"peers", &MakePeers},         {"servers", &MakeServers},
 };
 
 double Quotient(double a, double b) { return b == 0 ? 0 : a / b; }

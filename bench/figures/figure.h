@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -52,6 +53,7 @@ struct Figure {
   using Extra = std::function<void(const Figure& figure, const std::vector<CaseResult>& results,
                                    std::vector<Point>* points)>;
   Extra extra;
+  std::optional<Grid> sized;  // where it has sizes of its own
 };
 
 const std::vector<std::string>& FigureNames();

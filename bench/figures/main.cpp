@@ -15,8 +15,8 @@
 #include "common/program/command_line.h"
 
 DEFINE_string(figure, "",
-              "breakdown, range, scalability, internals, key_size, cache, locks, beyond, servers, "
-              "or all");
+              "breakdown, range, scalability, internals, key_size, cache, locks, beyond, narrow, "
+              "peers, servers, or all");
 DEFINE_string(profile, "connectx5-100g",
               "timing of the network: a profile that comes with Pando, or a file");
 DEFINE_string(

@@ -64,5 +64,7 @@ Figure MakeServers(const Grid& grid);
 Figure MakeKeySize(const Grid& grid);
 Figure MakeCache(const Grid& grid);
 Figure MakeInternals(const Grid& grid);
+Figure MakeNarrow(const Grid& grid);
+Figure MakePeers(const Grid& grid);
 
 }  // namespace pando::bench

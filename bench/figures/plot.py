@@ -18,12 +18,16 @@ NAMES = {
     "writes_by_bytes_percent": "writes by bytes written back, %",
     "reads_by_retries_percent": "gets by repeated READs, %",
     "lock_retries": "failed attempts at a lock of a write",
+    "link_busy_percent": "memory server's link busy, %",
+    "cpu_busy_percent": "compute servers' threads busy, %",
 }
 # Each is a panel, where the figure has it.
 PANELS = ["throughput_mops", "p50_us", "p99_us", "cache_hits_percent"]
 PANELS_OF = {
     "internals": ["writes_by_round_trips_percent", "lock_retries", "writes_by_bytes_percent",
                   "reads_by_retries_percent"],
+    "narrow": ["throughput_mops", "p50_us", "p99_us", "link_busy_percent"],
+    "peers": ["throughput_mops", "link_busy_percent", "cpu_busy_percent"],
 }
 LOGARITHMIC = {"p50_us", "p99_us", "lock_retries"}
 
@@ -55,7 +59,9 @@ def _bars(axes, series, points):
     for at, name in enumerate(series):
         mine = {p["x"]: p for p in points if p["series"] == name}
         places = [(i + (at - (len(series) - 1) / 2) * width, mine[x]) for i, x in enumerate(values) if x in mine]
-        axes.bar([place for place, _ in places], [p["simulated"] for _, p in places], width, label=name)
+        # What was published only is as high as that says.
+        heights = [p["published"] if p["simulated"] is None else p["simulated"] for _, p in places]
+        axes.bar([place for place, _ in places], heights, width, label=name)
         published = [(place, p["published"]) for place, p in places if p["published"] is not None]
         if published:
             axes.plot([place for place, _ in published], [y for _, y in published], "k*")
@@ -71,7 +77,7 @@ def _panel(axes, metric, points, x_name):
     else:
         _bars(axes, series, points)
     axes.set_title(NAMES.get(metric, metric), fontsize=10)
-    if metric in LOGARITHMIC and any(point["simulated"] > 0 for point in points):
+    if metric in LOGARITHMIC and any((point["simulated"] or 0) > 0 for point in points):
         axes.set_yscale("log")
     else:
         axes.set_ylim(bottom=0)

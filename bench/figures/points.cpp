@@ -37,6 +37,10 @@ std::string CsvField(const std::string& text) {
   return quoted + '"';
 }
 
+std::optional<double> SimulatedOf(const Point& point) {
+  return std::isnan(point.simulated) ? std::nullopt : std::optional(point.simulated);
+}
+
 absl::StatusOr<std::vector<Note>> LoadNotes(const std::filesystem::path& file,
                                             const char* text_name, bool any_matches) {
   PANDO_ASSIGN_OR_RETURN(const Json json, ReadJson(file));
@@ -64,7 +68,7 @@ absl::StatusOr<std::vector<Note>> LoadNotes(const std::filesystem::path& file,
 }  // namespace
 
 std::optional<double> Point::ratio() const {
-  if (!published.has_value() || *published == 0) return std::nullopt;
+  if (!published.has_value() || *published == 0 || std::isnan(simulated)) return std::nullopt;
   return simulated / *published;
 }
 
@@ -112,7 +116,7 @@ Json PointsToJson(const std::vector<Point>& points) {
                     {"x", point.x},
                     {"metric", point.metric},
                     {"published", OrNull(point.published)},
-                    {"simulated", Rounded(point.simulated)},
+                    {"simulated", OrNull(SimulatedOf(point))},
                     {"ratio", OrNull(point.ratio())}});
   }
   return list;
@@ -126,7 +130,8 @@ absl::StatusOr<std::vector<Point>> PointsFromJson(const Json& json) {
       entry.at("series").get_to(point.series);
       point.x = entry.at("x");
       entry.at("metric").get_to(point.metric);
-      entry.at("simulated").get_to(point.simulated);
+      const Json& simulated = entry.at("simulated");
+      point.simulated = simulated.is_null() ? std::nan("") : simulated.get<double>();
       if (!entry.at("published").is_null()) point.published = entry.at("published").get<double>();
     }
   } catch (const Json::exception& error) {
@@ -143,12 +148,14 @@ std::string PointsToCsv(const std::vector<Point>& points) {
   for (const Point& point : points) {
     absl::StrAppend(&csv, CsvField(point.series), ",", CsvField(FormatX(point.x)), ",",
                     CsvField(point.metric), ",", number(point.published), ",",
-                    number(point.simulated), ",", number(point.ratio()), "\n");
+                    number(SimulatedOf(point)), ",", number(point.ratio()), "\n");
   }
   return csv;
 }
 
-std::string FormatNumber(double value) { return absl::StrFormat("%.4g", value); }
+std::string FormatNumber(double value) {
+  return std::isnan(value) ? "-" : absl::StrFormat("%.4g", value);
+}
 
 std::string FormatX(const Json& x) { return x.is_string() ? x.get<std::string>() : x.dump(); }
 

@@ -17,7 +17,7 @@ struct Point {
   std::string series;
   nlohmann::json x;  // a number or a text
   std::string metric;
-  double simulated = 0;
+  double simulated = 0;  // NaN: published only
   std::optional<double> published;
   std::string source;  // of what was published
 
@@ -49,7 +49,7 @@ std::string ExplanationOf(std::string_view figure, const Point& point,
                           const std::vector<Note>& explanations);
 
 // A list of {"series", "x", "metric", "published", "simulated", "ratio"}; null where nothing was
-// published.
+// published, or simulated.
 nlohmann::json PointsToJson(const std::vector<Point>& points);
 // The same, without `source`. DataLoss.
 absl::StatusOr<std::vector<Point>> PointsFromJson(const nlohmann::json& json);

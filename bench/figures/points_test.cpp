@@ -1,5 +1,6 @@
 #include "bench/figures/points.h"
 
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -47,6 +48,22 @@ TEST(Points, JsonHasSixMembersAndNullWhereNothingWasPublished) {
   const auto read = PointsFromJson(PointsToJson(points));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(PointsToJson(*read), expected);
+}
+
+TEST(Points, WhatWasPublishedOnlyIsComparedWithNothing) {
+  std::vector<Point> points = {{.series = "a peer",
+                                .x = "read",
+                                .metric = "throughput_mops",
+                                .simulated = std::nan(""),
+                                .published = 49.7}};
+  EXPECT_FALSE(points[0].far_off());
+  const Json json = PointsToJson(points);
+  EXPECT_TRUE(json[0].at("simulated").is_null());
+  EXPECT_TRUE(json[0].at("ratio").is_null());
+  const auto read = PointsFromJson(json);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(PointsToJson(*read), json);
+  EXPECT_NE(PointsToCsv(points).find("throughput_mops,49.7,,\n"), std::string::npos);
 }
 
 TEST(Points, JsonOfAnotherFormIsRefused) {

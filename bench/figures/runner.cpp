@@ -181,7 +181,7 @@ absl::Status Runner::WriteComplete() {
 }
 
 absl::Status Runner::Write(const Figure& figure, const std::vector<CaseResult>& results) {
-  const Grid& grid = options_.grid;
+  const Grid& grid = figure.sized.has_value() ? *figure.sized : options_.grid;
   FigureRun run = {.figure = figure.name,
                    .title = figure.title,
                    .x_name = figure.x_name,

@@ -22,7 +22,8 @@ constexpr int64_t kGetTimeoutMs = 60'000;
 // Room for the tree several times over: what is not written takes no memory.
 absl::StatusOr<uint64_t> RegionBytes(const SnapshotOptions& options) {
   PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
-                         NodeLayout::Create(options.key_bytes, options.value_bytes));
+                         NodeLayout::Create(options.key_bytes, options.value_bytes,
+                                            options.node_bytes, options.narrow_reads));
   const uint64_t leaves = options.records / (layout.slot_count() / 2) + 1;
   const uint64_t share =
       leaves * layout.node_bytes() / static_cast<uint64_t>(options.memory_servers);
@@ -75,7 +76,9 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Load(const SnapshotOptions& 
       snapshot->cluster_->NewClient({.index_cache_bytes = kCacheBytesForAll});
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Tree> tree,
                          client->CreateTree(kTree, {.key_bytes_max = options.key_bytes,
-                                                    .value_bytes_max = options.value_bytes}));
+                                                    .value_bytes_max = options.value_bytes,
+                                                    .node_bytes = options.node_bytes,
+                                                    .narrow_reads = options.narrow_reads}));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client->NewSession());
   PANDO_RETURN_IF_ERROR(snapshot->Fill(session.get(), *tree));
   PANDO_RETURN_IF_ERROR(snapshot->FindParents(client.get(), session.get(), *tree));

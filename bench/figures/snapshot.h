@@ -21,6 +21,8 @@ struct SnapshotOptions {
   uint64_t records = 0;
   uint32_t key_bytes = 8;
   uint32_t value_bytes = 8;
+  uint32_t node_bytes = 0;    // as TreeOptions
+  bool narrow_reads = false;  // the tree's
   int memory_servers = 8;
   uint64_t seed = 1;
   // The network's timing; nullptr: a delay, and nothing else (tests).

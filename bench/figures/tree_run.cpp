@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <deque>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,7 @@ class TreeRun {
       : case_(tree_case),
         snapshot_(*snapshot),
         world_(snapshot->cluster().world()),
-        distribution_(Distribution::Create(tree_case.distribution, snapshot->key_space())) {}
+        distribution_(Distribution::Create(tree_case.distribution, Numbers())) {}
 
   absl::StatusOr<CaseResult> Run();
 
@@ -58,6 +59,12 @@ class TreeRun {
     uint64_t retries, failures, bytes, atomics;
   };
 
+  // How many numbers keys are drawn from.
+  uint64_t Numbers() const {
+    return case_.mix.keys == Mix::Keys::kLoaded ? snapshot_.options().records
+                                                : snapshot_.key_space();
+  }
+  uint64_t NextNumber(Random* random);
   absl::Status Connect();
   void Spawn();
   absl::Status Drive();
@@ -70,6 +77,7 @@ class TreeRun {
   void Advance(int64_t now_ns);
   void EnterPhase(Phase phase, int64_t now_ns);
   PhaseStats Sum() const;
+  void NoteBusy(int64_t span_ns);
 
   const TreeCase& case_;
   Snapshot& snapshot_;
@@ -82,6 +90,9 @@ class TreeRun {
   int64_t phase_ns_ = 0;   // when it began
   int active_ = 0;
   PhaseStats before_;
+  std::vector<sim::NicUse> use_before_;
+  double cpu_before_ns_ = 0;
+  uint64_t inserted_ = 0;  // new keys
   CaseResult result_;
 };
 
@@ -118,7 +129,8 @@ absl::Status TreeRun::Connect() {
   for (int c = 0; c < case_.compute_servers; ++c) {
     options.seed = DeriveSeed(case_.seed, kClientSeeds + static_cast<uint64_t>(c));
     ComputeServer& server = servers_.emplace_back();
-    server.client = NewComputeServer(options, c, &snapshot_.cluster());
+    const int host = case_.apart ? snapshot_.options().memory_servers + c : c;
+    server.client = NewComputeServer(options, host, &snapshot_.cluster());
     PANDO_ASSIGN_OR_RETURN(server.tree, server.client->OpenTree(Snapshot::kTree));
     snapshot_.FillCache(*server.tree);
     for (int t = 0; t < case_.threads; ++t) {
@@ -176,8 +188,26 @@ void TreeRun::Work(Worker& worker) {
   --active_;
 }
 
+uint64_t TreeRun::NextNumber(Random* random) {
+  switch (case_.mix.keys) {
+    case Mix::Keys::kLoaded: {
+      const uint64_t loaded = distribution_->Next(random);
+      return loaded / 2 * 3 + loaded % 2;
+    }
+    case Mix::Keys::kNew: {
+      // Scattered: the step and the count have no divisor in common.
+      const uint64_t all = snapshot_.options().records / 2;
+      uint64_t step = all / 8 * 5 + 1;
+      while (std::gcd(step, all) != 1) ++step;
+      return inserted_++ * step % all * 3 + 2;
+    }
+    default:
+      return distribution_->Next(random);
+  }
+}
+
 absl::Status TreeRun::Operate(Worker& worker, int64_t* trips) {
-  snapshot_.keys().Make(distribution_->Next(&worker.random), &worker.key);
+  snapshot_.keys().Make(NextNumber(&worker.random), &worker.key);
   const double kind = worker.random.NextDouble();
   if (kind < case_.mix.writes) {
     OperationCost cost;
@@ -226,16 +256,44 @@ void TreeRun::Advance(int64_t now_ns) {
 }
 
 void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
-  if (phase == Phase::kMeasured) before_ = Sum();
+  if (phase == Phase::kMeasured) {
+    before_ = Sum();
+    use_before_ = world_.nic_use();
+    cpu_before_ns_ = world_.stats().cpu_ns;
+  }
   if (phase == Phase::kDone) {
     const PhaseStats after = Sum();
     result_.fabric = Difference(before_.fabric, after.fabric);
     result_.tree = Difference(before_.tree, after.tree);
     result_.span_ns = now_ns - phase_ns_;
+    NoteBusy(result_.span_ns);
   }
   phase_ = phase;
   in_phase_ = 0;
   phase_ns_ = now_ns;
+}
+
+void TreeRun::NoteBusy(int64_t span_ns) {
+  const std::vector<sim::NicUse> use = world_.nic_use();
+  // An error may end the run in its warm-up.
+  if (use.size() != use_before_.size() || span_ns <= 0) return;
+  const auto share = [&](auto ns) {
+    return static_cast<double>(ns) / static_cast<double>(span_ns);
+  };
+  CaseResult::Busy& busy = result_.busy;
+  for (size_t i = 0; i < use.size(); ++i) {
+    const sim::NicUse& now = use[i];
+    const sim::NicUse& then = use_before_[i];
+    busy.link = std::max({busy.link, share(now.link_out_ns - then.link_out_ns),
+                          share(now.link_in_ns - then.link_in_ns)});
+    busy.engines = std::max(
+        {busy.engines, share(now.send_ns - then.send_ns), share(now.receive_ns - then.receive_ns)});
+    busy.pcie = std::max(busy.pcie, share(now.pcie_ns - then.pcie_ns));
+    busy.atomics = std::max(busy.atomics, share(now.atomics_ns - then.atomics_ns));
+    busy.lock = std::max(busy.lock, share(now.lock_ns - then.lock_ns));
+  }
+  busy.cpu = share(world_.stats().cpu_ns - cpu_before_ns_) /
+             (case_.compute_servers * static_cast<double>(case_.threads));
 }
 
 PhaseStats TreeRun::Sum() const {

@@ -69,6 +69,32 @@ TEST_F(TreeRunTest, TwoThirdsOfTheNumbersAreLoaded) {
   EXPECT_TRUE(absl::IsNotFound(session->Get(*tree, snapshot_->keys().Make(29'999)).status()));
 }
 
+TEST_F(TreeRunTest, KeysAreThoseThatTheMixAsksFor) {
+  TreeCase one = Case(OurSystem(), 4);
+  const auto keys_after = [&](Mix::Keys keys) {
+    one.mix.keys = keys;
+    const auto answers = RunForked({{"case",
+                                     [&]() -> absl::StatusOr<nlohmann::json> {
+                                       auto ran = RunTreeCase(one, snapshot_.get());
+                                       if (!ran.ok()) return ran.status();
+                                       const auto client = snapshot_->cluster().NewClient();
+                                       const auto tree = *client->OpenTree(Snapshot::kTree);
+                                       const auto session = *client->NewSession();
+                                       const auto report =
+                                           session->Check(*tree, {.quiet_tree = true});
+                                       if (!report.ok()) return report.status();
+                                       return nlohmann::json(report->keys);
+                                     }}},
+                                   1);
+    EXPECT_TRUE(answers.ok()) << answers.status();
+    return answers->front().get<uint64_t>();
+  };
+  EXPECT_EQ(keys_after(Mix::Keys::kLoaded), 20'000u);
+  // Each put brings a key, those of the warm-up and those that were under way at the end as well.
+  EXPECT_GE(keys_after(Mix::Keys::kNew), 20'450u);
+  EXPECT_GT(keys_after(Mix::Keys::kAny), 20'000u);
+}
+
 TEST_F(TreeRunTest, RoundTripsAndBytesOfAnUncontendedWriteAreThoseOfTheSystem) {
   const CaseResult fg_plus = Run(Case(FgPlusSystem(), 1));
   EXPECT_EQ(fg_plus.write_trips.Percentile(50), 4);

@@ -24,6 +24,7 @@ class BusyUntil {
   Picoseconds Take(Picoseconds at, Picoseconds service) {
     const Picoseconds start = std::max(at, free_);
     free_ = start + service;
+    busy_ += service;
     return start;
   }
   // The same for something whose last part comes at `end` and that may have begun before:
@@ -32,9 +33,11 @@ class BusyUntil {
     return Take(end - service, service) + service;
   }
   Picoseconds free_at() const { return free_; }
+  // All that was asked for so far, together.
+  Picoseconds busy() const { return busy_; }
 
  private:
-  Picoseconds free_ = 0;
+  Picoseconds free_ = 0, busy_ = 0;
 };
 
 // The constants of a profile in the units of the model.

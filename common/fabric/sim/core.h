@@ -85,7 +85,9 @@ class Core final : public Clock {
   double spent_cpu_ns = 0;
   bool locks_on_chip = true;
   void SpendCpu(double ns) {
-    if (in_runner) spent_cpu_ns += ns;
+    if (!in_runner) return;
+    spent_cpu_ns += ns;
+    stats.cpu_ns += ns;
   }
   int64_t spent_ns() const { return static_cast<int64_t>(spent_cpu_ns); }
 

@@ -126,6 +126,17 @@ struct SimStats {
   uint64_t runner_calls = 0;
   uint64_t doorbells = 0;     // with a timing model
   uint64_t packets_held = 0;  // times that a limit on packets was reached (SimWorld::LimitPackets)
+  double cpu_ns = 0;          // spent by all sessions' threads, with a timing model
+};
+
+// How long the parts of a NIC have been busy since the start, nanoseconds (SimOptions::nic): what
+// was asked of each so far.
+struct NicUse {
+  int64_t link_out_ns = 0, link_in_ns = 0;
+  int64_t send_ns = 0, receive_ns = 0;  // its engines
+  int64_t pcie_ns = 0;                  // out of the host's memory
+  int64_t atomics_ns = 0;               // the busier of the engines for atomics
+  int64_t lock_ns = 0;                  // the internal lock of atomics that was busiest
 };
 
 }  // namespace pando::sim

@@ -184,6 +184,9 @@ void SimWorld::RunUntil(int64_t time_ns) {
 const Clock& SimWorld::clock() const { return impl_->core; }
 uint64_t SimWorld::trace_hash() const { return impl_->core.trace.value(); }
 const SimStats& SimWorld::stats() const { return impl_->core.stats; }
+std::vector<NicUse> SimWorld::nic_use() const {
+  return impl_->timed == nullptr ? std::vector<NicUse>() : impl_->timed->ServersUse();
+}
 const SimOptions& SimWorld::options() const { return impl_->core.options; }
 
 bool SimWorld::Impl::Step() {

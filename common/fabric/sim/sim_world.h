@@ -115,6 +115,8 @@ class SimWorld {
   const Clock& clock() const;
   uint64_t trace_hash() const;
   const SimStats& stats() const;
+  // Of the host of each memory server, in the order of servers. With SimOptions::nic; else none.
+  std::vector<NicUse> nic_use() const;
   const SimOptions& options() const;
 
   struct Impl;

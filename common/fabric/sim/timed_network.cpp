@@ -326,6 +326,25 @@ int64_t TimedNetwork::ServeCall(uint32_t server) {
   return (end - Now() + 999) / 1000;
 }
 
+std::vector<NicUse> TimedNetwork::ServersUse() const {
+  const auto ns = [](const BusyUntil& part) { return part.busy() / 1000; };
+  std::vector<NicUse> all;
+  for (const uint32_t host : server_hosts_) {
+    const Nic& nic = *hosts_[host];
+    NicUse& use = all.emplace_back();
+    use = {.link_out_ns = ns(nic.link_out),
+           .link_in_ns = ns(nic.link_in),
+           .send_ns = ns(nic.send_engine),
+           .receive_ns = ns(nic.receive_engine),
+           .pcie_ns = ns(nic.pcie),
+           .atomics_ns = std::max(ns(nic.atomic_engines[0]), ns(nic.atomic_engines[1]))};
+    for (const std::vector<BusyUntil>& buckets : nic.buckets) {
+      for (const BusyUntil& lock : buckets) use.lock_ns = std::max(use.lock_ns, ns(lock));
+    }
+  }
+  return all;
+}
+
 double TimedNetwork::SearchNs(const Chain& chain) const {
   double ns = 0;
   for (const Verb& verb : chain.verbs()) {

@@ -85,6 +85,8 @@ class TimedNetwork {
     return verbs > 1 && verbs <= kAloneVerbsMax && profile_.nic.fetch_chain_ns > 0;
   }
   const NicProfile& profile() const { return profile_; }
+  // Of the hosts of all servers.
+  std::vector<NicUse> ServersUse() const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -32,6 +32,25 @@ TEST(TimedNetworkTest, EachVerbTakesItsWay) {
   EXPECT_EQ(client.RunFor(), kThere + 30 + kHeader + 8 + kBack);
 }
 
+TEST(TimedNetworkTest, WhatIsBusyIsCounted) {
+  TestWorld world(Timed());
+  TimedClient client(&world);
+  client.chain.Read(MemorySpace::kMain, 0, client.buffer.Slice(0, 1000));
+  client.chain.CompareSwap(MemorySpace::kMain, 2048, 0, 0);
+  client.RunFor();
+  const std::vector<NicUse> all = world.world.nic_use();
+  ASSERT_EQ(all.size(), 1u);
+  const NicUse& use = all.front();
+  EXPECT_EQ(use.link_out_ns, 1000 / kBytesANs + kHeader);
+  EXPECT_GE(use.link_in_ns, 2 * kHeader);
+  EXPECT_EQ(use.receive_ns, 2 * kReceive);
+  EXPECT_EQ(use.send_ns, 0);
+  EXPECT_EQ(use.pcie_ns, 1000 / kBytesANs);
+  EXPECT_EQ(use.lock_ns, kHold);
+  TestWorld untimed(SimOptions{});
+  EXPECT_TRUE(untimed.world.nic_use().empty());
+}
+
 TEST(TimedNetworkTest, LongPayloadsAndChainsAreFetched) {
   TestWorld world(Timed());
   TimedClient client(&world);
