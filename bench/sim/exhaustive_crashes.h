@@ -2,7 +2,8 @@
 //
 // A script of inserts and erases, run by one client, is the source of operations: each one that
 // makes the tree do something else (an update in place, splits of one, two or three levels, a
-// growing root, merges at one, two or three levels, a shrinking root) is taken as a victim. For
+// growing root, merges at one, two or three levels, a shrinking root; in trees with windows also a
+// put whose flag is a WRITE of its own, rule N6) is taken as a victim. For
 // every number of packets (WRITEs and atomics) that its client may still send, a fresh world
 // executes the script up to it, the victim's client starts it and dies there; then clients with a
 // warm and with a cold cache read, write and scan everything. With `kill_recoverer` the first of
