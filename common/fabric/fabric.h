@@ -40,6 +40,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/fabric/chain.h"
+#include "common/fabric/cpu_costs.h"
 #include "common/fabric/meter.h"
 #include "common/fabric/peer.h"
 #include "common/registry/server_location.h"
@@ -138,6 +139,8 @@ class Endpoint {
   virtual void AdoptServers(uint32_t /*added*/) {}
 
   virtual const Clock& clock() const = 0;
+  // As long-lived as the endpoint. nullptr: time passes by itself.
+  virtual CpuCosts* cpu_costs() { return nullptr; }
   // Seed for back-off and placement; derived from the run's seed on sim.
   virtual uint64_t random_seed() = 0;
 

@@ -12,6 +12,7 @@ namespace pando {
 SessionContext::SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs,
                                int coroutines_max, uint64_t seed)
     : endpoint_(std::move(endpoint)),
+      cpu_costs_(endpoint_->cpu_costs()),
       scheduler_(endpoint_.get(), Scheduler::Options{.coroutines_max = coroutines_max}),
       buffers_(endpoint_.get()),
       random_(seed),

@@ -30,6 +30,8 @@ class SessionContext {
   ~SessionContext();
 
   Endpoint& endpoint() { return *endpoint_; }
+  // nullptr: time passes by itself (common/fabric/cpu_costs.h).
+  CpuCosts* cpu_costs() const { return cpu_costs_; }
   Scheduler& scheduler() { return scheduler_; }
   BufferPool& buffers() { return buffers_; }
   Random& random() { return random_; }
@@ -97,6 +99,7 @@ class SessionContext {
   void TakeView(std::shared_ptr<const Membership::View> view);
 
   std::unique_ptr<Endpoint> endpoint_;
+  CpuCosts* const cpu_costs_;
   Scheduler scheduler_;
   BufferPool buffers_;
   Random random_;

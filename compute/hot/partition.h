@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "common/base/busy_periods.h"
 #include "common/wire/lsn.h"
 #include "compute/hot/load_waiter.h"
 #include "compute/hot/lsn_counts.h"
@@ -95,6 +96,8 @@ class Partition {
 
   using Mutex = SpinningMutex;
   Mutex& mutex() { return mutex_; }
+  // When that is held, where time is simulated.
+  BusyPeriods& busy() { return busy_; }
 
   // --- Rules T3 to T5.
   View Find(std::string_view key) const;
@@ -229,6 +232,7 @@ class Partition {
   void Move(RecordHandle from);
 
   Mutex mutex_;
+  BusyPeriods busy_;
   RecordPool pool_;
   RecordTable table_{&pool_};
   RecordIndex index_{&pool_};  // of what is dirty

@@ -209,6 +209,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
   const auto ended = [&](size_t i, FlushResult result) {
     std::lock_guard lock(range->partition.mutex());
     const Sizes before = SizesOf(range->partition);
+    range->Charge(*session_, /*records=*/1);
     range->partition.EndFlush(items[i], result);
     NoteChange(before, range->partition);
   };
@@ -277,6 +278,7 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
       std::lock_guard lock(range->partition.mutex());
       next = range->partition.CollectDirty(flush_from_, "", log_->durable(), refused, kRoundMax,
                                            &items, below, kLooksMax);
+      range->Charge(*session_, items.size());
     }
     const bool ended = next.empty();
     flush_from_ = ended ? range->high : std::move(next);

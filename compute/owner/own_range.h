@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/sched/scheduler.h"
+#include "compute/core/session_context.h"
 #include "compute/hot/partition.h"
 #include "compute/owner/claim.h"
 #include "compute/owner/range_meter.h"
@@ -41,6 +42,11 @@ struct OwnRange {
         mapped(std::move(mapped)) {}
 
   bool Covers(std::string_view key) const { return key >= low && (high.empty() || key < high); }
+  // Where time is simulated: what is done under the mutex, by this session. Anywhere in that.
+  void Charge(const SessionContext& session, size_t records) {
+    if (CpuCosts* const costs = session.cpu_costs(); costs != nullptr) [[unlikely]]
+      costs->ChargeRecords(&partition.busy(), records);
+  }
   // Under the mutex. Whoever waits looks again.
   void SetState(State now) {
     state = now;

@@ -80,6 +80,7 @@ void OwnedTree::Remove(OwnRange* range) {
 }
 
 absl::Status OwnedTree::AwaitServing(OperationContext& context, OwnRange* range, Lock* lock) {
+  range->Charge(context.session, /*records=*/1);
   if (range->state != OwnRange::State::kWaiting) [[likely]]
     return absl::OkStatus();
   Parking parking(&context.session.scheduler());
@@ -167,6 +168,7 @@ absl::StatusOr<Load> OwnedTree::ReadLeaf(OperationContext& context, OwnRange* ra
   std::string value;
   const absl::Status status = GetKey(context, leaves_, key, &value);
   lock->lock();
+  range->Charge(context.session, /*records=*/1);
   if (!status.ok() && !absl::IsNotFound(status)) {
     const Member::Sizes before = Member::SizesOf(partition);
     partition.AbandonLoad(key, load);

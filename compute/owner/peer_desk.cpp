@@ -20,6 +20,8 @@ constexpr size_t kScanLeaves = 4;
 }  // namespace
 
 void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, PeerAnswer* answer) {
+  if (CpuCosts* const costs = context.session.cpu_costs(); costs != nullptr) [[unlikely]]
+    costs->ChargeOperation();
   OwnedTree* const tree = member_.BeginVisit(request.tree_id);
   if (tree == nullptr) {
     answer->not_owner = true;

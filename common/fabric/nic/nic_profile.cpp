@@ -44,6 +44,7 @@ const std::vector<Field>& Fields() {
       PANDO_FIELD(cpu, completion_ns),
       PANDO_FIELD(cpu, search_node_ns),
       PANDO_FIELD(cpu, operation_ns),
+      PANDO_FIELD(cpu, record_ns),
       PANDO_FIELD(cpu, wake_ns),
       PANDO_FIELD(nic, doorbell_ns),
       PANDO_FIELD(nic, fetch_chain_ns),

@@ -27,6 +27,7 @@ struct NicProfile {
     double completion_ns = 0;   // of polling and handing over one completion
     double search_node_ns = 0;  // of a node that has been read: checks, decoding, search
     double operation_ns = 0;    // of an index operation besides: cache lookup, bookkeeping
+    double record_ns = 0;       // of a record in an owner's memory, while its partition is held
     double wake_ns = 0;         // from one thread's wake-up to another thread's reaction
   };
   struct Nic {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -325,6 +326,19 @@ void SimEndpoint::RunThread() {
   if (!completions_.empty()) {
     ScheduleRun(kPolled, std::max(busy_until_ns_, completions_.front().ready_ns));
   }
+}
+
+void SimEndpoint::ChargeOperation() {
+  world_->core.SpendCpu(world_->timed->profile().cpu.operation_ns);
+}
+
+void SimEndpoint::ChargeRecords(BusyPeriods* partition, size_t records) {
+  Core& core = world_->core;
+  if (!core.in_runner) return;
+  const double ns = world_->timed->profile().cpu.record_ns * static_cast<double>(records);
+  const auto length_ns = static_cast<int64_t>(std::llround(ns));
+  const int64_t begin_ns = partition->Take(core.NowNs(), length_ns, core.now_ns);
+  core.SpendCpu(static_cast<double>(begin_ns + length_ns - core.NowNs()));
 }
 
 void SimEndpoint::CallRunner() {

@@ -124,7 +124,7 @@ class SimFabric final : public Fabric {
   Capabilities capabilities_;
 };
 
-class SimEndpoint final : public Endpoint {
+class SimEndpoint final : public Endpoint, private CpuCosts {
  public:
   SimEndpoint(SimWorld::Impl* world, const SimFabric* fabric);
   ~SimEndpoint() override;
@@ -142,6 +142,7 @@ class SimEndpoint final : public Endpoint {
   void set_runner(std::function<void()> runner) override { runner_ = std::move(runner); }
   void AdoptServers(uint32_t added) override;
   const Clock& clock() const override { return world_->core; }
+  CpuCosts* cpu_costs() override { return world_->timed == nullptr ? nullptr : this; }
   uint64_t random_seed() override;
 
   uint32_t process() const { return process_; }
@@ -194,6 +195,8 @@ class SimEndpoint final : public Endpoint {
   // Of as many lists as it takes.
   void Ring(uint32_t queue_pair, std::span<Chain* const> left);
   void RingAll();
+  void ChargeOperation() override;
+  void ChargeRecords(BusyPeriods* partition, size_t records) override;
   enum RunCause : uint8_t { kWoken, kTimed, kPolled };
   void ScheduleRun(RunCause cause, int64_t ns);
   Process& owner() { return *world_->core.processes[process_]; }
