@@ -32,6 +32,20 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("lock_failures", result.tree.lock_failures);
   visit("handovers", result.tree.handovers);
   visit("combined", result.tree.combined);
+  visit("chains", result.fabric.chains);
+  visit("owned_hits", result.owned.hits);
+  visit("owned_misses", result.owned.misses);
+  visit("owned_ranges", result.owned.ranges);
+  visit("owned_hot_bytes", result.owned.hot_bytes);
+  visit("owned_dirty_bytes", result.owned.dirty_bytes);
+  visit("log_batches", result.owned.log_batches);
+  visit("log_messages", result.owned.log_messages);
+  visit("flushed", result.owned.flushed);
+  visit("tombstones", result.owned.tombstones);
+  visit("peer_messages", result.peer_messages);
+  visit("looks", result.looks);
+  visit("late_looks", result.late_looks);
+  visit("oldest_tombstone_ms", result.oldest_tombstone_ms);
   visit("cut_short", result.cut_short);
   visit("busy_link", result.busy.link);
   visit("busy_engines", result.busy.engines);
@@ -60,6 +74,11 @@ void VisitHistograms(Result& result, const Visit& visit) {
 double CaseResult::HitPercent() const {
   const uint64_t all = tree.cache_hits + tree.cache_misses;
   return all == 0 ? 0 : 100.0 * static_cast<double>(tree.cache_hits) / static_cast<double>(all);
+}
+
+double CaseResult::OwnedHitPercent() const {
+  const uint64_t all = owned.hits + owned.misses;
+  return all == 0 ? 0 : 100.0 * static_cast<double>(owned.hits) / static_cast<double>(all);
 }
 
 Json CaseResultToJson(const CaseResult& result) {

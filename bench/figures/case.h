@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@ namespace pando::bench {
 struct Mix {
   double writes = 0;
   double scans = 0;
+  double erases = 0;
   uint32_t scan_rows = 100;
   // Of the keys: all; those that were loaded; or new ones, each once, whatever the distribution is.
   enum class Keys : uint8_t { kAny, kLoaded, kNew };
@@ -40,6 +42,16 @@ struct System {
   int handover_max = 32;
 };
 
+// Of an owned tree (SnapshotOptions::owned): its compute servers are its owners, with as many keys
+// each, and full memory.
+struct Owners {
+  // Operations begin at the owner of their key; else anywhere.
+  bool routed = true;
+  // Memory for records of all compute servers, as a share of what the leaves take.
+  double hot_share = 0.25;
+  size_t hot_bytes = 0;  // of each, instead, if not 0
+};
+
 // Clients that work in closed loop on a loaded tree. Each of the threads has a session.
 struct TreeCase {
   System system;
@@ -53,7 +65,12 @@ struct TreeCase {
   double cache_share = 1.5;
   Span span;
   uint64_t seed = 1;
-  double operation_cpu_ns = 0;  // of the profile
+  double operation_cpu_ns = 0;   // of the profile
+  std::optional<Owners> owners;  // of an owned tree
+  // Not in closed loop, but so many a second of all clients together; 0: in closed loop.
+  double operations_per_s = 0;
+  // How old the oldest tombstone is, is looked at so often and held against this; 0: it is not.
+  int64_t tombstone_ns = 0;
 
   int clients() const { return compute_servers * threads * coroutines; }
 };
@@ -84,7 +101,11 @@ struct CaseResult {
   Histogram read_retries;   // READs repeated by a get
   FabricStats fabric;
   TreeStats tree;
-  bool cut_short = false;  // at Span::events_max
+  OwnedStats owned;                    // ranges, memory, dirty bytes and tombstones: at the end
+  uint64_t peer_messages = 0;          // between compute servers
+  uint64_t looks = 0, late_looks = 0;  // at tombstones; of those, that found one too old
+  uint64_t oldest_tombstone_ms = 0;    // that was seen
+  bool cut_short = false;              // at Span::events_max
   // Shares of the span in which parts were busy, with a NIC's timing: of the memory server's host
   // whose part was busiest, links each way, the NIC's engines, PCIe, its engines and its busiest
   // internal lock for atomics; and of all threads of compute servers.
@@ -106,6 +127,12 @@ struct CaseResult {
   }
   double MeanUs() const { return latency_ns.Mean() / kMicrosecondNs; }
   double HitPercent() const;
+  // Of the owners' records.
+  double OwnedHitPercent() const;
+  // Of everything that the compute servers did, in the background too, an operation.
+  double Each(uint64_t count) const {
+    return operations == 0 ? 0 : static_cast<double>(count) / static_cast<double>(operations);
+  }
 };
 
 nlohmann::json CaseResultToJson(const CaseResult& result);

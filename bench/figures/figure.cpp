@@ -16,7 +16,8 @@ constexpr std::pair<const char*, Maker> kFigures[] = {
     {"breakdown", &MakeBreakdown}, {"range", &MakeRange},      {"scalability", &MakeScalability},
     {"internals", &MakeInternals}, {"key_size", &MakeKeySize}, {"cache", &MakeCache},
     {"locks", &MakeLocks},         {"beyond", &MakeBeyond},    {"narrow", &MakeNarrow},
-    {"peers", &MakePeers},         {"servers", &MakeServers},
+    {"peers", &MakePeers},         {"owned", &MakeOwned},      {"owned_cache", &MakeOwnedCache},
+    {"buffered", &MakeBuffered},   {"deletes", &MakeDeletes},  {"servers", &MakeServers},
 };
 
 double Quotient(double a, double b) { return b == 0 ? 0 : a / b; }

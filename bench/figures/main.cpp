@@ -16,7 +16,7 @@
 
 DEFINE_string(figure, "",
               "breakdown, range, scalability, internals, key_size, cache, locks, beyond, narrow, "
-              "peers, servers, or all");
+              "peers, owned, owned_cache, buffered, deletes, servers, or all");
 DEFINE_string(profile, "connectx5-100g",
               "timing of the network: a profile that comes with Pando, or a file");
 DEFINE_string(

@@ -66,5 +66,10 @@ Figure MakeCache(const Grid& grid);
 Figure MakeInternals(const Grid& grid);
 Figure MakeNarrow(const Grid& grid);
 Figure MakePeers(const Grid& grid);
+// owned_figures.cpp
+Figure MakeOwned(const Grid& grid);
+Figure MakeOwnedCache(const Grid& grid);
+Figure MakeBuffered(const Grid& grid);
+Figure MakeDeletes(const Grid& grid);
 
 }  // namespace pando::bench

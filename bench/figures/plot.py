@@ -20,6 +20,15 @@ NAMES = {
     "lock_retries": "failed attempts at a lock of a write",
     "link_busy_percent": "memory server's link busy, %",
     "cpu_busy_percent": "compute servers' threads busy, %",
+    "chains_an_operation": "chains an operation",
+    "bytes_read_an_operation": "bytes READ an operation",
+    "bytes_written_an_operation": "bytes written an operation",
+    "messages_an_operation": "messages an operation",
+    "owned_hits_percent": "hits in owners' memory, %",
+    "late_looks_percent": "looks that found a tombstone older than the deadline, %",
+    "oldest_tombstone_s": "oldest tombstone seen, s",
+    "extra_chains_percent": "chains more than without a deadline, %",
+    "extra_bytes_written_percent": "bytes written more than without a deadline, %",
 }
 # Each is a panel, where the figure has it.
 PANELS = ["throughput_mops", "p50_us", "p99_us", "cache_hits_percent"]
@@ -28,7 +37,13 @@ PANELS_OF = {
                   "reads_by_retries_percent"],
     "narrow": ["throughput_mops", "p50_us", "p99_us", "link_busy_percent"],
     "peers": ["throughput_mops", "link_busy_percent", "cpu_busy_percent"],
+    "owned": ["throughput_mops", "p50_us", "chains_an_operation", "messages_an_operation"],
+    "owned_cache": ["owned_hits_percent", "chains_an_operation", "throughput_mops"],
+    "buffered": ["chains_an_operation", "bytes_read_an_operation", "bytes_written_an_operation"],
+    "deletes": ["late_looks_percent", "oldest_tombstone_s", "extra_chains_percent", "extra_bytes_written_percent"],
 }
+# Whose x are sizes, if they are numbers; of others they are kinds.
+LINES = {metric for figure, metrics in PANELS_OF.items() if figure != "internals" for metric in metrics} | set(PANELS)
 LOGARITHMIC = {"p50_us", "p99_us", "lock_retries"}
 
 
@@ -71,7 +86,7 @@ def _bars(axes, series, points):
 def _panel(axes, metric, points, x_name):
     series = list(dict.fromkeys(point["series"] for point in points))
     numbers = [point for point in points if not isinstance(point["x"], str)]
-    if metric in PANELS and numbers:
+    if metric in LINES and numbers:
         _lines(axes, series, numbers)
         axes.set_xlabel(x_name)
     else:

@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint64_t kRegionBytesMin = uint64_t{256} << 20;
 constexpr size_t kCacheBytesForAll = size_t{4} << 30;
+constexpr size_t kHotBytesForNone = 64 << 10;
 constexpr int64_t kGetTimeoutMs = 60'000;
 
 // Room for the tree several times over: what is not written takes no memory.
@@ -28,6 +29,15 @@ absl::StatusOr<uint64_t> RegionBytes(const SnapshotOptions& options) {
   const uint64_t share =
       leaves * layout.node_bytes() / static_cast<uint64_t>(options.memory_servers);
   return kRegionBytesMin + 4 * share;
+}
+
+TreeOptions TreeOptionsOf(const SnapshotOptions& options) {
+  return {.key_bytes_max = options.key_bytes,
+          .value_bytes_max = options.value_bytes,
+          .node_bytes = options.node_bytes,
+          .mode = options.owned ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared,
+          .delete_persistence_ms = options.delete_persistence_ms,
+          .narrow_reads = options.narrow_reads};
 }
 
 // The cached node of level 1 that covers the key, if the way to it is cached, too. Needs a guard.
@@ -72,13 +82,11 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Load(const SnapshotOptions& 
       SimCluster::Options{.sim = WorldOptions(options.seed, options.nic),
                           .memory_servers = options.memory_servers,
                           .main_bytes = region_bytes});
-  const std::unique_ptr<Client> client =
-      snapshot->cluster_->NewClient({.index_cache_bytes = kCacheBytesForAll});
+  // Of an owned tree it owns everything meanwhile, and gives it up again.
+  const std::unique_ptr<Client> client = snapshot->cluster_->NewClient(
+      {.index_cache_bytes = kCacheBytesForAll, .hot_bytes = kHotBytesForNone});
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Tree> tree,
-                         client->CreateTree(kTree, {.key_bytes_max = options.key_bytes,
-                                                    .value_bytes_max = options.value_bytes,
-                                                    .node_bytes = options.node_bytes,
-                                                    .narrow_reads = options.narrow_reads}));
+                         client->CreateTree(kTree, TreeOptionsOf(options)));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client->NewSession());
   PANDO_RETURN_IF_ERROR(snapshot->Fill(session.get(), *tree));
   PANDO_RETURN_IF_ERROR(snapshot->FindParents(client.get(), session.get(), *tree));
@@ -109,6 +117,7 @@ absl::Status Snapshot::FindParents(Client* client, Session* session, const Tree&
     const CachedNode* const parent = CachedParent(ImplOf(tree).context(), key);
     if (parent == nullptr) break;  // a tree of one leaf
     parents_.push_back(parent->self());
+    leaf_bytes_ += parent->child_count() * ImplOf(tree).context().layout.node_bytes();
     key = std::string(parent->high());
   } while (!key.empty());
   parent_bytes_ = cache.bytes();

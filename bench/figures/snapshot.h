@@ -25,6 +25,9 @@ struct SnapshotOptions {
   bool narrow_reads = false;  // the tree's
   int memory_servers = 8;
   uint64_t seed = 1;
+  // The tree's mode (common/owned-trees.md), and what erases of an owned one are held to.
+  bool owned = false;
+  uint32_t delete_persistence_ms = 0;
   // The network's timing; nullptr: a delay, and nothing else (tests).
   std::shared_ptr<const NicProfile> nic;
 
@@ -51,10 +54,14 @@ class Snapshot {
   const Keys& keys() const { return *keys_; }
   uint64_t key_space() const { return options_.records / 2 * 3 + options_.records % 2; }
   static bool LoadedKey(uint64_t number) { return number % 3 != 2; }
+  // The number of the i-th of those that are loaded.
+  static uint64_t LoadedNumber(uint64_t i) { return i / 2 * 3 + i % 2; }
   // The nodes of level 1.
   const std::vector<Reference>& parents() const { return parents_; }
   // What a compute server's index cache holds when it has all of those nodes and the levels above.
   uint64_t parent_bytes() const { return parent_bytes_; }
+  // Of all leaves, in remote memory.
+  uint64_t leaf_bytes() const { return leaf_bytes_; }
   // Puts all of them into a client's index cache, as far as they fit; without READs, which take
   // most of the time of a short case. Only while the tree is as it was loaded.
   void FillCache(const Tree& tree) const;
@@ -68,7 +75,7 @@ class Snapshot {
   std::unique_ptr<Keys> keys_;
   std::unique_ptr<SimCluster> cluster_;
   std::vector<Reference> parents_;
-  uint64_t parent_bytes_ = 0;
+  uint64_t parent_bytes_ = 0, leaf_bytes_ = 0;
 };
 
 }  // namespace pando::bench

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/figures/owned_servers.h"
 #include "bench/workload/values.h"
 #include "bench/ycsb/operation_stats.h"
 #include "common/base/random.h"
@@ -23,6 +24,9 @@ constexpr int64_t kOperationTimeoutMs = 60'000;  // virtual: nobody gives up
 constexpr int kSpareCoroutines = 4;              // for repairs
 constexpr uint64_t kErrorsMax = 100;
 constexpr uint64_t kClientSeeds = 1'000'000;  // apart from those of the workers
+constexpr uint64_t kWarmSeed = 2'000'000;
+constexpr size_t kHotBytesMin = 64 << 10;
+constexpr int64_t kLooksInTime = 64;  // at tombstones, while one may be there
 
 class TreeRun {
  public:
@@ -45,6 +49,8 @@ class TreeRun {
   struct Worker {
     Worker(Session* of, const Tree* in, const SessionCounters* counting, uint64_t seed, Values made)
         : session(*of), tree(*in), counters(*counting), random(seed), values(made) {}
+    int server = 0;
+    int64_t due_ns = 0;  // its next operation, where they come in time
     Session& session;
     const Tree& tree;
     const SessionCounters& counters;
@@ -64,8 +70,14 @@ class TreeRun {
     return case_.mix.keys == Mix::Keys::kLoaded ? snapshot_.options().records
                                                 : snapshot_.key_space();
   }
-  uint64_t NextNumber(Random* random);
+  uint64_t DrawNumber(Random* random);
   absl::Status Connect();
+  size_t HotBytes() const;
+  absl::Status ShareKeys();
+  uint64_t NextNumber(Worker* worker);
+  // Whoever else is ready, or due, comes first: what the thread has spent counts.
+  void AwaitTurn(Worker* worker);
+  void LookAtTombstones(int64_t now_ns);
   void Spawn();
   absl::Status Drive();
   void Work(Worker& worker);
@@ -93,6 +105,8 @@ class TreeRun {
   std::vector<sim::NicUse> use_before_;
   double cpu_before_ns_ = 0;
   uint64_t inserted_ = 0;  // new keys
+  uint64_t messages_before_ = 0;
+  int64_t next_look_ns_ = 0;
   CaseResult result_;
 };
 
@@ -105,6 +119,7 @@ TreeRun::Reading::Reading(const SessionCounters& counters)
 absl::StatusOr<CaseResult> TreeRun::Run() {
   world_.SetLocksOnChip(case_.system.techniques.on_chip_locks);
   PANDO_RETURN_IF_ERROR(Connect());
+  if (case_.owners.has_value()) PANDO_RETURN_IF_ERROR(ShareKeys());
   Spawn();
   const sim::SimStats start = world_.stats();
   const std::clock_t cpu_start = std::clock();
@@ -126,6 +141,12 @@ absl::Status TreeRun::Connect() {
   options.coroutines_per_session = case_.coroutines + kSpareCoroutines;
   options.operation_timeout_ms = kOperationTimeoutMs;
   options.index_cache_bytes = static_cast<size_t>(all * case_.cache_share);
+  if (case_.owners.has_value()) {
+    options.owner = true;
+    options.hot_bytes = HotBytes();
+    // Half of the memory may be dirty; the ring holds as much several times.
+    options.log_bytes = 2 * options.hot_bytes;
+  }
   for (int c = 0; c < case_.compute_servers; ++c) {
     options.seed = DeriveSeed(case_.seed, kClientSeeds + static_cast<uint64_t>(c));
     ComputeServer& server = servers_.emplace_back();
@@ -141,6 +162,24 @@ absl::Status TreeRun::Connect() {
   return absl::OkStatus();
 }
 
+size_t TreeRun::HotBytes() const {
+  if (case_.owners->hot_bytes > 0) return std::max(kHotBytesMin, case_.owners->hot_bytes);
+  const double all = static_cast<double>(snapshot_.leaf_bytes()) * case_.owners->hot_share;
+  return std::max(kHotBytesMin, static_cast<size_t>(all / case_.compute_servers));
+}
+
+absl::Status TreeRun::ShareKeys() {
+  std::vector<OwnedServer> owners;
+  for (ComputeServer& server : servers_) {
+    owners.push_back({server.client.get(), server.tree.get(), server.sessions.front().get()});
+  }
+  PANDO_RETURN_IF_ERROR(DivideKeys(snapshot_, owners));
+  WarmRecords(
+      snapshot_, owners, HotBytes(), [this](Random* random) { return DrawNumber(random); },
+      DeriveSeed(case_.seed, kWarmSeed));
+  return absl::OkStatus();
+}
+
 void TreeRun::Spawn() {
   const auto count = static_cast<uint64_t>(case_.clients());
   for (ComputeServer& server : servers_) {
@@ -151,6 +190,12 @@ void TreeRun::Spawn() {
                               &ImplOf(*session).context().counters(), DeriveSeed(case_.seed, index),
                               Values(snapshot_.options().value_bytes, index, count));
         Worker* const worker = &workers_.back();
+        worker->server = static_cast<int>(&server - servers_.data());
+        if (case_.operations_per_s > 0) {
+          worker->due_ns =
+              world_.clock().NowNs() +
+              static_cast<int64_t>(static_cast<double>(index) * 1e9 / case_.operations_per_s);
+        }
         session->Spawn([this, worker] { Work(*worker); });
       }
     }
@@ -183,17 +228,17 @@ void TreeRun::Work(Worker& worker) {
     if (!status.ok() && !absl::IsNotFound(status)) NoteError(status);
     if (phase_ == Phase::kMeasured) Record(worker, before, trips, end_ns - begin_ns);
     ++in_phase_;
+    if (case_.tombstone_ns > 0) LookAtTombstones(end_ns);
     Advance(end_ns);
+    if (case_.owners.has_value() || case_.operations_per_s > 0) AwaitTurn(&worker);
   }
   --active_;
 }
 
-uint64_t TreeRun::NextNumber(Random* random) {
+uint64_t TreeRun::DrawNumber(Random* random) {
   switch (case_.mix.keys) {
-    case Mix::Keys::kLoaded: {
-      const uint64_t loaded = distribution_->Next(random);
-      return loaded / 2 * 3 + loaded % 2;
-    }
+    case Mix::Keys::kLoaded:
+      return Snapshot::LoadedNumber(distribution_->Next(random));
     case Mix::Keys::kNew: {
       // Scattered: the step and the count have no divisor in common.
       const uint64_t all = snapshot_.options().records / 2;
@@ -206,8 +251,41 @@ uint64_t TreeRun::NextNumber(Random* random) {
   }
 }
 
+void TreeRun::AwaitTurn(Worker* worker) {
+  Scheduler& scheduler = ImplOf(worker->session).context().scheduler();
+  // Who has found everything in memory has not waited for anything.
+  int64_t until_ns = world_.clock().NowNs() + 1;
+  if (case_.operations_per_s > 0) {
+    worker->due_ns += static_cast<int64_t>(case_.clients() * 1e9 / case_.operations_per_s);
+    until_ns = std::max(until_ns, worker->due_ns);
+  }
+  scheduler.SleepUntil(until_ns);
+}
+
+uint64_t TreeRun::NextNumber(Worker* worker) {
+  while (true) {
+    const uint64_t number = DrawNumber(&worker->random);
+    if (!case_.owners.has_value() || !case_.owners->routed) return number;
+    if (OwnerOf(number, snapshot_.key_space(), case_.compute_servers) == worker->server) {
+      return number;
+    }
+  }
+}
+
+void TreeRun::LookAtTombstones(int64_t now_ns) {
+  if (phase_ != Phase::kMeasured || now_ns < next_look_ns_) return;
+  next_look_ns_ = now_ns + case_.tombstone_ns / kLooksInTime;
+  uint64_t oldest_ms = 0;
+  for (const ComputeServer& server : servers_) {
+    oldest_ms = std::max(oldest_ms, server.client->Stats().owned.oldest_tombstone_ms);
+  }
+  ++result_.looks;
+  result_.oldest_tombstone_ms = std::max(result_.oldest_tombstone_ms, oldest_ms);
+  if (static_cast<int64_t>(oldest_ms) * kMillisecondNs > case_.tombstone_ns) ++result_.late_looks;
+}
+
 absl::Status TreeRun::Operate(Worker& worker, int64_t* trips) {
-  snapshot_.keys().Make(NextNumber(&worker.random), &worker.key);
+  snapshot_.keys().Make(NextNumber(&worker), &worker.key);
   const double kind = worker.random.NextDouble();
   if (kind < case_.mix.writes) {
     OperationCost cost;
@@ -219,6 +297,9 @@ absl::Status TreeRun::Operate(Worker& worker, int64_t* trips) {
   }
   if (kind < case_.mix.writes + case_.mix.scans) {
     return worker.session.Scan(worker.tree, worker.key, case_.mix.scan_rows, &worker.rows);
+  }
+  if (kind < case_.mix.writes + case_.mix.scans + case_.mix.erases) {
+    return worker.session.Erase(worker.tree, worker.key);
   }
   return worker.session.GetTo(worker.tree, worker.key, &worker.value);
 }
@@ -260,11 +341,14 @@ void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
     before_ = Sum();
     use_before_ = world_.nic_use();
     cpu_before_ns_ = world_.stats().cpu_ns;
+    messages_before_ = world_.stats().peer_messages;
   }
   if (phase == Phase::kDone) {
     const PhaseStats after = Sum();
     result_.fabric = Difference(before_.fabric, after.fabric);
     result_.tree = Difference(before_.tree, after.tree);
+    result_.owned = Difference(before_.owned, after.owned);
+    result_.peer_messages = world_.stats().peer_messages - messages_before_;
     result_.span_ns = now_ns - phase_ns_;
     NoteBusy(result_.span_ns);
   }
@@ -303,6 +387,7 @@ PhaseStats TreeRun::Sum() const {
     PhaseStats one;
     one.fabric = stats.fabric;
     one.tree = stats.tree;
+    one.owned = stats.owned;
     sum.Merge(one);
   }
   return sum;
