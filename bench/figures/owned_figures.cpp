@@ -18,6 +18,7 @@ constexpr uint64_t kDeletesRecordsMax = 100'000;
 // Sherman (SIGMOD'22), zipfian 0.99, 528 clients: what a throughput is compared with.
 constexpr double kShermanPublishedMops = 9;
 constexpr double kDeletesDirtyShare = 0.25;  // of the records
+constexpr uint64_t kEventsEach = 60;         // more than an operation takes
 constexpr char kAgainstNone[] = "_against_none";
 // Of a dirty record of 8/8 while it counts (compute/owner/member_flush.cpp); half of an owner's
 // memory, and of its log, may be dirty.
@@ -45,6 +46,7 @@ void WarmUp(const Grid& grid, double operations_a_record, FigureCase* one) {
   span.warmup_operations =
       std::max(span.warmup_operations, static_cast<uint64_t>(operations_a_record * records));
   span.operations = std::max(span.operations, span.warmup_operations / 2);
+  span.events_max = std::max(span.events_max, kEventsEach * span.warmup_operations);
 }
 
 void AddCosts(const Figure& figure, const std::vector<CaseResult>& results,
@@ -115,7 +117,7 @@ Figure MakeOwnedCache(const Grid& grid) {
       one.series = mix.name;
       one.x = share;
       MakeOwnedCase({.hot_share = share}, &one);
-      WarmUp(grid, std::min(0.5, 2 * share), &one);
+      if (mix.mix.writes > 0) WarmUp(grid, 4 * share, &one);
       figure.cases.push_back(std::move(one));
     }
   }
