@@ -66,6 +66,8 @@ TEST(OwnedRandom, RangesAreErased) {
   const OwnedRunResult all = RunSeeds(60, [](Random* random, OwnedRunOptions* options) {
     options->erase = random->Chance(0.5) ? 0.03 : 0.1;
     options->break_probability = random->Chance(0.3) ? 0.002 : 0;
+    // By several owners, while keys go from one to the other.
+    if (random->Chance(0.5)) options->moves = 0.2;
   });
   EXPECT_GT(all.adopted, 0u);
 }

@@ -1,5 +1,6 @@
 #include "bench/sim/erase_ranges.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -47,11 +48,18 @@ std::vector<Operation> EraseOperations(const std::vector<std::string>& keys, int
 void SettleErases(const RangeErasing& erasing, int64_t return_ns,
                   std::vector<Operation>* operations) {
   const std::set<std::string> sure(erasing.keys.sure.begin(), erasing.keys.sure.end());
-  const std::set<std::string> perhaps(erasing.keys.perhaps.begin(), erasing.keys.perhaps.end());
+  const std::set<std::string> keys(erasing.keys.perhaps.begin(), erasing.keys.perhaps.end());
+  const auto may_be = [&](const std::string& key) {
+    return keys.contains(key) ||
+           std::any_of(erasing.keys.elsewhere.begin(), erasing.keys.elsewhere.end(),
+                       [&](const KeyRange& range) {
+                         return !range.low.IsAbove(key) && range.high.IsAbove(key);
+                       });
+  };
   std::vector<Operation> absent;
   for (Operation& o : *operations) {
     const bool passed = erasing.erased.done || o.key < erasing.erased.next;
-    if (perhaps.contains(o.key)) {
+    if (may_be(o.key)) {
       Operation& seen = absent.emplace_back(o);
       seen.kind = OperationKind::kGet;
       seen.return_ns = return_ns;

@@ -24,9 +24,10 @@ namespace pando {
 using NoteErased = absl::FunctionRef<absl::Status(uint64_t erased, const KeyCut& at)>;
 
 // What a call has erased, for histories, where somebody asks: these keys for sure; and these,
-// unless somebody else was quicker.
+// unless somebody else was quicker; and whatever other members had in these ranges.
 struct ErasedKeys {
   std::vector<std::string> sure, perhaps;
+  std::vector<KeyRange> elsewhere;
 };
 
 absl::Status EraseRangeOfTree(OperationContext& context, TreeContext& tree, const KeyRange& range,

@@ -1,10 +1,13 @@
-// Ranges of an owned tree that are erased: keys are read leaves at a time, and erased by messages.
+// Ranges of an owned tree that are erased: each owner reads its keys leaves at a time, and erases
+// them by messages.
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "compute/index/erase_range.h"
-#include "compute/index/write_workers.h"
 #include "compute/owner/owned_reader.h"
 #include "compute/owner/owned_tree.h"
 
@@ -13,91 +16,100 @@ namespace {
 
 // Leaves that are read at once.
 constexpr size_t kEraseLeaves = 16;
-// Who asks other members for their keys side by side, so that requests share messages.
-constexpr size_t kEraseCoroutines = 16;
+// Of a call's time; with less than that left another member is asked no more.
+constexpr int64_t kShareOfOthers = 8;
 
-// Of one piece of a range: each run is a part of the call.
-class EraseHost final : public WriteWorkers::Host {
- public:
-  EraseHost(OperationContext* context, OwnedTree* tree) : context_(*context), tree_(*tree) {}
-
-  SessionContext& session() override { return context_.session; }
-  size_t coroutines_max() const override { return kEraseCoroutines; }
-  size_t WriteRun(absl::Span<const RunWrite> writes, std::vector<MissingSeparator>*) override {
-    OperationContext part(context_, context_.deadline_ns());
-    const size_t done = tree_.WriteRun(part, writes);
-    context_.cost.round_trips += part.cost.round_trips;
-    context_.cost.verbs += part.cost.verbs;
-    context_.cost.bytes_read += part.cost.bytes_read;
-    context_.cost.bytes_written += part.cost.bytes_written;
-    return done;
-  }
-  std::optional<std::string> NextBorder(std::string_view key) override {
-    return tree_.NextBorder(key);
-  }
-  void LeadTo(std::string_view) override {}
-  void InsertSeparators(std::vector<MissingSeparator>* separators) override {
-    separators->clear();  // there are none: no leaf is written
-  }
-
- private:
-  OperationContext& context_;
-  OwnedTree& tree_;
-};
+void AddTo(OperationCost* whole, const OperationCost& part) {
+  whole->round_trips += part.round_trips;
+  whole->verbs += part.verbs;
+  whole->bytes_read += part.bytes_read;
+  whole->bytes_written += part.bytes_written;
+}
 
 }  // namespace
 
-absl::Status OwnedTree::EraseKeys(OperationContext& context, const std::vector<std::string>& keys,
-                                  uint64_t* erased, std::vector<std::string>* erased_keys) {
-  std::vector<WriteOperation> operations;
-  std::vector<absl::Status> results(keys.size());
-  std::vector<RunWrite> writes;
-  operations.reserve(keys.size());
-  writes.reserve(keys.size());
-  for (size_t i = 0; i < keys.size(); ++i) {
-    operations.push_back({.kind = WriteKind::kErase, .key = keys[i], .blind = true});
-    writes.push_back({&operations[i], &results[i], nullptr});
-  }
-  absl::Status first;
-  EraseHost host(&context, this);
-  const auto done = [&](size_t i) {
-    if (results[i].ok()) {
-      ++*erased;
-      if (erased_keys != nullptr) erased_keys->push_back(keys[i]);
-    } else if (!absl::IsNotFound(results[i]) && first.ok()) {
-      first = results[i];
-    }
+std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, const KeyRange& range,
+                                                 ErasedPiece* piece) {
+  OwnedReader reader(this);
+  reader.Start(range.low, range.high, /*down=*/false);
+  piece->keys.clear();
+  const auto take = [piece](LeafEntry& entry) {
+    piece->keys.push_back(std::move(entry.key));
+    return true;
   };
-  WriteWorkers workers(&host, writes, context.deadline_ns(), done);
-  if (workers.Sort()) {
-    workers.Run();
-  } else {
-    workers.RefuseAll();
+  std::optional<absl::Status> read = reader.ReadHere(context, kEraseLeaves, take);
+  if (!read.has_value() || !read->ok()) return read;
+  piece->reached = reader.at();
+  // The rest of the time is for what was appended to become durable, and for the answer.
+  const int64_t now_ns = context.session.NowNs();
+  OperationContext appending(context, now_ns + (context.deadline_ns() - now_ns) / 4 * 3);
+  size_t appended = 0;
+  Lsn last = kNoLsn;
+  std::optional<absl::StatusOr<Lsn>> lsn;
+  for (; appended < piece->keys.size(); ++appended) {
+    // Somebody else may have erased it since, so that it is not known who has.
+    lsn = AppendBlind(appending, piece->keys[appended], std::nullopt);
+    if (!lsn.has_value() || !lsn->ok()) break;
+    last = **lsn;
   }
-  return first;
+  AddTo(&context.cost, appending.cost);
+  if (appended < piece->keys.size()) {
+    // What is wrong, or whose the next key is, the next call finds out.
+    if (appended == 0 && !lsn.has_value()) return std::nullopt;
+    if (appended == 0) return lsn->status();
+    piece->reached = {piece->keys[appended], /*after=*/false};
+    piece->keys.resize(appended);
+  }
+  // With the last message all of them are durable.
+  return last == kNoLsn ? absl::OkStatus() : ConcludeWrite(context, last);
+}
+
+absl::Status OwnedTree::EraseNext(OperationContext& context, KeyRange* range, uint64_t* erased,
+                                  ErasedKeys* keys) {
+  ErasedPiece piece;
+  bool is_here = false;
+  const auto here = [&] {
+    auto done = EraseHere(context, *range, &piece);
+    is_here = done.has_value();
+    return done;
+  };
+  const PeerRequest request = {.operation = PeerRequest::Operation::kEraseRange,
+                               .tree_id = id(),
+                               .at = {range->low.key, range->low.after},
+                               .end = {range->high.key, range->high.after}};
+  PeerAnswer answer;
+  PANDO_RETURN_IF_ERROR(Route(context, range->low.FirstAbove(), here, request, &answer));
+  if (is_here) {
+    *erased += piece.keys.size();
+    if (keys != nullptr) {
+      std::move(piece.keys.begin(), piece.keys.end(), std::back_inserter(keys->perhaps));
+    }
+  } else {
+    *erased += answer.erased;
+    piece.reached = answer.more ? KeyCut{answer.reached_key, answer.reached_after} : range->high;
+    if (keys != nullptr) keys->elsewhere.push_back({range->low, piece.reached});
+  }
+  range->low = std::move(piece.reached);
+  return absl::OkStatus();
 }
 
 absl::Status OwnedTree::EraseRange(OperationContext& context, const KeyRange& range,
                                    NoteErased note, ErasedKeys* keys) {
-  OwnedReader reader(this);
-  reader.Start(range.low, range.high, /*down=*/false);
+  KeyRange left = range;
   uint64_t erased = 0;
   absl::Status status;
-  while (status.ok() && !reader.done()) {
-    const KeyCut before = reader.at();
-    std::vector<std::string> found;
-    const auto take = [&found](LeafEntry& entry) {
-      found.push_back(std::move(entry.key));
-      return true;
-    };
-    status = context.expired() ? context.DeadlineError("erasing a range")
-                               : reader.Read(context, kEraseLeaves, take);
-    // Somebody else may have erased them since, so that it is not known who has.
-    if (status.ok() && !found.empty()) {
-      status = EraseKeys(context, found, &erased, keys != nullptr ? &keys->perhaps : nullptr);
-    }
-    const absl::Status told = note(erased, status.ok() ? reader.at() : before);
-    if (status.ok()) status = told;
+  // In less, another member might not answer in time, and nobody would know how far it has come.
+  const int64_t least_ns = (context.deadline_ns() - context.session.NowNs()) / kShareOfOthers;
+  while (status.ok() && left.low < left.high) {
+    const bool is_own = FindOwn(left.low.FirstAbove()) != nullptr;
+    const int64_t left_ns = context.deadline_ns() - context.session.NowNs();
+    const bool is_late = left_ns < (is_own ? 1 : least_ns);
+    status = is_late ? context.DeadlineError("erasing a range")
+                     : EraseNext(context, &left, &erased, keys);
+    // A piece has less time than the call: nothing has come of it.
+    const bool goes_on = !is_late && absl::IsDeadlineExceeded(status) && !context.expired();
+    const absl::Status told = note(erased, left.low);
+    if (goes_on || status.ok()) status = told;
   }
   return status;
 }

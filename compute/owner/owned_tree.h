@@ -38,6 +38,12 @@ namespace pando {
 
 class Member;
 
+// What of a range was erased.
+struct ErasedPiece {
+  KeyCut reached;                 // so far
+  std::vector<std::string> keys;  // these, unless somebody else was quicker
+};
+
 class OwnedTree {
  public:
   // Both outlive this.
@@ -53,8 +59,7 @@ class OwnedTree {
   // Writes at the head of `writes`, at least one; how many have their results. Puts and blind
   // erases share a commit.
   size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes);
-  // All keys of the range: those that are read are erased by messages, some leaves at a time, and
-  // their leaves hear of it as of others.
+  // All keys of the range, leaves at a time, each by its owner.
   absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
                           ErasedKeys* keys);
   // Up to where writes go to the same place as one to this key, as far as is known; "": to the end.
@@ -65,6 +70,12 @@ class OwnedTree {
                                       std::string* value);
   std::optional<absl::Status> WriteHere(OperationContext& context, const WriteOperation& operation,
                                         std::string* answer);
+  // Keys of the range, which has some place between its cuts, from its beginning on: those of the
+  // next leaves, or as many of them as three quarters of the time allow, are erased by messages,
+  // and their leaves hear of it as of others. OK: it has got on. Unknown: some of them may be
+  // erased.
+  std::optional<absl::Status> EraseHere(OperationContext& context, const KeyRange& range,
+                                        ErasedPiece* piece);
 
   // Rule O8: of a tree without any records. Others' operations wait meanwhile.
   absl::Status BulkLoad(OperationContext& context, NextEntry next);
@@ -109,10 +120,10 @@ class OwnedTree {
 
   using Lock = std::unique_lock<Partition::Mutex>;
 
-  // --- owned_erase.cpp. These keys, ascending; `erased` and `erased_keys` (may be null) get those
-  // that are. The first error; others are tried all the same.
-  absl::Status EraseKeys(OperationContext& context, const std::vector<std::string>& keys,
-                         uint64_t* erased, std::vector<std::string>* erased_keys);
+  // --- owned_erase.cpp. The next piece of the range, which becomes what is left. An error: nothing
+  // is known to have happened. `keys`: of the caller; may be null.
+  absl::Status EraseNext(OperationContext& context, KeyRange* range, uint64_t* erased,
+                         ErasedKeys* keys);
 
   struct Hint {
     MappedRange range;

@@ -17,6 +17,10 @@ namespace {
 // An answer has no room for the rows of more.
 constexpr size_t kScanLeaves = 4;
 
+KeyCut CutOf(OwnedTree& tree, const PeerCut& cut) {
+  return KeyCut::At(cut.key, cut.after, tree.leaves().layout.key_bytes_max());
+}
+
 }  // namespace
 
 void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, PeerAnswer* answer) {
@@ -46,6 +50,7 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
         std::min(context.deadline_ns(), context.session.NowNs() + member_.retry_ns()));
     answer->Reset();
     answer->is_scan = request.operation == PeerRequest::Operation::kScan;
+    answer->is_erasing = request.operation == PeerRequest::Operation::kEraseRange;
     ExecuteOn(tree, context, request, answer);
   }
   member_.EndVisit(tree);
@@ -66,6 +71,9 @@ void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerR
   const NodeLayout& layout = tree->leaves().layout;
   if (request.operation == PeerRequest::Operation::kScan) {
     return Scan(tree, context, request, answer);
+  }
+  if (request.operation == PeerRequest::Operation::kEraseRange) {
+    return EraseRange(tree, context, request, answer);
   }
   if (request.key.empty() || request.key.size() > layout.key_bytes_max()) {
     answer->status = absl::InvalidArgumentError(absl::StrCat(
@@ -108,12 +116,8 @@ absl::Status PeerDesk::Prepare(OwnedTree& tree, const PeerRequest& request,
 
 void PeerDesk::Scan(OwnedTree* tree, OperationContext& context, const PeerRequest& request,
                     PeerAnswer* answer) {
-  const uint32_t key_bytes_max = tree->leaves().layout.key_bytes_max();
-  const auto cut = [&](const PeerCut& from) {
-    return KeyCut::At(from.key, from.after, key_bytes_max);
-  };
   OwnedReader reader(tree);
-  reader.Start(cut(request.at), cut(request.end), request.down);
+  reader.Start(CutOf(*tree, request.at), CutOf(*tree, request.end), request.down);
   if (reader.done()) return;
   std::string last;
   bool is_full = false;
@@ -129,6 +133,20 @@ void PeerDesk::Scan(OwnedTree* tree, OperationContext& context, const PeerReques
   if (!answer->status.ok()) return;
   if (is_full) return answer->SetReached({last, /*after=*/!request.down});
   if (!reader.done()) answer->SetReached({reader.at().key, reader.at().after});
+}
+
+void PeerDesk::EraseRange(OwnedTree* tree, OperationContext& context, const PeerRequest& request,
+                          PeerAnswer* answer) {
+  const KeyRange range = {CutOf(*tree, request.at), CutOf(*tree, request.end)};
+  if (range.low >= range.high) return;
+  ErasedPiece piece;
+  std::optional<absl::Status> done = tree->EraseHere(context, range, &piece);
+  answer->not_owner = !done.has_value();
+  if (!done.has_value()) return;
+  answer->status = *std::move(done);
+  if (!answer->status.ok()) return;
+  answer->erased = piece.keys.size();
+  if (piece.reached < range.high) answer->SetReached({piece.reached.key, piece.reached.after});
 }
 
 }  // namespace pando

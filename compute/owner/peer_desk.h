@@ -39,6 +39,8 @@ class PeerDesk final : public PeerExecutor {
                        WriteOperation* operation) const;
   void Scan(OwnedTree* tree, OperationContext& context, const PeerRequest& request,
             PeerAnswer* answer);
+  void EraseRange(OwnedTree* tree, OperationContext& context, const PeerRequest& request,
+                  PeerAnswer* answer);
 
   Member& member_;
   const FindFunction find_function_;

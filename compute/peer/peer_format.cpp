@@ -29,9 +29,9 @@ static_assert(kHeaderBytes + 4 + 1 + 1 + kPeerValueBytesMax + 2 + kPeerTextBytes
 constexpr uint8_t kGetByte = 0, kFirstWriteByte = 1;
 constexpr auto kScanByte =
     static_cast<uint8_t>(kFirstWriteByte + static_cast<uint8_t>(Write::Kind::kUpsert) + 1);
-constexpr uint8_t kTakeByte = kScanByte + 1, kLoadByte = kScanByte + 2;
+constexpr uint8_t kTakeByte = kScanByte + 1, kLoadByte = kScanByte + 2, kEraseByte = kScanByte + 3;
 
-enum class Outcome : uint8_t { kDone, kValue, kRows, kNotOwner, kConditionFailed, kError };
+enum class Outcome : uint8_t { kDone, kValue, kRows, kNotOwner, kConditionFailed, kError, kErased };
 
 bool WritesValue(Write::Kind kind) {
   return kind != Write::Kind::kErase && kind != Write::Kind::kEraseIf;
@@ -133,12 +133,18 @@ PeerNumberedRequest TakeRequest(ViewReader* reader) {
   PeerRequest& request = numbered.request;
   request.tree_id = reader->Take<uint32_t>();
   const auto operation = reader->Take<uint8_t>();
-  if (operation > kLoadByte) reader->Fail();
+  if (operation > kEraseByte) reader->Fail();
   if (operation == kTakeByte || operation == kLoadByte) {
     const bool takes = operation == kTakeByte;
     request.operation = takes ? PeerRequest::Operation::kTake : PeerRequest::Operation::kLoad;
     request.key = reader->TakeBytes(reader->Take<uint8_t>(), 0, kPeerKeyBytesMax);
     if (takes) request.value = reader->TakeValue();
+    return numbered;
+  }
+  if (operation == kEraseByte) {
+    request.operation = PeerRequest::Operation::kEraseRange;
+    request.at = reader->TakeCut();
+    request.end = reader->TakeCut();
     return numbered;
   }
   if (operation == kScanByte) {
@@ -192,6 +198,12 @@ PeerAnswerView TakeAnswer(ViewReader* reader) {
     case Outcome::kRows:
       TakeRows(reader, &answer);
       return answer;
+    case Outcome::kErased:
+      answer.is_erasing = true;
+      answer.more = reader->TakeBool();
+      if (answer.more) answer.reached = reader->TakeCut();
+      answer.erased = reader->Take<uint64_t>();
+      return answer;
     case Outcome::kNotOwner:
       answer.not_owner = true;
       return answer;
@@ -232,8 +244,9 @@ absl::Status ParseItems(std::string_view message, char kind, TakeItem take,
 // --- Answers.
 
 void PeerAnswer::Reset() {
-  not_owner = is_scan = more = reached_after = false;
+  not_owner = is_scan = is_erasing = more = reached_after = false;
   row_count = 0;
+  erased = 0;
   status = absl::OkStatus();
   value.clear();
   reached_key.clear();
@@ -263,21 +276,6 @@ bool PeerRowReader::Next(std::string_view* key, std::string_view* value) {
   PANDO_CHECK(reader.ok()) << "rows that were not parsed";
   rest_ = reader.rest();
   return true;
-}
-
-void PeerAnswerView::CopyTo(PeerAnswer* answer) const {
-  answer->Reset();
-  answer->not_owner = not_owner;
-  if (condition_failed) {
-    answer->status = ConditionFailedError(text);
-  } else if (code != absl::StatusCode::kOk) {
-    answer->status = absl::Status(code, absl::string_view(text.data(), text.size()));
-  }
-  answer->value.assign(value);
-  answer->is_scan = is_scan;
-  if (more) answer->SetReached(reached);
-  answer->row_count = row_count;
-  answer->rows.assign(rows);
 }
 
 // --- Writing.
@@ -326,6 +324,12 @@ bool PeerMessageWriter::Add(uint32_t number, uint64_t left_us, const PeerRequest
     PutCut(&bytes_, request.end);
     return Keep(before);
   }
+  if (request.operation == PeerRequest::Operation::kEraseRange) {
+    Put(&bytes_, kEraseByte);
+    PutCut(&bytes_, request.at);
+    PutCut(&bytes_, request.end);
+    return Keep(before);
+  }
   if (request.operation == PeerRequest::Operation::kTake ||
       request.operation == PeerRequest::Operation::kLoad) {
     const bool takes = request.operation == PeerRequest::Operation::kTake;
@@ -368,6 +372,11 @@ bool PeerMessageWriter::Add(uint32_t number, const PeerAnswer& answer) {
     if (answer.more) PutCut(&bytes_, {answer.reached_key, answer.reached_after});
     Put(&bytes_, answer.row_count);
     bytes_.append(answer.rows);
+  } else if (answer.is_erasing) {
+    put(Outcome::kErased);
+    Put(&bytes_, static_cast<uint8_t>(answer.more));
+    if (answer.more) PutCut(&bytes_, {answer.reached_key, answer.reached_after});
+    Put(&bytes_, answer.erased);
   } else if (answer.value.empty()) {
     put(Outcome::kDone);
   } else {
@@ -378,7 +387,8 @@ bool PeerMessageWriter::Add(uint32_t number, const PeerAnswer& answer) {
 }
 
 size_t PeerRequestBytes(const PeerRequest& request) {
-  if (request.operation == PeerRequest::Operation::kScan) {
+  if (request.operation == PeerRequest::Operation::kScan ||
+      request.operation == PeerRequest::Operation::kEraseRange) {
     return kRequestFixedBytes + 3 + 4 + request.at.key.size() + request.end.key.size();
   }
   return kRequestFixedBytes + 4 + 3 + request.key.size() + request.value.size() +
@@ -395,35 +405,6 @@ absl::Status ParsePeerRequests(std::string_view message, PeerMessageHeader* head
 absl::Status ParsePeerAnswers(std::string_view message, PeerMessageHeader* header,
                               std::vector<PeerAnswerView>* answers) {
   return ParseItems(message, 'A', TakeAnswer, header, answers);
-}
-
-absl::Status CheckPeerAnswer(const PeerRequest& request, const PeerAnswerView& answer) {
-  const auto wrong = [](std::string_view what) {
-    return absl::DataLossError(absl::StrCat("a peer's answer: ", std::string(what)));
-  };
-  if (answer.not_owner || answer.code != absl::StatusCode::kOk) return absl::OkStatus();
-  const bool is_scan = request.operation == PeerRequest::Operation::kScan;
-  if (is_scan != answer.is_scan) return wrong("rows where none were asked for, or none");
-  if (!is_scan) return absl::OkStatus();
-  // Below, in the scan's order: a cut before another, and a key behind a cut.
-  const auto is_before = [&](PeerCut a, PeerCut b) {
-    return request.down ? std::pair(b.key, b.after) < std::pair(a.key, a.after)
-                        : std::pair(a.key, a.after) < std::pair(b.key, b.after);
-  };
-  if (answer.row_count > request.rows_max) return wrong("more rows than were asked for");
-  PeerCut at = request.at;
-  const PeerCut end = answer.more ? answer.reached : request.end;
-  if (answer.more && (!is_before(at, end) || is_before(request.end, end))) {
-    return wrong("a scan that has not got on, or goes too far");
-  }
-  PeerRowReader reader(answer.rows);
-  for (std::string_view key, value; reader.Next(&key, &value);) {
-    // The cuts on both sides of the key, in the scan's order.
-    const PeerCut first{key, request.down}, second{key, !request.down};
-    if (is_before(first, at) || is_before(end, second)) return wrong("rows out of order");
-    at = second;
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace pando

@@ -10,11 +10,12 @@
 //            get: key; put, insert, update: key, value; erase: key; replace: key, value, expected;
 //            erase if: key, expected; upsert: key, function 4, operand;
 //            scan: down 1, rows 2, and two cuts (key, after 1): where it begins and where it ends;
+//            erase range: two cuts, where it begins and where it ends;
 //            take: key, value; load: key (of both it may be empty: the tree's first)
 //   answer   number 4, outcome 1; then
 //            done, not owner: nothing; value: value; condition failed: value, text;
 //            error: code 1, text; rows: more 1, if so the cut that it has reached, rows 2, and for
-//            each its key and value
+//            each its key and value; erased: more 1, if so the cut that it has reached, keys 8
 //
 // Invariants:
 //   1. Any bytes are parsed: as a message, or DataLoss. What is parsed is written as the same bytes
@@ -48,7 +49,7 @@ struct PeerCut {
   friend bool operator==(const PeerCut&, const PeerCut&) = default;
 };
 
-// An operation on a key, or a piece of a scan. A view.
+// An operation on a key, or a piece of a scan, or of a range that is erased. A view.
 struct PeerRequest {
   enum class Operation : uint8_t {
     kGet,
@@ -56,6 +57,7 @@ struct PeerRequest {
     kScan,
     kTake,  // claim the key's range, if you may (rule O12)
     kLoad,  // say how much you have to do, and what of it in the key's range (rule O13)
+    kEraseRange,
   };
 
   Operation operation = Operation::kGet;
@@ -66,13 +68,16 @@ struct PeerRequest {
   std::string_view value;
   std::string_view expected;                       // kReplace, kEraseIf; up to kPeerValueBytesMax
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
-  // kScan: the keys from the first cut to the second, which is the lower one where it goes down.
+  // kScan, kEraseRange: the keys from the first cut to the second, which is the lower one where a
+  // scan goes down.
   PeerCut at, end;
   bool down = false;
   uint16_t rows_max = 0;  // at least 1
 
   // Done twice it is as good as done once.
-  bool is_read() const { return operation != Operation::kWrite; }
+  bool is_read() const {
+    return operation != Operation::kWrite && operation != Operation::kEraseRange;
+  }
 };
 
 // What the owner says. A plain value; used again its strings keep their memory.
@@ -83,19 +88,20 @@ struct PeerAnswer {
   // Get and upsert that are OK: the value; IsConditionFailed(status): the one that is there.
   std::string value;
 
-  // --- Of a scan that is OK: all keys from where it began to `reached`, if there is `more`, else
-  // to where it was to end.
-  bool is_scan = false;
+  // --- Of a scan, or an erasing, that is OK: all keys from where it began to `reached`, if there
+  // is `more`, else to where it was to end.
+  bool is_scan = false, is_erasing = false;
   bool more = false;
   std::string reached_key;
   bool reached_after = false;
   uint16_t row_count = 0;
-  std::string rows;  // PeerRowReader
+  std::string rows;     // PeerRowReader
+  uint64_t erased = 0;  // keys
 
   void Reset();
   // In the scan's order. False: no room, nothing was added.
   bool AddRow(std::string_view key, std::string_view value);
-  // There is more: the scan has come so far, which is further than where it began.
+  // There is more: it has come so far, which is further than where it began.
   void SetReached(PeerCut cut);
 };
 
@@ -157,8 +163,9 @@ struct PeerAnswerView {
   bool condition_failed = false;
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string_view text, value;
-  bool is_scan = false, more = false;
+  bool is_scan = false, is_erasing = false, more = false;
   PeerCut reached;
+  uint64_t erased = 0;
   uint16_t row_count = 0;
   std::string_view rows;
 
@@ -168,7 +175,7 @@ absl::Status ParsePeerAnswers(std::string_view message, PeerMessageHeader* heade
                               std::vector<PeerAnswerView>* answers);
 
 // Whether it answers this: a scan's rows are in its order, between its cuts, as many as it wants at
-// most, and where there is more it has got on. Else DataLoss.
+// most, and where there is more it has got on, as an erasing has. Else DataLoss.
 absl::Status CheckPeerAnswer(const PeerRequest& request, const PeerAnswerView& answer);
 
 }  // namespace pando

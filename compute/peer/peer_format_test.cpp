@@ -23,11 +23,16 @@ PeerRequest RandomRequest(Random* random, std::vector<std::string>* strings) {
     return strings->back();
   };
   PeerRequest request;
-  request.operation = static_cast<PeerRequest::Operation>(random->Uniform(5));
+  request.operation = static_cast<PeerRequest::Operation>(random->Uniform(6));
   request.tree_id = static_cast<uint32_t>(random->Next());
   if (request.operation == PeerRequest::Operation::kScan) {
     request.down = random->Chance(0.5);
     request.rows_max = static_cast<uint16_t>(1 + random->Uniform(65'535));
+    request.at = {text(0, kPeerKeyBytesMax), random->Chance(0.5)};
+    request.end = {text(0, kPeerKeyBytesMax), random->Chance(0.5)};
+    return request;
+  }
+  if (request.operation == PeerRequest::Operation::kEraseRange) {
     request.at = {text(0, kPeerKeyBytesMax), random->Chance(0.5)};
     request.end = {text(0, kPeerKeyBytesMax), random->Chance(0.5)};
     return request;
@@ -52,7 +57,8 @@ PeerRequest RandomRequest(Random* random, std::vector<std::string>* strings) {
 void ExpectSame(const PeerRequest& a, const PeerRequest& b) {
   ASSERT_EQ(a.operation, b.operation);
   EXPECT_EQ(a.tree_id, b.tree_id);
-  if (a.operation == PeerRequest::Operation::kScan) {
+  if (a.operation == PeerRequest::Operation::kScan ||
+      a.operation == PeerRequest::Operation::kEraseRange) {
     EXPECT_EQ(a.at, b.at);
     EXPECT_EQ(a.end, b.end);
     EXPECT_EQ(a.down, b.down);
@@ -219,6 +225,40 @@ TEST(PeerFormat, AnAnswerHasToAnswerItsRequest) {
   PeerAnswerView other;
   other.not_owner = true;
   EXPECT_TRUE(CheckPeerAnswer(up, other).ok());
+}
+
+TEST(PeerFormat, WhatIsErasedIsCountedAndGetsOn) {
+  PeerRequest request{.operation = PeerRequest::Operation::kEraseRange};
+  request.at = {"b", true};
+  request.end = {"f", false};
+  EXPECT_FALSE(request.is_read());
+  PeerAnswer answer;
+  answer.is_erasing = true;
+  answer.erased = 0x1234'5678'9abc;
+  PeerAnswer taken = SentAndTaken(answer);
+  EXPECT_TRUE(taken.is_erasing && !taken.is_scan && !taken.more);
+  EXPECT_EQ(taken.erased, answer.erased);
+  answer.SetReached({"d", true});
+  taken = SentAndTaken(answer);
+  EXPECT_TRUE(taken.more && taken.reached_after);
+  EXPECT_EQ(taken.reached_key, "d");
+  EXPECT_EQ(taken.erased, answer.erased);
+
+  PeerAnswerView view;
+  EXPECT_FALSE(CheckPeerAnswer(request, view).ok()) << "done, but what?";
+  view.is_erasing = true;
+  EXPECT_TRUE(CheckPeerAnswer(request, view).ok());
+  EXPECT_FALSE(CheckPeerAnswer({.key = "k"}, view).ok());
+  view.more = true;
+  view.reached = {"b", true};
+  EXPECT_FALSE(CheckPeerAnswer(request, view).ok()) << "no step forward";
+  view.reached = {"c", false};
+  EXPECT_TRUE(CheckPeerAnswer(request, view).ok());
+  view.reached = {"f", true};
+  EXPECT_FALSE(CheckPeerAnswer(request, view).ok()) << "beyond the end";
+  PeerAnswerView failed;
+  failed.code = absl::StatusCode::kUnavailable;
+  EXPECT_TRUE(CheckPeerAnswer(request, failed).ok());
 }
 
 }  // namespace

@@ -39,6 +39,9 @@ void CheckAnswers(std::string_view bytes) {
     view.CopyTo(&answer);
     PANDO_CHECK(writer.Add(view.number, answer));
     (void)CheckPeerAnswer(scan, view);
+    scan.operation = PeerRequest::Operation::kEraseRange;
+    (void)CheckPeerAnswer(scan, view);
+    scan.operation = PeerRequest::Operation::kScan;
     PeerRowReader reader(view.rows);
     size_t rows = 0;
     for (std::string_view key, value; reader.Next(&key, &value);) ++rows;
@@ -71,22 +74,27 @@ std::string Requests() {
   request.down = true;
   request.rows_max = 100;
   writer.Add(number++, 7, request);
+  request.operation = PeerRequest::Operation::kEraseRange;
+  writer.Add(number++, 8, request);
   return std::string(writer.bytes());
 }
 
 std::string Answers() {
   PeerMessageWriter writer;
   writer.StartAnswers({{1, 2}, {3, 4}});
-  PeerAnswer done, value, failed, rows, other;
+  PeerAnswer done, value, failed, rows, erased, other;
   value.value = "value";
   failed.status = absl::UnavailableError("gone");
   rows.is_scan = true;
   rows.AddRow("a", "1");
   rows.AddRow("b", "");
   rows.SetReached({"c", false});
+  erased.is_erasing = true;
+  erased.erased = 12;
+  erased.SetReached({"d", true});
   other.not_owner = true;
   uint32_t number = 0;
-  for (const PeerAnswer* answer : {&done, &value, &failed, &rows, &other}) {
+  for (const PeerAnswer* answer : {&done, &value, &failed, &rows, &erased, &other}) {
     writer.Add(number++, *answer);
   }
   return std::string(writer.bytes());

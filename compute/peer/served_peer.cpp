@@ -136,6 +136,7 @@ void ServedPeer::Execute(Item* item) {
   }
   session_.AdoptServers();
   answer.is_scan = request.operation == PeerRequest::Operation::kScan;
+  answer.is_erasing = request.operation == PeerRequest::Operation::kEraseRange;
   service_.executor_->Execute(context, request, &answer);
 }
 
