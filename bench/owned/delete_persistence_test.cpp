@@ -7,8 +7,11 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "bench/owned/owned_world.h"
+#include "common/wire/internal_node.h"
+#include "common/wire/lock_word.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -190,6 +193,89 @@ TEST(DeletePersistenceTest, WhoTakesOverHasNoTombstones) {
   const auto report = next.session().Check(next.tree());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->keys, 200u);
+}
+
+// Somebody who lives holds the locks of some leaves: erases of all others are in time, those that
+// come while flushes wait for these leaves as well, and everything goes on once the locks are free.
+void WhileLeavesAreHeld(uint64_t held, uint64_t erased_there) {
+  constexpr uint64_t kKeys = 2'000;
+  SimCluster cluster({.sim = {.seed = 4}});
+  OwnerProcess owner(&cluster, {.hot_bytes = 1 << 20, .log_bytes = 1 << 20}, Owned(kDeadlineMs));
+  const auto other = cluster.NewClient();
+  uint64_t next = 0;
+  ASSERT_TRUE(owner.session()
+                  .BulkLoad(owner.tree(),
+                            [&](KeyValue* entry) {
+                              *entry = {KeyOf(next), "loaded"};
+                              return next++ < kKeys;
+                            })
+                  .ok());
+  const TreeContext& tree = ImplOf(owner.tree()).context();
+  // Of the leaves in the order of keys, the first ones, and the low fence of the one behind.
+  Reference root;
+  ASSERT_EQ(tree.root.Load(&root), 2);
+  std::vector<LockTarget> locks;
+  std::string border;
+  const auto decode = [&](const Reference& node) {
+    InternalNode decoded;
+    PANDO_CHECK_OK(DecodeInternal(cluster.At(node.address), tree.layout, &decoded));
+    return decoded;
+  };
+  const auto take = [&](const Reference& leaf, const std::string& low) {
+    if (locks.size() == held) {
+      if (border.empty()) border = low;
+      return;
+    }
+    locks.push_back(*tree.NodeLock(leaf));
+  };
+  const InternalNode top = decode(root);
+  for (size_t at = 0; at <= top.entries.size(); ++at) {
+    const InternalNode parent = decode(at == 0 ? top.header.leftmost : top.entries[at - 1].child);
+    take(parent.header.leftmost, parent.header.low);
+    for (const auto& entry : parent.entries) take(entry.child, entry.key);
+  }
+  ASSERT_FALSE(border.empty());
+  const LockWord word = {.owner = other->compute_server_id(), .incarnation = 1'000};
+  for (const LockTarget& lock : locks) cluster.SetLockWord(lock, word.Encode());
+  const auto old_ones = [&](int64_t since_ns, const std::map<std::string, int64_t>& erased_ns) {
+    uint64_t count = 0;
+    for (OwnRange* const range : ImplOf(owner.tree()).routed().owned()->OwnRanges()) {
+      const std::lock_guard lock(range->partition.mutex());
+      range->partition.Scan("", "", /*reverse=*/false, [&](const Partition::Seen& seen) {
+        const std::string key(seen.key);
+        const bool old = seen.erased && (since_ns == 0 || erased_ns.at(key) < since_ns);
+        count += old && (since_ns == 0 || key >= border) ? 1 : 0;
+        return true;
+      });
+    }
+    return count;
+  };
+  const auto now_ns = [&] { return cluster.world().clock().NowNs(); };
+  std::map<std::string, int64_t> erased_ns;
+  const auto erase = [&](uint64_t n) {
+    erased_ns[KeyOf(n)] = now_ns();
+    ASSERT_TRUE(owner.session().Erase(owner.tree(), KeyOf(n)).ok());
+  };
+  for (uint64_t n = 0; n < erased_there; ++n) erase(n);
+  // From then on flushes wait for those.
+  for (uint64_t n = 0; n < 100; ++n) {
+    erase(kKeys - 1 - n);
+    owner.session().SleepUntil(now_ns() + 30 * kMillisecondNs);
+    ASSERT_EQ(old_ones(now_ns() - kDeadlineNs, erased_ns), 0u) << "after " << n;
+  }
+  EXPECT_GE(old_ones(0, erased_ns), erased_there);
+  for (const LockTarget& lock : locks) cluster.SetLockWord(lock, 0);
+  owner.session().SleepUntil(now_ns() + 2 * kDeadlineNs);
+  EXPECT_EQ(old_ones(0, erased_ns), 0u);
+  owner.Close();
+}
+
+TEST(DeletePersistenceTest, HoldsForOthersWhileSomebodyHoldsALeaf) {
+  WhileLeavesAreHeld(/*held=*/1, /*erased_there=*/30);
+}
+// More of them than are flushed at a time.
+TEST(DeletePersistenceTest, HoldsForOthersWhileSomebodyHoldsManyLeaves) {
+  WhileLeavesAreHeld(/*held=*/36, /*erased_there=*/1'150);
 }
 
 TEST(DeletePersistenceTest, IsAnOptionOfOwnedTrees) {

@@ -178,6 +178,7 @@ class Member {
   using Job = std::function<absl::Status(OperationContext&)>;
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
+  static constexpr int64_t kFlushNsMax = 10 * kSecondNs;
   // In a tree: more are divided no further.
   static constexpr size_t kRangesMax = 64;
   // Between two attempts of what may go well the next time.
@@ -294,6 +295,9 @@ class Member {
   };
   // Until the flush loop looks again, at most so long.
   int64_t DeletePauseNs(int64_t longest_ns) const;
+  // For what is collected at a time: what has not come to its leaf by then stays dirty, and its
+  // turn comes again.
+  int64_t FlushRoundNs() const;
   void NoteTime();
   int64_t AppendedAfter(Lsn lsn) const;
   // All messages that were appended before that time have lower ones.

@@ -16,6 +16,8 @@ constexpr int64_t kNoTombstone = INT64_MAX;
 constexpr int64_t kMarksPerDeadline = 16;
 // And how many are kept: beyond, every second one goes.
 constexpr size_t kMarksMax = 256;
+// Rounds of flushes in the shortest of all deadlines, and what they have at least.
+constexpr int64_t kRoundsPerDeadline = 8, kRoundNsMin = 5 * kMillisecondNs;
 // Tombstones of one round, and records that are looked at while their partition is locked.
 constexpr size_t kOverdueRoundMax = 1024, kOverdueLooksMax = 8192;
 
@@ -32,6 +34,10 @@ int64_t Member::DeletePauseNs(int64_t longest_ns) const {
     if (deadline_ns > 0) pause_ns = std::min(pause_ns, deadline_ns / kMarksPerDeadline);
   }
   return pause_ns;
+}
+
+int64_t Member::FlushRoundNs() const {
+  return std::max(DeletePauseNs(kFlushNsMax) * kMarksPerDeadline / kRoundsPerDeadline, kRoundNsMin);
 }
 
 void Member::NoteTime() {
@@ -99,7 +105,9 @@ void Member::FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRang
                                            kOverdueRoundMax, &items, below, kOverdueLooksMax,
                                            /*tombstones=*/true);
     }
-    if (!FlushItems(context, tree, range, items).ok()) return;  // again in a moment
+    // Leaves that cannot be reached keep no others waiting: their turn comes again in a moment.
+    const absl::Status flushed = FlushItems(context, tree, range, items).status();
+    if (!flushed.ok() && (tree->leaves().fate.lost() || session_->fenced())) return;
     if (from.empty()) return;
     if (items.empty()) context.session.scheduler().Yield();  // very many are looked at in vain
   }
