@@ -34,6 +34,9 @@ uint32_t Tree::value_bytes_max() const { return impl_->context().layout.value_by
 uint32_t Tree::node_bytes() const { return impl_->context().layout.node_bytes(); }
 TreeOptions::Mode Tree::mode() const { return ModeOf(impl_->context().entry); }
 bool Tree::narrow_reads() const { return impl_->context().entry.windows(); }
+uint32_t Tree::delete_persistence_ms() const {
+  return impl_->context().entry.delete_persistence_ms;
+}
 
 // --- Client
 

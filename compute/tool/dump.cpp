@@ -39,7 +39,8 @@ DumpOptions OptionsOf(const Tree& tree) {
           .value_bytes_max = tree.value_bytes_max(),
           .node_bytes = tree.node_bytes(),
           .owned = tree.mode() == TreeOptions::Mode::kOwned,
-          .narrow_reads = tree.narrow_reads()};
+          .narrow_reads = tree.narrow_reads(),
+          .delete_persistence_ms = tree.delete_persistence_ms()};
 }
 
 absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {

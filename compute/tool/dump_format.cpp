@@ -14,6 +14,7 @@ namespace {
 using wire::ByteWriter;
 
 constexpr uint32_t kNodeBytesLimit = 1 << 20;
+constexpr uint32_t kDeletePersistenceMsMin = 10;
 
 bool TakeNumber(const Json& json, const char* name, uint32_t low, uint32_t high, uint32_t* number) {
   const auto found = json.find(name);
@@ -37,6 +38,9 @@ std::string DumpOptionsText(const DumpOptions& options) {
                {"node_bytes", options.node_bytes},
                {"mode", options.owned ? "owned" : "shared"}};
   if (options.narrow_reads) json["narrow_reads"] = true;
+  if (options.delete_persistence_ms > 0) {
+    json["delete_persistence_ms"] = options.delete_persistence_ms;
+  }
   return json.dump();
 }
 
@@ -56,6 +60,12 @@ absl::StatusOr<DumpOptions> ParseDumpOptions(std::string_view text) {
   const auto narrow = json.find("narrow_reads");
   if (narrow != json.end() && !narrow->is_boolean()) return bad;
   options.narrow_reads = narrow != json.end() && narrow->get<bool>();
+  const char* const deadline = "delete_persistence_ms";
+  if (json.contains(deadline) &&
+      (!options.owned || !TakeNumber(json, deadline, kDeletePersistenceMsMin, UINT32_MAX,
+                                     &options.delete_persistence_ms))) {
+    return bad;
+  }
   return options;
 }
 

@@ -9,7 +9,8 @@
 //            payloads together (4)
 //
 // The JSON is an object with key_bytes_max, value_bytes_max, node_bytes and mode of the tree, and
-// narrow_reads (true) of those that have it; releases that do not know it restore a tree without.
+// narrow_reads (true) and delete_persistence_ms of those that have it; releases that do not know
+// these restore a tree without.
 //
 // Invariants
 // 1. The same options and entries make the same bytes: a block ends with the record with which it
@@ -42,6 +43,7 @@ inline constexpr size_t kDumpPayloadBytesMax = kDumpBlockBytes + 2 * (1 + kDumpE
 struct DumpOptions {
   uint32_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
   bool owned = false, narrow_reads = false;
+  uint32_t delete_persistence_ms = 0;  // of an owned one; 0: none
   friend bool operator==(const DumpOptions&, const DumpOptions&) = default;
 };
 std::string DumpOptionsText(const DumpOptions& options);  // JSON

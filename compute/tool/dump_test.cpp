@@ -211,6 +211,10 @@ TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
   DumpOptions narrow = kOptions;
   narrow.narrow_reads = true;
   EXPECT_EQ(ParseDumpOptions(DumpOptionsText(narrow)).value(), narrow);
+  EXPECT_THAT(DumpOptionsText(kOptions), testing::Not(HasSubstr("delete_persistence_ms")));
+  DumpOptions with_deadline = kOptions;
+  with_deadline.delete_persistence_ms = 1500;
+  EXPECT_EQ(ParseDumpOptions(DumpOptionsText(with_deadline)).value(), with_deadline);
   for (const char* text :
        {"", "[]", "{}", "{\"key_bytes_max\":8}",
         R"({"key_bytes_max":0,"value_bytes_max":8,"node_bytes":1024,"mode":"shared"})",
@@ -219,9 +223,15 @@ TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1e30,"mode":"shared"})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":4294968320,"mode":"shared"})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":"mine"})",
-        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":1})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":"shared",)"
-        R"("narrow_reads":1})"}) {
+        R"("narrow_reads":1})",
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":0,"mode":"shared",)"
+        R"("delete_persistence_ms":50})",
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":0,"mode":"owned",)"
+        R"("delete_persistence_ms":9})",
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":0,"mode":"owned",)"
+        R"("delete_persistence_ms":"50"})",
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":1})"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseDumpOptions(text).status())) << text;
   }
 }

@@ -104,12 +104,14 @@ absl::StatusOr<RestoreTarget> OpenTarget(const Settings& settings, const DumpOpt
   auto tree = client->OpenTree(settings.tree);
   if (absl::IsNotFound(tree.status())) {
     target.made = true;
-    tree = client->CreateTree(settings.tree, {.key_bytes_max = options.key_bytes_max,
-                                              .value_bytes_max = options.value_bytes_max,
-                                              .node_bytes = options.node_bytes,
-                                              .mode = options.owned ? TreeOptions::Mode::kOwned
-                                                                    : TreeOptions::Mode::kShared,
-                                              .narrow_reads = options.narrow_reads});
+    tree = client->CreateTree(
+        settings.tree,
+        {.key_bytes_max = options.key_bytes_max,
+         .value_bytes_max = options.value_bytes_max,
+         .node_bytes = options.node_bytes,
+         .mode = options.owned ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared,
+         .delete_persistence_ms = options.delete_persistence_ms,
+         .narrow_reads = options.narrow_reads});
   }
   if (!tree.ok()) return tree.status();
   target.tree = *std::move(tree);

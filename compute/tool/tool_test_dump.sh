@@ -123,7 +123,7 @@ test_dump_errors() {
   says "takes keys and values of 3 and 8 bytes, the dump's have up to 5 and 5"
   run 1 dump "$work/empty" --tree=numbers --resume
   says 'the dump of a tree with other options'
-  run 0 create --tree=owned --mode=owned --key_bytes=8 --value_bytes=8
+  run 0 create --tree=owned --mode=owned --key_bytes=8 --value_bytes=8 --delete_persistence_ms=1500
   run 0 restore "$work/dump" --tree=owned
   run 0 dump "$work/owned" --tree=owned
   run 0 restore "$work/owned" --tree=owned_too
@@ -138,6 +138,8 @@ test_dump_errors() {
   same_dump windows_too "$work/windows"
   run 0 trees
   grep -q '^windows_too .* shared, narrow reads$' "$work/out" || fail 'a dump does not keep narrow reads'
+  run 0 trees --json
+  [[ $(grep -o '"delete_persistence_ms": *1500' "$work/out" | wc -l) == 2 ]] || fail 'nor how long erases may take'
 
   for offset in 9 30 200 $((bytes / 2)) $((bytes - 10)); do
     cp "$work/dump" "$work/damaged"

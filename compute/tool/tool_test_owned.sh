@@ -89,6 +89,18 @@ test_owned() {
   expect_all_words words
   run 0 load "$work/words" --tree=words --nobulk
   expect_all_words words
+  # Into a tree that has keys, in whatever order these come.
+  seq 20000 29999 >"$work/sorted_keys"
+  seq 39999 -1 20000 | awk '{print $1 "\t" "new"}' >"$work/unsorted"
+  run 0 load "$work/sorted_keys" --tree=both --value_bytes=8 --mode=owned
+  run 0 load "$work/unsorted" --tree=both --format=tsv --progress
+  says 'loaded 20000 keys (100 %), '
+  run 0 scan --tree=both --values
+  cmp "$work/out" <(seq 20000 39999 | sed 's/$/\tnew/') || fail 'unsorted records into an owned tree that has keys'
+  run 0 load "$work/sorted_keys" --tree=both
+  run 0 scan --tree=both --values
+  cmp "$work/out" <(seq 1 10000 | awk '{print $1 + 19999 "\t" $1}'; seq 30000 39999 | sed 's/$/\tnew/') ||
+    fail 'sorted records into an owned tree that has keys'
   run 1 load "$work/words" --tree=words --mode=shared
   says 'has the other --mode'
   run 0 check --tree=words --quiet-tree

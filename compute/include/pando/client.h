@@ -65,6 +65,7 @@ class Tree {
   uint32_t node_bytes() const;
   TreeOptions::Mode mode() const;
   bool narrow_reads() const;
+  uint32_t delete_persistence_ms() const;
 
  private:
   friend struct ImplAccess;
