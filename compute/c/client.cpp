@@ -54,6 +54,7 @@ absl::StatusOr<ClientOptions> ClientOptionsOf(const pando_client_options* given)
   options.rdma.device = TextOf(c.rdma_device);
   PANDO_ASSIGN_OR_RETURN(options.techniques, TechniquesOf(c.techniques));
   PANDO_RETURN_IF_ERROR(ReadFlag(c.owner, "owner", &options.owner));
+  PANDO_RETURN_IF_ERROR(ReadFlag(c.spread_ranges, "spread_ranges", &options.spread_ranges));
   PANDO_RETURN_IF_ERROR(
       Narrow(c.memory_servers_min, "memory_servers_min", &options.memory_servers_min));
   PANDO_RETURN_IF_ERROR(
@@ -78,6 +79,8 @@ absl::StatusOr<TreeOptions> TreeOptionsOf(const pando_tree_options* given) {
   PANDO_RETURN_IF_ERROR(Narrow(c.key_bytes_max, "key_bytes_max", &options.key_bytes_max));
   PANDO_RETURN_IF_ERROR(Narrow(c.value_bytes_max, "value_bytes_max", &options.value_bytes_max));
   PANDO_RETURN_IF_ERROR(Narrow(c.node_bytes, "node_bytes", &options.node_bytes));
+  PANDO_RETURN_IF_ERROR(
+      Narrow(c.delete_persistence_ms, "delete_persistence_ms", &options.delete_persistence_ms));
   if (c.mode != PANDO_MODE_SHARED && c.mode != PANDO_MODE_OWNED) {
     return absl::InvalidArgumentError(absl::StrCat("mode: there is no number ", c.mode));
   }
@@ -143,6 +146,15 @@ pando_code pando_close_client(pando_client* client) {
   return Call([&] { return pando::c::Close(client, pando::c::Kind::kClient); });
 }
 
+pando_code pando_leave(pando_client* client, int64_t timeout_ms) {
+  return Call([&]() -> absl::Status {
+    if (timeout_ms < 0) return absl::InvalidArgumentError("timeout_ms is below 0");
+    Held<ClientObject> held;
+    PANDO_RETURN_IF_ERROR(held.Take(client));
+    return held->client->Leave(timeout_ms);
+  });
+}
+
 pando_code pando_client_fenced(const pando_client* client, int32_t* fenced) {
   return Call([&]() -> absl::Status {
     PANDO_RETURN_IF_ERROR(pando::c::CheckGiven(fenced, "fenced"));
@@ -196,14 +208,16 @@ pando_code pando_get_tree_info(const pando_tree* tree, pando_tree_info* info) {
     Held<TreeObject> held;
     PANDO_RETURN_IF_ERROR(held.Take(tree));
     const pando::Tree& of = *held->tree;
-    return pando::c::WriteSized(pando_tree_info{.size = sizeof(pando_tree_info),
-                                                .name = of.name().c_str(),
-                                                .key_bytes_max = of.key_bytes_max(),
-                                                .value_bytes_max = of.value_bytes_max(),
-                                                .node_bytes = of.node_bytes(),
-                                                .mode = static_cast<int64_t>(of.mode()),
-                                                .narrow_reads = of.narrow_reads() ? 1 : 0},
-                                info, "info");
+    return pando::c::WriteSized(
+        pando_tree_info{.size = sizeof(pando_tree_info),
+                        .name = of.name().c_str(),
+                        .key_bytes_max = of.key_bytes_max(),
+                        .value_bytes_max = of.value_bytes_max(),
+                        .node_bytes = of.node_bytes(),
+                        .mode = static_cast<int64_t>(of.mode()),
+                        .narrow_reads = of.narrow_reads() ? 1 : 0,
+                        .delete_persistence_ms = of.delete_persistence_ms()},
+        info, "info");
   });
 }
 

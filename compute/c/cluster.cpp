@@ -114,7 +114,11 @@ pando_client_stats StatsOf(const ClientStats& stats) {
           .owned_base_lines = o.base_lines,
           .owned_flushed = o.flushed,
           .owned_flush_rounds = o.flush_rounds,
-          .owned_refused = o.refused};
+          .owned_refused = o.refused,
+          .owned_splits = o.splits,
+          .owned_given = o.given,
+          .owned_tombstones = o.tombstones,
+          .owned_oldest_tombstone_ms = o.oldest_tombstone_ms};
 }
 
 }  // namespace
@@ -137,7 +141,8 @@ pando_code pando_list_trees(pando_client* client, pando_list** list) {
                                .value_bytes_max = tree.value_bytes_max,
                                .node_bytes = tree.node_bytes,
                                .mode = static_cast<int64_t>(tree.mode),
-                               .narrow_reads = tree.narrow_reads ? 1 : 0};
+                               .narrow_reads = tree.narrow_reads ? 1 : 0,
+                               .delete_persistence_ms = tree.delete_persistence_ms};
       });
 }
 

@@ -11,7 +11,7 @@
 #define HOLDS(condition) static_assert(condition, #condition)
 #endif
 
-// The end of the first version of a struct that may grow.
+// The end of a version of a struct that may grow.
 #define ENDS(type, last, bytes) \
   HOLDS(offsetof(type, last) + sizeof(((type*)0)->last) == (bytes) && sizeof(type) >= (bytes))
 
@@ -27,19 +27,23 @@ HOLDS(sizeof(pando_operation_cost) == 32);
 HOLDS(sizeof(pando_counter) == 16);
 
 ENDS(pando_client_options, seed, 192);
+ENDS(pando_client_options, spread_ranges, 200);
 HOLDS(offsetof(pando_client_options, registry) == 8);
 HOLDS(offsetof(pando_client_options, operation_timeout_ms) == 48);
 HOLDS(offsetof(pando_client_options, owner) == 96);
 HOLDS(offsetof(pando_client_options, rdma_device) == 128);
 ENDS(pando_tree_options, mode, 40);
 ENDS(pando_tree_options, narrow_reads, 48);
+ENDS(pando_tree_options, delete_persistence_ms, 56);
 HOLDS(offsetof(pando_tree_options, key_bytes_max) == 8);
 ENDS(pando_tree_info, mode, 48);
 ENDS(pando_tree_info, narrow_reads, 56);
+ENDS(pando_tree_info, delete_persistence_ms, 64);
 ENDS(pando_server_info, counters_count, 72);
 ENDS(pando_range_info, address, 64);
 ENDS(pando_member_info, log_bytes, 72);
 ENDS(pando_client_stats, owned_refused, 368);
+ENDS(pando_client_stats, owned_oldest_tombstone_ms, 400);
 HOLDS(offsetof(pando_client_stats, cache_hits) == 80);
 HOLDS(offsetof(pando_client_stats, owned_hits) == 248);
 ENDS(pando_operation_options, cost, 24);
@@ -53,6 +57,7 @@ ENDS(pando_size_estimate, relative_error, 56);
 ENDS(pando_check_options, timeout_ms, 40);
 ENDS(pando_check_report, nodes_orphans, 120);
 ENDS(pando_sweep_result, left, 32);
+ENDS(pando_range_erased, next, 40);
 ENDS(pando_log_record, message, 64);
 
 // Codes and kinds are part of it.

@@ -1,5 +1,7 @@
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -62,6 +64,14 @@ pando_check_report ReportOf(const CheckReport& report) {
   return c;
 }
 
+pando_range_erased ErasedOf(const RangeErased& erased, std::string* next) {
+  *next = erased.next;
+  return {.size = sizeof(pando_range_erased),
+          .erased = erased.erased,
+          .done = erased.done ? 1 : 0,
+          .next = BytesOf(*next)};
+}
+
 }  // namespace
 }  // namespace pando::c
 
@@ -79,6 +89,38 @@ pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando
       return work.session.BulkLoad(work.tree, [&](pando::KeyValue* entry) {
         return pando::c::NextEntry(next, context, entry);
       });
+    });
+  });
+}
+
+pando_code pando_erase_range(pando_session* session, const pando_tree* tree, pando_bytes from,
+                             const pando_bytes* to, pando_erase_progress progress, void* context,
+                             const pando_operation_options* options, pando_range_erased* result) {
+  return Call([&]() -> absl::Status {
+    PANDO_RETURN_IF_ERROR(pando::c::CheckBytes(from, "from"));
+    std::optional<std::string_view> end;
+    if (to != nullptr) {
+      PANDO_RETURN_IF_ERROR(pando::c::CheckBytes(*to, "to"));
+      end = pando::c::ViewOf(*to);
+    }
+    if (result != nullptr) PANDO_RETURN_IF_ERROR(pando::c::CheckSized(result, "the result"));
+    return WithSession(session, tree, options, [&](const Work& work) -> absl::Status {
+      pando::EraseRangeOptions how{.operation = work.options};
+      if (progress != nullptr) {
+        how.progress = [&](const pando::RangeErased& so_far) {
+          const pando_range_erased erased = pando::c::ErasedOf(so_far, &work.buffer);
+          const pando::c::CallbackScope scope(pando::c::Inside::kCallback);
+          return progress(context, &erased) == 0;
+        };
+      }
+      pando::RangeErased erased;
+      const absl::Status status =
+          work.session.EraseRange(work.tree, pando::c::ViewOf(from), end, &erased, how);
+      if (result != nullptr) {
+        PANDO_RETURN_IF_ERROR(
+            pando::c::WriteSized(pando::c::ErasedOf(erased, &work.buffer), result, "the result"));
+      }
+      return status;
     });
   });
 }

@@ -1,4 +1,5 @@
 // Loading, checking and measuring trees through the C interface.
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -69,6 +70,104 @@ TEST_F(CUpkeepTest, LoadsAndSizes) {
   swept.size = sizeof(swept);
   EXPECT_GIVES(PANDO_OK, pando_sweep(session_, tree_, nullptr, &swept));
   EXPECT_EQ(swept.left, 0u);
+}
+
+// Counts, and ends the call at the one that is said.
+struct Watcher {
+  int at = -1;
+  int calls = 0;
+  uint64_t erased = 0;
+};
+int Watch(void* context, const pando_range_erased* so_far) {
+  auto& watcher = *static_cast<Watcher*>(context);
+  EXPECT_GE(so_far->erased, watcher.erased);
+  watcher.erased = so_far->erased;
+  EXPECT_FALSE(so_far->next.size == 0 && so_far->erased > 0);
+  return watcher.calls++ == watcher.at ? 1 : 0;
+}
+
+TEST_F(CUpkeepTest, ErasesRanges) {
+  Loader loader;
+  ASSERT_GIVES(PANDO_OK, pando_bulk_load(session_, tree_, NextRow, &loader));
+  const std::string from = NumberedKey(1000), to = NumberedKey(2000);
+  const pando_bytes end = B(to);
+  Watcher watcher;
+  watcher.at = 0;
+  pando_range_erased erased = {};
+  erased.size = sizeof(erased);
+  EXPECT_GIVES(PANDO_CANCELLED, pando_erase_range(session_, tree_, B(from), &end, Watch, &watcher,
+                                                  nullptr, &erased));
+  EXPECT_EQ(watcher.calls, 1);
+  EXPECT_EQ(erased.done, 0);
+  EXPECT_GT(erased.erased, 0u);
+  EXPECT_LT(erased.erased, 1000u);
+  const std::string next = S(erased.next);
+  EXPECT_EQ(next, NumberedKey(1000 + erased.erased));
+  const uint64_t first = erased.erased;
+  EXPECT_EQ(Get(next), "v");
+  watcher = Watcher();
+  ASSERT_GIVES(PANDO_OK, pando_erase_range(session_, tree_, B(next), &end, Watch, &watcher, nullptr,
+                                           &erased));
+  EXPECT_GT(watcher.calls, 0);
+  EXPECT_EQ(erased.done, 1);
+  EXPECT_EQ(erased.erased + first, 1000u);
+  EXPECT_EQ(Get(NumberedKey(999)), "v");
+  EXPECT_EQ(Get(NumberedKey(1000)), "NOT_FOUND");
+  EXPECT_EQ(Get(to), "v");
+  // To the end, without anybody who looks.
+  ASSERT_GIVES(PANDO_OK, pando_erase_range(session_, tree_, B(""), nullptr, nullptr, nullptr,
+                                           nullptr, nullptr));
+  EXPECT_EQ(Get(to), "NOT_FOUND");
+
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT,
+               pando_erase_range(session_, tree_, pando_view(nullptr, 3), nullptr, nullptr, nullptr,
+                                 nullptr, nullptr));
+  const pando_bytes bad = pando_view(nullptr, 3);
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_erase_range(session_, tree_, B("a"), &bad, nullptr,
+                                                         nullptr, nullptr, nullptr));
+  erased.size = 4;
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_erase_range(session_, tree_, B("a"), nullptr, nullptr,
+                                                         nullptr, nullptr, &erased));
+}
+
+TEST_F(CUpkeepTest, AnOwnerLeavesAndHowLongErasesMayTake) {
+  pando_tree_options options = PANDO_TREE_OPTIONS_INIT;
+  options.mode = PANDO_MODE_OWNED;
+  options.delete_persistence_ms = 9;
+  pando_tree* tree = nullptr;
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_create_tree(client_, "owned", &options, &tree));
+  options.delete_persistence_ms = 5'000;
+  ASSERT_GIVES(PANDO_OK, pando_create_tree(client_, "owned", &options, &tree));
+  pando_tree_info info = {};
+  info.size = sizeof(info);
+  ASSERT_GIVES(PANDO_OK, pando_get_tree_info(tree, &info));
+  EXPECT_EQ(info.delete_persistence_ms, 5'000u);
+  // A program that was built before there were such: nothing is written behind what it has.
+  pando_tree_info old = {};
+  old.size = offsetof(pando_tree_info, delete_persistence_ms);
+  old.delete_persistence_ms = 77;
+  ASSERT_GIVES(PANDO_OK, pando_get_tree_info(tree, &old));
+  EXPECT_EQ(old.mode, PANDO_MODE_OWNED);
+  EXPECT_EQ(old.delete_persistence_ms, 77u);
+
+  ASSERT_GIVES(PANDO_OK, pando_put(session_, tree, B("k"), B("v"), nullptr));
+  pando_client_stats stats = {};
+  stats.size = sizeof(stats);
+  ASSERT_GIVES(PANDO_OK, pando_get_client_stats(client_, &stats));
+  EXPECT_EQ(stats.owned_ranges, 1u);
+  EXPECT_EQ(stats.owned_given, 0u);
+  EXPECT_GIVES(PANDO_OK, pando_leave(client_, 0));
+  ASSERT_GIVES(PANDO_OK, pando_get_client_stats(client_, &stats));
+  EXPECT_EQ(stats.owned_ranges, 0u);
+  EXPECT_EQ(stats.owned_given, 1u);
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_leave(client_, -1));
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_leave(nullptr, 0));
+
+  pando_client_options client = PANDO_CLIENT_OPTIONS_INIT;
+  client.registry = cluster_.registry().c_str();
+  client.spread_ranges = 2;
+  pando_client* none = nullptr;
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_connect(&client, &none));
 }
 
 TEST_F(CUpkeepTest, ALoadThatFailsLoadsNothing) {

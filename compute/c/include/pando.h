@@ -44,19 +44,18 @@
 // counts as a refusal; where there is nothing to refuse, Pando logs it. A callback has 128 KiB of
 // stack, of which Pando uses some, and no thread of its own to wait on: it must be quick.
 //
-// Stable ABI. Symbols are of the version PANDO_1. Structs that begin with `size` may get more
-// fields at their end: `size` is sizeof(the struct) of the program's own headers (PANDO_..._INIT
-// does that). What an older program does not have gets its default; a newer program's fields that
-// this library does not know have to be 0, else PANDO_INVALID_ARGUMENT. All their fields are of 8
-// bytes, or a pando_bytes. Structs without `size`, and values of constants, never change. Fields
-// that are flags are 0 or 1.
+// Stable ABI. Symbols are of the version PANDO_1, later ones of PANDO_2. Structs that begin with
+// `size` may get more fields at their end: `size` is sizeof(the struct) of the program's own
+// headers (PANDO_..._INIT does that). What an older program does not have gets its default; a
+// newer program's fields that this library does not know have to be 0, else
+// PANDO_INVALID_ARGUMENT. All their fields are of 8 bytes, or a pando_bytes. Structs without
+// `size`, and values of constants, never change. Fields that are flags are 0 or 1.
 //
 // Units are in names (_bytes, _ms). Keys and values have no terminator, and may contain zero bytes;
 // their sizes are in bytes. Names, addresses and options are texts that end with a zero byte.
 //
 // Against the C++ interface: there are no tasks in a session (Session::Spawn); many operations in
-// flight are for pando_multi_get() and its like, or an executor. Session::EraseRange(),
-// Client::Leave() and the options delete_persistence_ms and spread_ranges have no counterpart yet.
+// flight are for pando_multi_get() and its like, or an executor.
 #pragma once
 
 #include "pando_c/base.h"      // codes, bytes, lists
@@ -65,4 +64,4 @@
 #include "pando_c/executor.h"  // operations from any thread, answers by callback
 #include "pando_c/log.h"       // the library's log in the program's own
 #include "pando_c/session.h"   // operations
-#include "pando_c/upkeep.h"    // loading, checking, sizes
+#include "pando_c/upkeep.h"    // loading, erasing ranges, checking, sizes

@@ -52,11 +52,13 @@ typedef struct pando_client_options {
   int64_t rdma_service_level;  // 0 to 15
   int64_t rdma_pkey_index;
   uint64_t seed;  // of back-off and placement; 0: the fabric gives one
+  int64_t
+      spread_ranges;  // flag: owned keys go to owners that have less to do, and come from others
 } pando_client_options;
 #define PANDO_CLIENT_OPTIONS_INIT                                                         \
   {                                                                                       \
     sizeof(pando_client_options), NULL, NULL, NULL, 5000, 1, 10000, 64 << 20, 64, 32, 64, \
-        PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0     \
+        PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0, 1  \
   }
 
 // Joins the cluster. PANDO_UNAVAILABLE: too few memory servers answer, or not the one with the
@@ -64,6 +66,11 @@ typedef struct pando_client_options {
 pando_code pando_connect(const pando_client_options* options, pando_client** client);
 // Closes all that came of it, and leaves the cluster in order. Waits, see pando.h.
 pando_code pando_close_client(pando_client* client);
+// Before a program ends, while it is still in use: all keys that the client owns go to others that
+// have their trees open, and it owns none for the rest of its life. timeout_ms 0:
+// connect_timeout_ms. PANDO_DEADLINE_EXCEEDED, or what else is in the way: it owns some still, goes
+// on as before, and may be asked again.
+pando_code pando_leave(pando_client* client, int64_t timeout_ms);
 // 1: memory servers have cut this client off, every operation is PANDO_FAILED_PRECONDITION. Close
 // it and connect again.
 pando_code pando_client_fenced(const pando_client* client, int32_t* fenced);
@@ -87,9 +94,12 @@ typedef struct pando_tree_options {
   // A flag: leaves are laid out so that a get reads some lines of them, not all, where the network
   // gains by it. Older releases cannot open such a tree.
   int64_t narrow_reads;
+  // Owned trees: what is erased is gone from its leaf after so many milliseconds, as long as its
+  // owner lives and reaches that; at least 10. 0: whenever there is reason to.
+  uint64_t delete_persistence_ms;
 } pando_tree_options;
 #define PANDO_TREE_OPTIONS_INIT \
-  { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED, 0 }
+  { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED, 0, 0 }
 
 // The caller sets `size`. `name` is valid while the tree or list that gave the info is open.
 typedef struct pando_tree_info {
@@ -98,6 +108,7 @@ typedef struct pando_tree_info {
   uint64_t key_bytes_max, value_bytes_max, node_bytes;
   int64_t mode;
   int64_t narrow_reads;
+  uint64_t delete_persistence_ms;
 } pando_tree_info;
 
 // Creates the tree if there is none of that name. options NULL: the defaults.
@@ -183,6 +194,7 @@ typedef struct pando_client_stats {
   uint64_t owned_claims, owned_adoptions, owned_adopted_messages;
   uint64_t owned_log_batches, owned_log_messages, owned_log_bytes, owned_base_lines;
   uint64_t owned_flushed, owned_flush_rounds, owned_refused;
+  uint64_t owned_splits, owned_given, owned_tombstones, owned_oldest_tombstone_ms;
 } pando_client_stats;
 
 pando_code pando_get_client_stats(const pando_client* client, pando_client_stats* stats);

@@ -1,4 +1,4 @@
-// Loading whole trees, looking at them, and asking how large they are. Part of pando.h.
+// Loading whole trees, erasing ranges, checks, and asking how large trees are. Part of pando.h.
 #pragma once
 
 #include "pando_c/base.h"
@@ -16,6 +16,27 @@ typedef int (*pando_next_row)(void* context, pando_row* row);
 // `next` returned -1, or an invalid number. In all these cases the tree stays as it was.
 pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando_next_row next,
                            void* context);
+
+// How far an erasing has come.
+typedef struct pando_range_erased {
+  size_t size;      // set by the caller
+  uint64_t erased;  // keys, for sure
+  int64_t done;     // flag: the whole range was gone through
+  // All keys of the range below this one were: pando_erase_range() from here on does the rest. Any
+  // bytes; they hold until the session's next call, or the end of the callback.
+  pando_bytes next;
+} pando_range_erased;
+// On the thread of pando_erase_range(), after each few leaves. Returns 0 to go on; else the call
+// ends.
+typedef int (*pando_erase_progress)(void* context, const pando_range_erased* so_far);
+// Erases all keys with from <= key < to, both any bytes; `to` NULL: to the end. By leaf, or in
+// owned trees by the keys' owners, some leaves at a time; each key at a moment of its own. Where it
+// ends early (PANDO_CANCELLED: `progress` has said so) some are erased, and others are not.
+// `progress` and `result` may be NULL; `result` counts whatever is returned, once `from`, `to` and
+// the options are good.
+pando_code pando_erase_range(pando_session* session, const pando_tree* tree, pando_bytes from,
+                             const pando_bytes* to, pando_erase_progress progress, void* context,
+                             const pando_operation_options* options, pando_range_erased* result);
 
 typedef struct pando_size_estimate {
   size_t size;  // set by the caller
