@@ -54,6 +54,19 @@ TEST_F(WriteManyCost, UpdatesOfNeighboursTakeTwoChainsALeaf) {
   EXPECT_LE(chains, 2.1 * leaves);
 }
 
+TEST_F(WriteManyCost, AMultiPutOfNeighboursTakesTwoChainsALeaf) {
+  const double leaves = Leaves(kWrites);
+  std::vector<KeyValue> entries;
+  for (uint64_t n = 0; n < kWrites; ++n) entries.push_back({KeyOf(2 * (kRecords / 3 + n)), "new"});
+  const uint64_t before = loaded_.client->Stats().fabric.chains;
+  for (const absl::Status& put : loaded_.session->MultiPut(*loaded_.tree, entries)) {
+    ASSERT_TRUE(put.ok()) << put;
+  }
+  const auto chains = static_cast<double>(loaded_.client->Stats().fabric.chains - before);
+  std::printf("%.0f chains for %.0f leaves\n", chains, leaves);
+  EXPECT_LE(chains, 2.1 * leaves);
+}
+
 // One key a leaf, and there is room for it.
 TEST_F(WriteManyCost, NewKeysFarApartTakeTwoChainsEach) {
   const double chains =

@@ -1,0 +1,135 @@
+// What a put of an owned tree costs, its log and its way to the leaf included, against where the
+// keys lie: chains, bytes read and written, and messages that a leaf gets at a time.
+//
+// PANDO_FLUSH_RECORDS: other sizes of the tree than that of the fixed runs.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "bench/owned/owned_world.h"
+#include "bench/workload/distribution.h"
+
+namespace pando {
+namespace {
+
+constexpr int kCoroutines = 32;
+// What a dirty record of 8/8 takes of what may be dirty, which is half of the memory.
+constexpr uint64_t kDirtyBytes = 8 + 8 + 24;
+
+uint64_t Records() {
+  const char* const records = std::getenv("PANDO_FLUSH_RECORDS");
+  return records == nullptr ? 100'000 : std::strtoull(records, nullptr, 10);
+}
+
+struct Cost {
+  double chains = 0, bytes = 0;  // a put
+  double messages = 0;           // a leaf written, as locks were taken for it
+};
+
+// A tree with keys 0, 1000, 2000, ..., of which 11 % may be dirty, and puts of `next` to it: after
+// as many as may be dirty, the cost of twice as many again.
+class PutCost {
+ public:
+  explicit PutCost(uint64_t seed)
+      : records_(Records()),
+        dirty_(records_ * 11 / 100),
+        cluster_({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole},
+                  .main_bytes = (uint64_t{64} << 20) + records_ * 128}),
+        owner_(&cluster_, {.hot_bytes = 2 * dirty_ * kDirtyBytes, .log_bytes = 32 << 20},
+               {.mode = TreeOptions::Mode::kOwned}),
+        random_(seed) {
+    uint64_t n = 0;
+    const absl::Status loaded = owner_.session().BulkLoad(owner_.tree(), [&](KeyValue* entry) {
+      if (n == records_) return false;
+      *entry = {KeyOf(1000 * n++), "12345678"};
+      return true;
+    });
+    EXPECT_TRUE(loaded.ok()) << loaded;
+  }
+
+  Cost Measure(const char* name, const std::function<uint64_t(Random*)>& next) {
+    Put(2 * dirty_, next);
+    const ClientStats before = owner_.client().Stats();
+    const uint64_t puts = 2 * dirty_;
+    Put(puts, next);
+    const ClientStats after = owner_.client().Stats();
+    const auto a_put = [&](uint64_t now, uint64_t then) {
+      return static_cast<double>(now - then) / static_cast<double>(puts);
+    };
+    const Cost cost = {
+        .chains = a_put(after.fabric.chains, before.fabric.chains),
+        .bytes = a_put(after.fabric.bytes_read + after.fabric.bytes_written,
+                       before.fabric.bytes_read + before.fabric.bytes_written),
+        .messages = static_cast<double>(after.owned.flushed - before.owned.flushed) /
+                    static_cast<double>(after.tree.lock_attempts - before.tree.lock_attempts)};
+    std::printf("%s: %.3f chains and %.0f bytes a put, %.1f messages a leaf; %lu dirty bytes\n",
+                name, cost.chains, cost.bytes, cost.messages, after.owned.dirty_bytes);
+    EXPECT_LE(after.owned.dirty_bytes, dirty_ * kDirtyBytes + 10'000);
+    EXPECT_GT(after.owned.flushed, before.owned.flushed);
+    return cost;
+  }
+  uint64_t records() const { return records_; }
+
+ private:
+  void Put(uint64_t puts, const std::function<uint64_t(Random*)>& next) {
+    for (int c = 0; c < kCoroutines; ++c) {
+      owner_.session().Spawn([this, &next, &puts] {
+        while (puts > 0) {
+          --puts;
+          const std::string key = KeyOf(next(&random_));
+          ASSERT_TRUE(owner_.session().Put(owner_.tree(), key, "abcdefgh").ok());
+        }
+      });
+    }
+    owner_.session().Run();
+  }
+
+  const uint64_t records_, dirty_;
+  SimCluster cluster_;
+  OwnerProcess owner_;
+  Random random_;
+};
+
+TEST(FlushCost, UniformPuts) {
+  PutCost puts(1);
+  const Cost cost = puts.Measure(
+      "uniform", [&](Random* random) { return 1000 * random->Uniform(puts.records()); });
+  EXPECT_GE(cost.messages, 5);
+  EXPECT_LE(cost.chains, 0.6);
+  EXPECT_LE(cost.bytes, 300);
+}
+
+TEST(FlushCost, ZipfianPuts) {
+  PutCost puts(2);
+  const bench::ZipfianRank rank(puts.records(), 0.99);
+  const bench::Scramble place(puts.records());
+  const Cost cost =
+      puts.Measure("zipfian", [&](Random* random) { return 1000 * place(rank.Next(random)); });
+  EXPECT_LE(cost.chains, 0.25);
+}
+
+TEST(FlushCost, AscendingKeys) {
+  PutCost puts(3);
+  uint64_t n = 1000 * puts.records();
+  const Cost cost = puts.Measure("ascending", [&](Random*) { return n++; });
+  EXPECT_GE(cost.messages, 30);
+  EXPECT_LE(cost.chains, 0.2);
+}
+
+// New keys, a hundred in a row.
+TEST(FlushCost, ClusteredKeys) {
+  PutCost puts(4);
+  uint64_t place = 0, run = 0;
+  const Cost cost = puts.Measure("clustered", [&](Random* random) {
+    if (run++ % 100 == 0) place = 1000 * random->Uniform(puts.records()) + 1;
+    return place++;
+  });
+  EXPECT_GE(cost.messages, 30);
+  EXPECT_LE(cost.chains, 0.2);
+}
+
+}  // namespace
+}  // namespace pando
