@@ -147,6 +147,19 @@ TEST_F(RunnerTest, ThereIsAPictureWhereMatplotlibIs) {
   EXPECT_NE(Text("index.md").find("![internals](internals.png)"), std::string::npos);
 }
 
+TEST_F(RunnerTest, AFigureThatIsSmallerThanTheGridSaysSo) {
+  options_.grid.compute_servers = 3;
+  Figure figure = *MakeFigure("deletes", options_.grid);
+  figure.cases.resize(1);
+  figure.cases[0].snapshot.records = 1'000;
+  ASSERT_TRUE(CheckWritable(options_.out).ok());
+  ASSERT_TRUE(MakeFigures({figure}, options_).ok());
+  const auto run = FigureRunFromJson(*ReadJson(options_.out / "deletes.run.json"));
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->records, 1'000u);
+  EXPECT_EQ(run->compute_servers, 1);
+}
+
 TEST_F(RunnerTest, TheSameSeedGivesTheSameFiles) {
   const std::vector<Figure> figures = {*MakeFigure("locks", options_.grid),
                                        *MakeFigure("internals", options_.grid)};

@@ -194,6 +194,17 @@ absl::Status Runner::Write(const Figure& figure, const std::vector<CaseResult>& 
                    .compute_servers = grid.compute_servers,
                    .threads = grid.threads,
                    .quick = grid.quick};
+  // Some figures are smaller than the grid.
+  uint64_t records = 0;
+  int compute_servers = 0;
+  for (const FigureCase& one : figure.cases) {
+    const auto* const tree = std::get_if<TreeCase>(&one.run);
+    if (tree == nullptr) continue;
+    records = std::max(records, one.snapshot.records);
+    compute_servers = std::max(compute_servers, tree->compute_servers);
+  }
+  if (records > 0) run.records = std::min(run.records, records);
+  if (compute_servers > 0) run.compute_servers = std::min(run.compute_servers, compute_servers);
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string name =
         absl::StrCat(figure.cases[i].series, ", ", FormatX(figure.cases[i].x), ": ");
