@@ -33,7 +33,7 @@ enum {
   PANDO_UNAUTHENTICATED = 16,
   PANDO_CONDITION_FAILED = 32,  // the key does not have the expected value, or the upsert's
                                 // function refused: nothing was changed
-  PANDO_CLOSED = 33  // the handle has been closed
+  PANDO_CLOSED = 33             // the handle has been closed
 };
 
 // "NOT_FOUND" and so on; "?" for a number that is not a code. Static.
