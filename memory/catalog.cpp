@@ -41,6 +41,11 @@ absl::Status CheckMode(const CreateTreeRequest& request) {
   if (request.name == kClusterTreeName) {
     return absl::InvalidArgumentError("the tree of the owners is itself a shared one");
   }
+  if (request.shape.has_cells) {
+    return absl::InvalidArgumentError(absl::StrCat("values of an owned tree have at most ",
+                                                   kValueBytesLimit, " bytes, not ",
+                                                   request.shape.value_bytes_max));
+  }
   if (request.shape.key_bytes_max <= kOwnedKeyBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("keys of an owned tree have at most ",
                                                  kOwnedKeyBytesMax, " bytes, not ",
@@ -48,8 +53,10 @@ absl::Status CheckMode(const CreateTreeRequest& request) {
 }
 
 std::string Describe(const TreeShape& shape) {
+  const std::string inlined =
+      shape.has_cells ? absl::StrCat(" (", shape.inline_value_bytes_max, " in a leaf)") : "";
   return absl::StrCat("keys of ", shape.key_bytes_max, ", values of ", shape.value_bytes_max,
-                      ", nodes of ", shape.node_bytes, ", packets of ", shape.packet_bytes,
+                      inlined, ", nodes of ", shape.node_bytes, ", packets of ", shape.packet_bytes,
                       " bytes");
 }
 
@@ -74,9 +81,7 @@ Catalog::Catalog(Region* region, NodeLedger* nodes, IdSource* ids, uint64_t life
       record_used_(kRootRecordsMax, false) {}
 
 absl::StatusOr<TreeShape> Catalog::CompleteShape(const TreeShape& requested, bool windows) const {
-  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
-                         NodeLayout::Create(requested.key_bytes_max, requested.value_bytes_max,
-                                            requested.node_bytes, windows));
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout, requested.Layout(windows));
   TreeShape shape = requested;
   shape.node_bytes = layout.node_bytes();
   const uint32_t server_packet = region_->superblock().packet_bytes;
@@ -97,6 +102,8 @@ absl::Status Catalog::CheckSameShape(const CatalogEntry& entry, const TreeShape&
   // do no harm.
   const bool same = have.key_bytes_max == shape.key_bytes_max &&
                     have.value_bytes_max == shape.value_bytes_max &&
+                    have.has_cells == shape.has_cells &&
+                    have.inline_value_bytes_max == shape.inline_value_bytes_max &&
                     have.node_bytes == shape.node_bytes && have.packet_bytes <= shape.packet_bytes;
   if (same) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -106,9 +113,7 @@ absl::Status Catalog::CheckSameShape(const CatalogEntry& entry, const TreeShape&
 
 absl::StatusOr<Reference> Catalog::FormatRootLeaf(uint32_t tree_id, const TreeShape& shape,
                                                   bool windows) {
-  PANDO_ASSIGN_OR_RETURN(
-      const NodeLayout layout,
-      NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes, windows));
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout, shape.Layout(windows));
   PANDO_ASSIGN_OR_RETURN(const NodeLife node, nodes_->AllocateNode(tree_id, shape.node_bytes));
   const uint64_t offset = node.offset;
   const AlignedImage old_image(shape.node_bytes);
@@ -195,6 +200,7 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   entry.features = region_->superblock().features;
   if (request.mode == TreeMode::kOwned) entry.features.incompatible |= kIncompatibleOwned;
   if (request.windows) entry.features.incompatible |= kIncompatibleWindows;
+  if (shape.has_cells) entry.features.incompatible |= kIncompatibleCells;
   entry.delete_persistence_ms = request.delete_persistence_ms;
   entry.servers = {{region_->server_id(), life_}};
   record_used_[index] = true;

@@ -37,6 +37,13 @@ void ChunkNodes::SetUse(uint32_t node, NodeUse to) {
   ++counts_[static_cast<size_t>(to)];
 }
 
+void ChunkNodes::NoteOut() {
+  if (in_use(NodeUse::kOut) == 0) return;
+  for (uint32_t node = 0; node < handed_; ++node) {
+    if (use(node) == NodeUse::kOut) uses_[node] |= kNotedBit;
+  }
+}
+
 uint32_t ChunkNodes::TakeUntouched(uint32_t nodes, uint32_t incarnation) {
   PANDO_CHECK(nodes > 0 && nodes <= count() - handed_);
   const uint32_t first = handed_;

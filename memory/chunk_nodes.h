@@ -60,10 +60,13 @@ class ChunkNodes {
   void Free(uint32_t node, int64_t rested_ns);
   void Settle(uint32_t node) { SetUse(node, NodeUse::kSettled); }
   void Orphan(uint32_t node) { SetUse(node, NodeUse::kOrphan); }
+  // Notes all that are out now; each until it is anything else.
+  void NoteOut();
+  bool is_noted(uint32_t node) const { return (uses_[node] & kNotedBit) != 0; }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr uint8_t kImageBit = 0x80, kUseMask = 0x7f;
+  static constexpr uint8_t kImageBit = 0x80, kNotedBit = 0x40, kUseMask = 0x3f;
   struct Record {
     uint32_t life;
     uint32_t link;  // free: the next free node; out, orphan: the holder's incarnation
@@ -78,7 +81,7 @@ class ChunkNodes {
   const bool zero_;
   const int64_t rest_grain_ns_;
   std::vector<Record> records_;
-  std::vector<uint8_t> uses_;  // NodeUse, and kImageBit
+  std::vector<uint8_t> uses_;  // NodeUse, kImageBit, kNotedBit
   std::array<uint32_t, 5> counts_{};
   uint32_t handed_ = 0;
   bool written_ = false;

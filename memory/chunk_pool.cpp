@@ -23,7 +23,7 @@ ChunkPool::ChunkPool(Region* region, const Clock* clock, int64_t rest_ns)
 // Memory that was used before comes first: fresh memory costs new pages, and is what is left while
 // other rests.
 absl::StatusOr<ChunkPool::Taken> ChunkPool::Take(uint32_t node_bytes, uint64_t kept_back) {
-  PANDO_CHECK(node_bytes >= kNodeBytesMin && node_bytes <= kNodeBytesMax);
+  PANDO_CHECK(node_bytes >= kLineBytes && node_bytes <= region_->superblock().chunk_bytes);
   if (free_chunks() <= kept_back) return Exhausted(kept_back);
   uint32_t chunk = 0;
   if (!ready_.empty()) {

@@ -97,7 +97,7 @@ TEST_F(ExtentTableTest, WhatWasFreedRestsAndIsZeroedForWhateverComesNext) {
   extents_.Free(first.id);
   EXPECT_EQ(extents_.HolderOf(first.id), nullptr);
   EXPECT_EQ(nodes_.Allocate(kBert, {kTree, kNode, 64}).status().code(), kFull) << "rests";
-  ASSERT_TRUE(nodes_.AllocateLater(kTree).has_value());
+  ASSERT_TRUE(nodes_.AllocateLater(kBert, kTree).has_value());
   const ExtentGrant later = Allocate(kBert, 1);
   EXPECT_EQ(later.id, 0u);
   EXPECT_EQ(later.ask_again_ns, kSecondNs);

@@ -85,7 +85,7 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 27> kOperations = {{
+  static constexpr std::array<Operation, 28> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
@@ -107,6 +107,7 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
       {Op::kListOrphans, &Self::OnListOrphans, false, true, false},
       {Op::kStats, &Self::OnStats, false, false, false},
       {Op::kListNodes, &Self::OnListNodes, false, false, false},
+      {Op::kListCells, &Self::OnListCells, false, true, false},
       {Op::kServe, &Self::OnServe, true, true, false},
       {Op::kNoteDeletes, &Self::OnNoteDeletes, true, true, false},
       {Op::kFence, &Self::OnFence, false, true, true},
@@ -345,7 +346,7 @@ absl::StatusOr<std::string> MemoryServer::OnAllocateNodes(const Request& request
   const absl::StatusOr<NodeGrant> grant = nodes_.Allocate(request.sender, nodes);
   if (grant.ok()) return EncodeNodeGrant(*grant);
   const std::optional<NodeGrant> later = absl::IsResourceExhausted(grant.status())
-                                             ? nodes_.AllocateLater(nodes.tree_id)
+                                             ? nodes_.AllocateLater(request.sender, nodes.pool())
                                              : std::nullopt;
   if (!later.has_value()) return grant.status();
   return EncodeNodeGrant(*later);
@@ -379,6 +380,12 @@ absl::StatusOr<std::string> MemoryServer::OnListOrphans(const Request& request) 
 absl::StatusOr<std::string> MemoryServer::OnListNodes(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const NodeQuery query, ParseNodeQuery(request.body));
   return EncodeNodeList(nodes_.ListNodes(query));
+}
+
+absl::StatusOr<std::string> MemoryServer::OnListCells(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const CellQuery query, ParseCellQuery(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, query.tree_id));
+  return EncodeCellList(nodes_.ListCells(request.sender, query));
 }
 
 CounterList MemoryServer::Counters() const {

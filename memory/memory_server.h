@@ -152,6 +152,7 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnSettleNodes(const Request& request);
   absl::StatusOr<std::string> OnListOrphans(const Request& request);
   absl::StatusOr<std::string> OnListNodes(const Request& request);
+  absl::StatusOr<std::string> OnListCells(const Request& request);
   absl::StatusOr<std::string> OnStats(const Request& request);
   absl::StatusOr<std::string> OnServe(const Request& request);
   absl::StatusOr<std::string> OnNoteDeletes(const Request& request);

@@ -20,15 +20,22 @@ NodeLedger::NodeLedger(Region* region, const Clock* clock, const TimeConstants& 
       pool_(region, clock, rest_ns_),
       chunks_(region->superblock().chunk_count) {}
 
-absl::Status NodeLedger::CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) const {
+absl::Status NodeLedger::CheckNodeBytes(NodePoolId pool, uint32_t node_bytes) const {
+  if (pool.is_of_cells()) {
+    if (node_bytes == pool.cell_lines * kLineBytes && node_bytes <= chunk_bytes_) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("no cells of ", node_bytes, " bytes in chunks of ", chunk_bytes_));
+  }
   if (node_bytes < kNodeBytesMin || node_bytes > kNodeBytesMax || node_bytes % kLineBytes != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("node size ", node_bytes, " must be a multiple of ", kLineBytes, " between ",
                      kNodeBytesMin, " and ", kNodeBytesMax));
   }
-  const auto tree = trees_.find(tree_id);
+  const auto tree = trees_.find(pool);
   if (tree != trees_.end() && tree->second.node_bytes != node_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("tree ", tree_id, " has nodes of ",
+    return absl::InvalidArgumentError(absl::StrCat("tree ", pool.tree_id, " has nodes of ",
                                                    tree->second.node_bytes, " bytes here, not of ",
                                                    node_bytes));
   }
@@ -37,14 +44,23 @@ absl::Status NodeLedger::CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) c
 
 uint64_t NodeLedger::KeptBackFrom(uint32_t tree_id) const {
   if (tree_id != 0 && tree_id == kept_back_for_) return 0;
-  const auto its = trees_.find(kept_back_for_);
+  const auto its = trees_.find(NodePoolId(kept_back_for_));
   const uint64_t has = its == trees_.end() ? 0 : its->second.chunks.size();
   return kept_back_max_ - std::min<uint64_t>(kept_back_max_, has);
 }
 
-NodeLedger::Tree* NodeLedger::FindTree(uint32_t tree_id) {
-  const auto tree = trees_.find(tree_id);
+NodeLedger::Tree* NodeLedger::FindTree(NodePoolId pool) {
+  const auto tree = trees_.find(pool);
   return tree == trees_.end() ? nullptr : &tree->second;
+}
+
+std::vector<NodePoolId> NodeLedger::PoolsOf(uint32_t tree_id) const {
+  std::vector<NodePoolId> pools;
+  for (auto at = trees_.lower_bound(NodePoolId(tree_id));
+       at != trees_.end() && at->first.tree_id == tree_id; ++at) {
+    pools.push_back(at->first);
+  }
+  return pools;
 }
 
 uint64_t NodeLedger::OffsetOf(const Tree& tree, const Place& place) const {
@@ -61,13 +77,13 @@ bool NodeLedger::IsWritten(const Tree& tree, const Place& place) const {
   return Glance(tree, place).life == chunks_[place.chunk].nodes->life(place.node);
 }
 
-std::optional<NodeLedger::Place> NodeLedger::Find(const Tree& tree, uint32_t tree_id,
+std::optional<NodeLedger::Place> NodeLedger::Find(const Tree& tree, NodePoolId pool,
                                                   uint64_t offset) const {
   const uint64_t start = region_->superblock().chunk_offset;
   if (offset < start || (offset - start) / chunk_bytes_ >= chunks_.size()) return std::nullopt;
   const auto chunk = static_cast<uint32_t>((offset - start) / chunk_bytes_);
   const uint64_t in_chunk = (offset - start) % chunk_bytes_;
-  if (chunks_[chunk].nodes == nullptr || chunks_[chunk].tree_id != tree_id ||
+  if (chunks_[chunk].nodes == nullptr || chunks_[chunk].pool != pool ||
       in_chunk % tree.node_bytes != 0) {
     return std::nullopt;
   }
@@ -76,15 +92,16 @@ std::optional<NodeLedger::Place> NodeLedger::Find(const Tree& tree, uint32_t tre
   return Place{chunk, node};
 }
 
-absl::Status NodeLedger::AddChunk(uint32_t tree_id, uint32_t node_bytes) {
+absl::Status NodeLedger::AddChunk(NodePoolId pool, uint32_t node_bytes) {
   PANDO_ASSIGN_OR_RETURN(const ChunkPool::Taken taken,
-                         pool_.Take(node_bytes, KeptBackFrom(tree_id)));
+                         pool_.Take(node_bytes, KeptBackFrom(pool.tree_id)));
   Chunk& chunk = chunks_[taken.chunk];
   PANDO_CHECK(chunk.nodes == nullptr);
-  chunk.tree_id = tree_id;
+  chunk.pool = pool;
   chunk.nodes = std::make_unique<ChunkNodes>(static_cast<uint32_t>(chunk_bytes_ / node_bytes),
                                              taken.life, taken.zero, times_.rest_grain_ns);
-  Tree& tree = trees_[tree_id];
+  Tree& tree = trees_[pool];
+  if (pool.is_of_cells()) cells_.try_emplace(pool.tree_id);
   tree.node_bytes = node_bytes;
   tree.chunks.insert(taken.chunk);
   tree.partial.insert(taken.chunk);
@@ -159,7 +176,7 @@ void NodeLedger::TakeUntouched(Tree& tree, const ClientId& holder, uint32_t node
   uint32_t count = nodes.count() - nodes.handed();
   // Old images have to be read, so that whole chunks of them are no favour; and the last chunk is
   // everybody's.
-  const uint32_t tree_id = chunks_[index].tree_id;
+  const uint32_t tree_id = chunks_[index].pool.tree_id;
   if (!nodes.zero() || tree_id == kept_back_for_ || pool_.free_chunks() <= KeptBackFrom(tree_id)) {
     count = std::min(count, nodes_max);
   }
@@ -172,41 +189,41 @@ void NodeLedger::TakeUntouched(Tree& tree, const ClientId& holder, uint32_t node
 }
 
 absl::StatusOr<NodeGrant> NodeLedger::Allocate(const ClientId& holder, const NodeRequest& request) {
-  PANDO_RETURN_IF_ERROR(CheckNodeBytes(request.tree_id, request.node_bytes));
+  const NodePoolId pool = request.pool();
+  PANDO_RETURN_IF_ERROR(CheckNodeBytes(pool, request.node_bytes));
   const auto nodes_max = std::clamp<uint32_t>(
       request.nodes_max, 1,
       request.tree_id == kept_back_for_ ? kKeptBackNodesMax : static_cast<uint32_t>(kGrantRunsMax));
   NodeGrant grant;
-  Tree* tree = FindTree(request.tree_id);
+  Tree* tree = FindTree(pool);
   if (tree != nullptr) {
     TakeRested(*tree, holder, nodes_max, &grant);
     if (grant.runs.empty()) TakeUntouched(*tree, holder, nodes_max, &grant);
   }
-  for (uint32_t i = 0; grant.runs.empty() && i < kStepsOfACall && HasDeparture(request.tree_id);
-       ++i) {
+  for (uint32_t i = 0; grant.runs.empty() && i < kStepsOfACall && HasDeparture(pool); ++i) {
     (void)Step();
     TakeRested(*tree, holder, nodes_max, &grant);
     if (grant.runs.empty()) TakeUntouched(*tree, holder, nodes_max, &grant);
   }
   if (grant.runs.empty()) {
-    PANDO_RETURN_IF_ERROR(AddChunk(request.tree_id, request.node_bytes));
-    tree = FindTree(request.tree_id);
+    PANDO_RETURN_IF_ERROR(AddChunk(pool, request.node_bytes));
+    tree = FindTree(pool);
     TakeUntouched(*tree, holder, nodes_max, &grant);
   }
   tree->holders[holder.incarnation].compute_server = holder.compute_server;
   ++events_.grants;
   grant.free_bytes = FreeBytes(*tree);
-  grant.orphans = OrphanHint(*tree);
+  grant.orphans = OrphanHint(pool.tree_id, holder.incarnation);
   return grant;
 }
 
-std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
-  int64_t rested_ns = pool_.rested_ns(KeptBackFrom(tree_id));
-  const auto tree = trees_.find(tree_id);
+std::optional<NodeGrant> NodeLedger::AllocateLater(const ClientId& holder, NodePoolId pool) const {
+  int64_t rested_ns = pool_.rested_ns(KeptBackFrom(pool.tree_id));
+  const auto tree = trees_.find(pool);
   NodeGrant grant;
   if (tree != trees_.end()) {
     grant.free_bytes = FreeBytes(tree->second);
-    grant.orphans = OrphanHint(tree->second);
+    grant.orphans = OrphanHint(pool.tree_id, holder.incarnation);
     uint32_t examined = 0;
     for (const uint32_t index : tree->second.with_free) {
       if (++examined > kChunksExaminedMax) break;
@@ -214,7 +231,7 @@ std::optional<NodeGrant> NodeLedger::AllocateLater(uint32_t tree_id) const {
     }
   }
   // The next call looks at what ended holders had.
-  if (HasDeparture(tree_id)) rested_ns = std::min(rested_ns, clock_->NowNs());
+  if (HasDeparture(pool)) rested_ns = std::min(rested_ns, clock_->NowNs());
   if (rested_ns == kNeverNs) return std::nullopt;
   grant.rested_in_ns =
       std::clamp<int64_t>(rested_ns - clock_->NowNs(), times_.rest_ask_min_ns, kRestNsMax);
@@ -236,7 +253,7 @@ absl::StatusOr<NodeLife> NodeLedger::AllocateNode(uint32_t tree_id, uint32_t nod
 }
 
 absl::Status NodeLedger::Return(const ClientId& holder, const NodeReturn& returned) {
-  Tree* const tree = FindTree(returned.tree_id);
+  Tree* const tree = FindTree(returned.pool());
   const auto refuse = [&](const NodeRun& run, absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("cannot take back ", run.bytes,
                                                    " bytes at offset ", run.offset, " of tree ",
@@ -250,7 +267,7 @@ absl::Status NodeLedger::Return(const ClientId& holder, const NodeReturn& return
     const NodeRun& run = runs[i];
     if (tree == nullptr) return refuse(run, "it has no nodes here");
     if (i > 0 && runs[i - 1].offset + runs[i - 1].bytes > run.offset) return refuse(run, "twice");
-    const std::optional<Place> first = Find(*tree, returned.tree_id, run.offset);
+    const std::optional<Place> first = Find(*tree, returned.pool(), run.offset);
     if (!first.has_value() || run.bytes % tree->node_bytes != 0) return refuse(run, "no nodes");
     const ChunkNodes& nodes = *chunks_[first->chunk].nodes;
     const uint64_t count = run.bytes / tree->node_bytes;
@@ -283,14 +300,14 @@ void NodeLedger::StopBeingOrphan(Tree& tree, const Place& place) {
   if (--tree.orphans == 0) tree.gone.clear();
 }
 
-bool NodeLedger::Shows(const Tree& tree, uint32_t tree_id, const Place& place, uint32_t life,
+bool NodeLedger::Shows(const Tree& tree, NodePoolId pool, const Place& place, uint32_t life,
                        NodeState state) const {
   const ChunkNodes& nodes = *chunks_[place.chunk].nodes;
   const NodeUse use = nodes.use(place.node);
   if (use == NodeUse::kFree || use == NodeUse::kUntouched) return false;
   if (!RuleHolds(Rule::kR4Look)) return true;  // the variant takes the caller's word
   const NodeGlance glance = Glance(tree, place);
-  return nodes.life(place.node) == life && glance.is_node && glance.tree_id == tree_id &&
+  return nodes.life(place.node) == life && glance.is_node && glance.tree_id == pool.tree_id &&
          glance.life == life && glance.state == state;
 }
 
@@ -304,13 +321,13 @@ void NodeLedger::FreeAt(Tree& tree, const Place& place) {
 
 NodesFreed NodeLedger::Free(const NodeFree& freed) {
   uint32_t done = 0;
-  Tree* const tree = FindTree(freed.tree_id);
+  const NodePoolId pool = freed.pool();
+  const NodeState state = pool.is_of_cells() ? NodeState::kLive : NodeState::kDead;
+  Tree* const tree = FindTree(pool);
   for (const NodeLife& node : freed.nodes) {
     const std::optional<Place> place =
-        tree == nullptr ? std::nullopt : Find(*tree, freed.tree_id, node.offset);
-    if (!place.has_value() || !Shows(*tree, freed.tree_id, *place, node.life, NodeState::kDead)) {
-      continue;
-    }
+        tree == nullptr ? std::nullopt : Find(*tree, pool, node.offset);
+    if (!place.has_value() || !Shows(*tree, pool, *place, node.life, state)) continue;
     FreeAt(*tree, *place);
     ++done;
   }
@@ -320,31 +337,34 @@ NodesFreed NodeLedger::Free(const NodeFree& freed) {
 
 uint32_t NodeLedger::Settle(const NodeSettle& settle) {
   uint32_t done = 0;
-  Tree* const tree = FindTree(settle.tree_id);
+  const NodePoolId pool = settle.pool();
+  Tree* const tree = FindTree(pool);
   for (const NodeLife& node : settle.nodes) {
     const std::optional<Place> place =
-        tree == nullptr ? std::nullopt : Find(*tree, settle.tree_id, node.offset);
-    if (!place.has_value() || !Shows(*tree, settle.tree_id, *place, node.life, NodeState::kLive) ||
+        tree == nullptr ? std::nullopt : Find(*tree, pool, node.offset);
+    if (!place.has_value() || !Shows(*tree, pool, *place, node.life, NodeState::kLive) ||
         chunks_[place->chunk].nodes->use(place->node) == NodeUse::kSettled) {
       continue;
     }
     StopBeingOrphan(*tree, *place);
-    chunks_[place->chunk].nodes->Settle(place->node);
+    SettleAt(pool, *place);
     ++done;
   }
   return done;
 }
 
 void NodeLedger::FreeTree(uint32_t tree_id) {
-  const auto tree = trees_.find(tree_id);
-  if (tree == trees_.end()) return;
-  for (const uint32_t index : tree->second.chunks) {
-    pool_.GiveBack(index, true, chunks_[index].nodes->newest_life());
-    chunks_[index] = Chunk{};
+  for (const NodePoolId pool : PoolsOf(tree_id)) {
+    const auto tree = trees_.find(pool);
+    for (const uint32_t index : tree->second.chunks) {
+      pool_.GiveBack(index, true, chunks_[index].nodes->newest_life());
+      chunks_[index] = Chunk{};
+    }
+    trees_.erase(tree);
   }
-  trees_.erase(tree);
+  cells_.erase(tree_id);
   std::erase_if(departures_,
-                [&](const Departure& departure) { return departure.tree_id == tree_id; });
+                [&](const Departure& departure) { return departure.pool.tree_id == tree_id; });
 }
 
 NodeLedger::Counts NodeLedger::counts() const {

@@ -3,8 +3,8 @@
 // Not thread-safe: one control thread. What clients send is any values: it changes nothing but what
 // it is entitled to. Work of one call is bounded (kNodesExaminedMax, kChunksExaminedMax).
 // Invariants:
-//   1. A chunk belongs to at most one tree, with one node size, until all of its nodes are free or
-//      the tree is.
+//   1. A chunk belongs to at most one tree, with one size of nodes or cells, until all of these are
+//      free or the tree is.
 //   2. A node is out to one holder at a time; it is handed out again only after it was freed or
 //      came back unwritten.
 //   3. A free or settle takes effect once: the life that it names is the one that was granted last,
@@ -13,7 +13,9 @@
 //   4. Of a holder that ended, nodes it did not write are free again and the others are orphans,
 //      until a sweep has settled or freed them. Of one that only closed the tree, and was not sure,
 //      all stay out until it ends (rule R6).
-//   5. The life in the memory of a node never goes back, whichever trees its chunk serves
+//   5. Cells of a tree (rule K2) are kept as its nodes are, each size apart. They are freed live:
+//      nothing refers to them any more, says who took the reference out, or found none.
+//   6. The life in the memory of a node never goes back, whichever trees its chunk serves
 //      (chunk_pool.h, chunk_nodes.h).
 #pragma once
 
@@ -51,7 +53,7 @@ struct LedgerPass {
   bool under_way = false, clean = false;
   uint64_t next = 0;
 };
-struct LedgerTree {
+struct LedgerTree {  // or the cells of one size of a tree
   uint32_t node_bytes = 0;
   absl::btree_set<uint32_t> chunks, partial, with_free;  // partial: with untouched nodes
   absl::btree_map<uint32_t, LedgerHolder> holders;       // by incarnation
@@ -62,6 +64,16 @@ struct LedgerTree {
   bool suspect = false;
   uint32_t passes = 0;
   LedgerPass pass;
+};
+
+// Rule K4: of a tree with cells.
+struct LedgerCells {
+  uint64_t due =
+      0;  // not 0: somebody has ended, or closed the tree in doubt, since it was last done
+  uint64_t last = 0;
+  // Who is at it, and until when nobody else is asked to.
+  uint32_t taken_by = 0;
+  int64_t taken_until_ns = 0;
 };
 
 class NodeLedger {
@@ -77,7 +89,7 @@ class NodeLedger {
   // rests: AllocateLater() says which.
   absl::StatusOr<NodeGrant> Allocate(const ClientId& holder, const NodeRequest& request);
   // When to ask again: the grant without nodes. Empty: nothing rests for this tree.
-  std::optional<NodeGrant> AllocateLater(uint32_t tree_id) const;
+  std::optional<NodeGrant> AllocateLater(const ClientId& holder, NodePoolId pool) const;
   // All or nothing. InvalidArgument: not nodes that `holder` was handed and has not written.
   absl::Status Return(const ClientId& holder, const NodeReturn& returned);
   // How many took effect; what did not is no error (repeats, frees that come late).
@@ -85,6 +97,7 @@ class NodeLedger {
   uint32_t Settle(const NodeSettle& settle);
   OrphanList ListOrphans(const NodeQuery& query);
   NodeList ListNodes(const NodeQuery& query) const;
+  CellList ListCells(const ClientId& asker, const CellQuery& query);
 
   // A node for the server itself (a tree's first root), settled.
   absl::StatusOr<NodeLife> AllocateNode(uint32_t tree_id, uint32_t node_bytes);
@@ -130,11 +143,11 @@ class NodeLedger {
  private:
   using Tree = LedgerTree;
   struct Chunk {
-    uint32_t tree_id = 0;
+    NodePoolId pool;
     std::unique_ptr<ChunkNodes> nodes;  // null: the pool has it
   };
   struct Departure {
-    uint32_t tree_id = 0;
+    NodePoolId pool;
     ClientId holder;
     std::vector<uint32_t> chunks;
   };
@@ -150,31 +163,41 @@ class NodeLedger {
   uint64_t FreeBytes(const Tree& tree) const {
     return free_bytes() + tree.free_nodes * tree.node_bytes;
   }
-  static uint32_t OrphanHint(const Tree& tree);
-  absl::Status CheckNodeBytes(uint32_t tree_id, uint32_t node_bytes) const;
-  Tree* FindTree(uint32_t tree_id);
+  uint32_t OrphanHint(uint32_t tree_id, uint32_t incarnation) const;
+  // What of the cells is to be gone through by this client.
+  uint64_t DueFor(const LedgerCells& cells, uint32_t incarnation) const {
+    const bool is_free = incarnation == cells.taken_by || clock_->NowNs() >= cells.taken_until_ns;
+    return is_free ? cells.due : 0;
+  }
+  absl::Status CheckNodeBytes(NodePoolId pool, uint32_t node_bytes) const;
+  Tree* FindTree(NodePoolId pool);
+  // Its nodes and cells.
+  std::vector<NodePoolId> PoolsOf(uint32_t tree_id) const;
+  void CloseHolder(const ClientId& holder, NodePoolId pool, bool settled);
+  void CellsBecomeDue(uint32_t tree_id);
   uint64_t OffsetOf(const Tree& tree, const Place& place) const;
   NodeGlance Glance(const Tree& tree, const Place& place) const;
   bool IsWritten(const Tree& tree, const Place& place) const;
   // The node of the tree that starts at `offset`, if there is one that was ever handed out.
-  std::optional<Place> Find(const Tree& tree, uint32_t tree_id, uint64_t offset) const;
+  std::optional<Place> Find(const Tree& tree, NodePoolId pool, uint64_t offset) const;
   // The first node of the tree behind `offset`, handed out or not.
   std::optional<Place> FirstAfter(const Tree& tree, uint64_t offset) const;
   std::optional<Place> Next(const Tree& tree, Place place) const;
 
   void TakeRested(Tree& tree, const ClientId& holder, uint32_t nodes_max, NodeGrant* grant);
   void TakeUntouched(Tree& tree, const ClientId& holder, uint32_t nodes_max, NodeGrant* grant);
-  absl::Status AddChunk(uint32_t tree_id, uint32_t node_bytes);
+  absl::Status AddChunk(NodePoolId pool, uint32_t node_bytes);
   // Puts the chunk on the tree's lists as its nodes are now, or back into the pool.
   void Relist(Tree& tree, uint32_t chunk);
   // Memory shows the node in this life and state, and it is out, settled or an orphan in that life.
-  bool Shows(const Tree& tree, uint32_t tree_id, const Place& place, uint32_t life,
+  bool Shows(const Tree& tree, NodePoolId pool, const Place& place, uint32_t life,
              NodeState state) const;
   void FreeAt(Tree& tree, const Place& place);
+  void SettleAt(NodePoolId pool, const Place& place);
   void BecomeSuspect(Tree& tree);
   void StopBeingOrphan(Tree& tree, const Place& place);
   std::optional<Orphan> OrphanAt(const Tree& tree, const Place& place) const;
-  bool HasDeparture(uint32_t tree_id) const;
+  bool HasDeparture(NodePoolId pool) const;
   void ExamineChunk(Tree& tree, const ClientId& holder, uint32_t chunk);
 
   Region* const region_;
@@ -184,7 +207,8 @@ class NodeLedger {
   const uint64_t chunk_bytes_;
   ChunkPool pool_;
   std::vector<Chunk> chunks_;
-  absl::btree_map<uint32_t, Tree> trees_;
+  absl::btree_map<NodePoolId, Tree> trees_;
+  absl::btree_map<uint32_t, LedgerCells> cells_;  // of trees that have cells here
   std::deque<Departure> departures_;
   uint32_t kept_back_max_ = 0, kept_back_for_ = 0;
   Counts events_;

@@ -90,16 +90,17 @@ TEST_F(NodeLedgerTest, RefusesReturnsOfAnythingElse) {
 TEST_F(NodeLedgerTest, AFreedNodeRestsThenIsHandedOutWithItsImage) {
   const auto nodes = AllocateAll(kAnna);
   const uint32_t life = Write(nodes[7]);
-  EXPECT_FALSE(ledger_.AllocateLater(kTree).has_value());
+  EXPECT_FALSE(ledger_.AllocateLater(kAnna, kTree).has_value());
   EXPECT_TRUE(Free(nodes[7], life));
   EXPECT_EQ(Allocate(kBert).status().code(), absl::StatusCode::kResourceExhausted) << "rests";
-  const auto later = ledger_.AllocateLater(kTree);
+  const auto later = ledger_.AllocateLater(kAnna, kTree);
   ASSERT_TRUE(later.has_value());
   EXPECT_TRUE(later->runs.empty());
   EXPECT_EQ(later->free_bytes, kNode);
   EXPECT_GE(later->rested_in_ns, kSecondNs);
   EXPECT_LE(later->rested_in_ns, kRested);
-  EXPECT_FALSE(ledger_.AllocateLater(kTree + 1).has_value()) << "the chunk stays this tree's";
+  EXPECT_FALSE(ledger_.AllocateLater(kAnna, kTree + 1).has_value())
+      << "the chunk stays this tree's";
   clock_.now_ns += kSecondNs - 1;
   EXPECT_FALSE(Allocate(kBert).ok());
   clock_.now_ns += kRested - kSecondNs;
@@ -120,7 +121,7 @@ TEST_F(NodeLedgerTest, SaysWhenAnyTreeMayAskForAChunkThatRests) {
   }
   for (const uint32_t tree : {kTree, kTree + 1}) {
     EXPECT_FALSE(Allocate(kBert, tree).ok());
-    const auto later = ledger_.AllocateLater(tree);
+    const auto later = ledger_.AllocateLater(kAnna, tree);
     ASSERT_TRUE(later.has_value()) << tree;
     EXPECT_EQ(later->rested_in_ns, kSecondNs);
     EXPECT_EQ(later->free_bytes, tree == kTree ? chunk_bytes_ : 0);

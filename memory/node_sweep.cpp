@@ -14,9 +14,38 @@ namespace {
 constexpr uint32_t kPassesMax = 8;
 }  // namespace
 
-uint32_t NodeLedger::OrphanHint(const Tree& tree) {
-  const uint64_t marked = tree.suspect && tree.passes < kPassesMax ? 1 : 0;
-  return static_cast<uint32_t>(std::min<uint64_t>(tree.orphans + marked, UINT32_MAX));
+uint32_t NodeLedger::OrphanHint(uint32_t tree_id, uint32_t incarnation) const {
+  uint64_t orphans = 0;
+  for (auto at = trees_.lower_bound(NodePoolId(tree_id));
+       at != trees_.end() && at->first.tree_id == tree_id; ++at) {
+    const Tree& tree = at->second;
+    orphans += tree.orphans;
+    if (!at->first.is_of_cells() && tree.suspect && tree.passes < kPassesMax) ++orphans;
+  }
+  const auto cells = cells_.find(tree_id);
+  if (cells != cells_.end() && DueFor(cells->second, incarnation) != 0) ++orphans;
+  return static_cast<uint32_t>(std::min<uint64_t>(orphans, UINT32_MAX));
+}
+
+void NodeLedger::CellsBecomeDue(uint32_t tree_id) {
+  const auto cells = cells_.find(tree_id);
+  if (cells == cells_.end()) return;
+  cells->second.due = ++cells->second.last;
+  cells->second.taken_until_ns = 0;
+  // Who has ended may have taken these out of the tree before their holders say that they were in.
+  for (const NodePoolId pool : PoolsOf(tree_id)) {
+    if (!pool.is_of_cells()) continue;
+    for (const uint32_t index : trees_.at(pool).chunks) chunks_[index].nodes->NoteOut();
+  }
+}
+
+void NodeLedger::SettleAt(NodePoolId pool, const Place& place) {
+  ChunkNodes& nodes = *chunks_[place.chunk].nodes;
+  const bool noted = nodes.is_noted(place.node);
+  nodes.Settle(place.node);
+  if (!noted || !pool.is_of_cells()) return;
+  LedgerCells& cells = cells_[pool.tree_id];
+  cells.due = ++cells.last;
 }
 
 void NodeLedger::BecomeSuspect(Tree& tree) {
@@ -26,8 +55,12 @@ void NodeLedger::BecomeSuspect(Tree& tree) {
 }
 
 void NodeLedger::CloseHolder(const ClientId& client, uint32_t tree_id, bool settled) {
-  Tree* const tree = FindTree(tree_id);
-  if (tree == nullptr) return;
+  if (!settled) CellsBecomeDue(tree_id);
+  for (const NodePoolId pool : PoolsOf(tree_id)) CloseHolder(client, pool, settled);
+}
+
+void NodeLedger::CloseHolder(const ClientId& client, NodePoolId pool, bool settled) {
+  Tree* const tree = FindTree(pool);
   if (!settled) {  // also where it holds nothing: it may be about to write to what others hold
     BecomeSuspect(*tree);
     LedgerHolder& holder = tree->holders[client.incarnation];
@@ -39,12 +72,12 @@ void NodeLedger::CloseHolder(const ClientId& client, uint32_t tree_id, bool sett
   const LedgerHolder& holder = found->second;
   if (holder.in_doubt && RuleHolds(Rule::kR6)) return;
   if (holder.in_doubt) {  // the variant takes what was not written for free
-    departures_.push_back({tree_id, client, {holder.chunks.rbegin(), holder.chunks.rend()}});
+    departures_.push_back({pool, client, {holder.chunks.rbegin(), holder.chunks.rend()}});
   }
   for (const uint32_t index : holder.chunks) {
     ChunkNodes& nodes = *chunks_[index].nodes;
     for (uint32_t node = 0; !holder.in_doubt && node < nodes.handed(); ++node) {
-      if (nodes.IsHandedOutTo(node, client.incarnation)) nodes.Settle(node);
+      if (nodes.IsHandedOutTo(node, client.incarnation)) SettleAt(pool, {index, node});
     }
   }
   tree->holders.erase(found);
@@ -54,22 +87,26 @@ void NodeLedger::EndHolder(const ClientId& client, const std::vector<uint32_t>& 
   for (const uint32_t tree_id : uses) {
     Tree* const tree = FindTree(tree_id);
     if (tree != nullptr) BecomeSuspect(*tree);
+    CellsBecomeDue(tree_id);
   }
-  for (auto& [tree_id, tree] : trees_) {
+  for (auto& [pool, tree] : trees_) {
     const auto found = tree.holders.find(client.incarnation);
     if (found == tree.holders.end()) continue;
     const absl::btree_set<uint32_t> held = std::move(found->second.chunks);
     tree.holders.erase(found);
     BecomeSuspect(tree);
-    departures_.push_back({tree_id, client, {held.rbegin(), held.rend()}});
+    CellsBecomeDue(pool.tree_id);
+    departures_.push_back({pool, client, {held.rbegin(), held.rend()}});
   }
 }
 
 bool NodeLedger::IsInDoubt(uint32_t tree_id) const {
-  const auto tree = trees_.find(tree_id);
-  return tree != trees_.end() &&
-         std::any_of(tree->second.holders.begin(), tree->second.holders.end(),
-                     [](const auto& holder) { return holder.second.in_doubt; });
+  const std::vector<NodePoolId> pools = PoolsOf(tree_id);
+  return std::any_of(pools.begin(), pools.end(), [this](NodePoolId pool) {
+    const auto& holders = trees_.at(pool).holders;
+    return std::any_of(holders.begin(), holders.end(),
+                       [](const auto& holder) { return holder.second.in_doubt; });
+  });
 }
 
 void NodeLedger::ExamineChunk(Tree& tree, const ClientId& client, uint32_t index) {
@@ -96,7 +133,7 @@ bool NodeLedger::Step() {
   if (!departure.chunks.empty()) {
     const uint32_t chunk = departure.chunks.back();
     departure.chunks.pop_back();
-    Tree* const tree = FindTree(departure.tree_id);
+    Tree* const tree = FindTree(departure.pool);
     // The chunk may have gone to another tree, if all of it was free.
     if (tree != nullptr && tree->chunks.contains(chunk)) {
       ExamineChunk(*tree, departure.holder, chunk);
@@ -106,9 +143,9 @@ bool NodeLedger::Step() {
   return !departures_.empty();
 }
 
-bool NodeLedger::HasDeparture(uint32_t tree_id) const {
+bool NodeLedger::HasDeparture(NodePoolId pool) const {
   return std::any_of(departures_.begin(), departures_.end(),
-                     [&](const Departure& departure) { return departure.tree_id == tree_id; });
+                     [&](const Departure& departure) { return departure.pool == pool; });
 }
 
 std::optional<NodeLedger::Place> NodeLedger::FirstAfter(const Tree& tree, uint64_t offset) const {
@@ -192,7 +229,7 @@ OrphanList NodeLedger::ListOrphans(const NodeQuery& query) {
 NodeList NodeLedger::ListNodes(const NodeQuery& query) const {
   NodeList list;
   list.next = query.after_offset;
-  const auto found = trees_.find(query.tree_id);
+  const auto found = trees_.find(NodePoolId(query.tree_id));
   if (found == trees_.end()) return list;
   const Tree& tree = found->second;
   const size_t wanted = std::clamp<size_t>(query.max, 1, kListedNodesMax);
@@ -223,6 +260,61 @@ NodeList NodeLedger::ListNodes(const NodeQuery& query) const {
     list.next = OffsetOf(tree, *place);
   }
   list.more = place.has_value() ? 1 : 0;
+  return list;
+}
+
+CellList NodeLedger::ListCells(const ClientId& asker, const CellQuery& query) {
+  CellList list{.next_lines = query.after_lines, .next_offset = query.after_offset};
+  const auto cells = cells_.find(query.tree_id);
+  if (cells == cells_.end()) return list;
+  LedgerCells& of_all = cells->second;
+  if (query.done != 0 && query.done == of_all.due) of_all.due = 0;
+  list.due = query.takes == 0 ? of_all.due : DueFor(of_all, asker.incarnation);
+  if (list.due != 0 && query.takes != 0) {
+    of_all.taken_by = asker.incarnation;
+    of_all.taken_until_ns = clock_->NowNs() + times_.cells_again_ns;
+  }
+  const size_t wanted = std::clamp<size_t>(query.max, 1, kListedNodesMax);
+  uint32_t examined = 0;
+  for (auto at = trees_.lower_bound({query.tree_id, std::max<uint16_t>(query.after_lines, 1)});
+       at != trees_.end() && at->first.tree_id == query.tree_id; ++at) {
+    const auto& [pool, tree] = *at;
+    for (uint32_t i = 0; i < kStepsOfACall && HasDeparture(pool); ++i) (void)Step();
+    const bool goes_on = pool.cell_lines == query.after_lines;
+    std::optional<Place> place = FirstAfter(tree, goes_on ? query.after_offset : 0);
+    for (; place.has_value(); place = Next(tree, *place)) {
+      if (list.cells.size() == wanted || ++examined > kNodesExaminedMax) {
+        list.more = 1;
+        return list;
+      }
+      const ChunkNodes& nodes = *chunks_[place->chunk].nodes;
+      if (place->node >= nodes.handed()) place->node = nodes.count() - 1;
+      list.next_lines = pool.cell_lines;
+      list.next_offset = OffsetOf(tree, *place);
+      const NodeUse use = nodes.use(place->node);
+      const bool listed = use == NodeUse::kOrphan ||
+                          (use == NodeUse::kSettled && query.which >= 1) ||
+                          (use == NodeUse::kOut && query.which == 2);
+      if (!listed) continue;
+      CellUse cell{.cell_lines = pool.cell_lines,
+                   .offset = list.next_offset,
+                   .life = nodes.life(place->node),
+                   .use = use,
+                   .incarnation = nodes.holder(place->node)};
+      if (use == NodeUse::kOrphan) {
+        const auto gone = tree.gone.find(cell.incarnation);
+        cell.compute_server = gone == tree.gone.end() ? 0 : gone->second;
+      }
+      list.cells.push_back(cell);
+    }
+    // What departures are left here is looked at by the next call.
+    if (HasDeparture(pool)) {
+      list.more = 1;
+      list.next_lines = pool.cell_lines;
+      list.next_offset = query.after_lines == pool.cell_lines ? query.after_offset : 0;
+      return list;
+    }
+  }
   return list;
 }
 

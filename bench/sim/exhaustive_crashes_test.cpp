@@ -144,6 +144,18 @@ TEST_P(ExhaustiveCrashes, NarrowGetsGoOnToo) {
   ExpectOk(options);
 }
 
+// Rules K: values in cells, which others find, and which nobody loses or keeps.
+TEST_P(ExhaustiveCrashes, CellsAreLinkedOrFreed) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = GetParam();
+  options.victims_of_a_kind = 1;
+  options.tree.inline_value_bytes_max = 1;
+  options.keys = 60;
+  ExpectOk(options);
+  options.break_only = options.break_late = true;
+  ExpectOk(options);
+}
+
 // Rule M8: ranges of 60 keys, with leaves that go, up to twelve at once.
 TEST_P(ExhaustiveCrashes, LeavesOfAnErasedRangeGoTogether) {
   ExhaustiveOptions options = SmallNodes();

@@ -307,6 +307,9 @@ void ExhaustiveWorld::LookAfterTheDead() {
   const auto report = actor->session->Check(*actor->tree, {.quiet_tree = true});
   if (!report.ok()) return Problem(absl::StrCat("check: ", report.status().ToString()));
   for (const std::string& what : report->problems) Problem(what);
+  if (report->cells_unused > 0) {
+    Problem(absl::StrCat(report->cells_unused, " cells nobody looks after"));
+  }
   if (report->nodes.orphans > 0) {
     Problem(absl::StrCat(report->nodes.orphans, " nodes nobody looks after"));
   }

@@ -80,6 +80,7 @@ DEFINE_string(mode, "lines", "how bytes are delivered: lines, words, shm, whole;
 DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
 DEFINE_uint32(node_bytes, 0, "size of a node, bytes; 0: derived from --tree");
 DEFINE_bool(narrow_reads, false, "gets READ the few lines where their key can be (rules N)");
+DEFINE_uint32(inline_value_bytes, 0, "longer values lie in cells (rules K); 0: those above 255");
 DEFINE_uint32(key_prefix, 0, "bytes that all keys have in common (long separators, deep trees)");
 DEFINE_string(techniques, "everything", "everything, sherman or fgplus");
 DEFINE_uint32(packet_bytes, 4096, "largest WRITE that is whole or absent when its sender dies");
@@ -136,6 +137,7 @@ void ParseTree(SimRunOptions* options) {
     BadFlag("--key_prefix leaves no room in the keys");
   options->tree.node_bytes = FLAGS_node_bytes;
   options->tree.narrow_reads = FLAGS_narrow_reads;
+  options->tree.inline_value_bytes_max = FLAGS_inline_value_bytes;
   options->key_prefix_bytes = FLAGS_key_prefix;
 }
 
@@ -289,6 +291,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
       options.key_prefix_bytes = FLAGS_key_prefix;
     }
     options.tree.narrow_reads = FLAGS_narrow_reads;
+    options.tree.inline_value_bytes_max = FLAGS_inline_value_bytes;
     if (FLAGS_mode != "mixed" && !ParseDeliveryMode(FLAGS_mode, &options.mode))
       BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
     options.break_only = FLAGS_exhaustive_breaks;

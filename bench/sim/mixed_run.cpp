@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSeed = 0x6d697863;
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
-constexpr uint64_t kMixErasesSeed = 0x6d697865;
+constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -179,6 +179,18 @@ void MixNarrow(uint64_t seed, SimRunOptions* options) {
   if (random.Chance(0.2)) options->client.techniques.narrow_reads = false;
 }
 
+// Values that lie in cells (rules K): all but the shortest, or few. From a random stream of its
+// own, too.
+void MixCells(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixCellsSeed));
+  if (options->tree.mode == TreeOptions::Mode::kOwned || !random.Chance(0.4)) return;
+  TreeOptions& tree = options->tree;
+  if (random.Chance(0.5)) tree.value_bytes_max = std::max<uint32_t>(400, tree.node_bytes / 2);
+  tree.inline_value_bytes_max =
+      random.Chance(0.5) ? 4 : std::min<uint32_t>(tree.value_bytes_max / 2, 100);
+  options->many = 1;  // runs of leaves are those of trees whose values are all in slots
+}
+
 // Ranges that are erased. From a random stream of its own, too.
 void MixErases(uint64_t seed, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixErasesSeed));
@@ -288,8 +300,11 @@ std::string DescribeRun(const SimRunOptions& o) {
                          ", links broken by ", o.peer_break_probability, ", moves ", o.moves, ") ");
   }
   return absl::StrCat(
-      mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max, " nodes of ",
-      o.tree.node_bytes, o.tree.narrow_reads ? " with windows" : "", " packets of ",
+      mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max,
+      o.tree.inline_value_bytes_max > 0
+          ? absl::StrCat(" (", o.tree.inline_value_bytes_max, " in slots)")
+          : std::string(),
+      " nodes of ", o.tree.node_bytes, o.tree.narrow_reads ? " with windows" : "", " packets of ",
       o.sim.packet_bytes, ", ", o.memory_servers, " memory and ", o.compute_servers,
       " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations, " operations on ",
       o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "", ", hot ",
@@ -332,6 +347,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixCruelty(seed, mix, &options);
   if (mix.owned) MixOwned(seed, &options);
   MixNarrow(seed, &options);
+  MixCells(seed, &options);
   return options;
 }
 

@@ -75,6 +75,9 @@ absl::Status SimRun::SweepAndCheck(ComputeServer& server, const Tree& tree) {
   result_.swept.freed += swept.freed;
   result_.swept.settled += swept.settled;
   for (const std::string& what : report.problems) Problem(absl::StrCat("afterwards: ", what));
+  if (report.cells_unused > 0) {
+    Problem(absl::StrCat("afterwards: ", report.cells_unused, " cells nobody looks after"));
+  }
   if (report.nodes.orphans > 0) {
     Problem(absl::StrCat("afterwards: ", report.nodes.orphans, " nodes nobody looks after"));
   }

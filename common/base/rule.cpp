@@ -140,6 +140,11 @@ constexpr RuleVariant kVariants[] = {
     {"N7_new", Rule::kN7New, "the flags of a new leaf are those of its keys", ""},
     {"N7_drop", Rule::kN7Drop, "a flag stays in the write that erases the last key that needs it",
      "wire_rules_test --gtest_filter=WindowRulesTest.N7Drop"},
+    {"K1", Rule::kK1, "a cell is written before its reference is in the tree", ""},
+    {"K2", Rule::kK2, "a cell is freed when its reference is known to be out", ""},
+    {"K3", Rule::kK3, "a value is what its reference says: life, key, length and checksum",
+     "wire_rules_test --gtest_filter=CellRulesTest.K3"},
+    {"K4", Rule::kK4, "a sweep asks the tree for the key of a cell", ""},
 };
 
 }  // namespace

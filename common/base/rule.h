@@ -100,6 +100,10 @@ enum class Rule {
   kN7,
   kN7New,
   kN7Drop,
+  kK1,
+  kK2,
+  kK3,
+  kK4,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

@@ -30,6 +30,8 @@ struct TimeConstants {
   int64_t rest_grain_ns = 20 * kMillisecondNs;
   // A client that finds all memory resting is told to ask again after at least this.
   int64_t rest_ask_min_ns = kMillisecondNs;
+  // A client that goes through a tree's cells (rule K4) is given so long before others are asked.
+  int64_t cells_again_ns = 10 * kSecondNs;
   // Before lock words of the dead that could not be looked at are looked at again.
   int64_t fence_again_ns = 100 * kMillisecondNs;
 

@@ -6,6 +6,7 @@
 // Encoders and parsers are pure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,10 +22,11 @@
 #include "common/wire/remote_address.h"
 #include "common/wire/root_record.h"
 #include "common/wire/superblock.h"
+#include "common/wire/value_cell.h"
 
 namespace pando {
 
-inline constexpr uint16_t kControlVersion = 7;
+inline constexpr uint16_t kControlVersion = 8;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;
@@ -57,6 +59,7 @@ enum class ControlOpcode : uint16_t {
   kSettleNodes = 23,  // found reachable by a sweep -> how many took effect
   kListOrphans = 24,  // what a sweep has to look at
   kClientState = 25,  // of an identity -> ClientLiveness
+  kListCells = 26,    // what a sweep of a tree's large values has to look at
   kStats = 30,        // -> counters by name
   kListNodes = 31,    // every node of a tree on this server, and who has it
   // Bodies of these in owner_messages.h (rule W1).
@@ -132,6 +135,18 @@ struct TreeShape {
   uint32_t value_bytes_max = 0;
   uint32_t node_bytes = 0;
   uint32_t packet_bytes = 0;
+  // Values above this lie in cells (rule K1). A feature of the tree's entry says that they may;
+  // elsewhere it is 0, and all are in their slots.
+  uint32_t inline_value_bytes_max = 0;
+  bool has_cells = false;
+
+  // Of the slots.
+  uint32_t stored_value_bytes_max() const {
+    return has_cells ? std::max(1 + inline_value_bytes_max, kStoredReferenceBytes)
+                     : value_bytes_max;
+  }
+  // Of its nodes. InvalidArgument: there are none of that shape.
+  absl::StatusOr<NodeLayout> Layout(bool windows) const;
 };
 // Rule O1: who reads and writes a tree's leaves. In its entry it is a feature (superblock.h).
 enum class TreeMode : uint8_t { kShared = 0, kOwned = 1 };
@@ -177,10 +192,7 @@ struct CatalogEntry {
   }
   bool windows() const { return (features.incompatible & kIncompatibleWindows) != 0; }
   // Of the tree's nodes.
-  absl::StatusOr<NodeLayout> Layout() const {
-    return NodeLayout::Create(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes,
-                              windows());
-  }
+  absl::StatusOr<NodeLayout> Layout() const { return shape.Layout(windows()); }
 };
 using CounterList = std::vector<std::pair<std::string, uint64_t>>;
 

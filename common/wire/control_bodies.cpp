@@ -23,13 +23,20 @@ void PutShape(const TreeShape& shape, ByteWriter* writer) {
   writer->Put(shape.key_bytes_max)
       .Put(shape.value_bytes_max)
       .Put(shape.node_bytes)
-      .Put(shape.packet_bytes);
+      .Put(shape.packet_bytes)
+      .Put(shape.inline_value_bytes_max)
+      .Put(static_cast<uint8_t>(shape.has_cells ? 1 : 0));
 }
-void TakeShape(ByteReader* reader, TreeShape* shape) {
+bool TakeShape(ByteReader* reader, TreeShape* shape) {
   reader->Take(&shape->key_bytes_max);
   reader->Take(&shape->value_bytes_max);
   reader->Take(&shape->node_bytes);
   reader->Take(&shape->packet_bytes);
+  reader->Take(&shape->inline_value_bytes_max);
+  uint8_t has_cells = 0;
+  reader->Take(&has_cells);
+  shape->has_cells = has_cells == 1;
+  return has_cells <= 1 && (shape->has_cells || shape->inline_value_bytes_max == 0);
 }
 
 // CreateTreeRequest::windows, in the byte of its mode.
@@ -68,7 +75,7 @@ bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
   uint64_t root_record = 0;
   reader->TakeString(kTreeNameBytesMax, &entry->name);
   reader->Take(&entry->tree_id);
-  TakeShape(reader, &entry->shape);
+  const bool is_shape = TakeShape(reader, &entry->shape);
   reader->Take(&root_record);
   reader->Take(&entry->root_lock_index);
   reader->Take(&entry->version);
@@ -77,7 +84,7 @@ bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
   reader->Take(&entry->features.incompatible);
   reader->Take(&entry->delete_persistence_ms);
   entry->root_record = RemoteAddress::FromRaw(root_record);
-  return reader->Take(&entry->created) && TakeTreeServers(reader, &entry->servers) &&
+  return is_shape && reader->Take(&entry->created) && TakeTreeServers(reader, &entry->servers) &&
          !entry->name.empty();
 }
 
@@ -91,7 +98,9 @@ absl::Status CheckEntry(const CatalogEntry& entry) {
                      "; use the release that created it"));
   }
   const auto layout = entry.Layout();
-  if (!layout.ok() || layout->node_bytes() != entry.shape.node_bytes) {
+  const bool has_cells = (entry.features.incompatible & kIncompatibleCells) != 0;
+  if (!layout.ok() || layout->node_bytes() != entry.shape.node_bytes ||
+      entry.shape.has_cells != has_cells) {
     return Malformed(absl::StrCat("catalog entry: shape of tree '", entry.name, "'"));
   }
   if (entry.shape.packet_bytes < layout->lines_per_group() * kLineBytes) {
@@ -106,6 +115,19 @@ absl::Status CheckEntry(const CatalogEntry& entry) {
 }
 
 }  // namespace
+
+absl::StatusOr<NodeLayout> TreeShape::Layout(bool windows) const {
+  if (has_cells && value_bytes_max > kLargeValueBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("value_bytes_max is ", value_bytes_max,
+                                                   ", must be 0 to ", kLargeValueBytesMax));
+  }
+  if (has_cells && inline_value_bytes_max >= kValueBytesLimit) {
+    return absl::InvalidArgumentError(absl::StrCat("inline_value_bytes_max is ",
+                                                   inline_value_bytes_max, ", must be below ",
+                                                   kValueBytesLimit));
+  }
+  return NodeLayout::Create(key_bytes_max, stored_value_bytes_max(), node_bytes, windows);
+}
 
 std::string EncodeServerInfo(const ServerInfo& info) {
   return ByteWriter()
@@ -191,11 +213,11 @@ absl::StatusOr<CreateTreeRequest> ParseCreateTree(std::string_view body) {
   ByteReader reader(body);
   CreateTreeRequest request;
   reader.TakeString(UINT16_MAX, &request.name);
-  TakeShape(&reader, &request.shape);
+  const bool is_shape = TakeShape(&reader, &request.shape);
   uint8_t mode = 0;
   reader.Take(&mode);
   reader.Take(&request.delete_persistence_ms);
-  if (!reader.Done()) return Malformed("request to create a tree");
+  if (!is_shape || !reader.Done()) return Malformed("request to create a tree");
   const absl::Status status = CheckName(request.name);
   if (!status.ok()) return status;
   request.windows = (mode & kWindowsBit) != 0;

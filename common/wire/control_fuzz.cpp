@@ -39,6 +39,8 @@ void CheckBodies(std::string_view body) {
   CheckBody(body, ParseNodeQuery, EncodeNodeQuery);
   CheckBody(body, ParseOrphanList, EncodeOrphanList);
   CheckBody(body, ParseNodeList, EncodeNodeList);
+  CheckBody(body, ParseCellQuery, EncodeCellQuery);
+  CheckBody(body, ParseCellList, EncodeCellList);
   CheckBody(body, ParseCounters, EncodeCounters);
   CheckBody(body, ParseExtentRequest, EncodeExtentRequest);
   CheckBody(body, ParseExtentGrant, EncodeExtentGrant);

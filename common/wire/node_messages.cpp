@@ -7,6 +7,7 @@
 #include "common/wire/byte_codec.h"
 #include "common/wire/node_layout.h"
 #include "common/wire/remote_address.h"
+#include "common/wire/value_cell.h"
 
 namespace pando {
 namespace {
@@ -23,6 +24,8 @@ bool IsRun(uint64_t offset, uint64_t bytes) {
   return IsNodeStart(offset) && bytes != 0 && bytes % kLineBytes == 0 &&
          bytes <= RemoteAddress::kOffsetMask - offset;
 }
+
+bool IsPool(uint16_t cell_lines) { return cell_lines == 0 || IsCellSize(cell_lines); }
 
 // A list: its count, then its elements. False: more than `max` of them, or one that does not parse.
 template <typename T, typename PutOne>
@@ -44,7 +47,7 @@ bool TakeList(ByteReader* reader, size_t max, std::vector<T>* list, TakeOne take
 template <typename Request>
 std::string EncodeLives(const Request& request) {
   ByteWriter writer;
-  writer.Put(request.tree_id);
+  writer.Put(request.tree_id).Put(request.cell_lines);
   PutList(request.nodes, &writer,
           [&](const NodeLife& node) { writer.Put(node.offset).Put(node.life); });
   return writer.Take();
@@ -54,18 +57,24 @@ absl::StatusOr<Request> ParseLives(std::string_view body, absl::string_view what
   ByteReader reader(body);
   Request request;
   reader.Take(&request.tree_id);
+  reader.Take(&request.cell_lines);
   const bool taken = TakeList(&reader, kNodesPerRequestMax, &request.nodes, [&](NodeLife* node) {
     reader.Take(&node->offset);
     return reader.Take(&node->life) && IsNodeStart(node->offset);
   });
-  if (!taken) return Malformed(what);
+  if (!taken || !IsPool(request.cell_lines)) return Malformed(what);
   return DoneOr(reader, std::move(request), what);
 }
 
 }  // namespace
 
 std::string EncodeNodeRequest(const NodeRequest& request) {
-  return ByteWriter().Put(request.tree_id).Put(request.node_bytes).Put(request.nodes_max).Take();
+  return ByteWriter()
+      .Put(request.tree_id)
+      .Put(request.node_bytes)
+      .Put(request.nodes_max)
+      .Put(request.cell_lines)
+      .Take();
 }
 absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
   ByteReader reader(body);
@@ -73,8 +82,14 @@ absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
   reader.Take(&request.tree_id);
   reader.Take(&request.node_bytes);
   reader.Take(&request.nodes_max);
-  if (reader.Done() && (request.node_bytes < kNodeBytesMin || request.node_bytes > kNodeBytesMax ||
-                        request.node_bytes % kLineBytes != 0)) {
+  reader.Take(&request.cell_lines);
+  if (!IsPool(request.cell_lines) ||
+      (request.cell_lines != 0 && request.node_bytes != request.cell_lines * kLineBytes)) {
+    return Malformed("request for cells");
+  }
+  if (reader.Done() && request.cell_lines == 0 &&
+      (request.node_bytes < kNodeBytesMin || request.node_bytes > kNodeBytesMax ||
+       request.node_bytes % kLineBytes != 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("request for nodes: node_bytes is ", request.node_bytes));
   }
@@ -111,7 +126,7 @@ absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
 
 std::string EncodeNodeReturn(const NodeReturn& returned) {
   ByteWriter writer;
-  writer.Put(returned.tree_id);
+  writer.Put(returned.tree_id).Put(returned.cell_lines);
   PutList(returned.runs, &writer,
           [&](const NodeRun& run) { writer.Put(run.offset).Put(run.bytes); });
   return writer.Take();
@@ -120,11 +135,12 @@ absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body) {
   ByteReader reader(body);
   NodeReturn returned;
   reader.Take(&returned.tree_id);
+  reader.Take(&returned.cell_lines);
   const bool taken = TakeList(&reader, kRunsPerRequestMax, &returned.runs, [&](NodeRun* run) {
     reader.Take(&run->offset);
     return reader.Take(&run->bytes) && IsRun(run->offset, run->bytes);
   });
-  if (!taken) return Malformed("return of nodes");
+  if (!taken || !IsPool(returned.cell_lines)) return Malformed("return of nodes");
   return DoneOr(reader, std::move(returned), "return of nodes");
 }
 
@@ -227,6 +243,63 @@ absl::StatusOr<NodeList> ParseNodeList(std::string_view body) {
   });
   if (!taken || list.more > 1) return Malformed("list of nodes");
   return DoneOr(reader, std::move(list), "list of nodes");
+}
+
+std::string EncodeCellQuery(const CellQuery& query) {
+  return ByteWriter()
+      .Put(query.tree_id)
+      .Put(query.after_lines)
+      .Put(query.after_offset)
+      .Put(query.max)
+      .Put(query.which)
+      .Put(query.takes)
+      .Put(query.done)
+      .Take();
+}
+absl::StatusOr<CellQuery> ParseCellQuery(std::string_view body) {
+  ByteReader reader(body);
+  CellQuery query;
+  reader.Take(&query.tree_id);
+  reader.Take(&query.after_lines);
+  reader.Take(&query.after_offset);
+  reader.Take(&query.max);
+  reader.Take(&query.which);
+  reader.Take(&query.takes);
+  reader.Take(&query.done);
+  if (query.which > 2 || query.takes > 1) return Malformed("query for cells");
+  return DoneOr(reader, query, "query for cells");
+}
+
+std::string EncodeCellList(const CellList& list) {
+  ByteWriter writer;
+  writer.Put(list.more).Put(list.next_lines).Put(list.next_offset).Put(list.due);
+  PutList(list.cells, &writer, [&](const CellUse& cell) {
+    writer.Put(cell.cell_lines).Put(cell.offset).Put(cell.life);
+    writer.Put(static_cast<uint8_t>(cell.use)).Put(cell.compute_server).Put(cell.incarnation);
+  });
+  return writer.Take();
+}
+absl::StatusOr<CellList> ParseCellList(std::string_view body) {
+  ByteReader reader(body);
+  CellList list;
+  reader.Take(&list.more);
+  reader.Take(&list.next_lines);
+  reader.Take(&list.next_offset);
+  reader.Take(&list.due);
+  const bool taken = TakeList(&reader, kListedNodesMax, &list.cells, [&](CellUse* cell) {
+    reader.Take(&cell->cell_lines);
+    reader.Take(&cell->offset);
+    uint8_t use = 0;
+    reader.Take(&cell->life);
+    reader.Take(&use);
+    cell->use = static_cast<NodeUse>(use);
+    reader.Take(&cell->compute_server);
+    return reader.Take(&cell->incarnation) && IsNodeStart(cell->offset) &&
+           IsCellSize(cell->cell_lines) && use >= static_cast<uint8_t>(NodeUse::kOut) &&
+           use <= static_cast<uint8_t>(NodeUse::kOrphan);
+  });
+  if (!taken || list.more > 1) return Malformed("list of cells");
+  return DoneOr(reader, std::move(list), "list of cells");
 }
 
 }  // namespace pando

@@ -4,9 +4,11 @@
 // control_fuzz).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,10 +24,31 @@ inline constexpr size_t kGrantRunsMax = 256;
 inline constexpr size_t kListedNodesMax = 2048;
 inline constexpr int64_t kRestNsMax = 3600 * kSecondNs;
 
+// What a memory server keeps apart: the nodes of a tree, and its cells of each size
+// (value_cell.h).
+struct NodePoolId {
+  uint32_t tree_id = 0;
+  uint16_t cell_lines = 0;  // 0: nodes
+
+  NodePoolId() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a tree's id stands for its nodes.
+  NodePoolId(uint32_t tree_id, uint16_t cell_lines = 0)
+      : tree_id(tree_id), cell_lines(cell_lines) {}
+  bool is_of_cells() const { return cell_lines != 0; }
+  friend auto operator<=>(const NodePoolId&, const NodePoolId&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const NodePoolId& id) {
+    return H::combine(std::move(h), id.tree_id, id.cell_lines);
+  }
+};
+
+// In all of these: `cell_lines` other than 0 means cells of the tree, not nodes (rule K2).
 struct NodeRequest {  // kAllocateNodes
   uint32_t tree_id = 0;
-  uint32_t node_bytes = 0;
-  uint32_t nodes_max = 0;  // of those used before; memory never used comes in whole chunks
+  uint32_t node_bytes = 0;  // of cells: their lines'
+  uint32_t nodes_max = 0;   // of those used before; memory never used comes in whole chunks
+  uint16_t cell_lines = 0;
+  NodePoolId pool() const { return {tree_id, cell_lines}; }
 };
 struct NodeRun {
   uint64_t offset = 0;
@@ -46,6 +69,8 @@ struct NodeGrant {
 struct NodeReturn {  // kReturnNodes: handed to the sender and not written since
   uint32_t tree_id = 0;
   std::vector<NodeRun> runs;  // `recycled` and `life` are not sent
+  uint16_t cell_lines = 0;
+  NodePoolId pool() const { return {tree_id, cell_lines}; }
 };
 struct NodeLife {
   uint64_t offset = 0;
@@ -55,6 +80,8 @@ struct NodeLife {
 struct NodeFree {  // kFreeNodes -> NodesFreed. They are dead, in these lives (rule R4)
   uint32_t tree_id = 0;
   std::vector<NodeLife> nodes;
+  uint16_t cell_lines = 0;  // cells are not dead: nothing refers to them any more (rule K2)
+  NodePoolId pool() const { return {tree_id, cell_lines}; }
 };
 struct NodesFreed {
   uint32_t count = 0;       // of those that took effect
@@ -63,6 +90,8 @@ struct NodesFreed {
 struct NodeSettle {  // kSettleNodes: found reachable by a sweep, live -> how many took effect
   uint32_t tree_id = 0;
   std::vector<NodeLife> nodes;
+  uint16_t cell_lines = 0;  // of cells their holder says it, too
+  NodePoolId pool() const { return {tree_id, cell_lines}; }
 };
 struct TreeDetach {  // kDetachTree
   uint32_t tree_id = 0;
@@ -108,6 +137,39 @@ struct NodeList {
   std::vector<NodeUseRun> runs;
 };
 
+// kListCells goes through a tree's cells of all sizes, a part a call (rule K4): those whose holder
+// has ended, and those that are known to have been referred to.
+struct CellQuery {
+  uint32_t tree_id = 0;
+  uint16_t after_lines = 0;  // 0, 0: from the start; else `next` of the reply before
+  uint64_t after_offset = 0;
+  uint32_t max = 0;  // entries wanted; at most kListedNodesMax come
+  // 0: those whose holder has ended; 1: those that have been referred to as well; 2: also those
+  // that are out to somebody who lives.
+  uint8_t which = 0;
+  // 1: the caller goes through all cells, because a holder's end wants it (`due`): others are not
+  // asked to for a while.
+  uint8_t takes = 0;
+  // Not 0: it has, from this `due` on.
+  uint64_t done = 0;
+};
+struct CellUse {
+  uint16_t cell_lines = 0;
+  uint64_t offset = 0;
+  uint32_t life = 0;
+  NodeUse use = NodeUse::kSettled;
+  uint16_t compute_server = 0;  // of a holder that has ended
+  uint32_t incarnation = 0;     // of the holder (kOut, kOrphan), else 0
+  friend bool operator==(const CellUse&, const CellUse&) = default;
+};
+struct CellList {
+  uint8_t more = 0;
+  uint16_t next_lines = 0;
+  uint64_t next_offset = 0;
+  uint64_t due = 0;  // not 0: somebody has ended since all cells were gone through
+  std::vector<CellUse> cells;
+};
+
 std::string EncodeNodeRequest(const NodeRequest& request);
 absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body);
 std::string EncodeNodeGrant(const NodeGrant& grant);
@@ -130,5 +192,9 @@ std::string EncodeOrphanList(const OrphanList& list);
 absl::StatusOr<OrphanList> ParseOrphanList(std::string_view body);
 std::string EncodeNodeList(const NodeList& list);
 absl::StatusOr<NodeList> ParseNodeList(std::string_view body);
+std::string EncodeCellQuery(const CellQuery& query);
+absl::StatusOr<CellQuery> ParseCellQuery(std::string_view body);
+std::string EncodeCellList(const CellList& list);
+absl::StatusOr<CellList> ParseCellList(std::string_view body);
 
 }  // namespace pando

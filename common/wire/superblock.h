@@ -33,8 +33,10 @@ inline constexpr FeatureMasks kKnownFeatures = {0, 0, kIncompatibleLineCrc};
 // and no server has them.
 inline constexpr uint64_t kIncompatibleOwned = 4;    // rule O1
 inline constexpr uint64_t kIncompatibleWindows = 8;  // rule N1
+inline constexpr uint64_t kIncompatibleCells = 16;   // rule K1
 inline constexpr FeatureMasks kKnownTreeFeatures = {
-    0, 0, kKnownFeatures.incompatible | kIncompatibleOwned | kIncompatibleWindows};
+    0, 0,
+    kKnownFeatures.incompatible | kIncompatibleOwned | kIncompatibleWindows | kIncompatibleCells};
 
 struct Superblock {
   uint64_t magic = kSuperblockMagic;

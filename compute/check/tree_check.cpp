@@ -3,12 +3,47 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/wire/lock_word.h"
+#include "common/wire/value_cell.h"
 #include "compute/check/level_walk.h"
 
 namespace pando {
+
+namespace {
+
+// Values in cells take the place of the references to them (rule K1).
+void ReadCells(const CatalogEntry& entry, const ReadRemote& read, TreeCheckResult* result) {
+  for (auto& [key, value] : result->entries) {
+    const std::optional<StoredValue> stored = ParseStored(value);
+    if (!stored.has_value()) {
+      result->problems.emplace_back("a slot holds neither a value nor a reference to one");
+      return;
+    }
+    if (!stored->reference.has_value()) {
+      value.erase(0, value.size() - stored->inlined.size());
+      continue;
+    }
+    const CellReference reference = *stored->reference;
+    std::vector<std::byte> cell(CellReadBytes(key.size(), reference));
+    const absl::Status status = read(reference.cell.address, cell);
+    const std::optional<std::string_view> found =
+        status.ok() ? ValueInCell(cell.data(), entry.tree_id, key, reference) : std::nullopt;
+    if (!found.has_value()) {
+      result->problems.push_back(absl::StrCat(
+          "the cell at offset ", reference.cell.address.offset(), " of memory server ",
+          reference.cell.address.server(), " does not hold the value that a slot refers to"));
+      return;
+    }
+    value.assign(*found);
+  }
+}
+
+}  // namespace
 
 TreeCheckResult CheckTree(const CatalogEntry& entry, const TreeCheckOptions& options,
                           const ReadRemote& read) {
@@ -34,6 +69,7 @@ TreeCheckResult CheckTree(const CatalogEntry& entry, const TreeCheckOptions& opt
     result.problems.emplace_back(record.status().message());
   }
   result.unreadable = looker.unreadable();
+  if (entry.shape.has_cells && options.keep_entries) ReadCells(entry, read, &result);
   return result;
 }
 

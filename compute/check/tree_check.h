@@ -31,7 +31,7 @@ struct TreeCheckOptions {
   bool crc = false;                 // lines carry checksums
   uint64_t nodes_max = 10'000'000;  // bounds the walk
   size_t problems_max = 20;         // the walk ends when it has found so many
-  bool keep_entries = false;
+  bool keep_entries = false;  // of a quiet tree
   // Waits before something is looked at for the (`tries` + 2)nd time; false: it was looked at for
   // long enough. None: the tree is quiet.
   std::function<bool(int tries)> look_again;
@@ -45,7 +45,7 @@ struct TreeCheckResult {
   uint64_t keys = 0, key_bytes = 0, value_bytes = 0;
   uint64_t looked_again = 0;        // places that looked wrong at first
   std::vector<Reference> doubtful;  // nodes that the problems are about
-  // All entries, ascending (`keep_entries`).
+  // All entries, ascending, with their values, wherever these lie (`keep_entries`).
   std::vector<std::pair<std::string, std::string>> entries;
   // Why the walk could not be finished, if memory could not be read.
   absl::Status unreadable;

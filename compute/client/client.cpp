@@ -30,7 +30,10 @@ Tree::Tree(std::shared_ptr<TreeImpl> impl) : impl_(std::move(impl)) {}
 Tree::~Tree() = default;
 const std::string& Tree::name() const { return impl_->context().entry.name; }
 uint32_t Tree::key_bytes_max() const { return impl_->context().layout.key_bytes_max(); }
-uint32_t Tree::value_bytes_max() const { return impl_->context().layout.value_bytes_max(); }
+uint32_t Tree::value_bytes_max() const { return impl_->context().entry.shape.value_bytes_max; }
+uint32_t Tree::inline_value_bytes_max() const {
+  return InlineBytesOf(impl_->context().entry.shape);
+}
 uint32_t Tree::node_bytes() const { return impl_->context().layout.node_bytes(); }
 TreeOptions::Mode Tree::mode() const { return ModeOf(impl_->context().entry); }
 bool Tree::narrow_reads() const { return impl_->context().entry.windows(); }

@@ -46,6 +46,22 @@ absl::Status NeedsMember() {
   return absl::FailedPreconditionError("an owned tree, and this client owns nothing yet");
 }
 
+// Packets and nodes are the caller's.
+TreeShape ShapeOf(const TreeOptions& options) {
+  TreeShape shape{.key_bytes_max = options.key_bytes_max,
+                  .value_bytes_max = options.value_bytes_max,
+                  .node_bytes = options.node_bytes,
+                  .packet_bytes = UINT32_MAX};
+  uint32_t inlined = options.inline_value_bytes_max;
+  if (inlined == 0) {
+    inlined =
+        options.value_bytes_max <= kValueBytesLimit ? kValueBytesLimit : kStoredReferenceBytes - 1;
+  }
+  shape.has_cells = options.value_bytes_max > inlined;
+  if (shape.has_cells) shape.inline_value_bytes_max = inlined;
+  return shape;
+}
+
 }  // namespace
 
 TreeImpl::~TreeImpl() {
@@ -222,15 +238,12 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_
                                                    kDeletePersistenceMsMin, ", not ",
                                                    options.delete_persistence_ms));
   }
-  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout,
-                         NodeLayout::Create(options.key_bytes_max, options.value_bytes_max,
-                                            options.node_bytes, options.narrow_reads));
+  TreeShape shape = ShapeOf(options);
+  PANDO_ASSIGN_OR_RETURN(const NodeLayout layout, shape.Layout(options.narrow_reads));
+  shape.node_bytes = layout.node_bytes();
   CreateTreeRequest request{
       .name = std::string(name),
-      .shape = {.key_bytes_max = options.key_bytes_max,
-                .value_bytes_max = options.value_bytes_max,
-                .node_bytes = layout.node_bytes(),
-                .packet_bytes = UINT32_MAX},
+      .shape = shape,
       .mode = options.mode == TreeOptions::Mode::kOwned ? TreeMode::kOwned : TreeMode::kShared,
       .windows = options.narrow_reads,
       .delete_persistence_ms = options.delete_persistence_ms};
@@ -333,7 +346,8 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
                        .node_bytes = entry.shape.node_bytes,
                        .mode = ModeOf(entry),
                        .delete_persistence_ms = entry.delete_persistence_ms,
-                       .narrow_reads = entry.windows()});
+                       .narrow_reads = entry.windows(),
+                       .inline_value_bytes_max = InlineBytesOf(entry.shape)});
     }
     return absl::OkStatus();
   }));

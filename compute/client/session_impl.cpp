@@ -25,7 +25,7 @@ bool KeyFits(const TreeContext& tree, std::string_view key) {
   return !key.empty() && key.size() <= tree.layout.key_bytes_max();
 }
 bool ValueFits(const TreeContext& tree, std::string_view value) {
-  return value.size() <= tree.layout.value_bytes_max();
+  return value.size() <= tree.entry.shape.value_bytes_max;
 }
 [[gnu::noinline]] absl::Status KeyRefusal(const TreeContext& tree, std::string_view key) {
   return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes; tree '",
@@ -35,7 +35,7 @@ bool ValueFits(const TreeContext& tree, std::string_view value) {
 [[gnu::noinline]] absl::Status ValueRefusal(const TreeContext& tree, std::string_view value) {
   return absl::InvalidArgumentError(absl::StrCat("a value of ", value.size(), " bytes; tree '",
                                                  tree.entry.name, "' takes 0..",
-                                                 tree.layout.value_bytes_max()));
+                                                 tree.entry.shape.value_bytes_max));
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
     OperationContext sweep(context_.get(), RepairDeadlineNs(kNeverNs));
     sweep.fate = &fate;
     SweepResult result;
-    (void)tree.Sweep(sweep, &result);
+    (void)tree.Sweep(sweep, /*thorough=*/false, &result);
   }
 }
 
@@ -251,7 +251,7 @@ absl::Status SessionImpl::Prepare(const Tree& tree, UpsertFunction function,
   if (!KeyFits(context, operation->key)) return KeyRefusal(context, operation->key);
   if (operation->kind == WriteKind::kUpsert) {
     PANDO_RETURN_IF_ERROR(
-        CheckOperand(function, operation->value, context.layout.value_bytes_max()));
+        CheckOperand(function, operation->value, context.entry.shape.value_bytes_max));
     operation->function = client_.upserts().Find(function);
     operation->function_number = function;
     if (operation->function == nullptr) {
@@ -303,9 +303,10 @@ absl::Status SessionImpl::Perform(const Tree& tree, const OperationOptions& opti
 
 absl::Status SessionImpl::Sweep(const Tree& tree, SweepResult* result,
                                 const OperationOptions& options) {
-  return Execute(
-      tree, options.timeout_ms, kFromNow, options.cost,
-      [&](OperationContext& operation) { return ImplOf(tree).routed().Sweep(operation, result); });
+  return Execute(tree, options.timeout_ms, kFromNow, options.cost,
+                 [&](OperationContext& operation) {
+                   return ImplOf(tree).routed().Sweep(operation, /*thorough=*/true, result);
+                 });
 }
 
 absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next) {

@@ -18,6 +18,10 @@ inline TreeOptions::Mode ModeOf(const CatalogEntry& entry) {
   return entry.mode() == TreeMode::kOwned ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
 }
 
+inline uint32_t InlineBytesOf(const TreeShape& shape) {
+  return shape.has_cells ? shape.inline_value_bytes_max : shape.value_bytes_max;
+}
+
 class TreeImpl {
  public:
   // `member`: RoutedTree's.

@@ -39,8 +39,9 @@ void NodeAllocator::NoteGrown(uint32_t tree_id, const TreeServerList& servers) {
   grown_[tree_id] = servers;
 }
 
-absl::Status NodeAllocator::GrowOnto(OperationContext& context, uint32_t tree_id,
-                                     const TreeServer& on, const NodeGrant& grant) {
+absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, const TreeServer& on,
+                                     const NodeGrant& grant) {
+  const uint32_t tree_id = id.tree_id;
   if (grow_ == nullptr) return absl::OkStatus();
   {
     std::lock_guard lock(mutex_);
@@ -63,13 +64,13 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, uint32_t tree_id
   for (const NodeRun& run : grant.runs) {
     runs.push_back({on.server, run.offset, run.offset + run.bytes});
   }
-  if (!ReturnSpares(context, tree_id, 0, runs, {})) NoteUncertain(tree_id);
+  if (!ReturnSpares(context, id, 0, runs, {})) NoteUncertain(tree_id);
   return status;
 }
 
-std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId preferred) {
+std::optional<SpareNode> NodeAllocator::TryTake(NodePoolId id, ServerId preferred) {
   std::lock_guard lock(mutex_);
-  const auto it = pools_.find(tree_id);
+  const auto it = pools_.find(id);
   if (it == pools_.end()) return std::nullopt;
   std::vector<Run>& runs = it->second.runs;
   std::vector<SpareNode>& recycled = it->second.recycled;
@@ -94,9 +95,9 @@ std::optional<SpareNode> NodeAllocator::TryTake(uint32_t tree_id, ServerId prefe
   return spare;
 }
 
-void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
+void NodeAllocator::PutBack(NodePoolId id, SpareNode node) {
   std::lock_guard lock(mutex_);
-  Pool& pool = pools_[tree_id];
+  Pool& pool = pools_[id];
   if (Find(node.address.server()) == nullptr) {
     pool.uncertain = true;
     return;
@@ -117,14 +118,20 @@ void NodeAllocator::PutBack(uint32_t tree_id, SpareNode node) {
   pool.runs.push_back({at.server(), at.offset(), at.offset() + pool.node_bytes, node.life});
 }
 
-void NodeAllocator::Free(uint32_t tree_id, const Reference& node) {
+void NodeAllocator::Free(NodePoolId id, const Reference& node) {
   std::lock_guard lock(mutex_);
-  Pool& pool = pools_[tree_id];
+  Pool& pool = pools_[id];
   if (pool.freed.size() < kFreesQueuedMax && Find(node.address.server()) != nullptr) {
     pool.freed.push_back(node);
   } else {
     pool.uncertain = true;  // a sweep finds it
   }
+}
+
+void NodeAllocator::NoteLinked(NodePoolId id, const Reference& cell) {
+  std::lock_guard lock(mutex_);
+  Pool& pool = pools_[id];
+  if (pool.linked.size() < kFreesQueuedMax) pool.linked.push_back(cell);  // or when it is closed
 }
 
 void NodeAllocator::NoteUncertain(uint32_t tree_id) {
@@ -153,11 +160,13 @@ void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
   if (!absl::IsUnavailable(status) || IsRecoverable(status)) return;
   std::lock_guard lock(mutex_);
   std::erase_if(free_bytes_, [server](const auto& known) { return known.server == server; });
-  for (auto& [tree_id, pool] : pools_) {
+  for (auto& [id, pool] : pools_) {
     const auto is_there = [server](const auto& node) { return node.address.server() == server; };
     const size_t dropped =
         std::erase_if(pool.runs, [server](const Run& run) { return run.server == server; }) +
         std::erase_if(pool.recycled, is_there) + std::erase_if(pool.freed, is_there);
+    std::erase_if(pool.linked,
+                  [server](const Reference& cell) { return cell.address.server() == server; });
     // Should the server live all the same, a sweep finds them.
     pool.uncertain = pool.uncertain || dropped > 0;
   }
@@ -165,64 +174,11 @@ void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
 
 bool NodeAllocator::TakeOrphanHint(uint32_t tree_id) {
   std::lock_guard lock(mutex_);
-  const auto pool = pools_.find(tree_id);
-  return pool != pools_.end() && std::exchange(pool->second.orphans, false);
-}
-
-void NodeAllocator::FlushIfMany(OperationContext& context, uint32_t tree_id) {
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = pools_.find(tree_id);
-    if (found == pools_.end() || found->second.freed.empty()) return;
-    Pool& pool = found->second;
-    const int64_t now_ns = context.session.NowNs();
-    if (pool.flushed_ns == 0) pool.flushed_ns = now_ns;
-    const bool sent_lately = now_ns - pool.flushed_ns < times_.free_flush_ns;
-    if (pool.freed.size() < kNodesPerRequestMax && sent_lately && !IsScarce(pool)) return;
+  bool hint = false;
+  for (auto& [id, pool] : pools_) {
+    if (id.tree_id == tree_id) hint = std::exchange(pool.orphans, false) || hint;
   }
-  Flush(context, tree_id);
-}
-
-void NodeAllocator::Flush(OperationContext& context, uint32_t tree_id) {
-  std::vector<Reference> freed;
-  {
-    std::lock_guard lock(mutex_);
-    const auto pool = pools_.find(tree_id);
-    if (pool == pools_.end() || pool->second.freed.empty()) return;
-    freed.swap(pool->second.freed);
-    pool->second.flushed_ns = context.session.NowNs();
-  }
-  // By server; requests are of one server and at most kNodesPerRequestMax nodes.
-  std::stable_sort(freed.begin(), freed.end(), [](const Reference& a, const Reference& b) {
-    return a.address.server() < b.address.server();
-  });
-  for (size_t first = 0; first < freed.size();) {
-    size_t next = first;
-    while (next < freed.size() && next - first < kNodesPerRequestMax &&
-           freed[next].address.server() == freed[first].address.server()) {
-      ++next;
-    }
-    SendFrees(context, tree_id, freed, first, next);
-    first = next;
-  }
-}
-
-void NodeAllocator::SendFrees(OperationContext& context, uint32_t tree_id,
-                              const std::vector<Reference>& freed, size_t first, size_t next) {
-  const ServerId server = freed[first].address.server();
-  NodeFree request{.tree_id = tree_id};
-  for (size_t i = first; i < next; ++i) {
-    request.nodes.push_back({freed[i].address.offset(), freed[i].life});
-  }
-  const absl::StatusOr<std::string> body =
-      control_->Call(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
-  NoteFailure(server, body.status());
-  if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
-    for (; first < next; ++first) Free(tree_id, freed[first]);
-    return;
-  }
-  const absl::StatusOr<NodesFreed> done = ParseNodesFreed(*body);
-  if (done.ok()) SetFreeBytes(server, done->free_bytes);
+  return hint;
 }
 
 std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
@@ -236,7 +192,7 @@ std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
   return servers;
 }
 
-absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tree_id,
+absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId id,
                                          uint32_t node_bytes, ServerId preferred,
                                          int64_t* rested_ns) {
   *rested_ns = kNeverNs;
@@ -247,7 +203,10 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
     const uint64_t life = context.session.LifeOf(server);
     const absl::StatusOr<std::string> body =
         control_->Call(context, server, ControlOpcode::kAllocateNodes,
-                       EncodeNodeRequest({tree_id, node_bytes, nodes_max}));
+                       EncodeNodeRequest({.tree_id = id.tree_id,
+                                          .node_bytes = node_bytes,
+                                          .nodes_max = nodes_max,
+                                          .cell_lines = id.cell_lines}));
     NoteFailure(server, body.status());
     if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
       // One that is full is the better reason: it may have room again.
@@ -258,8 +217,8 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
     PANDO_RETURN_IF_ERROR(body.status());
     PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
     if (!grant.runs.empty()) {
-      absl::Status taken = GrowOnto(context, tree_id, {server, life}, grant);
-      if (taken.ok()) taken = TakeGrant(context, tree_id, node_bytes, {server, life}, grant);
+      absl::Status taken = GrowOnto(context, id, {server, life}, grant);
+      if (taken.ok()) taken = TakeGrant(context, id, node_bytes, {server, life}, grant);
       if (!absl::IsUnavailable(taken)) return taken;
       if (!absl::IsResourceExhausted(failed)) failed = std::move(taken);
       continue;
@@ -270,27 +229,27 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, uint32_t tre
                      CeilMilliseconds(grant.rested_in_ns), " ms more"));
     SetFreeBytes(server, 0);
     std::lock_guard lock(mutex_);
-    pools_[tree_id].orphans = pools_[tree_id].orphans || grant.orphans > 0;
+    pools_[id].orphans = pools_[id].orphans || grant.orphans > 0;
   }
   std::lock_guard lock(mutex_);
-  pools_[tree_id].scarce = true;
+  pools_[id].scarce = true;
   return failed;
 }
 
-absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_id,
-                                      uint32_t node_bytes, const TreeServer& on,
-                                      const NodeGrant& grant) {
+absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
+                                      const TreeServer& on, const NodeGrant& grant) {
   const ServerId server = on.server;
   std::vector<Run> runs;
   std::vector<SpareNode> recycled;
   for (const NodeRun& run : grant.runs) {
     const uint64_t nodes = run.bytes / node_bytes;
-    if (run.bytes % node_bytes != 0 || (run.recycled != 0 && nodes > kRecycledMax)) {
+    const bool has_image = run.recycled != 0 && !id.is_of_cells();
+    if (run.bytes % node_bytes != 0 || (has_image && nodes > kRecycledMax)) {
       return absl::DataLossError(
           absl::StrCat("memory server ", server, " granted malformed nodes"));
     }
-    if (run.recycled == 0) runs.push_back({server, run.offset, run.offset + run.bytes, run.life});
-    for (uint64_t i = 0; run.recycled != 0 && i < nodes; ++i) {
+    if (!has_image) runs.push_back({server, run.offset, run.offset + run.bytes, run.life});
+    for (uint64_t i = 0; has_image && i < nodes; ++i) {
       recycled.push_back(
           {.address = RemoteAddress(server, run.offset + i * node_bytes), .life = run.life});
     }
@@ -298,12 +257,12 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
   const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
   if (!read.ok()) {
     NoteFailure(server, read);
-    if (!ReturnSpares(context, tree_id, node_bytes, runs, recycled)) NoteUncertain(tree_id);
+    if (!ReturnSpares(context, id, node_bytes, runs, recycled)) NoteUncertain(id.tree_id);
     return read;
   }
   for (const SpareNode& spare : recycled) {
     if (LifeNewer(spare.life, LifeOf(spare.old_image.get()))) continue;
-    NoteUncertain(tree_id);  // it is not what the server takes it for: nobody is to use it
+    NoteUncertain(id.tree_id);  // it is not what the server takes it for: nobody is to use it
     return absl::DataLossError(absl::StrCat("memory server ", server, " granted node ",
                                             spare.address.offset(), " for life ", spare.life,
                                             ", which it has had already"));
@@ -314,7 +273,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, uint32_t tree_i
     return absl::UnavailableError(absl::StrCat("memory server ", server, " died"));
   }
   granted->bytes = grant.free_bytes;
-  Pool& pool = pools_[tree_id];
+  Pool& pool = pools_[id];
   pool.node_bytes = node_bytes;
   pool.scarce = false;
   pool.runs.insert(pool.runs.end(), runs.begin(), runs.end());
@@ -351,16 +310,16 @@ absl::Status NodeAllocator::ReadOldImages(OperationContext& context, uint32_t no
   return absl::OkStatus();
 }
 
-absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                                    ServerId preferred) {
   for (bool waited = false;; waited = true) {
     // First of all: what is freed is to rest while this caller waits.
-    Flush(context, tree_id);
+    Flush(context, id);
     bool asks = false;
     int64_t rested_ns = 0;
     {
       std::lock_guard lock(mutex_);
-      Pool& pool = pools_[tree_id];
+      Pool& pool = pools_[id];
       if (waited && !(pool.runs.empty() && pool.recycled.empty())) return absl::OkStatus();
       rested_ns = pool.rested_ns;
       asks = !pool.refilling && context.session.NowNs() >= rested_ns;
@@ -368,9 +327,9 @@ absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, 
     }
     absl::Status status;
     if (asks) {
-      status = RequestNodes(context, tree_id, node_bytes, preferred, &rested_ns);
+      status = RequestNodes(context, id, node_bytes, preferred, &rested_ns);
       std::lock_guard lock(mutex_);
-      Pool& pool = pools_[tree_id];
+      Pool& pool = pools_[id];
       pool.refilling = false;
       const bool rests = absl::IsResourceExhausted(status) && rested_ns != kNeverNs;
       pool.rested_ns = rests ? rested_ns : 0;
@@ -392,48 +351,6 @@ absl::Status NodeAllocator::Refill(OperationContext& context, uint32_t tree_id, 
           std::min(rested_ns, now_ns + times_.allocator_look_ns));
     }
   }
-}
-
-bool NodeAllocator::ReturnSpares(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
-                                 const std::vector<Run>& runs,
-                                 const std::vector<SpareNode>& recycled) {
-  std::vector<Run> all = runs;
-  for (const SpareNode& spare : recycled) {
-    const uint64_t offset = spare.address.offset();
-    all.push_back({spare.address.server(), offset, offset + node_bytes, spare.life});
-  }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Run& a, const Run& b) { return a.server < b.server; });
-  bool ok = true;
-  for (size_t first = 0; first < all.size();) {
-    const ServerId server = all[first].server;
-    NodeReturn request{.tree_id = tree_id};
-    for (; first < all.size() && all[first].server == server &&
-           request.runs.size() < kRunsPerRequestMax;
-         ++first) {
-      request.runs.push_back(
-          {.offset = all[first].offset, .bytes = all[first].end - all[first].offset});
-    }
-    ok = control_->Call(context, server, ControlOpcode::kReturnNodes, EncodeNodeReturn(request))
-             .ok() &&
-         ok;
-  }
-  return ok;
-}
-
-bool NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
-  Flush(context, tree_id);
-  Pool pool;
-  {
-    std::lock_guard lock(mutex_);
-    grown_.erase(tree_id);
-    const auto it = pools_.find(tree_id);
-    if (it == pools_.end()) return true;
-    pool = std::move(it->second);
-    pools_.erase(it);
-  }
-  const bool returned = ReturnSpares(context, tree_id, pool.node_bytes, pool.runs, pool.recycled);
-  return returned && pool.freed.empty() && !pool.uncertain;
 }
 
 }  // namespace pando

@@ -10,7 +10,9 @@
 //   3. A freed node is dead in memory, which is not touched again; the server decides whether the
 //      free counts (rule R4).
 //   4. Nothing of a server that has died is handed out, or asked for.
-//   5. Before a node is handed out the catalog knows that the tree may have nodes on that life of
+//   5. Cells (rule K2) are handed out and freed as nodes are, by the pool of their size, but have
+//      no old image and are not dead when they are freed.
+//   6. Before a node is handed out the catalog knows that the tree may have nodes on that life of
 //      its server (rule R7).
 #pragma once
 
@@ -62,12 +64,14 @@ class NodeAllocator {
 
   // A node on `preferred` if this client has one there, else anywhere; recycled ones first. Empty:
   // Refill() first.
-  std::optional<SpareNode> TryTake(uint32_t tree_id, ServerId preferred);
+  std::optional<SpareNode> TryTake(NodePoolId pool, ServerId preferred);
   // Gives a node back to which no WRITE was ever posted.
-  void PutBack(uint32_t tree_id, SpareNode node);
+  void PutBack(NodePoolId pool, SpareNode node);
   // Nothing refers to this node any more, and it is dead: it goes back to its server, some time
   // later.
-  void Free(uint32_t tree_id, const Reference& node);
+  void Free(NodePoolId pool, const Reference& node);
+  // The cell has been referred to (rule K2): its server is told, some time later.
+  void NoteLinked(NodePoolId pool, const Reference& cell);
   // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
   // whether the node is the tree's. Somebody has to sweep.
   void NoteUncertain(uint32_t tree_id);
@@ -77,14 +81,16 @@ class NodeAllocator {
   // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
   // batch has come together, or nothing was sent for a second, or memory is scarce: then others
   // wait for it. For callers that have just freed something and may wait.
-  void Flush(OperationContext& context, uint32_t tree_id);
-  void FlushIfMany(OperationContext& context, uint32_t tree_id);
+  void Flush(OperationContext& context, NodePoolId pool);
+  void FlushIfMany(OperationContext& context, NodePoolId pool);
+  // Flush() of the tree's nodes and cells.
+  void FlushTree(OperationContext& context, uint32_t tree_id);
 
   // Gets more nodes for the tree from the server with the most free memory (`preferred` where
   // equal). Where all are full, but freed memory rests (rule R3), it waits for that.
   // ResourceExhausted: nothing rests, or not until the deadline. Concurrent callers share one
   // request.
-  absl::Status Refill(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+  absl::Status Refill(OperationContext& context, NodePoolId pool, uint32_t node_bytes,
                       ServerId preferred);
   // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
   bool TakeOrphanHint(uint32_t tree_id);
@@ -111,6 +117,7 @@ class NodeAllocator {
     std::vector<Run> runs;
     std::vector<SpareNode> recycled;
     std::vector<Reference> freed;
+    std::vector<Reference> linked;  // cells
     bool refilling = false;
     bool scarce = false;     // the last request found all servers full
     int64_t rested_ns = 0;   // nothing is to be had before
@@ -127,19 +134,23 @@ class NodeAllocator {
   FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
 
   // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
-  absl::Status RequestNodes(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+  absl::Status RequestNodes(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                             ServerId preferred, int64_t* rested_ns);
   // Rule R7. An error: the nodes that were granted have been given back, or are uncertain.
-  absl::Status GrowOnto(OperationContext& context, uint32_t tree_id, const TreeServer& on,
+  absl::Status GrowOnto(OperationContext& context, NodePoolId id, const TreeServer& on,
                         const NodeGrant& grant);
   // Sends the frees [first, next) of one server.
-  void SendFrees(OperationContext& context, uint32_t tree_id, const std::vector<Reference>& freed,
+  void SendFrees(OperationContext& context, NodePoolId id, const std::vector<Reference>& freed,
                  size_t first, size_t next);
-  absl::Status TakeGrant(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+  void SendLinked(OperationContext& context, NodePoolId id, const std::vector<Reference>& linked,
+                  size_t first, size_t next);
+  std::vector<NodePoolId> PoolsOf(uint32_t tree_id) const;
+  bool ReturnPool(OperationContext& context, NodePoolId id);
+  absl::Status TakeGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                          const TreeServer& on, const NodeGrant& grant);
   absl::Status ReadOldImages(OperationContext& context, uint32_t node_bytes,
                              std::vector<SpareNode>* spares);
-  bool ReturnSpares(OperationContext& context, uint32_t tree_id, uint32_t node_bytes,
+  bool ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                     const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
   void SetFreeBytes(ServerId server, uint64_t bytes) {
@@ -153,7 +164,7 @@ class NodeAllocator {
   const Grow grow_;
   mutable std::mutex mutex_;
   uint64_t reused_ = 0;
-  absl::flat_hash_map<uint32_t, Pool> pools_;            // by tree
+  absl::flat_hash_map<NodePoolId, Pool> pools_;
   absl::flat_hash_map<uint32_t, TreeServerList> grown_;  // by tree; the catalog knows of it
   std::vector<FreeBytes> free_bytes_;                    // of the servers that live
 };

@@ -1,7 +1,6 @@
 // Rule C5: nodes that the dead held, and nodes of merges that the dead began, are looked at one by
 // one; a node that cannot be reached any more is freed under its lock.
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "common/wire/node_repair.h"
 #include "compute/index/descend.h"
 #include "compute/index/hold.h"
+#include "compute/index/holder_states.h"
 #include "compute/index/lock_set.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
@@ -48,9 +48,6 @@ class Sweep {
     std::string low;
   };
 
-  // Rule C2: a dead client may still write to servers that have not fenced it.
-  // `asked`: the session's generation then: servers that have been taken up since were not asked.
-  absl::StatusOr<bool> IsDeadEverywhere(const Orphan& orphan, uint64_t* asked);
   // Empty: lines stay torn, so somebody is at work there.
   absl::StatusOr<std::optional<Found>> Look(RemoteAddress address);
   // Finishes or undoes the merge that has marked it. False: its locks are taken.
@@ -66,36 +63,10 @@ class Sweep {
   OperationContext& context_;
   TreeContext& tree_;
   SweepResult& result_;
-  struct Holder {
-    bool dead;
-    uint64_t asked;
-  };
-  std::map<std::pair<uint16_t, uint32_t>, Holder> holders_;
+  HolderStates holders_{tree_};
   NodeFree freed_;
   NodeSettle settled_;
 };
-
-absl::StatusOr<bool> Sweep::IsDeadEverywhere(const Orphan& orphan, uint64_t* asked) {
-  *asked = context_.session.generation();
-  if (orphan.incarnation == 0 || !RuleHolds(Rule::kC5Everywhere)) return true;
-  context_.session.AdoptServers();
-  const auto [known, is_new] = holders_.try_emplace({orphan.compute_server, orphan.incarnation},
-                                                    Holder{true, context_.session.generation()});
-  Holder& holder = known->second;
-  *asked = holder.asked;
-  if (!is_new) return holder.dead;
-  for (const ServerId server : tree_.environment.members.Ids()) {
-    const absl::StatusOr<std::string> body = tree_.environment.control.Call(
-        context_, server, ControlOpcode::kClientState,
-        EncodeJoinReply({orphan.compute_server, orphan.incarnation}));
-    // Of a server that is gone no node can be read: nothing is freed that it may have linked.
-    if (absl::IsUnavailable(body.status()) && !IsRecoverable(body.status())) continue;
-    PANDO_RETURN_IF_ERROR(body.status());
-    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(*body));
-    if (state == ClientLiveness::kJoined) holder.dead = false;
-  }
-  return holder.dead;
-}
 
 absl::StatusOr<std::optional<Sweep::Found>> Sweep::Look(RemoteAddress address) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
@@ -198,7 +169,9 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   std::optional<uint64_t> asked;
   if (found->state != NodeState::kDead) {
     if (orphan.incarnation == 0) return absl::OkStatus();  // on record as the tree's, and is
-    PANDO_ASSIGN_OR_RETURN(const bool dead, IsDeadEverywhere(orphan, &asked.emplace()));
+    PANDO_ASSIGN_OR_RETURN(const bool dead,
+                           holders_.IsDeadEverywhere(context_, orphan.compute_server,
+                                                     orphan.incarnation, &asked.emplace()));
     if (!dead) return leave();
   }
   absl::StatusOr<bool> reachable = false;
@@ -261,7 +234,7 @@ absl::Status Sweep::Run(ServerId server) {
 
 absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result) {
   *result = {};
-  tree.environment.allocator.Flush(context, tree.id());
+  tree.environment.allocator.FlushTree(context, tree.id());
   absl::Status first;
   for (const ServerId server : tree.environment.members.Ids()) {
     absl::Status status = Sweep(context, tree, result).Run(server);

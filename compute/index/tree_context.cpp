@@ -88,8 +88,17 @@ absl::Status TreeContext::CheckServers(OperationContext& context, bool waits) co
 }
 
 absl::Status TreeContext::Refill(OperationContext& context, ServerId preferred) {
+  return RefillPool(context, id(), layout.node_bytes(), preferred);
+}
+
+absl::Status TreeContext::RefillCells(OperationContext& context, uint16_t lines) {
+  return RefillPool(context, {id(), lines}, lines * kLineBytes, 0);
+}
+
+absl::Status TreeContext::RefillPool(OperationContext& context, NodePoolId pool, uint32_t bytes,
+                                     ServerId preferred) {
   NodeAllocator& allocator = environment.allocator;
-  const absl::Status status = allocator.Refill(context, id(), layout.node_bytes(), preferred);
+  const absl::Status status = allocator.Refill(context, pool, bytes, preferred);
   if (!allocator.TakeOrphanHint(id()) && !absl::IsResourceExhausted(status)) return status;
   // One session at a time, and not all the time: a full tree has nothing to sweep most of the time.
   const int64_t now_ns = context.session.NowNs();

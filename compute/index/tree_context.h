@@ -94,6 +94,8 @@ class TreeContext {
   uint32_t id() const { return entry.tree_id; }
   // More spare nodes, near `preferred`; notes in the context where a sweep is due (rule C5).
   absl::Status Refill(OperationContext& context, ServerId preferred);
+  // The same for cells of so many lines (rule K2).
+  absl::Status RefillCells(OperationContext& context, uint16_t lines);
   // Unavailable: the node lies on a memory server that this client is not connected to (references
   // are remote data, and servers may have joined since). With a context it waits for one that has
   // just come.
@@ -120,6 +122,8 @@ class TreeContext {
   bool IsInsertingSeparatorOf(const Reference& child, uint8_t parent_level);
 
  private:
+  absl::Status RefillPool(OperationContext& context, NodePoolId pool, uint32_t bytes,
+                          ServerId preferred);
   absl::StatusOr<TreeServerList> ServersOnRecord(OperationContext& context) const;
 
   std::atomic<int64_t> next_sweep_ns_{0};

@@ -31,12 +31,16 @@ WriteEffect DecideUpsert(const WriteOperation& operation, std::optional<std::str
 
 // Every other kind. `present()` is the key's value, asked for only where the decision needs it.
 // `result`: OK, AlreadyExists, NotFound, or a failed condition, whose present value goes to
-// `answer` (may be null). kStore stores `operation.value`.
+// `answer` (may be null), as does the one before a write that wants it. kStore stores
+// `operation.value`.
 template <typename Present>
 [[gnu::always_inline]] inline WriteEffect DecideWrite(const WriteOperation& operation,
                                                       bool is_present, const Present& present,
                                                       absl::Status* result, std::string* answer) {
   *result = absl::OkStatus();
+  if (operation.wants_previous && answer != nullptr) [[unlikely]] {
+    answer->assign(is_present ? present() : std::string_view());
+  }
   switch (operation.kind) {
     case WriteKind::kPut:
       return WriteEffect::kStore;

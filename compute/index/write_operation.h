@@ -23,6 +23,9 @@ struct WriteOperation {
   const UpsertCallback* function = nullptr;               // kUpsert: throws nothing
   UpsertFunction function_number = UpsertFunction::kAdd;  // kUpsert: for who executes it elsewhere
   bool blind = false;  // kErase: an owner need not look whether the key is there
+  // Put, insert, update, erase of a shared tree: `answer` gets the value that the key had, where
+  // the write took effect; empty where it had none.
+  bool wants_previous = false;
 };
 
 // One operation of a run, and where its result goes. Views.
@@ -47,10 +50,18 @@ class WriteRequest final : public LockRequest {
         key_(operation.key),
         value_(operation.value),
         expected_(operation.expected),
-        function_(operation.function) {}
+        function_(operation.function),
+        wants_previous_(operation.wants_previous) {}
 
   // A view of this request.
-  WriteOperation operation() const { return {kind_, key_, value_, expected_, function_}; }
+  WriteOperation operation() const {
+    return {.kind = kind_,
+            .key = key_,
+            .value = value_,
+            .expected = expected_,
+            .function = function_,
+            .wants_previous = wants_previous_};
+  }
 
   // The answer beside `result` (LeafBatch::Apply()). The executing holder writes it before kDone;
   // the waiter reads it after. A copy: the leaf's image belongs to the holder.
@@ -62,6 +73,7 @@ class WriteRequest final : public LockRequest {
   const std::string value_;
   const std::string expected_;
   const UpsertCallback* const function_;
+  const bool wants_previous_;
 };
 
 }  // namespace pando

@@ -1,10 +1,11 @@
 // A tree as sessions see it: the one place that knows kinds of trees. Every operation comes in here
 // and passes it to the room that executes it for that kind of tree.
 //
-// There are two: shared trees, whose operations are the index's own, and owned trees, whose keys
-// are read and written at their owner's (compute/owner), with a shared tree below. They are told
-// apart in these functions and nowhere else: the session does not ask, and the index does not hear
-// of it. Each call is inline, and costs a shared tree one look at a pointer.
+// There are three: shared trees, whose operations are the index's own; owned trees, whose keys are
+// read and written at their owner's (compute/owner), with a shared tree below; and shared trees
+// with large values, whose slots refer to cells (compute/value). They are told apart in these
+// functions and nowhere else: the session does not ask, and the index does not hear of it. Each
+// call is inline, and costs a plain shared tree one look at a flag.
 //
 // Thread safety: as TreeContext. The operations run in a coroutine of the context's session; keys
 // and values have been validated.
@@ -16,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,6 +38,7 @@
 #include "compute/index/write_workers.h"
 #include "compute/owner/owned_reader.h"
 #include "compute/owner/owned_tree.h"
+#include "compute/value/large_values.h"
 #include "pando/check.h"
 #include "pando/client.h"
 #include "pando/size.h"
@@ -47,24 +50,28 @@ class RangeReader {
  public:
   using Take = LeafReader::Take;
 
-  explicit RangeReader(TreeContext* shared, OwnedTree* owned) : shared_(shared) {
-    if (owned != nullptr) owned_.emplace(owned);
+  RangeReader(TreeContext* shared, OwnedTree* owned, LargeValues* large)
+      : reader_(std::in_place_type<LeafReader>, shared) {
+    if (owned != nullptr) reader_.emplace<OwnedReader>(owned);
+    if (large != nullptr) reader_.emplace<LargeReader>(shared, large);
   }
 
   void Start(KeyCut at, KeyCut end, bool down) {
-    if (owned_.has_value()) return owned_->Start(std::move(at), std::move(end), down);
-    shared_.Start(std::move(at), std::move(end), down);
+    std::visit([&](auto& reader) { reader.Start(std::move(at), std::move(end), down); }, reader_);
   }
-  bool done() const { return owned_.has_value() ? owned_->done() : shared_.done(); }
-  const KeyCut& at() const { return owned_.has_value() ? owned_->at() : shared_.at(); }
+  bool done() const {
+    return std::visit([](const auto& reader) { return reader.done(); }, reader_);
+  }
+  const KeyCut& at() const {
+    return std::visit([](const auto& reader) -> const KeyCut& { return reader.at(); }, reader_);
+  }
   absl::Status Read(OperationContext& context, size_t leaves_max, Take take) {
-    return owned_.has_value() ? owned_->Read(context, leaves_max, take)
-                              : shared_.Read(context, leaves_max, take);
+    return std::visit([&](auto& reader) { return reader.Read(context, leaves_max, take); },
+                      reader_);
   }
 
  private:
-  LeafReader shared_;
-  std::optional<OwnedReader> owned_;
+  std::variant<LeafReader, OwnedReader, LargeReader> reader_;
 };
 
 class RoutedTree {
@@ -79,6 +86,8 @@ class RoutedTree {
     if (shared_.entry.mode() == TreeMode::kOwned) {
       owned_ = std::make_unique<OwnedTree>(&shared_, member);
     }
+    if (shared_.entry.shape.has_cells) large_ = std::make_unique<LargeValues>(&shared_);
+    is_plain_ = owned_ == nullptr && large_ == nullptr;
   }
 
   // The tree in remote memory: its name and shape, its servers, and what became of them.
@@ -89,22 +98,24 @@ class RoutedTree {
 
   // --- Operations of users. Results and errors: compute/index/operations.h.
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value) {
-    if (owned_ != nullptr) [[unlikely]]
-      return owned_->Get(context, key, value);
-    return GetKey(context, shared_, key, value);
+    if (is_plain_) [[likely]]
+      return GetKey(context, shared_, key, value);
+    return large_ != nullptr ? large_->Get(context, key, value) : owned_->Get(context, key, value);
   }
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
                      std::string* answer) {
-    if (owned_ != nullptr) [[unlikely]]
-      return owned_->Write(context, operation, answer);
-    return WriteKey(context, shared_, operation, answer);
+    if (is_plain_) [[likely]]
+      return WriteKey(context, shared_, operation, answer);
+    return large_ != nullptr ? large_->Write(context, operation, answer)
+                             : owned_->Write(context, operation, answer);
   }
   // Many of them, leaf by leaf: compute/index/write_run.h.
   size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes,
                   std::vector<MissingSeparator>* later) {
-    if (owned_ != nullptr) [[unlikely]]
-      return owned_->WriteRun(context, writes);
-    return pando::WriteRun(context, shared_, writes, later);
+    if (is_plain_) [[likely]]
+      return pando::WriteRun(context, shared_, writes, later);
+    return large_ != nullptr ? large_->WriteRun(context, writes, later)
+                             : owned_->WriteRun(context, writes);
   }
   // In an owned tree one coroutine's puts share a commit, whatever their leaves.
   std::optional<std::string> NextBorder(OperationContext& context, std::string_view key) const {
@@ -116,18 +127,19 @@ class RoutedTree {
   }
   absl::Status Scan(OperationContext& context, const KeyRange& range, bool reverse, size_t limit,
                     size_t leaves_max, std::vector<KeyValue>* rows) {
-    if (owned_ == nullptr) [[likely]]
+    if (is_plain_) [[likely]]
       return ScanKeys(context, shared_, range, reverse, limit, leaves_max, rows);
-    OwnedReader reader(owned_.get());
+    RangeReader reader = NewReader();
     return ReadRows(context, shared_, &reader, range, reverse, limit, leaves_max, rows);
   }
   // Leaf by leaf: compute/index/erase_range.h.
   absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
                           ErasedKeys* keys = nullptr) {
+    if (large_ != nullptr) return large_->EraseRange(context, range, note, keys);
     return owned_ != nullptr ? owned_->EraseRange(context, range, note, keys)
                              : EraseRangeOfTree(context, shared_, range, note, keys);
   }
-  RangeReader NewReader() { return RangeReader(&shared_, owned_.get()); }
+  RangeReader NewReader() { return RangeReader(&shared_, owned_.get(), large_.get()); }
   // How many leaves a reader should READ for so many entries.
   size_t LeavesFor(size_t entries) const { return pando::LeavesFor(shared_, entries); }
   absl::StatusOr<SizeEstimate> EstimateSize(OperationContext& context, int reads_max) {
@@ -136,13 +148,18 @@ class RoutedTree {
 
   // --- Of the whole tree.
   absl::Status BulkLoad(OperationContext& context, NextEntry next) {
+    if (large_ != nullptr) return large_->BulkLoad(context, next);
     return owned_ != nullptr ? owned_->BulkLoad(context, next)
                              : BulkLoadTree(context, shared_, next);
   }
   absl::StatusOr<CheckReport> Check(OperationContext& context, const CheckServers& servers,
                                     const CheckOptions& options) {
     PANDO_RETURN_IF_ERROR(Flush(context));
-    return CheckOpenTree(context, shared_, servers, options);
+    absl::StatusOr<CheckReport> report = CheckOpenTree(context, shared_, servers, options);
+    if (large_ != nullptr && report.ok()) {
+      PANDO_RETURN_IF_ERROR(large_->Check(context, options, &*report));
+    }
+    return report;
   }
 
   // What is acknowledged now is in the leaves (rule B4). Of shared trees it always is.
@@ -161,13 +178,19 @@ class RoutedTree {
   absl::Status MergeUnderfullLeaf(OperationContext& context, std::string_view low) {
     return MergeUnderfull(context, shared_, /*level=*/0, low);
   }
-  absl::Status Sweep(OperationContext& context, SweepResult* result) {
-    return SweepTree(context, shared_, result);
+  // `thorough`: also what no memory server asks for.
+  absl::Status Sweep(OperationContext& context, bool thorough, SweepResult* result) {
+    const absl::Status nodes = SweepTree(context, shared_, result);
+    if (large_ == nullptr) return nodes;
+    const absl::Status cells = large_->Sweep(context, thorough, result);
+    return nodes.ok() ? cells : nodes;
   }
 
  private:
   TreeContext shared_;
   std::unique_ptr<OwnedTree> owned_;
+  std::unique_ptr<LargeValues> large_;
+  bool is_plain_ = true;  // neither of them
 };
 
 }  // namespace pando

@@ -60,6 +60,12 @@ struct CheckReport {
   // Held lock words that guard nodes of this tree (and perhaps of others: nodes share words).
   uint64_t locks_held = 0;
   NodeAccounting nodes;
+  // Values in memory of their own (TreeOptions::inline_value_bytes_max), and the bytes that they
+  // take there. Each was READ, and is the one that was stored.
+  uint64_t cells = 0, cells_bytes = 0;
+  // Such memory that nothing refers to: left by clients that ended, or whose operations had an
+  // unknown outcome. The next sweep frees it (Session::Sweep()).
+  uint64_t cells_unused = 0;
   uint64_t looked_again = 0;  // places that looked wrong at first
 
   bool ok() const { return problems.empty(); }

@@ -62,6 +62,8 @@ class Tree {
   const std::string& name() const;
   uint32_t key_bytes_max() const;
   uint32_t value_bytes_max() const;
+  // Longer values lie beside the leaves (TreeOptions).
+  uint32_t inline_value_bytes_max() const;
   uint32_t node_bytes() const;
   TreeOptions::Mode mode() const;
   bool narrow_reads() const;
@@ -80,6 +82,7 @@ struct TreeInfo {
   TreeOptions::Mode mode = TreeOptions::Mode::kShared;
   uint32_t delete_persistence_ms = 0;
   bool narrow_reads = false;
+  uint32_t inline_value_bytes_max = 0;
 };
 
 // Memory servers as the client sees them.

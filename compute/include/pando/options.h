@@ -140,7 +140,7 @@ struct TreeOptions {
     // many at once to a leaf later (as a Bε-tree does). Keys of at most 240 bytes.
     kOwned,
   };
-  // Fixed at creation. 1..255 and 0..255 bytes.
+  // Fixed at creation. 1..255 and 0..65,536 bytes.
   uint32_t key_bytes_max = 8;
   uint32_t value_bytes_max = 8;
   // Node size, bytes; 0: derived (1 KiB for 8/8, at least 32 slots a leaf).
@@ -156,6 +156,12 @@ struct TreeOptions {
   // (8/8), for NICs that are limited by bytes. Off by default: compute/index/README.md says what it
   // costs and gains. Releases without it cannot open such a tree.
   bool narrow_reads = false;
+  // Longer values have memory of their own beside the leaves: a get of one takes two round trips, a
+  // write one more than others. Bytes, 1..254; 0: all values are in their leaves up to a
+  // value_bytes_max of 255, and above that those of up to 20 bytes, which take no more room there
+  // than what stands for the others. Fixed at creation. Shared trees only; releases without it
+  // cannot open such a tree.
+  uint32_t inline_value_bytes_max = 0;
 };
 
 // The cost of one operation. A combined operation's round trips are counted for the operation that

@@ -1,0 +1,210 @@
+// Values in cells (rules K): what operations cost in round trips and bytes, what the memory holds
+// after churn, and what a sweep finds; counted on the simulated fabric.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/cost/sim_cluster.h"
+#include "common/base/random.h"
+
+namespace pando {
+namespace {
+
+constexpr uint32_t kValueBytes = 1000;
+constexpr uint64_t kMainBytes = 128 << 20;
+
+// Recognizes itself.
+std::string LargeValue(uint64_t n, uint32_t bytes = kValueBytes) {
+  std::string value = KeyOf(n);
+  value.resize(bytes, static_cast<char>('a' + n % 26));
+  return value;
+}
+
+struct LargeTree {
+  explicit LargeTree(uint64_t records, const TreeOptions& options = {.value_bytes_max = 65'536},
+                     const SimCluster::Options& on = {.sim = {.seed = 1,
+                                                              .mode = sim::DeliveryMode::kWhole},
+                                                      .main_bytes = kMainBytes})
+      : cluster(on), client(cluster.NewClient()), tree(*client->CreateTree("t", options)) {
+    uint64_t next = 0;
+    const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+      if (next == records) return false;
+      *entry = {KeyOf(next * 2), LargeValue(next)};
+      ++next;
+      return true;
+    });
+    EXPECT_TRUE(loaded.ok()) << loaded;
+    for (uint64_t n = 0; n < records; n += 100) {
+      EXPECT_TRUE(session->Get(*tree, KeyOf(n * 2)).ok());
+    }
+  }
+  // Of all memory servers.
+  uint64_t UsedBytes() const {
+    uint64_t used = 0;
+    for (const ServerStatus& server : client->Servers()) used += server.used_bytes;
+    return used;
+  }
+
+  SimCluster cluster;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::unique_ptr<Session> session = *client->NewSession();
+};
+
+TEST(CellsCost, AGetIsTwoRoundTripsAndAWriteOneMoreThanOthers) {
+  constexpr uint64_t kRecords = 20'000, kEach = 2'000;
+  LargeTree large(kRecords);
+  Random random(1);
+  OperationCost get, update, insert, erase, replace;
+  for (uint64_t i = 0; i < kEach; ++i) {
+    const uint64_t n = random.Uniform(kRecords);
+    const auto value = large.session->Get(*large.tree, KeyOf(n * 2), {.cost = &get});
+    ASSERT_TRUE(value.ok()) << value.status();
+    ASSERT_EQ(*value, LargeValue(n));
+  }
+  for (uint64_t i = 0; i < kEach; ++i) {
+    const uint64_t n = random.Uniform(kRecords);
+    ASSERT_TRUE(
+        large.session->Update(*large.tree, KeyOf(n * 2), LargeValue(n), {.cost = &update}).ok());
+    ASSERT_TRUE(
+        large.session
+            ->Replace(*large.tree, KeyOf(n * 2), LargeValue(n), LargeValue(n), {.cost = &replace})
+            .ok());
+  }
+  for (uint64_t i = 0; i < kEach; ++i) {
+    const std::string key = KeyOf(2 * i * (kRecords / kEach) + 1);
+    ASSERT_TRUE(large.session->Insert(*large.tree, key, LargeValue(i), {.cost = &insert}).ok());
+    ASSERT_TRUE(large.session->Erase(*large.tree, key, {.cost = &erase}).ok());
+  }
+  EXPECT_LE(get.round_trips, kEach * 2.02);
+  // The leaf, and the lines of the cell that the value needs.
+  EXPECT_LE(get.bytes_read, kEach * (large.tree->node_bytes() + 1088) * 1.02);
+  EXPECT_LE(update.round_trips, kEach * 3.05);
+  EXPECT_LE(insert.round_trips, kEach * 3.2);
+  EXPECT_LE(erase.round_trips, kEach * 2.2);
+  EXPECT_LE(replace.round_trips, kEach * 5.05);
+}
+
+TEST(CellsCost, WritesOfOneLeafWriteTheirCellsTogether) {
+  LargeTree large(10'000);
+  std::vector<Write> writes;
+  for (uint64_t n = 0; n < 10'000; ++n)
+    writes.push_back({.kind = Write::Kind::kPut, .key = KeyOf(n * 2), .value = LargeValue(n + 1)});
+  OperationCost cost;
+  for (const WriteResult& result : large.session->WriteMany(*large.tree, writes, {.cost = &cost})) {
+    ASSERT_TRUE(result.status.ok()) << result.status;
+  }
+  const auto report = large.session->Check(*large.tree);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->ok());
+  EXPECT_EQ(report->cells, 10'000u);
+  // A leaf: its cells, the lock and the image, the lines that have changed.
+  EXPECT_LE(cost.round_trips, report->nodes_per_level[0] * 4.2);
+}
+
+TEST(CellsCost, MemoryAfterChurnIsLittleMoreThanWhatItHolds) {
+  constexpr uint64_t kRecords = 20'000;
+  LargeTree large(kRecords, {.key_bytes_max = 24, .value_bytes_max = 1000},
+                  {.sim = {.seed = 1, .mode = sim::DeliveryMode::kWhole},
+                   .main_bytes = kMainBytes,
+                   .chunk_bytes = 64 << 10});
+  Random random(1);
+  for (uint64_t i = 0; i < 4 * kRecords; ++i) {
+    const uint64_t n = random.Uniform(kRecords);
+    ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(n * 2), LargeValue(n)).ok());
+    // Five hundred a second: what was freed rests for one, and is no part of what the tree holds.
+    if (i % 20 == 0) {
+      large.session->SleepUntil(large.cluster.world().clock().NowNs() + 40 * kMillisecondNs);
+    }
+  }
+  EXPECT_LE(static_cast<double>(large.UsedBytes()), 1.3 * kRecords * (8 + kValueBytes));
+}
+
+TEST(CellsCost, EveryLengthComesBackAsItWas) {
+  LargeTree large(0);
+  std::map<std::string, std::string> model;
+  Random random(2);
+  for (uint64_t i = 0; i < 400; ++i) {
+    const uint64_t bits = random.Uniform(17);
+    const auto bytes = static_cast<uint32_t>(random.Uniform((uint64_t{1} << bits) + 1));
+    const std::string key = KeyOf(random.Uniform(100)), value = LargeValue(i, bytes);
+    ASSERT_TRUE(large.session->Put(*large.tree, key, value).ok());
+    model[key] = value;
+  }
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(large.session->Put(*large.tree, "x", std::string(65'537, 'x'))));
+  std::vector<KeyValue> rows;
+  ASSERT_TRUE(large.session->Scan(*large.tree, {}, &rows).ok());
+  ASSERT_EQ(rows.size(), model.size());
+  for (const KeyValue& row : rows) ASSERT_EQ(row.value, model[row.key]);
+  ASSERT_TRUE(large.session->Scan(*large.tree, {.reverse = true, .limit = 7}, &rows).ok());
+  ASSERT_EQ(rows.size(), 7u);
+  auto expected = model.rbegin();
+  for (const KeyValue& row : rows)
+    ASSERT_EQ(row, (KeyValue{expected->first, (expected++)->second}));
+}
+
+TEST(CellsCost, UpsertsAndConditionsSeeTheValue) {
+  LargeTree large(0);
+  Session& session = *large.session;
+  const std::string first = LargeValue(1), second = LargeValue(2, 3000);
+  ASSERT_TRUE(session.Insert(*large.tree, "k", first).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(session.Insert(*large.tree, "k", second)));
+  std::string actual;
+  EXPECT_TRUE(IsConditionFailed(session.Replace(*large.tree, "k", second, first, {}, &actual)));
+  EXPECT_EQ(actual, first);
+  EXPECT_TRUE(session.Replace(*large.tree, "k", first, second).ok());
+  const auto appended = session.Upsert(*large.tree, "k", UpsertFunction::kAppend, "!");
+  ASSERT_TRUE(appended.ok()) << appended.status();
+  EXPECT_EQ(*appended, second + "!");
+  EXPECT_EQ(*session.Get(*large.tree, "k"), second + "!");
+  EXPECT_TRUE(IsConditionFailed(session.EraseIf(*large.tree, "k", second)));
+  EXPECT_TRUE(session.EraseIf(*large.tree, "k", second + "!").ok());
+  EXPECT_TRUE(absl::IsNotFound(session.Get(*large.tree, "k").status()));
+  SweepResult swept;
+  ASSERT_TRUE(session.Sweep(*large.tree, &swept).ok());
+  EXPECT_EQ(swept.freed, 0u);
+  const auto report = session.Check(*large.tree, {.quiet_tree = true});
+  ASSERT_TRUE(report.ok() && report->ok());
+  EXPECT_EQ(report->cells, 0u);
+  EXPECT_EQ(report->cells_unused, 0u);
+}
+
+TEST(CellsCost, ADamagedCellIsDataLossAndCheckSaysWhere) {
+  LargeTree large(100);
+  uint64_t damaged = 0;
+  const std::string bs(600, 'b');  // of the values alone
+  for (int server = 1; server <= 2; ++server) {
+    std::byte* const main = large.cluster.At(RemoteAddress(static_cast<ServerId>(server), 0));
+    for (uint64_t at = 0; at + bs.size() < kMainBytes && damaged == 0; at += 64) {
+      if (std::memcmp(main + at, bs.data(), bs.size()) != 0) continue;
+      main[at + 100] = std::byte{'x'};
+      ++damaged;
+    }
+  }
+  ASSERT_EQ(damaged, 1u);
+  uint64_t lost = 0;
+  for (uint64_t n = 0; n < 100; ++n) {
+    const auto value = large.session->Get(*large.tree, KeyOf(n * 2));
+    if (absl::IsDataLoss(value.status())) ++lost;
+  }
+  EXPECT_EQ(lost, 1u);
+  const auto report = large.session->Check(*large.tree);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->problems.size(), 1u);
+}
+
+TEST(CellsCost, AnOwnedTreeRefusesThem) {
+  SimCluster cluster({.sim = {.seed = 1}});
+  const auto client = cluster.NewClient();
+  const auto refused =
+      client->CreateTree("t", {.value_bytes_max = 256, .mode = TreeOptions::Mode::kOwned});
+  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+}
+
+}  // namespace
+}  // namespace pando

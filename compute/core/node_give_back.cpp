@@ -1,0 +1,159 @@
+// NodeAllocator's part in what goes back to memory servers: frees, cells that are linked now, spare
+// nodes of a tree that is closed.
+#include <algorithm>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "common/base/status.h"
+#include "compute/core/node_allocator.h"
+
+namespace pando {
+namespace {
+
+// By server: requests are of one server and at most kNodesPerRequestMax nodes.
+void ForEachRequest(std::vector<Reference>* nodes, absl::FunctionRef<void(size_t, size_t)> send) {
+  std::stable_sort(nodes->begin(), nodes->end(), [](const Reference& a, const Reference& b) {
+    return a.address.server() < b.address.server();
+  });
+  for (size_t first = 0; first < nodes->size();) {
+    size_t next = first;
+    while (next < nodes->size() && next - first < kNodesPerRequestMax &&
+           (*nodes)[next].address.server() == (*nodes)[first].address.server()) {
+      ++next;
+    }
+    send(first, next);
+    first = next;
+  }
+}
+
+}  // namespace
+
+void NodeAllocator::FlushIfMany(OperationContext& context, NodePoolId id) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = pools_.find(id);
+    if (found == pools_.end()) return;
+    Pool& pool = found->second;
+    if (pool.freed.empty() && pool.linked.empty()) return;
+    const int64_t now_ns = context.session.NowNs();
+    if (pool.flushed_ns == 0) pool.flushed_ns = now_ns;
+    const bool sent_lately = now_ns - pool.flushed_ns < times_.free_flush_ns;
+    const bool many = std::max(pool.freed.size(), pool.linked.size()) >= kNodesPerRequestMax;
+    if (!many && sent_lately && !(IsScarce(pool) && !pool.freed.empty())) return;
+  }
+  Flush(context, id);
+}
+
+std::vector<NodePoolId> NodeAllocator::PoolsOf(uint32_t tree_id) const {
+  std::lock_guard lock(mutex_);
+  std::vector<NodePoolId> pools;
+  for (const auto& [id, pool] : pools_) {
+    if (id.tree_id == tree_id) pools.push_back(id);
+  }
+  std::sort(pools.begin(), pools.end());  // the same in each run of a seed
+  return pools;
+}
+
+void NodeAllocator::FlushTree(OperationContext& context, uint32_t tree_id) {
+  for (const NodePoolId id : PoolsOf(tree_id)) Flush(context, id);
+}
+
+void NodeAllocator::Flush(OperationContext& context, NodePoolId id) {
+  std::vector<Reference> freed, linked;
+  {
+    std::lock_guard lock(mutex_);
+    const auto pool = pools_.find(id);
+    if (pool == pools_.end()) return;
+    freed.swap(pool->second.freed);
+    linked.swap(pool->second.linked);
+    if (freed.empty() && linked.empty()) return;
+    pool->second.flushed_ns = context.session.NowNs();
+  }
+  ForEachRequest(&linked,
+                 [&](size_t first, size_t next) { SendLinked(context, id, linked, first, next); });
+  ForEachRequest(&freed,
+                 [&](size_t first, size_t next) { SendFrees(context, id, freed, first, next); });
+}
+
+void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
+                               const std::vector<Reference>& linked, size_t first, size_t next) {
+  const ServerId server = linked[first].address.server();
+  NodeSettle request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
+  for (size_t i = first; i < next; ++i) {
+    request.nodes.push_back({linked[i].address.offset(), linked[i].life});
+  }
+  const absl::StatusOr<std::string> body =
+      control_->Call(context, server, ControlOpcode::kSettleNodes, EncodeNodeSettle(request));
+  NoteFailure(server, body.status());
+  if (body.ok()) return;
+  for (; first < next; ++first) NoteLinked(id, linked[first]);
+}
+
+void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
+                              const std::vector<Reference>& freed, size_t first, size_t next) {
+  const ServerId server = freed[first].address.server();
+  NodeFree request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
+  for (size_t i = first; i < next; ++i) {
+    request.nodes.push_back({freed[i].address.offset(), freed[i].life});
+  }
+  const absl::StatusOr<std::string> body =
+      control_->Call(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
+  NoteFailure(server, body.status());
+  if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
+    for (; first < next; ++first) Free(id, freed[first]);
+    return;
+  }
+  const absl::StatusOr<NodesFreed> done = ParseNodesFreed(*body);
+  if (done.ok()) SetFreeBytes(server, done->free_bytes);
+}
+
+bool NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,
+                                 const std::vector<Run>& runs,
+                                 const std::vector<SpareNode>& recycled) {
+  std::vector<Run> all = runs;
+  for (const SpareNode& spare : recycled) {
+    const uint64_t offset = spare.address.offset();
+    all.push_back({spare.address.server(), offset, offset + node_bytes, spare.life});
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Run& a, const Run& b) { return a.server < b.server; });
+  bool ok = true;
+  for (size_t first = 0; first < all.size();) {
+    const ServerId server = all[first].server;
+    NodeReturn request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
+    for (; first < all.size() && all[first].server == server &&
+           request.runs.size() < kRunsPerRequestMax;
+         ++first) {
+      request.runs.push_back(
+          {.offset = all[first].offset, .bytes = all[first].end - all[first].offset});
+    }
+    ok = control_->Call(context, server, ControlOpcode::kReturnNodes, EncodeNodeReturn(request))
+             .ok() &&
+         ok;
+  }
+  return ok;
+}
+
+bool NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
+  bool all = true;
+  for (const NodePoolId id : PoolsOf(tree_id)) all = ReturnPool(context, id) && all;
+  std::lock_guard lock(mutex_);
+  grown_.erase(tree_id);
+  return all;
+}
+
+bool NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
+  Flush(context, id);
+  Pool pool;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = pools_.find(id);
+    if (it == pools_.end()) return true;
+    pool = std::move(it->second);
+    pools_.erase(it);
+  }
+  const bool returned = ReturnSpares(context, id, pool.node_bytes, pool.runs, pool.recycled);
+  return returned && pool.freed.empty() && !pool.uncertain;
+}
+
+}  // namespace pando

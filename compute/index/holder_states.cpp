@@ -1,0 +1,34 @@
+#include "compute/index/holder_states.h"
+
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "common/fabric/recoverable.h"
+#include "common/wire/control.h"
+
+namespace pando {
+
+absl::StatusOr<bool> HolderStates::IsDeadEverywhere(OperationContext& context,
+                                                    uint16_t compute_server, uint32_t incarnation,
+                                                    uint64_t* asked) {
+  *asked = context.session.generation();
+  if (incarnation == 0 || !RuleHolds(Rule::kC5Everywhere)) return true;
+  context.session.AdoptServers();
+  const auto [known, is_new] = holders_.try_emplace({compute_server, incarnation},
+                                                    Holder{true, context.session.generation()});
+  Holder& holder = known->second;
+  *asked = holder.asked;
+  if (!is_new) return holder.dead;
+  for (const ServerId server : tree_.environment.members.Ids()) {
+    const absl::StatusOr<std::string> body =
+        tree_.environment.control.Call(context, server, ControlOpcode::kClientState,
+                                       EncodeJoinReply({compute_server, incarnation}));
+    // Of a server that is gone no node can be read: nothing is freed that it may have linked.
+    if (absl::IsUnavailable(body.status()) && !IsRecoverable(body.status())) continue;
+    PANDO_RETURN_IF_ERROR(body.status());
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(*body));
+    if (state == ClientLiveness::kJoined) holder.dead = false;
+  }
+  return holder.dead;
+}
+
+}  // namespace pando

@@ -1,0 +1,165 @@
+// Values of any length up to 64 KiB in a shared tree: operations of users, made of operations on
+// slots, which hold short values themselves, and references to the cells of longer ones
+// (value_cell.h).
+//
+// Thread-safe; inside a coroutine of the context's session; keys and values have been validated.
+// Invariants (rules K1 to K4 of common/protocol.md):
+//   1. A reference is put into the tree once, by who has written its cell, and no sooner.
+//   2. Who takes a reference out of the tree frees its cell, once it is known to be out. Who does
+//      not know what became of an operation frees nothing: a sweep does.
+//   3. A value is given from a cell that the tree referred to at a moment of the call.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/wire/node_messages.h"
+#include "compute/core/session_context.h"
+#include "compute/index/erase_range.h"
+#include "compute/index/holder_states.h"
+#include "compute/index/key_range.h"
+#include "compute/index/leaf_reader.h"
+#include "compute/index/operations.h"
+#include "compute/index/tree_context.h"
+#include "compute/index/write_operation.h"
+#include "compute/value/cell_store.h"
+#include "pando/check.h"
+
+namespace pando {
+
+class LargeValues {
+ public:
+  // Of a tree whose shape has cells; outlives this.
+  explicit LargeValues(TreeContext* tree) : tree_(*tree), cells_(tree) {}
+
+  // As in compute/index/operations.h and its neighbours, with values of users.
+  absl::Status Get(OperationContext& context, std::string_view key, std::string* value);
+  absl::Status Write(OperationContext& context, const WriteOperation& operation,
+                     std::string* answer);
+  // The cells of the writes to one leaf are written together, and then the leaf.
+  size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes,
+                  std::vector<MissingSeparator>* later);
+  absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
+                          ErasedKeys* keys);
+  absl::Status BulkLoad(OperationContext& context, NextEntry next);
+
+  // Entries as a leaf has them become a user's. Those that were erased meanwhile are not `there`.
+  absl::Status Resolve(OperationContext& context, absl::Span<LeafEntry> entries,
+                       std::vector<bool>* there);
+
+  // cell_sweep.cpp (rule K4): what the dead left of this tree's cells. As SweepTree(). All cells
+  // are looked at where a memory server asks this client to, or if `thorough`.
+  absl::Status Sweep(OperationContext& context, bool thorough, SweepResult* result);
+  // Reads all values of the tree, and adds to the report what is wrong with them.
+  absl::Status Check(OperationContext& context, const CheckOptions& options, CheckReport* report);
+
+ private:
+  // What the slot has of a value of this key: itself, or the reference to a new cell.
+  struct Stored {
+    std::string bytes;
+    std::optional<CellReference> cell;
+  };
+
+  bool NeedsCell(const WriteOperation& operation) const {
+    return operation.kind != WriteKind::kErase &&
+           operation.value.size() > tree_.entry.shape.inline_value_bytes_max;
+  }
+  // How many at the head go to one leaf, and do not depend on what is there.
+  size_t RunLength(OperationContext& context, absl::Span<const RunWrite> writes) const;
+  absl::Status Store(OperationContext& context, std::string_view key, std::string_view value,
+                     Stored* stored);
+  // The value of the key, and what its slot has of it.
+  absl::Status Look(OperationContext& context, std::string_view key, std::string* stored,
+                    std::string* value);
+  // What to do about cells when an operation has ended so. `previous`: what the slot had before,
+  // where it took effect.
+  void Settle(OperationContext& context, std::string_view key, const absl::Status& result,
+              const std::optional<CellReference>& linked, std::string_view previous);
+  // Of cell_sweep.cpp. Each with those before: of the dead, settled, out to the living.
+  enum class CellsListed : uint8_t { kOrphans = 0, kSettled = 1, kAll = 2 };
+  struct CellPlace {
+    uint16_t lines = 0;
+    uint64_t offset = 0;
+    bool at_end = false;
+  };
+  // About `max` of them from the place on, which moves.
+  absl::StatusOr<std::vector<CellUse>> ListCells(OperationContext& context, ServerId server,
+                                                 CellsListed which, size_t max, CellPlace* place);
+  absl::Status SweepAll(OperationContext& context, ServerId server, HolderStates* holders,
+                        SweepResult* result);
+  // A part: an operation may wait for it. The next one goes on there.
+  absl::Status SweepSome(OperationContext& context, ServerId server, HolderStates* holders,
+                         SweepResult* result);
+  // Frees, settles or leaves each. False: some have to be looked at again.
+  absl::StatusOr<bool> Decide(OperationContext& context, ServerId server,
+                              const std::vector<CellUse>& cells, HolderStates* holders,
+                              SweepResult* result);
+  // Whether the tree refers to the cell in that life. `*gone`: it has no key, or another life.
+  absl::StatusOr<bool> IsReferredTo(OperationContext& context, ServerId server, const CellUse& cell,
+                                    bool* gone);
+  // Drops the settled ones that the tree refers to.
+  absl::Status LeaveOutReferredTo(OperationContext& context, ServerId server,
+                                  std::vector<CellUse>* cells);
+  absl::Status Done(OperationContext& context, ServerId server, uint64_t due);
+  absl::Status WriteBlind(OperationContext& context, const WriteOperation& operation);
+  absl::Status Erase(OperationContext& context, std::string_view key);
+  // Ascending; counts and lists those that were erased. The first error.
+  absl::Status EraseKeys(OperationContext& context, const std::vector<std::string>& erased_keys,
+                         uint64_t* erased, ErasedKeys* keys);
+  absl::Status WriteIf(OperationContext& context, const WriteOperation& operation,
+                       std::string* answer);
+  absl::Status Upsert(OperationContext& context, const WriteOperation& operation,
+                      std::string* answer);
+  // Puts `value` in place of what the slot has; nothing: where the key is not there. False:
+  // somebody was quicker.
+  absl::StatusOr<bool> Exchange(OperationContext& context, std::string_view key,
+                                const std::optional<std::string>& present, std::string_view value);
+
+  // How far this client has come with what a memory server has asked it to go through.
+  struct Pass {
+    uint64_t due = 0;
+    CellPlace place;
+    bool complete = true;
+  };
+
+  TreeContext& tree_;
+  CellStore cells_;
+  std::mutex passes_mutex_;
+  std::map<ServerId, Pass> passes_;
+};
+
+// A LeafReader whose entries have values of users.
+class LargeReader {
+ public:
+  using Take = LeafReader::Take;
+
+  LargeReader(TreeContext* tree, LargeValues* values)
+      : values_(*values), tree_(*tree), leaves_(tree) {}
+
+  void Start(KeyCut at, KeyCut end, bool down) {
+    at_ = std::move(at);
+    end_ = std::move(end);
+    down_ = down;
+  }
+  bool done() const { return down_ ? at_ <= end_ : at_ >= end_; }
+  const KeyCut& at() const { return at_; }
+  absl::Status Read(OperationContext& context, size_t leaves_max, Take take);
+
+ private:
+  LargeValues& values_;
+  TreeContext& tree_;
+  LeafReader leaves_;
+  KeyCut at_, end_;
+  bool down_ = false;
+  std::vector<LeafEntry> entries_;
+  std::vector<bool> there_;
+};
+
+}  // namespace pando
