@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "bench/cost/loaded_tree.h"
 
@@ -61,6 +62,34 @@ TEST(EstimateSize, LargeTreesAboutAndWithoutBias) {
          sum / kEstimates / static_cast<double>(report->keys), report->keys, within);
   ExpectAbout(static_cast<uint64_t>(sum / kEstimates), report->keys, 0.02);
   EXPECT_GE(within, kEstimates * 9 / 10);
+}
+
+// Values that lie beside the leaves, in trees of which all leaves, and some, are read.
+TEST(EstimateSize, CountsValuesBesideLeaves) {
+  SimCluster cluster({});
+  const auto client = cluster.NewClient({});
+  const auto session = *client->NewSession();
+  for (const uint64_t records : {100, 20'000}) {
+    const auto tree = *client->CreateTree(std::to_string(records), {.value_bytes_max = 1'000});
+    uint64_t next = 0;
+    const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+      if (next == records) return false;
+      entry->key = KeyOf(next);
+      entry->value = std::string(next++ % 5 == 0 ? 10 : 300, 'v');
+      return true;
+    });
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    const auto size = session->EstimateSize(*tree);
+    const auto report = session->Check(*tree, {.quiet_tree = true});
+    ASSERT_TRUE(size.ok()) << size.status();
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->value_bytes, records * (10 + 4 * 300) / 5);
+    EXPECT_EQ(report->cells, records / 5 * 4);
+    const double share = size->relative_error == 0 ? 0 : 0.2;
+    ExpectAbout(size->keys, records, share);
+    ExpectAbout(size->value_bytes, report->value_bytes, share);
+    ExpectAbout(size->cells_bytes, report->cells_bytes, share);
+  }
 }
 
 TEST(EstimateSize, TooFewReads) {

@@ -147,7 +147,6 @@ void ReadFields(Reader* reader, bool chosen_by_flag, Plan* plan) {
   const std::optional<uint64_t> bytes = reader->Number("fieldlength", kMost);
   if (chosen_by_flag || !(fields.has_value() || bytes.has_value())) return;
   plan->value_bytes = static_cast<uint32_t>(fields.value_or(1) * bytes.value_or(100));
-  constexpr uint32_t kValueBytesMax = 255;
   if (plan->value_bytes > kValueBytesMax) {
     reader->Wrong(
         "fieldcount x fieldlength", absl::StrCat(plan->value_bytes),

@@ -62,6 +62,16 @@ TEST(CoreWorkloadTest, APropertyFileIsAPlan) {
   EXPECT_EQ(plan.tree, "usertable");
 }
 
+TEST(CoreWorkloadTest, ARecordHasTenFieldsOfAHundredBytes) {
+  Plan plan;
+  ASSERT_TRUE(ApplyCoreWorkload(OfFile({{"recordcount", "5000"}}), NoFlag, &plan).ok());
+  EXPECT_EQ(plan.value_bytes, 1'000u);
+  ASSERT_TRUE(
+      ApplyCoreWorkload(OfFile({{"fieldcount", "1"}, {"fieldlength", "65535"}}), NoFlag, &plan)
+          .ok());
+  EXPECT_EQ(plan.value_bytes, 65'535u);
+}
+
 TEST(CoreWorkloadTest, FlagsCountMore) {
   Plan plan;
   plan.records = 3;
@@ -105,7 +115,7 @@ TEST(CoreWorkloadTest, WhatCannotBeRunIsRefusedByName) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(result.status().message());
   };
-  EXPECT_THAT(why(OfFile({})), HasSubstr("add -p fieldlength=25"));
+  EXPECT_THAT(why(OfFile({{"fieldlength", "10000"}})), HasSubstr("add -p fieldlength=6553"));
   EXPECT_THAT(why({{"recordcount", "-1"}}), HasSubstr("recordcount"));
   EXPECT_THAT(why({{"recordcount", "many"}}), HasSubstr("recordcount is 'many'"));
   EXPECT_THAT(why({{"readproportion", "nan"}}), HasSubstr("readproportion"));

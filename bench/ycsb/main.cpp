@@ -66,7 +66,7 @@ DEFINE_uint64(seed, 1, "of everything that is drawn");
 DEFINE_string(keys, "integer",
               "integer (in random order), ordered, user, user_ordered (YCSB's), words");
 DEFINE_uint32(key_bytes, 0, "length of integer keys, limit of others; 0: 8, or as long as needed");
-DEFINE_uint32(value_bytes, 8, "length of values");
+DEFINE_uint32(value_bytes, 8, "length of values, 0 to 65536 bytes");
 DEFINE_string(words_file, "/usr/share/dict/american-english-insane", "for --keys=words");
 DEFINE_string(tree, "ycsb", "name of the tree");
 DEFINE_string(

@@ -77,7 +77,7 @@ absl::Status CheckNumbers(const Plan& plan) {
   PANDO_RETURN_IF_ERROR(CheckRange("coroutines", plan.coroutines, 1, 1024));
   PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("records", plan.records, 1, uint64_t{1} << 40));
   PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("operations", plan.operations, 0, uint64_t{1} << 48));
-  PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("value_bytes", plan.value_bytes, 0, 255));
+  PANDO_RETURN_IF_ERROR(CheckRange<uint64_t>("value_bytes", plan.value_bytes, 0, kValueBytesMax));
   PANDO_RETURN_IF_ERROR(CheckRange("duration", plan.duration_s, 0.0, kForEver));
   PANDO_RETURN_IF_ERROR(CheckRange("warmup", plan.warmup_s, 0.0, kForEver));
   PANDO_RETURN_IF_ERROR(CheckRange("rate", plan.rate, 0.0, 1e12));

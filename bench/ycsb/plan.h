@@ -15,6 +15,8 @@
 
 namespace pando::bench {
 
+inline constexpr uint32_t kValueBytesMax = 64 << 10;  // of any tree
+
 struct Plan {
   // Cluster.
   std::string fabric = "shm";
@@ -40,7 +42,7 @@ struct Plan {
   bool narrow_reads = TreeOptions().narrow_reads;
   uint64_t records = 1'000'000;
   KeyOptions keys;
-  uint32_t value_bytes = 8;
+  uint32_t value_bytes = 8;   // up to kValueBytesMax
   std::string load = "bulk";  // bulk, put, none
   bool drop = false;          // an existing tree of that name
 

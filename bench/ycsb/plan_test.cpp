@@ -65,7 +65,7 @@ TEST(PlanTest, RefusesNonsense) {
   refused([](Plan& p) { p.threads = 100'000; }, "threads");
   refused([](Plan& p) { p.coroutines = 0; }, "coroutines");
   refused([](Plan& p) { p.records = 0; }, "records");
-  refused([](Plan& p) { p.value_bytes = 256; }, "value_bytes");
+  refused([](Plan& p) { p.value_bytes = 65'537; }, "value_bytes");
   refused([](Plan& p) { p.operations = 0; }, "when to stop");
   refused([](Plan& p) { p.duration_s = -1; }, "duration");
   refused([](Plan& p) { p.rate = 0.0 / 0.0; }, "rate");

@@ -179,7 +179,13 @@ TEST_F(YcsbTest, TakesPropertyFilesOfYcsb) {
     EXPECT_GT(result["run"]["by_operation"]["scan"]["count"], 300);
     std::filesystem::remove(File("log"));
   }
-  EXPECT_NE(Fail(absl::StrCat("-P ", File("workloadx"))).find("fieldlength=25"), std::string::npos);
+  const nlohmann::json whole = Run(absl::StrCat("-P ", File("workloadx")));
+  EXPECT_EQ(whole["config"]["value_bytes"], 1'000);
+  EXPECT_EQ(whole["run"]["operations"], 3'000);
+  EXPECT_EQ(whole["run"]["errors"], 0);
+  EXPECT_NE(
+      Fail(absl::StrCat("-P ", File("workloadx"), " -p fieldlength=7000")).find("length=6553"),
+      std::string::npos);
   EXPECT_NE(Fail(absl::StrCat("-P ", File("workloadx"), " --workload=a")).find("one of them"),
             std::string::npos);
   EXPECT_NE(Fail("-p recordcount").find("NAME=VALUE"), std::string::npos);

@@ -117,7 +117,7 @@ class Bench:
     theta: float = option(0.99, between(0.001, 0.999))
     keys: str = option("integer", _name)
     key_bytes: int = option(0, between(0, 255))
-    value_bytes: int = option(8, between(0, 255))
+    value_bytes: int = option(8, between(0, 65536))
     tree: str = option("ycsb", _word)
     load: str = option("bulk", one_of("bulk", "none"))  # none: the records are there
     drop: bool = option(True)  # what is there of that tree, before loading

@@ -27,7 +27,7 @@ class CCallbackTest : public CTest {
 int InBrackets(void* context, pando_bytes key, const pando_bytes* present, pando_bytes operand,
                void* result, size_t capacity, size_t* result_size) {
   EXPECT_EQ(S(key), "k");
-  EXPECT_GE(capacity, 255u);
+  EXPECT_GE(capacity, 65'536u);
   const std::string asked = S(operand);
   if (asked == "refuse") return 7;
   if (asked == "throw") throw std::runtime_error("no good");

@@ -13,8 +13,8 @@
 namespace pando::c {
 namespace {
 
-// At least this much room for the result of a program's own upsert function.
-constexpr size_t kUpsertResultBytes = 255;
+// Room for the result of a program's own upsert function: for the longest value of any tree.
+constexpr size_t kUpsertResultBytes = 64 << 10;
 
 constexpr pando_client_options kClientDefaults = PANDO_CLIENT_OPTIONS_INIT;
 constexpr pando_tree_options kTreeDefaults = PANDO_TREE_OPTIONS_INIT;
@@ -81,6 +81,8 @@ absl::StatusOr<TreeOptions> TreeOptionsOf(const pando_tree_options* given) {
   PANDO_RETURN_IF_ERROR(Narrow(c.node_bytes, "node_bytes", &options.node_bytes));
   PANDO_RETURN_IF_ERROR(
       Narrow(c.delete_persistence_ms, "delete_persistence_ms", &options.delete_persistence_ms));
+  PANDO_RETURN_IF_ERROR(
+      Narrow(c.inline_value_bytes_max, "inline_value_bytes_max", &options.inline_value_bytes_max));
   if (c.mode != PANDO_MODE_SHARED && c.mode != PANDO_MODE_OWNED) {
     return absl::InvalidArgumentError(absl::StrCat("mode: there is no number ", c.mode));
   }
@@ -107,20 +109,21 @@ absl::StatusOr<std::string> CallUpsert(pando_upsert_function function, void* con
                                        std::string_view key,
                                        std::optional<std::string_view> present,
                                        std::string_view operand) {
-  std::string result(kUpsertResultBytes, '\0');
+  // Not cleared: a lock is held. The function cannot come back here, as it may not call Pando.
+  thread_local std::unique_ptr<char[]> result;
+  if (result == nullptr) result.reset(new char[kUpsertResultBytes]);
   size_t size = 0;
   const pando_bytes present_bytes = BytesOf(present.value_or(std::string_view()));
   const CallbackScope scope(Inside::kCallback);
   const int refused =
       function(context, BytesOf(key), present.has_value() ? &present_bytes : nullptr,
-               BytesOf(operand), result.data(), result.size(), &size);
+               BytesOf(operand), result.get(), kUpsertResultBytes, &size);
   if (refused != 0) return absl::FailedPreconditionError(absl::StrCat("it refused: ", refused));
-  if (size > result.size()) {
+  if (size > kUpsertResultBytes) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it has made ", size, " bytes, in room of ", result.size()));
+        absl::StrCat("it has made ", size, " bytes, in room of ", kUpsertResultBytes));
   }
-  result.resize(size);
-  return result;
+  return std::string(result.get(), size);
 }
 
 }  // namespace
@@ -216,7 +219,8 @@ pando_code pando_get_tree_info(const pando_tree* tree, pando_tree_info* info) {
                         .node_bytes = of.node_bytes(),
                         .mode = static_cast<int64_t>(of.mode()),
                         .narrow_reads = of.narrow_reads() ? 1 : 0,
-                        .delete_persistence_ms = of.delete_persistence_ms()},
+                        .delete_persistence_ms = of.delete_persistence_ms(),
+                        .inline_value_bytes_max = of.inline_value_bytes_max()},
         info, "info");
   });
 }

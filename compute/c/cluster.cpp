@@ -142,7 +142,8 @@ pando_code pando_list_trees(pando_client* client, pando_list** list) {
                                .node_bytes = tree.node_bytes,
                                .mode = static_cast<int64_t>(tree.mode),
                                .narrow_reads = tree.narrow_reads ? 1 : 0,
-                               .delete_persistence_ms = tree.delete_persistence_ms};
+                               .delete_persistence_ms = tree.delete_persistence_ms,
+                               .inline_value_bytes_max = tree.inline_value_bytes_max};
       });
 }
 

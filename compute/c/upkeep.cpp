@@ -61,6 +61,9 @@ pando_check_report ReportOf(const CheckReport& report) {
   c.nodes_held = report.nodes.held;
   c.nodes_free = report.nodes.free;
   c.nodes_orphans = report.nodes.orphans;
+  c.cells = report.cells;
+  c.cells_bytes = report.cells_bytes;
+  c.cells_unused = report.cells_unused;
   return c;
 }
 
@@ -135,10 +138,15 @@ pando_code pando_estimate_size(pando_session* session, const pando_tree* tree, i
       if (reads_max != 0) how.reads_max = reads_max;
       PANDO_ASSIGN_OR_RETURN(const pando::SizeEstimate size,
                              work.session.EstimateSize(work.tree, how));
-      return pando::c::WriteSized(
-          pando_size_estimate{sizeof(pando_size_estimate), size.keys, size.key_bytes,
-                              size.value_bytes, size.leaves, size.nodes_bytes, size.relative_error},
-          estimate, "the estimate");
+      return pando::c::WriteSized(pando_size_estimate{.size = sizeof(pando_size_estimate),
+                                                      .keys = size.keys,
+                                                      .key_bytes = size.key_bytes,
+                                                      .value_bytes = size.value_bytes,
+                                                      .leaves = size.leaves,
+                                                      .nodes_bytes = size.nodes_bytes,
+                                                      .relative_error = size.relative_error,
+                                                      .cells_bytes = size.cells_bytes},
+                                  estimate, "the estimate");
     });
   });
 }

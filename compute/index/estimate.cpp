@@ -6,6 +6,7 @@
 // levels. How far off the mean may be is taken from the differences of neighbours.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
 #include "common/wire/leaf.h"
+#include "common/wire/value_cell.h"
 #include "compute/index/descend.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
@@ -46,9 +48,15 @@ class Estimate {
     std::vector<Child> children;
   };
   struct Sum {
-    double keys = 0, key_bytes = 0, value_bytes = 0, leaves = 0, nodes = 0;
+    double keys = 0, key_bytes = 0, value_bytes = 0, cells_bytes = 0, leaves = 0, nodes = 0;
   };
 
+  // Of an entry's value, and of the cell that it lies in, if it does.
+  struct Sizes {
+    uint64_t value = 0, cell = 0;
+  };
+
+  Sizes SizesOf(const LeafEntry& entry) const;
   absl::Status ReadStep(uint8_t level, const Child& place);
   absl::Status Sample(double position);
   absl::Status TakeLeaves(const Child& place, double weight, Sum* sum);
@@ -86,6 +94,15 @@ absl::Status Estimate::ReadAt(uint8_t level, Reference* node, std::string_view k
   }
 }
 
+Estimate::Sizes Estimate::SizesOf(const LeafEntry& entry) const {
+  if (!tree_.entry.shape.has_cells) return {.value = entry.value.size()};
+  const std::optional<StoredValue> stored = ParseStored(entry.value);
+  if (!stored.has_value()) return {};  // damaged; a check says so
+  if (!stored->reference.has_value()) return {.value = stored->inlined.size()};
+  const uint32_t bytes = stored->reference->value_bytes;
+  return {.value = bytes, .cell = uint64_t{CellLines(entry.key.size(), bytes)} * kLineBytes};
+}
+
 template <typename Visit>
 absl::Status Estimate::ForEachNode(uint8_t level, const Child& place, Visit visit) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
@@ -114,7 +131,9 @@ absl::Status Estimate::TakeLeaves(const Child& place, double weight, Sum* sum) {
     sum->keys += weight * static_cast<double>(entries.size());
     for (const LeafEntry& entry : entries) {
       sum->key_bytes += weight * static_cast<double>(entry.key.size());
-      sum->value_bytes += weight * static_cast<double>(entry.value.size());
+      const Sizes sizes = SizesOf(entry);
+      sum->value_bytes += weight * static_cast<double>(sizes.value);
+      sum->cells_bytes += weight * static_cast<double>(sizes.cell);
     }
     return absl::OkStatus();
   });
@@ -152,8 +171,8 @@ absl::Status Estimate::Sample(double position) {
     place = step.children[static_cast<size_t>(choice)];
   }
   PANDO_RETURN_IF_ERROR(TakeLeaves(place, weight, &sum));
-  for (double Sum::*const part :
-       {&Sum::keys, &Sum::key_bytes, &Sum::value_bytes, &Sum::leaves, &Sum::nodes}) {
+  for (double Sum::*const part : {&Sum::keys, &Sum::key_bytes, &Sum::value_bytes, &Sum::cells_bytes,
+                                  &Sum::leaves, &Sum::nodes}) {
     sums_.*part += sum.*part;
   }
   if (samples_++ > 0) differences_ += (sum.keys - last_keys_) * (sum.keys - last_keys_);
@@ -184,7 +203,8 @@ absl::StatusOr<SizeEstimate> Estimate::Run() {
                         .key_bytes = mean(sums_.key_bytes),
                         .value_bytes = mean(sums_.value_bytes),
                         .leaves = mean(sums_.leaves),
-                        .nodes_bytes = mean(sums_.nodes * tree_.layout.node_bytes())};
+                        .nodes_bytes = mean(sums_.nodes * tree_.layout.node_bytes()),
+                        .cells_bytes = mean(sums_.cells_bytes)};
   if (all) return estimate;
   const double keys = sums_.keys / n;
   // What is seen nowhere in n samples may still be a share of 1/n.

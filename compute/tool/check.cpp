@@ -42,6 +42,10 @@ std::string Text(const std::string& name, const CheckReport& report) {
                   SizeText(report.value_bytes), ", nodes of ", SizeText(report.nodes_bytes), ", ",
                   report.missing_separators, " missing separators, ", report.locks_held,
                   " locks held");
+  if (report.cells > 0 || report.cells_unused > 0) {
+    absl::StrAppend(&text, "; ", report.cells, " values beside the leaves in ",
+                    SizeText(report.cells_bytes), ", ", report.cells_unused, " unused");
+  }
   absl::StrAppend(&text, "; on record: ", report.nodes.held, " nodes held by clients, ",
                   report.nodes.free, " free, ", report.nodes.orphans, " orphans");
   if (report.looked_again > 0) {
@@ -71,6 +75,9 @@ Json ToJson(const std::string& name, const CheckReport& report) {
                      {"held", report.nodes.held},
                      {"free", report.nodes.free},
                      {"orphans", report.nodes.orphans}}},
+                   {"cells", report.cells},
+                   {"cells_bytes", report.cells_bytes},
+                   {"cells_unused", report.cells_unused},
                    {"looked_again", report.looked_again}});
   return json;
 }

@@ -35,7 +35,8 @@ std::vector<CommandText> MakeCommandTexts() {
            "error says how many they had put.\n\n") +
            kJsonBytes,
        {"tree=NAME", "format=lines|tsv|csv|jsonl", "key_bytes=N", "value_bytes=N",
-        "mode=shared|owned", "[no]narrow_reads", "sessions=N", "[no]bulk", "progress"}},
+        "inline_value_bytes=N", "mode=shared|owned", "[no]narrow_reads", "sessions=N", "[no]bulk",
+        "progress"}},
       {"get",
        "KEY",
        "print the value of a key",
@@ -46,7 +47,8 @@ std::vector<CommandText> MakeCommandTexts() {
       {"put",
        "KEY VALUE",
        "set the value of a key",
-       "Sets the value, whether the key was there or not. Put '--' before words that begin with a "
+       "Sets the value, whether the key was there or not; 65,536 bytes at most. Put '--' before "
+       "words that begin with a "
        "dash. A value may come from elsewhere, unchanged to the last byte:\n"
        "  @FILE  the contents of the file\n"
        "  @-     standard input\n"
@@ -107,10 +109,12 @@ std::vector<CommandText> MakeCommandTexts() {
       {"create",
        "",
        "make an empty tree",
-       "Makes a tree for keys and values of so many bytes at most. A tree that is there and has "
+       "Makes a tree for keys and values of so many bytes at most. Long values lie beside the "
+       "leaves of a shared tree; an owned tree takes values of up to 255 bytes. A tree that is "
+       "there and has "
        "just these options is fine; with others: exit code 1.",
-       {"tree=NAME", "key_bytes=N", "value_bytes=N", "mode=shared|owned", "delete_persistence_ms=N",
-        "[no]narrow_reads"}},
+       {"tree=NAME", "key_bytes=N", "value_bytes=N", "inline_value_bytes=N", "mode=shared|owned",
+        "delete_persistence_ms=N", "[no]narrow_reads"}},
       {"drop",
        "[NAME]",
        "remove a tree",
@@ -142,7 +146,8 @@ std::vector<CommandText> MakeCommandTexts() {
       {"check",
        "",
        "say what is wrong with a tree, or with any",
-       "Reads every node of the tree of --tree, or of all trees, also while others work on them. "
+       "Reads every node and value of the tree of --tree, or of all trees, also while others work "
+       "on them. "
        "Exit code 74: something is wrong with a tree. Other codes: the check failed.",
        {"tree=NAME", "quiet_tree", "json"}},
       {"doctor",

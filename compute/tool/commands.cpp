@@ -1,5 +1,7 @@
 #include "compute/tool/commands.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compute/tool/byte_text.h"
 #include "compute/tool/exit_code.h"
@@ -50,6 +52,16 @@ absl::StatusOr<OpenedTree> Open(const Settings& settings) {
   if (!session.ok()) return session.status();
   opened.session = *std::move(session);
   return opened;
+}
+
+int LeavesAtOnce(const Tree& tree) {
+  constexpr uint64_t kLeavesMax = 32, kBytes = 8 << 20;
+  const uint64_t inlined = tree.inline_value_bytes_max();
+  if (tree.value_bytes_max() <= inlined) return kLeavesMax;
+  // Values beside a leaf are READ with it.
+  const uint64_t slots = tree.node_bytes() / (1 + inlined) + 1;
+  return static_cast<int>(
+      std::clamp(kBytes / (slots * tree.value_bytes_max()), uint64_t{1}, kLeavesMax));
 }
 
 absl::Status Get(const Settings& settings, const Arguments& arguments) {

@@ -26,6 +26,7 @@ struct Settings {
   uint32_t key_bytes = 0;       // load, create; 0: derived, or the default
   uint32_t value_bytes = 0;
   bool value_bytes_given = false;
+  uint32_t inline_value_bytes = 0;  // load, create; 0: the default
   // load, create: what is made; not given: shared, or as the tree that there is.
   TreeOptions::Mode mode = TreeOptions::Mode::kShared;
   bool mode_given = false;
@@ -87,6 +88,8 @@ struct OpenedTree {
   std::unique_ptr<Session> session;
 };
 absl::StatusOr<OpenedTree> Open(const Settings& settings);
+// How many leaves are READ at once by a command that goes through a tree.
+int LeavesAtOnce(const Tree& tree);
 // Memory of dropped trees is free again after this long: a full server may not stay full.
 inline constexpr std::chrono::milliseconds kRestOfDroppedTrees(1200);
 // "shared", "owned".

@@ -20,8 +20,6 @@
 namespace pando::tool {
 namespace {
 
-constexpr int kLeavesAtOnce = 32;
-
 // Where a dump goes to, and how far it has come already.
 struct DumpTarget {
   std::string name;
@@ -35,12 +33,14 @@ struct DumpTarget {
 };
 
 DumpOptions OptionsOf(const Tree& tree) {
+  const bool has_longer = tree.value_bytes_max() > tree.inline_value_bytes_max();
   return {.key_bytes_max = tree.key_bytes_max(),
           .value_bytes_max = tree.value_bytes_max(),
           .node_bytes = tree.node_bytes(),
           .owned = tree.mode() == TreeOptions::Mode::kOwned,
           .narrow_reads = tree.narrow_reads(),
-          .delete_persistence_ms = tree.delete_persistence_ms()};
+          .delete_persistence_ms = tree.delete_persistence_ms(),
+          .inline_value_bytes_max = has_longer ? tree.inline_value_bytes_max() : 0};
 }
 
 absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {
@@ -112,7 +112,7 @@ absl::StatusOr<DumpTarget> OpenToResume(const std::string& path, const DumpOptio
 absl::Status WriteEntries(const OpenedTree& opened, DumpWriter* writer, const DumpTarget& target,
                           Progress* progress) {
   const CursorOptions range{
-      .from = target.last_key, .from_exclusive = true, .read_ahead = kLeavesAtOnce};
+      .from = target.last_key, .from_exclusive = true, .read_ahead = LeavesAtOnce(*opened.tree)};
   const auto cursor = opened.session->NewCursor(*opened.tree, range);
   while (cursor->Next()) {
     PANDO_RETURN_IF_ERROR(writer->Add(cursor->key(), cursor->value()));
@@ -157,7 +157,7 @@ absl::Status Dump(const Settings& settings, const Arguments& arguments) {
     if (target->bytes == 0) {
       status = writer.Begin(options);
     } else {
-      writer.GoOnAfter(target->totals);
+      writer.GoOnAfter(options, target->totals);
     }
     if (status.ok()) status = WriteEntries(*opened, &writer, *target, &progress);
   }

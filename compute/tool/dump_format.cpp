@@ -6,6 +6,8 @@
 #include "common/base/check.h"
 #include "common/wire/byte_codec.h"
 #include "common/wire/crc32c.h"
+#include "common/wire/node_layout.h"
+#include "common/wire/value_cell.h"
 #include "compute/tool/byte_text.h"
 
 namespace pando::tool {
@@ -15,6 +17,8 @@ using wire::ByteWriter;
 
 constexpr uint32_t kNodeBytesLimit = 1 << 20;
 constexpr uint32_t kDeletePersistenceMsMin = 10;
+static_assert(kDumpKeyBytesMax >= kKeyBytesLimit && kDumpShortValueBytesMax >= kValueBytesLimit &&
+              kDumpValueBytesMax >= kLargeValueBytesMax);
 
 bool TakeNumber(const Json& json, const char* name, uint32_t low, uint32_t high, uint32_t* number) {
   const auto found = json.find(name);
@@ -41,6 +45,9 @@ std::string DumpOptionsText(const DumpOptions& options) {
   if (options.delete_persistence_ms > 0) {
     json["delete_persistence_ms"] = options.delete_persistence_ms;
   }
+  if (options.inline_value_bytes_max > 0) {
+    json["inline_value_bytes_max"] = options.inline_value_bytes_max;
+  }
   return json.dump();
 }
 
@@ -49,8 +56,8 @@ absl::StatusOr<DumpOptions> ParseDumpOptions(std::string_view text) {
   const auto bad = absl::InvalidArgumentError("these are no options of a tree");
   if (!json.is_object()) return bad;
   DumpOptions options;
-  if (!TakeNumber(json, "key_bytes_max", 1, kDumpEntryBytesMax, &options.key_bytes_max) ||
-      !TakeNumber(json, "value_bytes_max", 0, kDumpEntryBytesMax, &options.value_bytes_max) ||
+  if (!TakeNumber(json, "key_bytes_max", 1, kDumpKeyBytesMax, &options.key_bytes_max) ||
+      !TakeNumber(json, "value_bytes_max", 0, kDumpValueBytesMax, &options.value_bytes_max) ||
       !TakeNumber(json, "node_bytes", 0, kNodeBytesLimit, &options.node_bytes)) {
     return bad;
   }
@@ -66,14 +73,25 @@ absl::StatusOr<DumpOptions> ParseDumpOptions(std::string_view text) {
                                      &options.delete_persistence_ms))) {
     return bad;
   }
+  const char* const inlined = "inline_value_bytes_max";
+  if (json.contains(inlined) &&
+      !TakeNumber(json, inlined, 1, kDumpShortValueBytesMax - 1, &options.inline_value_bytes_max)) {
+    return bad;
+  }
+  // Only a tree that has longer values has such a limit, and none that has them is without.
+  const bool has_limit = options.inline_value_bytes_max > 0;
+  if (has_limit ? options.value_bytes_max <= options.inline_value_bytes_max
+                : options.value_bytes_max > kDumpShortValueBytesMax) {
+    return bad;
+  }
   return options;
 }
 
 std::string EncodeDumpHeader(const DumpOptions& options) {
   const std::string json = DumpOptionsText(options);
-  return WithCrc(std::string(kDumpMagic) +
-                 ByteWriter().Put(kDumpVersion).Put(static_cast<uint32_t>(json.size())).Take() +
-                 json);
+  return WithCrc(
+      std::string(kDumpMagic) +
+      ByteWriter().Put(options.Version()).Put(static_cast<uint32_t>(json.size())).Take() + json);
 }
 
 std::string EncodeDumpBlockHeader(const DumpBlockHeader& header) {
@@ -87,11 +105,16 @@ std::string EncodeDumpBlockHeader(const DumpBlockHeader& header) {
 }
 
 absl::Status DumpWriter::Add(std::string_view key, std::string_view value) {
-  PANDO_CHECK(!key.empty() && key.size() <= kDumpEntryBytesMax);
-  PANDO_CHECK_LE(value.size(), kDumpEntryBytesMax);
-  payload_.push_back(static_cast<char>(key.size()));
-  payload_.push_back(static_cast<char>(value.size()));
-  payload_.append(key).append(value);
+  PANDO_CHECK(!key.empty() && key.size() <= kDumpKeyBytesMax);
+  PANDO_CHECK_LE(value.size(), options_.ValueBytesLimit());
+  ByteWriter lengths;
+  lengths.Put(static_cast<uint8_t>(key.size()));
+  if (options_.Version() == 1) {
+    lengths.Put(static_cast<uint8_t>(value.size()));
+  } else {
+    lengths.Put(static_cast<uint32_t>(value.size()));
+  }
+  payload_.append(lengths.Take()).append(key).append(value);
   ++block_records_;
   return payload_.size() < kDumpBlockBytes ? absl::OkStatus() : CloseBlock();
 }

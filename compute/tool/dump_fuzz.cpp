@@ -112,9 +112,12 @@ std::vector<std::string> FuzzSeeds() {
   const tool::DumpOptions options = {.key_bytes_max = 8, .value_bytes_max = 8, .node_bytes = 1024};
   const tool::DumpOptions large = {.key_bytes_max = 255, .value_bytes_max = 255, .owned = true};
   tool::Entries many;
+  const tool::DumpOptions cells = {
+      .key_bytes_max = 8, .value_bytes_max = 65'536, .inline_value_bytes_max = 20};
   for (int i = 0; i < 300; ++i) many.emplace_back(std::to_string(1000 + i), std::string(200, 'v'));
   return {DumpOf(options, {}), DumpOf(options, {{"a", "1"}, {"b", ""}, {"c", "33333333"}}),
-          DumpOf(large, {{std::string(255, 'k'), std::string(255, 'v')}}), DumpOf(large, many)};
+          DumpOf(large, {{std::string(255, 'k'), std::string(255, 'v')}}), DumpOf(large, many),
+          DumpOf(cells, {{"a", "1"}, {"b", std::string(300, 'v')}, {"c", ""}})};
 }
 
 }  // namespace pando

@@ -69,9 +69,10 @@ absl::StatusOr<DumpOptions> DumpReader::ReadHeader() {
   uint32_t version = 0, json_bytes = 0;
   fields.Take(&version);
   fields.Take(&json_bytes);
-  if (version != kDumpVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a dump of version ", version, "; this pando reads version ", kDumpVersion));
+  if (version < kDumpVersionMin || version > kDumpVersionMax) {
+    return absl::InvalidArgumentError(absl::StrCat("a dump of version ", version,
+                                                   "; this pando reads versions ", kDumpVersionMin,
+                                                   " to ", kDumpVersionMax));
   }
   if (json_bytes > kDumpJsonBytesMax) return Damaged("the length of its options");
   PANDO_RETURN_IF_ERROR(Fill(json_bytes + kCrcBytes, kWhat));
@@ -79,6 +80,7 @@ absl::StatusOr<DumpOptions> DumpReader::ReadHeader() {
   const auto options =
       ParseDumpOptions(std::string_view(buffer_).substr(kDumpHeaderFixedBytes, json_bytes));
   if (!options.ok()) return Damaged(std::string(options.status().message()));
+  if (options->Version() != version) return Damaged("a version that its options do not have");
   options_ = *options;
   offset_ += buffer_.size();
   buffer_.clear();
@@ -101,7 +103,7 @@ absl::StatusOr<DumpBlockHeader> DumpReader::ReadBlockHeader() {
   }
   const bool is_end = header.kind == DumpBlockHeader::kEnd;
   const bool length_is_right = is_end ? header.payload_bytes == kDumpEndPayloadBytes
-                                      : header.payload_bytes <= kDumpPayloadBytesMax;
+                                      : header.payload_bytes <= options_.PayloadBytesMax();
   if ((!is_end && header.kind != DumpBlockHeader::kRecords) || !length_is_right ||
       (header.records == 0) != is_end) {
     return Damaged("the header of a block");
@@ -135,10 +137,11 @@ absl::Status DumpReader::TakeRecords(uint32_t count, std::vector<DumpRecord>* re
   std::string_view rest = std::string_view(buffer_).substr(kDumpBlockHeaderBytes);
   std::string_view previous = last_key_;
   while (!rest.empty()) {
-    if (rest.size() < 2) return Damaged("a record");
-    const auto key_bytes = static_cast<uint8_t>(rest[0]),
-               value_bytes = static_cast<uint8_t>(rest[1]);
-    rest.remove_prefix(2);
+    if (rest.size() < options_.LengthsBytes()) return Damaged("a record");
+    const auto key_bytes = static_cast<uint8_t>(rest[0]);
+    uint32_t value_bytes = static_cast<uint8_t>(rest[1]);
+    if (options_.Version() > 1) ByteReader(rest.substr(1)).Take(&value_bytes);
+    rest.remove_prefix(options_.LengthsBytes());
     if (key_bytes == 0 || key_bytes > options_.key_bytes_max ||
         value_bytes > options_.value_bytes_max || rest.size() < size_t{key_bytes} + value_bytes) {
       return Damaged("a record");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/wire/crc32c.h"
 #include "compute/tool/dump_format.h"
 #include "compute/tool/dump_reader.h"
 #include "gmock/gmock.h"
@@ -17,6 +18,10 @@ using Entries = std::vector<std::pair<std::string, std::string>>;
 
 const DumpOptions kOptions = {
     .key_bytes_max = 40, .value_bytes_max = 255, .node_bytes = 1024, .owned = true};
+const DumpOptions kLongOptions = {.key_bytes_max = 40,
+                                  .value_bytes_max = 65'536,
+                                  .node_bytes = 1024,
+                                  .inline_value_bytes_max = 20};
 
 DumpReader::Source SourceOf(const std::string& bytes, size_t at_once = SIZE_MAX) {
   return
@@ -45,10 +50,21 @@ Entries SomeEntries(size_t count, uint64_t seed = 1) {
   return entries;
 }
 
-std::string DumpOf(const Entries& entries) {
+// Of all lengths about which somebody could be wrong.
+Entries LongEntries() {
+  Entries entries;
+  Random random(5);
+  for (const size_t bytes : {65'536, 0, 255, 256, 65'535, 20, 21, 32'768, 1, 40'000, 65'536}) {
+    const char byte = static_cast<char>(random.Next());
+    entries.emplace_back(std::to_string(1000 + entries.size()), std::string(bytes, byte));
+  }
+  return entries;
+}
+
+std::string DumpOf(const Entries& entries, const DumpOptions& options = kOptions) {
   std::string bytes;
   DumpWriter writer(SinkOf(&bytes));
-  EXPECT_TRUE(writer.Begin(kOptions).ok());
+  EXPECT_TRUE(writer.Begin(options).ok());
   for (const auto& [key, value] : entries) EXPECT_TRUE(writer.Add(key, value).ok());
   EXPECT_TRUE(writer.Finish().ok());
   EXPECT_EQ(writer.records(), entries.size());
@@ -61,13 +77,14 @@ struct Read {
   uint64_t offset = 0;
   DumpTotals totals;
 };
-Read ReadAll(const std::string& bytes, size_t at_once = SIZE_MAX) {
+Read ReadAll(const std::string& bytes, size_t at_once = SIZE_MAX,
+             const DumpOptions& expected = kOptions) {
   Read read;
   DumpReader reader(SourceOf(bytes, at_once));
   const auto options = reader.ReadHeader();
   read.status = options.status();
   if (options.ok()) {
-    EXPECT_EQ(*options, kOptions);
+    EXPECT_EQ(*options, expected);
   }
   std::vector<DumpRecord> records;
   while (read.status.ok()) {
@@ -107,6 +124,48 @@ TEST(DumpTest, ABlockTakesTheLongestRecordAtItsVeryEnd) {
   const Read read = ReadAll(DumpOf(entries));
   ASSERT_TRUE(read.status.ok()) << read.status;
   EXPECT_EQ(read.entries, entries);
+}
+
+TEST(DumpTest, ValuesOfUpTo255BytesAreDumpedAsOlderReleasesReadThem) {
+  const std::string bytes = DumpOf({{"a", "1"}, {"b", ""}});
+  EXPECT_EQ(bytes[8], 1);
+  const size_t payload = EncodeDumpHeader(kOptions).size() + kDumpBlockHeaderBytes;
+  EXPECT_EQ(bytes.substr(payload, 7), std::string("\1\1a1\1\0b", 7));
+}
+
+TEST(DumpTest, LongValues) {
+  const Entries entries = LongEntries();
+  const std::string bytes = DumpOf(entries, kLongOptions);
+  EXPECT_EQ(bytes[8], 2);
+  for (const size_t at_once : {size_t{1'000'000}, size_t{97}}) {
+    const Read read = ReadAll(bytes, at_once, kLongOptions);
+    ASSERT_TRUE(read.status.ok()) << read.status;
+    EXPECT_EQ(read.entries, entries);
+  }
+  Random random(6);
+  for (int i = 0; i < 100; ++i) {
+    std::string damaged = bytes;
+    damaged[random.Uniform(bytes.size())] ^= static_cast<char>(1 << random.Uniform(8));
+    const Read read = ReadAll(damaged, SIZE_MAX, kLongOptions);
+    ASSERT_FALSE(read.status.ok());
+    ASSERT_TRUE(std::equal(read.entries.begin(), read.entries.end(), entries.begin()));
+    const size_t size = random.Uniform(bytes.size());
+    ASSERT_TRUE(IsDumpTruncated(ReadAll(bytes.substr(0, size), SIZE_MAX, kLongOptions).status));
+  }
+}
+
+// With the right checksum: a version in which the lengths would mean something else.
+TEST(DumpTest, AVersionThatTheOptionsDoNotHaveIsDamage) {
+  for (const DumpOptions& options : {kOptions, kLongOptions}) {
+    std::string header = EncodeDumpHeader(options);
+    header[8] = static_cast<char>(3 - header[8]);
+    header.resize(header.size() - 4);
+    const uint32_t crc = Crc32c(header.data(), header.size());
+    header.append(reinterpret_cast<const char*>(&crc), sizeof(crc));
+    const absl::Status status = ReadAll(header).status;
+    EXPECT_TRUE(absl::IsDataLoss(status) && !IsDumpTruncated(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a version"));
+  }
 }
 
 // All that was given out is right, wherever the bytes end, and the place is said.
@@ -178,8 +237,8 @@ TEST(DumpTest, WhatIsNoDumpIsToldFromADamagedOne) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("no dump"));
   }
   std::string newer = EncodeDumpHeader(kOptions);
-  newer[8] = 2;
-  EXPECT_THAT(ReadAll(newer).status.ToString(), HasSubstr("version 2"));
+  newer[8] = 3;
+  EXPECT_THAT(ReadAll(newer).status.ToString(), HasSubstr("version 3"));
   DumpReader reader([](char*, size_t) -> absl::StatusOr<size_t> {
     return absl::UnavailableError("the disk is gone");
   });
@@ -188,22 +247,24 @@ TEST(DumpTest, WhatIsNoDumpIsToldFromADamagedOne) {
 
 // A dump that goes on behind any whole block is the dump that was never interrupted.
 TEST(DumpTest, GoesOnBehindEachBlock) {
-  const Entries entries = SomeEntries(2'000);
-  const std::string bytes = DumpOf(entries);
-  std::vector<DumpRecord> records;
-  DumpReader reader(SourceOf(bytes));
-  ASSERT_TRUE(reader.ReadHeader().ok());
-  do {
-    std::string resumed = bytes.substr(0, reader.offset());
-    DumpWriter writer(SinkOf(&resumed));
-    writer.GoOnAfter(reader.totals());
-    for (const auto& [key, value] : entries) {
-      if (key <= reader.last_key()) continue;
-      ASSERT_TRUE(writer.Add(key, value).ok());
-    }
-    ASSERT_TRUE(writer.Finish().ok());
-    ASSERT_EQ(resumed, bytes);
-  } while (reader.NextBlock(&records).value());
+  for (const DumpOptions& options : {kOptions, kLongOptions}) {
+    const Entries entries = options == kOptions ? SomeEntries(2'000) : LongEntries();
+    const std::string bytes = DumpOf(entries, options);
+    std::vector<DumpRecord> records;
+    DumpReader reader(SourceOf(bytes));
+    ASSERT_TRUE(reader.ReadHeader().ok());
+    do {
+      std::string resumed = bytes.substr(0, reader.offset());
+      DumpWriter writer(SinkOf(&resumed));
+      writer.GoOnAfter(options, reader.totals());
+      for (const auto& [key, value] : entries) {
+        if (key <= reader.last_key()) continue;
+        ASSERT_TRUE(writer.Add(key, value).ok());
+      }
+      ASSERT_TRUE(writer.Finish().ok());
+      ASSERT_EQ(resumed, bytes);
+    } while (reader.NextBlock(&records).value());
+  }
 }
 
 TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
@@ -215,6 +276,7 @@ TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
   DumpOptions with_deadline = kOptions;
   with_deadline.delete_persistence_ms = 1500;
   EXPECT_EQ(ParseDumpOptions(DumpOptionsText(with_deadline)).value(), with_deadline);
+  EXPECT_EQ(ParseDumpOptions(DumpOptionsText(kLongOptions)).value(), kLongOptions);
   for (const char* text :
        {"", "[]", "{}", "{\"key_bytes_max\":8}",
         R"({"key_bytes_max":0,"value_bytes_max":8,"node_bytes":1024,"mode":"shared"})",
@@ -231,6 +293,13 @@ TEST(DumpTest, OptionsAreThoseThatATreeCanHave) {
         R"("delete_persistence_ms":9})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":0,"mode":"owned",)"
         R"("delete_persistence_ms":"50"})",
+        R"({"key_bytes_max":8,"value_bytes_max":256,"node_bytes":1024,"mode":"shared"})",
+        R"({"key_bytes_max":8,"value_bytes_max":65537,"node_bytes":1024,"mode":"shared",)"
+        R"("inline_value_bytes_max":20})",
+        R"({"key_bytes_max":8,"value_bytes_max":300,"node_bytes":1024,"mode":"shared",)"
+        R"("inline_value_bytes_max":255})",
+        R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":"shared",)"
+        R"("inline_value_bytes_max":8})",
         R"({"key_bytes_max":8,"value_bytes_max":8,"node_bytes":1024,"mode":1})"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseDumpOptions(text).status())) << text;
   }

@@ -10,14 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/unique_fd.h"
+#include "common/wire/value_cell.h"
 #include "compute/tool/byte_text.h"
 
 namespace pando::tool {
 namespace {
 
 constexpr size_t kReadBytes = 256 << 10;
-// No tree takes longer values.
-constexpr size_t kValueBytesLimit = 255;
 
 absl::StatusOr<std::string> ReadDescriptor(int fd, const std::string& name, size_t bytes_max) {
   const auto source = SourceOfFile(fd, name);
@@ -83,7 +82,7 @@ absl::StatusOr<std::string> ValueOf(const std::string& word, bool hex) {
     return absl::InvalidArgumentError(
         "@ is followed by the name of a file; a value that begins with @ is written with two");
   }
-  return ReadInput(word.substr(1), kValueBytesLimit);
+  return ReadInput(word.substr(1), kLargeValueBytesMax);  // no tree takes longer ones
 }
 
 }  // namespace pando::tool

@@ -41,9 +41,11 @@ TEST(InputTest, ValuesAreWordsDigitsOrFiles) {
   EXPECT_TRUE(absl::IsInvalidArgument(ValueOf("@", false).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ValueOf("0", true).status()));
   EXPECT_EQ(KeyOf("@home", false).value(), "@home");
-  std::ofstream(path, std::ios::binary) << std::string(256, 'x');
+  std::ofstream(path, std::ios::binary) << std::string(65'537, 'x');
   EXPECT_THAT(std::string(ValueOf("@" + path, false).status().message()),
-              HasSubstr("has more than 255 bytes"));
+              HasSubstr("has more than 65536 bytes"));
+  std::ofstream(path, std::ios::binary) << std::string(65'536, 'x');
+  EXPECT_EQ(ValueOf("@" + path, false).value(), std::string(65'536, 'x'));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@
 namespace pando::tool {
 namespace {
 
-constexpr size_t kBatch = 128;  // an error is noticed once the whole batch has ended
+// An error is noticed once the whole batch has ended.
+constexpr size_t kBatch = 128, kBatchBytes = 1 << 20;
 
 TextFormat FormatOf(const Settings& settings) {
   if (settings.format == "tsv") return TextFormat::kTsv;
@@ -25,7 +26,9 @@ TextFormat FormatOf(const Settings& settings) {
 
 // For these records; of what they do not say, as a new tree of `pando create`.
 TreeOptions OptionsFor(const Settings& settings, const Records& records) {
-  TreeOptions options{.mode = settings.mode, .narrow_reads = settings.narrow_reads};
+  TreeOptions options{.mode = settings.mode,
+                      .narrow_reads = settings.narrow_reads,
+                      .inline_value_bytes_max = settings.inline_value_bytes};
   if (!records.sorted().empty()) {
     options.key_bytes_max = static_cast<uint32_t>(records.key_bytes());
     options.value_bytes_max = static_cast<uint32_t>(records.value_bytes());
@@ -65,7 +68,9 @@ absl::Status PutRange(Session* session, const Tree& tree, const TextRecord* firs
   std::vector<KeyValue> batch;
   while (first != last && !failed->load(std::memory_order_relaxed)) {
     batch.clear();
-    for (; first != last && batch.size() < kBatch; ++first) {
+    size_t bytes = 0;
+    for (; first != last && batch.size() < kBatch && bytes < kBatchBytes; ++first) {
+      bytes += first->value.size();
       batch.push_back({std::string(first->key), std::string(first->value)});
     }
     absl::Status failure;

@@ -35,7 +35,11 @@ DEFINE_string(tree, "default", "name of the tree");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
 DEFINE_int32(key_bytes, 0,
              "longest key, 1 to 255 bytes; 0: as long as the longest that is loaded, or 8");
-DEFINE_int32(value_bytes, -1, "longest value, 0 to 255 bytes; -1: what is loaded needs, or 8");
+DEFINE_int32(value_bytes, -1, "longest value, 0 to 65536 bytes; -1: what is loaded needs, or 8");
+DEFINE_int32(inline_value_bytes, 0,
+             "shared trees: values of more than so many bytes, 1 to 254, lie beside the leaves, "
+             "which costs a get a round trip; 0: where --value_bytes is above 255, those of more "
+             "than 20, else none");
 DEFINE_string(
     mode, "",
     "shared (every compute server reads and writes every key) or owned (the owner of a key, one "
@@ -211,7 +215,8 @@ double WatchSeconds() {
 Settings SettingsFromFlags(const Command& command) {
   CheckRange("timeout_ms", FLAGS_timeout_ms, 1, 24 * 3600 * 1000);
   CheckRange("key_bytes", FLAGS_key_bytes, 0, 255);
-  CheckRange("value_bytes", FLAGS_value_bytes, -1, 255);
+  CheckRange("value_bytes", FLAGS_value_bytes, -1, 65'536);
+  CheckRange("inline_value_bytes", FLAGS_inline_value_bytes, 0, 254);
   CheckRange("sessions", FLAGS_sessions, 0, 256);
   CheckRange("delete_persistence_ms", FLAGS_delete_persistence_ms, 0, 7 * 24 * 3600 * 1000);
   CheckRange("seconds", FLAGS_seconds, 1, 3600);
@@ -232,6 +237,7 @@ Settings SettingsFromFlags(const Command& command) {
   settings.key_bytes = static_cast<uint32_t>(FLAGS_key_bytes);
   settings.value_bytes_given = FLAGS_value_bytes >= 0;
   if (settings.value_bytes_given) settings.value_bytes = static_cast<uint32_t>(FLAGS_value_bytes);
+  settings.inline_value_bytes = static_cast<uint32_t>(FLAGS_inline_value_bytes);
   if (FLAGS_mode == "owned") settings.mode = TreeOptions::Mode::kOwned;
   settings.mode_given = !FLAGS_mode.empty();
   settings.delete_persistence_ms = static_cast<uint32_t>(FLAGS_delete_persistence_ms);

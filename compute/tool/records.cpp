@@ -5,12 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/wire/node_layout.h"
+#include "common/wire/value_cell.h"
 #include "compute/tool/byte_text.h"
 
 namespace pando::tool {
 namespace {
 
-constexpr size_t kBytesLimit = 255;
 constexpr size_t kKeptBytes = 1 << 20;  // that are allocated at once
 
 }  // namespace
@@ -126,10 +127,10 @@ class RecordParser {
 
   absl::Status Add(std::string_view key, std::string_view value) {
     if (key.empty()) return absl::InvalidArgumentError("an empty key");
-    if (key.size() > kBytesLimit || value.size() > kBytesLimit) {
-      return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " and a value of ",
-                                                     value.size(), " bytes; each has at most ",
-                                                     kBytesLimit));
+    if (key.size() > kKeyBytesLimit || value.size() > kLargeValueBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a key of ", key.size(), " and a value of ", value.size(), " bytes; keys have at most ",
+          kKeyBytesLimit, ", values at most ", kLargeValueBytesMax));
     }
     records_->key_bytes_ = std::max(records_->key_bytes_, key.size());
     records_->value_bytes_ = std::max(records_->value_bytes_, value.size());

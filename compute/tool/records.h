@@ -8,7 +8,7 @@
 //   jsonl  a JSON object a line, with "key" or "key_base64", and "value" or "value_base64"
 //
 // Lines that are empty are left out. Whatever the bytes are, each record has a key of 1 to 255
-// bytes and a value of at most 255, or the status (InvalidArgument) names the line. Not
+// bytes and a value of at most 65,536, or the status (InvalidArgument) names the line. Not
 // thread-safe.
 #pragma once
 

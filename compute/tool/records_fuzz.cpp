@@ -22,7 +22,7 @@ bool Parse(const std::string& text, TextFormat format, Entries* entries) {
     return false;
   }
   for (const TextRecord& record : records->sorted()) {
-    PANDO_CHECK(!record.key.empty() && record.key.size() <= 255 && record.value.size() <= 255);
+    PANDO_CHECK(!record.key.empty() && record.key.size() <= 255 && record.value.size() <= 65'536);
     PANDO_CHECK(entries->empty() || entries->back().first < record.key);
     entries->emplace_back(record.key, record.value);
   }

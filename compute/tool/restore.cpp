@@ -21,7 +21,7 @@
 namespace pando::tool {
 namespace {
 
-constexpr size_t kEntriesAtOnce = 1024;
+constexpr size_t kEntriesAtOnce = 1024, kValueBytesAtOnce = 4 << 20;
 
 struct DumpInput {
   std::string name;
@@ -111,7 +111,8 @@ absl::StatusOr<RestoreTarget> OpenTarget(const Settings& settings, const DumpOpt
          .node_bytes = options.node_bytes,
          .mode = options.owned ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared,
          .delete_persistence_ms = options.delete_persistence_ms,
-         .narrow_reads = options.narrow_reads});
+         .narrow_reads = options.narrow_reads,
+         .inline_value_bytes_max = options.inline_value_bytes_max});
   }
   if (!tree.ok()) return tree.status();
   target.tree = *std::move(tree);
@@ -160,11 +161,13 @@ absl::Status PutAllEntries(Session* session, const Tree& tree, EntryStream* stre
   absl::Status status;
   while (more && status.ok()) {
     std::vector<KeyValue> batch;
-    while (more && status.ok() && batch.size() < kEntriesAtOnce) {
+    size_t bytes = 0;
+    while (more && status.ok() && batch.size() < kEntriesAtOnce && bytes < kValueBytesAtOnce) {
       batch.emplace_back();
       const auto next = stream->Next(&batch.back());
       status = next.status();
       more = next.ok() && *next;
+      if (more) bytes += batch.back().value.size();
       if (!more) batch.pop_back();
     }
     // What was read before the dump's end or damage is put.

@@ -6,8 +6,6 @@
 namespace pando::tool {
 namespace {
 
-constexpr int kScanLeaves = 32;
-
 std::string Field(const Settings& settings, std::string_view bytes) {
   if (settings.format == "tsv") return EscapeTsv(bytes);
   if (settings.format == "hex") return ToHex(bytes);
@@ -35,7 +33,7 @@ absl::Status Scan(const Settings& settings, const Arguments&) {
   CursorOptions options{.from = settings.from,
                         .prefix = settings.prefix,
                         .reverse = settings.reverse,
-                        .read_ahead = kScanLeaves};
+                        .read_ahead = LeavesAtOnce(*opened->tree)};
   if (settings.to_given) options.to = settings.to;
   if (settings.limit > 0) options.limit = settings.limit;
   const auto cursor = opened->session->NewCursor(*opened->tree, options);

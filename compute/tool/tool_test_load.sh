@@ -79,8 +79,8 @@ test_load() {
   cmp "$work/out" <(seq 1 10000 | awk '{print $1 + 19999 "\t" $1}'; seq 30000 39999 | sed 's/$/\tnew/') ||
     fail 'sorted records into a tree that has keys'
   run 0 check --tree=both --quiet-tree
-  run 2 load "$work/text" --format=lines --tree=both --key_bytes=255 --value_bytes=256
-  says '--value_bytes is -1 to 255'
+  run 2 load "$work/text" --format=lines --tree=both --key_bytes=255 --value_bytes=65537
+  says '--value_bytes is -1 to 65536'
   seq -f '%.0f-too-long' 1 10 >"$work/long"
   run 2 load "$work/long" --tree=both
   says 'keys of 11 and values of 2 bytes'

@@ -123,9 +123,9 @@ test_formats() {
   says 'is a directory'
   run 2 put random @
   says 'is followed by the name of a file'
-  head -c 256 /dev/zero >"$work/value"
+  head -c 65537 /dev/zero >"$work/value"
   run 2 put random "@$work/value"
-  says 'has more than 255 bytes'
+  says 'has more than 65536 bytes'
   run 2 get --hex abc
   says 'hexadecimal digits'
   run 1 get --hex abcd

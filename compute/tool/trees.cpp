@@ -17,6 +17,7 @@ absl::Status PrintTreesJson(const std::vector<TreeInfo>& trees) {
     AddBytes(&row, "name", tree.name);
     row["key_bytes_max"] = tree.key_bytes_max;
     row["value_bytes_max"] = tree.value_bytes_max;
+    row["inline_value_bytes_max"] = tree.inline_value_bytes_max;
     row["node_bytes"] = tree.node_bytes;
     row["mode"] = ModeText(tree.mode);
     if (tree.delete_persistence_ms > 0) row["delete_persistence_ms"] = tree.delete_persistence_ms;
@@ -37,7 +38,8 @@ absl::Status Create(const Settings& settings, const Arguments&) {
   if (!client.ok()) return client.status();
   TreeOptions options{.mode = settings.mode,
                       .delete_persistence_ms = settings.delete_persistence_ms,
-                      .narrow_reads = settings.narrow_reads};
+                      .narrow_reads = settings.narrow_reads,
+                      .inline_value_bytes_max = settings.inline_value_bytes};
   if (settings.key_bytes != 0) options.key_bytes_max = settings.key_bytes;
   if (settings.value_bytes_given) options.value_bytes_max = settings.value_bytes;
   return (*client)->CreateTree(settings.tree, options).status();
@@ -61,12 +63,13 @@ absl::Status Trees(const Settings& settings, const Arguments&) {
   if (settings.json) return PrintTreesJson(*trees);
   size_t width = 4;
   for (const TreeInfo& tree : *trees) width = std::max(width, tree.name.size());
-  absl::Status status =
-      Print(absl::StrCat(Column("name", width + 2), "key bytes  value bytes  node bytes  mode\n"));
+  absl::Status status = Print(absl::StrCat(Column("name", width + 2),
+                                           "key bytes  value bytes  inline  node bytes  mode\n"));
   for (const TreeInfo& tree : *trees) {
     if (!status.ok()) break;
     status = Print(Column(tree.name, width + 2) + Column(std::to_string(tree.key_bytes_max), 11) +
                    Column(std::to_string(tree.value_bytes_max), 13) +
+                   Column(std::to_string(tree.inline_value_bytes_max), 8) +
                    Column(std::to_string(tree.node_bytes), 12) + ModeText(tree.mode) +
                    (tree.narrow_reads ? ", narrow reads\n" : "\n"));
   }
@@ -107,8 +110,8 @@ absl::Status Count(const Settings& settings, const Arguments&) {
                                          std::ceil(percent * 10) / 10, " %)");
   return Print(absl::StrCat(percent > 0 ? about : absl::StrCat(size->keys, " keys"), ", ",
                             SizeText(size->key_bytes), "; values ", SizeText(size->value_bytes),
-                            "; ", size->leaves, " leaves; ", SizeText(size->nodes_bytes),
-                            " of memory\n"));
+                            "; ", size->leaves, " leaves; ",
+                            SizeText(size->nodes_bytes + size->cells_bytes), " of memory\n"));
 }
 
 }  // namespace pando::tool

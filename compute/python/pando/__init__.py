@@ -76,11 +76,15 @@ def connect(registry: str, **options: Any) -> Client:
 
 
 def _create_tree(self: Client, name: str, *, key_bytes_max: int = 8, value_bytes_max: int = 8, node_bytes: int = 0,
-                 mode: str = "shared") -> Tree:
-    """Creates the tree where there is none of that name. FailedPreconditionError: it is there, with other options."""
+                 mode: str = "shared", inline_value_bytes_max: int = 0) -> Tree:
+    """Creates the tree where there is none of that name. FailedPreconditionError: it is there, with other options.
+
+    Keys have 1 to 255 bytes. Values have up to 65,536, in owned trees 255; those above inline_value_bytes_max (1 to 254)
+    lie beside the leaves, which costs a get a round trip more. 0: where value_bytes_max is above 255, those above 20.
+    """
     if mode not in ("shared", "owned"):
         raise ValueError(f"mode is 'shared' or 'owned', not {mode!r}")
-    return self._create_tree(name, key_bytes_max, value_bytes_max, node_bytes, mode == "owned")
+    return self._create_tree(name, key_bytes_max, value_bytes_max, node_bytes, mode == "owned", inline_value_bytes_max)
 
 
 class Write(NamedTuple):

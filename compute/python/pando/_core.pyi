@@ -20,6 +20,7 @@ class TreeInfo(TypedDict):
     value_bytes_max: int
     node_bytes: int
     mode: str
+    inline_value_bytes_max: int  # value_bytes_max: no value lies beside the leaves
 
 class ServerInfo(TypedDict):
     id: int
@@ -55,6 +56,7 @@ class SizeEstimate(TypedDict):
     value_bytes: int
     leaves: int
     nodes_bytes: int
+    cells_bytes: int  # of values beside the leaves; nodes_bytes does not have them
     relative_error: float
 
 class CheckReport(TypedDict):
@@ -66,6 +68,9 @@ class CheckReport(TypedDict):
     value_bytes: int
     nodes_bytes: int
     locks_held: int
+    cells: int  # values beside the leaves
+    cells_bytes: int
+    cells_unused: int
 
 class Tree:
     @property
@@ -74,6 +79,8 @@ class Tree:
     def key_bytes_max(self) -> int: ...
     @property
     def value_bytes_max(self) -> int: ...
+    @property
+    def inline_value_bytes_max(self) -> int: ...
     @property
     def node_bytes(self) -> int: ...
     @property
@@ -90,9 +97,10 @@ class Client:
     def close(self) -> None: ...
     def __enter__(self) -> Client: ...
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Optional[TracebackType]) -> None: ...
-    def _create_tree(self, name: str, key_bytes_max: int, value_bytes_max: int, node_bytes: int, owned: bool) -> Tree: ...
+    def _create_tree(self, name: str, key_bytes_max: int, value_bytes_max: int, node_bytes: int, owned: bool,
+                     inline_value_bytes_max: int) -> Tree: ...
     def create_tree(self, name: str, *, key_bytes_max: int = 8, value_bytes_max: int = 8, node_bytes: int = 0,
-                    mode: str = "shared") -> Tree: ...
+                    mode: str = "shared", inline_value_bytes_max: int = 0) -> Tree: ...
     def open_tree(self, name: str) -> Tree: ...
     def drop_tree(self, name: str) -> None: ...
     def tree_status(self, tree: Tree) -> None: ...

@@ -80,12 +80,14 @@ Client Connect(const std::string& registry, const py::kwargs& given) {
 }
 
 Tree CreateTree(const Client& client, const std::string& name, uint64_t key_bytes_max,
-                uint64_t value_bytes_max, uint64_t node_bytes, bool owned) {
+                uint64_t value_bytes_max, uint64_t node_bytes, bool owned,
+                uint64_t inline_value_bytes_max) {
   CheckText(name, "the tree's name");
   pando_tree_options options = PANDO_TREE_OPTIONS_INIT;
   options.key_bytes_max = key_bytes_max;
   options.value_bytes_max = value_bytes_max;
   options.node_bytes = node_bytes;
+  options.inline_value_bytes_max = inline_value_bytes_max;
   options.mode = owned ? PANDO_MODE_OWNED : PANDO_MODE_SHARED;
   pando_tree* tree = nullptr;
   Check(Released([&] { return pando_create_tree(client.get(), name.c_str(), &options, &tree); }));
@@ -130,7 +132,8 @@ py::dict DescribeTree(const pando_tree_info& info) {
   using namespace py::literals;
   return py::dict("name"_a = TextOf(info.name), "key_bytes_max"_a = info.key_bytes_max,
                   "value_bytes_max"_a = info.value_bytes_max, "node_bytes"_a = info.node_bytes,
-                  "mode"_a = ModeOf(info.mode));
+                  "mode"_a = ModeOf(info.mode),
+                  "inline_value_bytes_max"_a = info.inline_value_bytes_max);
 }
 
 py::dict DescribeServer(const pando_server_info& info) {
@@ -222,6 +225,7 @@ void AddClient(py::module_& module) {
       .def_property_readonly("name", [](const Tree& tree) { return TextOf(tree.name); })
       .def_readonly("key_bytes_max", &Tree::key_bytes_max)
       .def_readonly("value_bytes_max", &Tree::value_bytes_max)
+      .def_readonly("inline_value_bytes_max", &Tree::inline_value_bytes_max)
       .def_readonly("node_bytes", &Tree::node_bytes)
       .def_property_readonly("mode",
                              [](const Tree& tree) { return tree.owned ? "owned" : "shared"; });

@@ -1,4 +1,5 @@
 // Operations on one key, and what is done with whole trees.
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,10 @@ namespace {
 class Room {
  public:
   explicit Room(const Tree& tree) : capacity_(tree.value_bytes_max) {
-    if (capacity_ > sizeof(own_)) more_.resize(capacity_);
+    if (capacity_ > sizeof(own_)) more_.reset(new char[capacity_]);
   }
-  char* data() { return more_.empty() ? own_ : more_.data(); }
-  size_t capacity() const { return more_.empty() ? sizeof(own_) : capacity_; }
+  char* data() { return more_ == nullptr ? own_ : more_.get(); }
+  size_t capacity() const { return more_ == nullptr ? sizeof(own_) : capacity_; }
   size_t* size() { return &size_; }
   py::bytes value() { return {data(), size_}; }
 
@@ -22,7 +23,7 @@ class Room {
   const size_t capacity_;
   size_t size_ = 0;
   char own_[256];
-  std::string more_;
+  std::unique_ptr<char[]> more_;  // not cleared
 };
 
 py::object Get(const Session& session, const Tree& tree, const py::object& key,
@@ -145,7 +146,8 @@ py::dict EstimateSize(const Session& session, const Tree& tree, int32_t reads_ma
       [&] { return pando_estimate_size(session.get(), tree.get(), reads_max, &options, &size); }));
   return py::dict("keys"_a = size.keys, "key_bytes"_a = size.key_bytes,
                   "value_bytes"_a = size.value_bytes, "leaves"_a = size.leaves,
-                  "nodes_bytes"_a = size.nodes_bytes, "relative_error"_a = size.relative_error);
+                  "nodes_bytes"_a = size.nodes_bytes, "cells_bytes"_a = size.cells_bytes,
+                  "relative_error"_a = size.relative_error);
 }
 
 py::dict CheckTree(const Session& session, const Tree& tree, bool quiet_tree,
@@ -169,7 +171,8 @@ py::dict CheckTree(const Session& session, const Tree& tree, bool quiet_tree,
   return py::dict("problems"_a = texts, "keys"_a = report.keys, "levels"_a = report.levels,
                   "leaves"_a = report.leaves, "key_bytes"_a = report.key_bytes,
                   "value_bytes"_a = report.value_bytes, "nodes_bytes"_a = report.nodes_bytes,
-                  "locks_held"_a = report.locks_held);
+                  "locks_held"_a = report.locks_held, "cells"_a = report.cells,
+                  "cells_bytes"_a = report.cells_bytes, "cells_unused"_a = report.cells_unused);
 }
 
 }  // namespace

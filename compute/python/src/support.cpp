@@ -20,6 +20,7 @@ Tree::Tree(pando_tree* handle) : Handle(handle) {
   name = info.name;
   key_bytes_max = info.key_bytes_max;
   value_bytes_max = info.value_bytes_max;
+  inline_value_bytes_max = info.inline_value_bytes_max;
   node_bytes = info.node_bytes;
   owned = info.mode == PANDO_MODE_OWNED;
 }

@@ -50,7 +50,7 @@ struct Tree : Handle<pando_tree, pando_close_tree> {
   explicit Tree(pando_tree* handle);
 
   std::string name;
-  size_t key_bytes_max = 0, value_bytes_max = 0, node_bytes = 0;
+  size_t key_bytes_max = 0, value_bytes_max = 0, inline_value_bytes_max = 0, node_bytes = 0;
   bool owned = false;
 };
 

@@ -1,5 +1,6 @@
 """Every operation of Python's interface, with what it returns and raises."""
 
+import os
 import threading
 import unittest
 
@@ -90,6 +91,39 @@ class OperationsTest(ClusterTest):
                                  type(None), type(None), pando.NotFoundError])
         self.assertEqual(results[3].error.actual, b"3")
         self.assertEqual(results[4].value, pando.int64(2))
+
+    def test_large_values(self):
+        s, most = self.session, 65536
+        t = self.new_tree("large", value_bytes_max=most, inline_value_bytes_max=40)
+        self.assertEqual((t.value_bytes_max, t.inline_value_bytes_max), (most, 40))
+        self.assertEqual(self.tree.inline_value_bytes_max, 32)
+        self.assertIn((most, 40), [(tree["value_bytes_max"], tree["inline_value_bytes_max"]) for tree in self.client.trees()])
+        with self.assertRaises(pando.InvalidArgumentError):
+            self.client.create_tree("none", value_bytes_max=most + 1)
+        with self.assertRaises(pando.InvalidArgumentError):
+            self.client.create_tree("none", value_bytes_max=most, mode="owned")
+        values = {b"k%d" % n: os.urandom(length) for n, length in enumerate((most, 0, 40, 41, 255, 256, 1000, most - 1))}
+        s.put(t, b"k0", values[b"k0"])
+        self.assertEqual(s.get(t, b"k0"), values[b"k0"])
+        with self.assertRaises(pando.InvalidArgumentError):
+            s.put(t, b"k0", b"x" * (most + 1))
+        with self.assertRaises(pando.ConditionFailedError) as raised:
+            s.replace(t, b"k0", b"1", b"2")
+        self.assertEqual(raised.exception.actual, values[b"k0"])
+        s.multi_put(t, {key: b"old" * 1000 for key in values})
+        results = s.write_many(t, [Write("replace", key, value, b"old" * 1000) for key, value in values.items()])
+        self.assertEqual([result.error for result in results], [None] * len(values))
+        self.assertEqual(s.multi_get(t, values), list(values.values()))
+        self.assertEqual(s.scan(t), list(values.items()))
+        with s.cursor(t) as cursor:
+            self.assertEqual(dict(cursor), values)
+        self.assertEqual(s.upsert(t, b"k6", "append", b"!"), values[b"k6"] + b"!")
+        report = s.check(t, quiet_tree=True)
+        self.assertEqual((report["problems"], report["cells"], report["cells_unused"]), ([], 6, 0))
+        self.assertEqual(s.estimate_size(t)["cells_bytes"], report["cells_bytes"])
+        with pando.Executor(self.client) as executor:
+            executor.put(t, b"k1", values[b"k0"]).result()
+            self.assertEqual(executor.get(t, b"k1").result(), values[b"k0"])
 
     def test_scans_and_cursors(self):
         s, t = self.session, self.tree

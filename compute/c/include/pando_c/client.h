@@ -88,7 +88,7 @@ enum {
 typedef struct pando_tree_options {
   size_t size;
   uint64_t key_bytes_max;    // 1 to 255
-  uint64_t value_bytes_max;  // 0 to 255
+  uint64_t value_bytes_max;  // 0 to 65536; in owned trees 255
   uint64_t node_bytes;       // 0: derived
   int64_t mode;              // PANDO_MODE_...
   // A flag: leaves are laid out so that a get reads some lines of them, not all, where the network
@@ -97,9 +97,13 @@ typedef struct pando_tree_options {
   // Owned trees: what is erased is gone from its leaf after so many milliseconds, as long as its
   // owner lives and reaches that; at least 10. 0: whenever there is reason to.
   uint64_t delete_persistence_ms;
+  // Shared trees: longer values, of 1 to 254 bytes and more, have memory of their own beside the
+  // leaves. A get of one takes one round trip more, a write, too. 0: all values are in the leaves
+  // up to a value_bytes_max of 255, and above that those of up to 20 bytes.
+  uint64_t inline_value_bytes_max;
 } pando_tree_options;
 #define PANDO_TREE_OPTIONS_INIT \
-  { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED, 0, 0 }
+  { sizeof(pando_tree_options), 8, 8, 0, PANDO_MODE_SHARED, 0, 0, 0 }
 
 // The caller sets `size`. `name` is valid while the tree or list that gave the info is open.
 typedef struct pando_tree_info {
@@ -109,6 +113,7 @@ typedef struct pando_tree_info {
   int64_t mode;
   int64_t narrow_reads;
   uint64_t delete_persistence_ms;
+  uint64_t inline_value_bytes_max;  // value_bytes_max: none lies beside the leaves
 } pando_tree_info;
 
 // Creates the tree if there is none of that name. options NULL: the defaults.
@@ -202,11 +207,11 @@ pando_code pando_get_client_stats(const pando_client* client, pando_client_stats
 // --- Upserts of the program's own.
 
 // The new value of `key`, written to `result`, which has room for `result_capacity` bytes (at least
-// 255); its length to `*result_size`. `present` NULL: the key is absent. Returns 0. Anything else
-// refuses, as does a result longer than the tree's values: the operation is PANDO_CONDITION_FAILED
-// and nothing is changed. Runs under a lock, on the thread of any session, on several threads at
-// once, and again if its result could not be used. It must be thread-safe, quick, and a function of
-// its arguments.
+// the value_bytes_max of any tree); its length to `*result_size`. `present` NULL: the key is
+// absent. Returns 0. Anything else refuses, as does a result longer than the tree's values: the
+// operation is PANDO_CONDITION_FAILED and nothing is changed. Runs under a lock, on the thread of
+// any session, on several threads at once, and again if its result could not be used. It must be
+// thread-safe, quick, and a function of its arguments.
 typedef int (*pando_upsert_function)(void* context, pando_bytes key, const pando_bytes* present,
                                      pando_bytes operand, void* result, size_t result_capacity,
                                      size_t* result_size);

@@ -42,6 +42,7 @@ typedef struct pando_size_estimate {
   size_t size;  // set by the caller
   uint64_t keys, key_bytes, value_bytes, leaves, nodes_bytes;
   double relative_error;  // 19 of 20 estimates of `keys` are off by no more; 0: exact count
+  uint64_t cells_bytes;   // of values beside the leaves; nodes_bytes does not have them
 } pando_size_estimate;
 // Estimates the tree's size from some of its leaves. It reads at most `reads_max` nodes, one round
 // trip each: at least 8; 0: 400.
@@ -65,6 +66,8 @@ typedef struct pando_check_report {
   uint64_t keys, key_bytes, value_bytes, nodes_bytes;
   uint64_t missing_separators, locks_held, looked_again;
   uint64_t nodes_reachable, nodes_held, nodes_free, nodes_orphans;
+  // Values in memory of their own, what they take there, and such memory that nothing refers to.
+  uint64_t cells, cells_bytes, cells_unused;
 } pando_check_report;
 // Reads the whole tree and reports what is wrong with it. `problems` may be NULL; else it becomes a
 // list of texts (pando_list_text()), which the caller closes. An error: the check failed.
