@@ -108,7 +108,7 @@ class Worker {
 };
 
 void Worker::RunClient(int client, const Orders& orders) {
-  bench::Values values(kValueBytes, static_cast<uint64_t>(client), plan_.writers());
+  bench::Values values(plan_.value_bytes, static_cast<uint64_t>(client), plan_.writers());
   while (!orders.stop && status_.ok()) {
     const bool hurry = RealClock().NowNs() < orders.hurry_until_ns;
     if (!hurry) {
@@ -149,7 +149,10 @@ Operation Worker::Choose(int client, bool write, bench::Values* values) {
     operation.limit = 1 + random_.Uniform(kScanLimitMax);
   } else if (operation.kind != OperationKind::kGet && operation.kind != OperationKind::kDelete &&
              operation.kind != OperationKind::kEraseIf) {
-    values->Next(operation.kind == OperationKind::kUpsert ? &operation.operand : &operation.value);
+    const bool is_upsert = operation.kind == OperationKind::kUpsert;
+    values->Next(is_upsert ? &operation.operand : &operation.value);
+    // The end is what differs.
+    if (is_upsert) operation.operand.erase(0, operation.operand.size() - kNumberBytes);
   }
   if (operation.kind == OperationKind::kReplace || operation.kind == OperationKind::kEraseIf) {
     // Right, unless somebody else was quicker.

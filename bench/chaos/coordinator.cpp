@@ -98,16 +98,17 @@ absl::Status Coordinator::Load() {
   PANDO_ASSIGN_OR_RETURN(
       const std::unique_ptr<Tree> tree,
       client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes,
-                                      .value_bytes_max = kValueBytes,
+                                      .value_bytes_max = plan_.value_bytes,
                                       .mode = plan_.owned() ? TreeOptions::Mode::kOwned
-                                                            : TreeOptions::Mode::kShared}));
+                                                            : TreeOptions::Mode::kShared,
+                                      .inline_value_bytes_max = plan_.inline_value_bytes}));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
   PANDO_ASSIGN_OR_RETURN(const auto keys,
                          bench::Keys::Create({.key_bytes = kKeyBytes}, plan_.records));
   std::vector<std::string> sorted(plan_.records);
   for (uint64_t i = 0; i < plan_.records; ++i) keys->Make(i, &sorted[i]);
   std::sort(sorted.begin(), sorted.end());
-  bench::Values values(kValueBytes, plan_.writers() - 1, plan_.writers());
+  bench::Values values(plan_.value_bytes, plan_.writers() - 1, plan_.writers());
   size_t next = 0;
   return session->BulkLoad(*tree, [&](KeyValue* entry) {
     if (next == sorted.size()) return false;
@@ -284,6 +285,10 @@ absl::Status Coordinator::CheckTree() {
   if (tree_report_.nodes.orphans > 0) {
     tree_report_.problems.push_back(
         absl::StrCat(tree_report_.nodes.orphans, " nodes are left behind a sweep"));
+  }
+  if (tree_report_.cells_unused > 0) {
+    tree_report_.problems.push_back(
+        absl::StrCat(tree_report_.cells_unused, " cells are left behind a sweep"));
   }
   return absl::OkStatus();
 }

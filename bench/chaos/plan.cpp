@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/workload/values.h"
+#include "bench/ycsb/plan.h"
 #include "common/base/units.h"
 
 namespace pando::chaos {
@@ -18,7 +19,7 @@ absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why
 }  // namespace
 
 uint64_t Plan::region_bytes() const {
-  return memory_bytes != 0 ? memory_bytes : 64 * kMiB + records * 256;
+  return memory_bytes != 0 ? memory_bytes : 64 * kMiB + records * (256 + 4 * uint64_t{value_bytes});
 }
 
 std::string Plan::log_file(int life, int thread) const {
@@ -67,12 +68,16 @@ absl::Status CheckPlan(const Plan& plan) {
   if (plan.threads < 1 || plan.threads > 64) return Bad("--threads is 1 to 64");
   if (plan.coroutines < 1 || plan.coroutines > 48) return Bad("--coroutines is 1 to 48");
   if (plan.records < 1 || plan.records > 100'000'000) return Bad("--records is 1 to 100000000");
+  if (plan.value_bytes < kNumberBytes || plan.value_bytes > bench::kValueBytesMax) {
+    return Bad(absl::StrCat("--value_bytes is ", kNumberBytes, " to ", bench::kValueBytesMax));
+  }
+  if (plan.inline_value_bytes > 254) return Bad("--inline_value_bytes is 0 to 254");
   if (!(plan.rate >= 1 && plan.rate <= 1e6)) return Bad("--rate is 1 to 1000000");
   if (plan.timeout_ms < 1 || plan.gap_max_ms < 1 || plan.after_stop_max_ms < 1) {
     return Bad("--timeout_ms, --gap_max_ms and --after_stop_max_ms are 1 or more");
   }
   const double writes = plan.rate * plan.duration_s + static_cast<double>(plan.records);
-  if (writes > static_cast<double>(bench::Values::Capacity(kValueBytes, plan.writers()))) {
+  if (writes > static_cast<double>(bench::Values::Capacity(kNumberBytes, plan.writers()))) {
     return Bad("--rate times --duration: more writes than different values");
   }
   return absl::OkStatus();
@@ -100,6 +105,8 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"threads", plan.threads},
           {"coroutines", plan.coroutines},
           {"records", plan.records},
+          {"value_bytes", plan.value_bytes},
+          {"inline_value_bytes", plan.inline_value_bytes},
           {"rate", plan.rate},
           {"timeout_ms", plan.timeout_ms},
           {"gap_max_ms", plan.gap_max_ms},
@@ -131,6 +138,8 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.threads = json.value("threads", plan.threads);
   plan.coroutines = json.value("coroutines", plan.coroutines);
   plan.records = json.value("records", plan.records);
+  plan.value_bytes = json.value("value_bytes", plan.value_bytes);
+  plan.inline_value_bytes = json.value("inline_value_bytes", plan.inline_value_bytes);
   plan.rate = json.value("rate", plan.rate);
   plan.timeout_ms = json.value("timeout_ms", plan.timeout_ms);
   plan.gap_max_ms = json.value("gap_max_ms", plan.gap_max_ms);

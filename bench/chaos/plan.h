@@ -27,6 +27,8 @@ struct Plan {
   int threads = 2;     // a compute server, each with a session
   int coroutines = 4;  // a thread
   uint64_t records = 10'000;
+  uint32_t value_bytes = 8;         // of all writes but upserts, which add numbers of 8
+  uint32_t inline_value_bytes = 0;  // of the tree: longer ones lie in cells; 0: the default
   double rate = 3'000;              // operations/s of all compute servers together
   int64_t timeout_ms = 3'000;       // of an operation
   int64_t gap_max_ms = 1'000;       // how long others may be held up by a kill
@@ -50,7 +52,7 @@ struct Plan {
 inline constexpr double kStopShareMax = 0.6;
 inline constexpr char kTreeName[] = "chaos";
 inline constexpr uint32_t kKeyBytes = 8;
-inline constexpr uint32_t kValueBytes = 8;
+inline constexpr uint32_t kNumberBytes = 8;  // what upserts add
 // Of an owner: little, so that records come and go, and its log is reused every few seconds.
 inline constexpr uint64_t kHotBytes = 256 << 10, kLogBytes = 256 << 10;
 
