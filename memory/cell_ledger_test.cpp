@@ -10,7 +10,7 @@ namespace {
 class CellLedgerTest : public LedgerTest {
  protected:
   static constexpr ClientId kCarl = {3, 12};
-  static constexpr uint16_t kLines = 17 + 1;  // sizes above 16 lines are even
+  static constexpr uint16_t kLines = 18;
 
   std::vector<NodeLife> Take(const ClientId& who, uint16_t lines = kLines, uint32_t count = 4) {
     const auto grant = ledger_.Allocate(who, {.tree_id = kTree,

@@ -13,7 +13,7 @@ namespace pando {
 namespace {
 
 constexpr uint8_t kInline = 0, kInCell = 1;
-constexpr uint32_t kExactLinesMax = 16;
+constexpr uint32_t kExactLinesMax = 32;
 constexpr int kSizesBits = 3;  // eight sizes a doubling
 
 // In line 0, where nodes have `high`; the peer stays null (GlanceAtNode()).

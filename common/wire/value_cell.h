@@ -32,7 +32,7 @@ inline constexpr uint32_t kStoredReferenceBytes = 21;
 inline constexpr uint32_t kCellLinesMax =
     (kCellHeaderBytes + kKeyBytesLimit + kLargeValueBytesMax) / kLineBytes * 9 / 8;
 
-// Lines of the cell for so long a key and value: up to 16 lines any number, above that eight sizes
+// Lines of the cell for so long a key and value: up to 32 lines any number, above that eight sizes
 // a doubling, so that at most a ninth is lost and all sizes together are few.
 uint32_t CellLines(size_t key_bytes, size_t value_bytes);
 // Whether CellLines() ever gives it.
