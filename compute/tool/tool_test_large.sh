@@ -10,8 +10,8 @@ r = random.Random(7)
 lengths = [65536, 0, 1, 20, 21, 255, 256, 65535] + [r.randrange(65537) for _ in range(32)]
 for i, length in enumerate(lengths):
   alphabet = ["a", "\t", "\"", "\\", "\u00f6"] if i % 2 else ["x", "y"]
-  value = ""
-  while len(value.encode()) < length: value += r.choice(alphabet) if length - len(value.encode()) > 1 else "z"
+  value = "".join(r.choices(alphabet, k=length // 2))
+  value += "z" * (length - len(value.encode()))
   print(json.dumps({"key": "key-%02d" % i, "value": value}))'
 }
 
