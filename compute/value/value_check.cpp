@@ -59,8 +59,8 @@ absl::Status LargeValues::Check(OperationContext& context, const CheckOptions& o
       if (there[0]) report->value_bytes += entry.value.size();
     }
   }
-  // What this client has freed is not on its way any more. Approximate while others write; the sweep
-  // makes sure.
+  // What this client has freed is not on its way any more. Approximate while others write; the
+  // sweep makes sure.
   tree_.environment.allocator.FlushTree(context, tree_.id());
   for (const ServerId server : tree_.environment.members.Ids()) {
     CellPlace place;
