@@ -382,12 +382,6 @@ absl::StatusOr<std::string> MemoryServer::OnListNodes(const Request& request) {
   return EncodeNodeList(nodes_.ListNodes(query));
 }
 
-absl::StatusOr<std::string> MemoryServer::OnListCells(const Request& request) {
-  PANDO_ASSIGN_OR_RETURN(const CellQuery query, ParseCellQuery(request.body));
-  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, query.tree_id));
-  return EncodeCellList(nodes_.ListCells(request.sender, query));
-}
-
 CounterList MemoryServer::Counters() const {
   const NodeLedger::Counts nodes = nodes_.counts();
   const PendingDeletes deletes = deletes_.Sum(

@@ -71,4 +71,10 @@ absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
   return std::string();
 }
 
+absl::StatusOr<std::string> MemoryServer::OnListCells(const Request& request) {
+  PANDO_ASSIGN_OR_RETURN(const CellQuery query, ParseCellQuery(request.body));
+  PANDO_RETURN_IF_ERROR(trees_.CheckUses(request.sender, query.tree_id));
+  return EncodeCellList(nodes_.ListCells(request.sender, query));
+}
+
 }  // namespace pando::memory
