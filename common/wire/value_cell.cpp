@@ -47,7 +47,7 @@ uint32_t CellLines(size_t key_bytes, size_t value_bytes) {
       (kCellHeaderBytes + key_bytes + value_bytes + kLineBytes - 1) / kLineBytes);
   if (lines <= kExactLinesMax) return lines;
   const int shift = std::bit_width(lines - 1) - 1 - kSizesBits;
-  return ((lines - 1) >> shift) + 1 << shift;
+  return (((lines - 1) >> shift) + 1) << shift;
 }
 
 bool IsCellSize(uint32_t lines) {
