@@ -165,7 +165,7 @@ class Partition {
   // descending order: what leaves may not have. `see` returns false to stop.
   struct Seen {
     std::string_view key, value;
-    bool erased;
+    bool erased, refused;
     Lsn lsn;
   };
   void Scan(std::string_view from, std::string_view to, bool reverse,
@@ -181,7 +181,8 @@ class Partition {
   size_t records() const { return records_; }  // placeholders not
   size_t bytes() const { return pool_.bytes() + table_.bytes() + index_.bytes(); }
   size_t heap_bytes() const { return pool_.heap_bytes() + table_.bytes() + index_.bytes(); }
-  // Dirty records and tombstones that count for the high mark, and those that were refused.
+  // Dirty records and tombstones that count for the high mark, and records that were refused: never
+  // tombstones.
   const Amount& dirty() const { return dirty_[0]; }
   const Amount& refused() const { return dirty_[1]; }
 

@@ -126,6 +126,7 @@ class ModelRun {
     known.state = state;
     known.value = value;
     known.lsn = lsn_;
+    known.refused = known.refused && state == RecordState::kDirty;
   }
   void Renew() {
     const std::string key = AnyKey();
@@ -264,7 +265,9 @@ class ModelRun {
     partition_->EndFlush(item, result);
     Known& known = model_.at(item.key);
     known.flushing = false;
-    if (result != FlushResult::kFailed) known.refused = result == FlushResult::kRefused;
+    if (result != FlushResult::kFailed) {
+      known.refused = result == FlushResult::kRefused && known.state == RecordState::kDirty;
+    }
     if (result != FlushResult::kDone || known.lsn != item.lsn) return;
     if (item.erased) {
       model_.erase(item.key);

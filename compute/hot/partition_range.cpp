@@ -46,7 +46,9 @@ void Partition::EndFlush(const FlushItem& item, FlushResult result) {
   PANDO_CHECK(IsDirty(view.state) && record->Has(HotRecord::kFlushing))
       << "a record that is being flushed stays";
   record->Clear(HotRecord::kFlushing);
-  if (result != FlushResult::kFailed) SetRefused(record, result == FlushResult::kRefused);
+  if (result != FlushResult::kFailed) {
+    SetRefused(record, result == FlushResult::kRefused && view.state == RecordState::kDirty);
+  }
   if (result != FlushResult::kDone) return;
   if (view.lsn != item.lsn && RuleHolds(Rule::kB3)) return;
   NoteClean(record);
@@ -153,6 +155,7 @@ void Partition::Scan(std::string_view from, std::string_view to, bool reverse,
     if (!see({.key = record->key(),
               .value = record->value(),
               .erased = record->state() == RecordState::kTombstone,
+              .refused = record->Has(HotRecord::kRefused),
               .lsn = LsnOf(record)})) {
       return;
     }

@@ -175,6 +175,27 @@ TEST(PartitionTest, WhatIsRefusedCountsApart) {
   EXPECT_EQ(partition.records(), 1u);
 }
 
+TEST(PartitionTest, AnEraseIsNeverRefused) {
+  Partition partition;
+  partition.Put("key", "value", 1);
+  partition.EndFlush(TakeFlush(partition, "key"), FlushResult::kRefused);
+  partition.Erase("key", 2);
+  EXPECT_EQ(partition.refused().records, 0u);
+  EXPECT_EQ(partition.dirty().records, 1u);
+  // Of a put that was on its way meanwhile neither.
+  partition.Put("key", "value", 3);
+  const FlushItem item = TakeFlush(partition, "key");
+  partition.Erase("key", 4);
+  partition.EndFlush(item, FlushResult::kRefused);
+  EXPECT_EQ(partition.refused().records, 0u);
+  std::vector<FlushItem> items;
+  partition.CollectDirty("", "", 4, /*refused=*/false, 1, &items);
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_TRUE(items[0].erased);
+  partition.EndFlush(items[0], FlushResult::kDone);
+  partition.Check();
+}
+
 TEST(PartitionTest, ARecordThatIsAppendedAgainNoLongerHoldsTheBase) {
   Partition partition;
   partition.Put("a", "1", 1);

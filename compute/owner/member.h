@@ -160,7 +160,7 @@ class Member {
   bool MayKeep(Random& random) const;
   // What a partition, whose mutex is held, takes, before and after a change.
   struct Sizes {
-    size_t bytes = 0, dirty_bytes = 0;
+    size_t bytes = 0, dirty_bytes = 0, refused_bytes = 0;
   };
   static Sizes SizesOf(const Partition& partition);
   void NoteChange(const Sizes& before, const Partition& partition);
@@ -169,6 +169,10 @@ class Member {
   // Memory servers have refused records (rule B3): new keys are refused. Ok: they have not.
   bool is_refusing() const { return is_refusing_.load(std::memory_order_relaxed); }
   absl::Status Refusal() const;
+  // What was refused takes as much of the log as it may: no longer values either.
+  bool refused_is_full() const {
+    return refused_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMax();
+  }
 
  private:
   explicit Member(Parts* parts);
@@ -284,10 +288,17 @@ class Member {
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
                                     const std::vector<FlushItem>& items);
+  // What memory servers refuse, and has messages below that, gets new ones at the log's end (rule
+  // W5), the oldest first, as long as there is room: how many.
+  size_t AppendAgain(OperationContext& context, Lsn below);
+  // What is dirty in the range, a part of it at a time under its mutex.
+  void SeeDirty(OperationContext& context, OwnRange* range,
+                absl::FunctionRef<void(const Partition::Seen&)> see);
   absl::Status FlushTree(OperationContext& context, OwnedTree* tree);
   // All that is dirty in it now.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range);
-  absl::Status AdvanceBase(OperationContext& context);
+  // `exactly`: to the oldest message that is needed, though that takes a look at each.
+  absl::Status AdvanceBase(OperationContext& context, bool exactly = false);
   // --- member_deletes.cpp (rule B5)
   struct TimeMark {
     Lsn lsn;          // whatever has this, or a higher one,
@@ -386,7 +397,7 @@ class Member {
   absl::Status refused_;                          // why memory servers took no new keys
   OwnedStats stats_;
 
-  std::atomic<size_t> bytes_{0}, dirty_bytes_{0};
+  std::atomic<size_t> bytes_{0}, dirty_bytes_{0}, refused_bytes_{0};
   std::atomic<bool> is_refusing_{false};
   std::atomic<bool> flush_wanted_{false};
 

@@ -1,9 +1,8 @@
 // How a member's records come to their leaves, how its log's base follows, and who waits for that
-// (rules B2 to B4, T7, W5).
+// (rules B2, B4, T7, W5).
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "compute/owner/flush.h"
 #include "compute/owner/member.h"
@@ -21,9 +20,6 @@ constexpr size_t kLooksMax = 8192;
 // Between two looks of the flush loop that nobody asks for.
 constexpr int64_t kLookNs = 50 * kMillisecondNs;
 constexpr int64_t kRoundNs = 10 * kSecondNs;
-// How often what was refused is tried again, and how much of it.
-constexpr int64_t kTryRefusedNs = 200 * kMillisecondNs;
-constexpr size_t kTryMax = 64;
 // What a dirty record costs in memory beside its key and value (compute/hot).
 constexpr size_t kDirtyOverheadBytes = 24;
 // While others flush what is left.
@@ -31,8 +27,8 @@ constexpr int64_t kBackOffChains = 16;
 // Places that the clock looks at for one record that comes.
 constexpr size_t kEvictLooks = 64;
 
-size_t DirtyBytesOf(const Partition& partition) {
-  return partition.dirty().bytes + kDirtyOverheadBytes * partition.dirty().records;
+size_t BytesOf(const Partition::Amount& amount) {
+  return amount.bytes + kDirtyOverheadBytes * amount.records;
 }
 
 }  // namespace
@@ -40,13 +36,18 @@ size_t DirtyBytesOf(const Partition& partition) {
 // --- What operations ask for.
 
 Member::Sizes Member::SizesOf(const Partition& partition) {
-  return {partition.bytes(), DirtyBytesOf(partition)};
+  return {.bytes = partition.bytes(),
+          .dirty_bytes = BytesOf(partition.dirty()),
+          .refused_bytes = BytesOf(partition.refused())};
 }
 
 void Member::NoteChange(const Sizes& before, const Partition& partition) {
   const Sizes now = SizesOf(partition);
   if (now.bytes != before.bytes) {
     bytes_.fetch_add(now.bytes - before.bytes, std::memory_order_relaxed);
+  }
+  if (now.refused_bytes != before.refused_bytes) {
+    refused_bytes_.fetch_add(now.refused_bytes - before.refused_bytes, std::memory_order_relaxed);
   }
   if (now.dirty_bytes == before.dirty_bytes) return;
   const size_t dirty =
@@ -67,14 +68,6 @@ void Member::Evict(Partition* partition) {
   const Sizes before = SizesOf(*partition);
   partition->Evict(bytes - options_.hot_bytes, kEvictLooks);
   NoteChange(before, *partition);
-}
-
-absl::Status Member::Refusal() const {
-  if (!is_refusing()) return absl::OkStatus();
-  std::lock_guard lock(mutex_);
-  return absl::ResourceExhaustedError(
-      absl::StrCat("memory servers take no new keys for now; reads, updates and erases go on (",
-                   refused_.message(), ")"));
 }
 
 std::optional<Lsn> Member::TryAppend(const LogMessage& message) {
@@ -115,7 +108,9 @@ size_t Member::DirtyBytesMax() const {
 bool Member::LogIsFull() const { return log_->used_bytes() > log_->capacity_bytes() / 4 * 3; }
 
 bool Member::HasRoom() const {
-  return dirty_bytes_.load(std::memory_order_relaxed) < DirtyBytesMax();
+  if (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMax()) return false;
+  // What is refused needs room to be appended again.
+  return !is_refusing() || !LogIsFull();
 }
 
 void Member::KickFlush() {
@@ -169,37 +164,21 @@ void Member::FlushUntilLow(OperationContext& context) {
     FlushOverdue(context);
     // What holds the base first (rule W5).
     const Lsn base = log_->base();
+    const Lsn middle = base + (log_->next_lsn() - base) / 2;
     const bool holds_base = log_is_full && !failed;
-    size_t flushed = 0;
-    if (holds_base) {
-      flushed = FlushSome(context, base + (log_->next_lsn() - base) / 2, /*refused=*/true);
-    }
+    size_t gone = 0;
+    if (holds_base) gone = FlushSome(context, middle, /*refused=*/false);
     // The base is known by segments of LSNs: one that reaches beyond the middle holds it, too.
-    if (flushed == 0) flushed = FlushSome(context, UINT64_MAX, /*refused=*/holds_base);
-    if (flushed == 0 || (!failed && !AdvanceBase(context).ok())) break;
+    if (gone == 0) gone = FlushSome(context, UINT64_MAX, /*refused=*/false);
+    const bool appends_again = holds_base && is_refusing();
+    if (appends_again) gone += AppendAgain(context, middle);
+    if (gone == 0 || (!failed && !AdvanceBase(context, /*exactly=*/appends_again).ok())) break;
     WakeWriters();
   }
   if (dirty_bytes_.load(std::memory_order_relaxed) <= LowMark()) {
     flush_wanted_.store(false, std::memory_order_relaxed);
   }
   if (log_->used_bytes() > log_->capacity_bytes() / 2) (void)AdvanceBase(context);
-}
-
-// What memory servers have refused is tried again, a little at a time (rule B3).
-void Member::TryRefused(OperationContext& context) {
-  if (NowNs() < try_refused_ns_) return;
-  try_refused_ns_ = NowNs() + kTryRefusedNs;
-  for (const auto& [tree, range] : Places()) {
-    std::vector<FlushItem> items;
-    {
-      std::lock_guard lock(range->partition.mutex());
-      if (range->partition.refused().records == 0) continue;
-      range->partition.CollectDirty(range->low, "", log_->durable(), /*refused=*/true, kTryMax,
-                                    &items);
-    }
-    (void)FlushItems(context, tree, range, items);
-  }
-  NoteRefusing();
 }
 
 absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* tree,
@@ -212,6 +191,8 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     range->Charge(*session_, /*records=*/1);
     range->partition.EndFlush(items[i], result);
     NoteChange(before, range->partition);
+    // At once: until then blind puts bring new keys.
+    if (result == FlushResult::kRefused) is_refusing_.store(true, std::memory_order_relaxed);
   };
   // A leaf that somebody holds keeps no others' erases waiting (rule B5).
   const int64_t deadline_ns = std::min(context.deadline_ns(), NowNs() + FlushRoundNs());
@@ -228,17 +209,6 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
   WakeWriters();
   if (!flushed.ok()) return flushed;
   return counts.messages;
-}
-
-void Member::NoteRefusing() {
-  bool refusing = false;
-  for (const OwnedTree* const tree : OpenTrees()) {
-    for (OwnRange* const range : tree->OwnRanges()) {
-      std::lock_guard lock(range->partition.mutex());
-      refusing = refusing || range->partition.refused().records > 0;
-    }
-  }
-  is_refusing_.store(refusing, std::memory_order_relaxed);
 }
 
 std::vector<Member::Place> Member::Places() const {
@@ -299,10 +269,15 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
   return 0;
 }
 
-absl::Status Member::AdvanceBase(OperationContext& context) {
+absl::Status Member::AdvanceBase(OperationContext& context, bool exactly) {
   // The end before the first look: what is appended later is above it (rule W5).
   Lsn lowest = std::min(log_->next_lsn(), kept_lsn_);
   for (const auto& [tree, range] : Places()) {
+    if (exactly) {
+      SeeDirty(context, range,
+               [&](const Partition::Seen& seen) { lowest = std::min(lowest, seen.lsn); });
+      continue;
+    }
     std::lock_guard lock(range->partition.mutex());
     const Lsn of_range = range->partition.LowestDirty();
     if (of_range != kNoLsn) lowest = std::min(lowest, of_range);

@@ -62,7 +62,8 @@ struct OwnRange {
   MappedRange mapped;             // the entry as its owner wrote it last
   std::vector<Parking*> waiting;  // operations, while kWaiting
   RangeMeter meter;
-  int64_t came_ns = 0;  // when it, or what it is a part of, came to this member
+  std::string try_from;  // what was refused is tried again from this key on; the flushes'
+  int64_t came_ns = 0;   // when it, or what it is a part of, came to this member
 };
 
 }  // namespace pando

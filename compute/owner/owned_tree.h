@@ -171,6 +171,9 @@ class OwnedTree {
   std::optional<Lsn> Store(OwnRange* range, RedoLog::Reservation* reservation,
                            const Partition::View& view, std::string_view key,
                            std::optional<std::string_view> value);
+  // Whether a value of this size is too much for the log, where the record will not leave it for
+  // want of memory (rule B3).
+  bool Overfills(const Partition::View& view, size_t value_bytes) const;
   absl::Status AwaitLease(OperationContext& context);
   // The last look before an answer: what has this LSN is durable, and then the lease is held.
   absl::Status ConcludeRead(OperationContext& context, Lsn lsn);

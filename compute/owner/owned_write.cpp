@@ -56,6 +56,11 @@ std::optional<Lsn> OwnedTree::Store(OwnRange* range, RedoLog::Reservation* reser
   return lsn;
 }
 
+bool OwnedTree::Overfills(const Partition::View& view, size_t value_bytes) const {
+  return view.state == RecordState::kDirty && view.record->Has(HotRecord::kRefused) &&
+         value_bytes > view.value.size() && member_.refused_is_full();
+}
+
 OwnedTree::Decision OwnedTree::Decide(const WriteOperation& operation,
                                       std::optional<std::string_view> present,
                                       std::string* answer) const {
@@ -148,9 +153,14 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
     }
     const Decision decision = Decide(operation, present, answer);
     const bool stores = decision.effect == WriteEffect::kStore;
+    const std::string_view value =
+        operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
     // Where memory servers refuse new keys they are not taken into the log either (rule B3).
     absl::Status refusal;
-    if (stores && !present.has_value()) refusal = member_.Refusal();
+    if (stores && member_.is_refusing() &&
+        (!present.has_value() || Overfills(view, value.size()))) {
+      refusal = member_.Refusal();
+    }
     if (decision.effect == WriteEffect::kNone || !refusal.ok()) {
       if (load != Load()) KeepLoaded(context, range, operation.key, load, found);
       lock.unlock();
@@ -158,8 +168,6 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
       PANDO_RETURN_IF_ERROR(ConcludeRead(context, RuleHolds(Rule::kT5) ? view.lsn : kNoLsn));
       return decision.result;
     }
-    const std::string_view value =
-        operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
     const std::optional<Lsn> lsn = Store(range, &reservation, view, operation.key,
                                          stores ? std::optional(value) : std::nullopt);
     if (lsn.has_value()) [[likely]] {

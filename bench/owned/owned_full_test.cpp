@@ -1,0 +1,225 @@
+// Owned trees whose log is full, whose memory servers have no free memory, or both (rules B3, W5):
+// reads, updates and erases go on, new keys are refused, and after erases everything is as before.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/owned/owned_stage.h"
+#include "common/base/status.h"
+#include "compute/client/access.h"
+#include "compute/client/client_impl.h"
+#include "compute/owner/member.h"
+
+namespace pando {
+namespace {
+
+using history::Operation;
+using history::OperationKind;
+
+constexpr uint64_t kLoaded = 400;
+constexpr int kAtOnce = 16;
+
+// A value of 60 bytes: some hundred messages fill the smallest log.
+std::string WideValue(OwnedStage* stage) { return stage->NewValue() + std::string(50, '.'); }
+
+// One owner, whose tree has some keys in its leaves, beside a shared tree that others have filled.
+class OwnedFullTest : public testing::Test {
+ protected:
+  OwnedFullTest() : stage_(Options()), owner_(stage_.Join(OwnedStage::SmallOwner())) {
+    EXPECT_TRUE(stage_.Open(owner_, 0));
+    std::vector<KeyValue> entries;
+    for (uint64_t k = 1; k <= kLoaded; ++k) entries.push_back({KeyOf(10 * k), WideValue(&stage_)});
+    EXPECT_TRUE(stage_.BulkLoad(owner_, 0, entries));
+  }
+  static OwnedStageOptions Options() {
+    OwnedStageOptions options = {.circumstances = {.little_memory = true}};
+    options.cluster.memory_servers = 1;
+    options.cluster.main_bytes = 2 << 20;
+    return options;
+  }
+
+  RedoLog& log() { return ImplOf(*owner_->client).member()->log(); }
+  OwnedStats Stats() { return owner_->client->Stats().owned; }
+  Operation Make(OperationKind kind, uint64_t key) {
+    const bool stores = kind != OperationKind::kGet && kind != OperationKind::kDelete;
+    return OwnedStage::Make(kind, KeyOf(key), stores ? WideValue(&stage_) : "");
+  }
+  // So many operations, some at once, of which every one must end, and well.
+  void GoOn(uint64_t operations, const std::function<Operation(uint64_t)>& make) {
+    const uint64_t refused = stage_.refused();
+    uint64_t next = 0;
+    for (int c = 0; c < kAtOnce; ++c) {
+      stage_.Spawn(owner_, 0, [&] {
+        while (next < operations && stage_.problems().empty() && stage_.refused() == refused) {
+          ASSERT_TRUE(stage_.Do(owner_, 0, 0, make(next++)));
+        }
+      });
+    }
+    owner_->sessions[0]->Run();
+    EXPECT_EQ(stage_.refused(), refused) << "somebody waited in vain, or was refused";
+    EXPECT_EQ(stage_.what(), "");
+  }
+  Operation UpdateOrRead(uint64_t n) {
+    const uint64_t key = 10 * (1 + n * 37 % kLoaded);
+    return Make(n % 4 == 0 ? OperationKind::kGet : OperationKind::kUpdate, key);
+  }
+  // The memory servers have no node and no extent left.
+  void FillMemory() {
+    other_ = stage_.Join({.index_cache_bytes = 1 << 20});
+    auto ballast = other_->client->CreateTree("ballast", {.value_bytes_max = 200});
+    ASSERT_TRUE(ballast.ok()) << ballast.status();
+    absl::Status put;
+    for (uint64_t n = 0; put.ok(); ++n) {
+      put = other_->sessions[0]->Put(**ballast, KeyOf(n), std::string(200, 'b'));
+    }
+    ASSERT_TRUE(absl::IsResourceExhausted(put)) << put;
+  }
+  // New keys until one is refused: how many were taken. All of them go to the same few leaves.
+  uint64_t InsertUntilRefused() {
+    const uint64_t refused = stage_.refused();
+    uint64_t keys = 0;
+    while (stage_.refused() == refused && stage_.problems().empty() && keys < 5'000) {
+      EXPECT_TRUE(stage_.Do(owner_, 0, 0, Make(OperationKind::kInsert, NewKey(keys++))));
+    }
+    EXPECT_EQ(stage_.what(), "");
+    return keys - 1;
+  }
+  static uint64_t NewKey(uint64_t n) { return 5 + 10 * (n % kLoaded) + n / kLoaded; }
+  // It is ResourceExhausted, says so, and has no effect.
+  void ExpectRefused(uint64_t key) {
+    for (const bool blind : {false, true}) {
+      Session& session = *owner_->sessions[0];
+      const absl::Status status = blind ? session.Put(*owner_->trees[0], KeyOf(key), "x")
+                                        : session.Insert(*owner_->trees[0], KeyOf(key), "x");
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    }
+    EXPECT_TRUE(stage_.Do(owner_, 0, 0, Make(OperationKind::kGet, key)));
+  }
+  // What was refused, and half of what was loaded, is erased.
+  void EraseAndDrain(uint64_t taken) {
+    GoOn(taken + kLoaded / 2, [&](uint64_t n) {
+      return Make(OperationKind::kDelete, n < taken ? NewKey(n) : 20 * (n - taken + 1));
+    });
+    ASSERT_TRUE(stage_.Flush(owner_, 0));
+    EXPECT_EQ(Stats().dirty_bytes, 0u);
+    EXPECT_FALSE(ImplOf(*owner_->client).member()->is_refusing());
+    EXPECT_LE(log().used_bytes(), 4u * kLogLineBytes);
+    GoOn(kLoaded / 4, [&](uint64_t n) { return Make(OperationKind::kInsert, 20 * (n + 1)); });
+    ASSERT_TRUE(stage_.Flush(owner_, 0));
+    EXPECT_EQ(Stats().dirty_bytes, 0u);
+    stage_.LookAtTheEnd();
+    EXPECT_EQ(stage_.what(), "");
+  }
+
+  OwnedStage stage_;
+  OwnedActor* owner_;
+  OwnedActor* other_ = nullptr;
+};
+
+// The log goes round many times while nothing else is scarce: writers wait for flushes.
+TEST_F(OwnedFullTest, TheLog) {
+  const uint64_t bytes = Stats().log_bytes;
+  uint64_t most = 0;
+  GoOn(6'000, [&](uint64_t n) {
+    most = std::max(most, log().used_bytes());
+    // New ones, too: there is memory for them.
+    return n % 16 == 0 ? Make(OperationKind::kInsert, NewKey(n / 16)) : UpdateOrRead(n);
+  });
+  EXPECT_GE(Stats().log_bytes - bytes, 4 * log().capacity_bytes());
+  EXPECT_GT(most, log().capacity_bytes() / 4 * 3) << "or this shows nothing";
+  EraseAndDrain(6'000 / 16);
+}
+
+// The log is large: what is refused never holds anybody up.
+TEST_F(OwnedFullTest, TheMemoryServers) {
+  stage_.Leave(owner_);
+  ClientOptions options = OwnedStage::SmallOwner();
+  options.log_bytes = 512 << 10;
+  owner_ = stage_.Join(options);
+  ASSERT_TRUE(stage_.Open(owner_, 0));
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });  // it has joined
+  FillMemory();
+  const uint64_t taken = InsertUntilRefused();
+  ExpectRefused(NewKey(4'999));
+  GoOn(1'000, [&](uint64_t n) { return UpdateOrRead(n); });
+  ExpectRefused(NewKey(4'999));
+  EraseAndDrain(taken);
+}
+
+// What is refused stays dirty, and its messages hold the log's base, which goes round all the same.
+TEST_F(OwnedFullTest, Both) {
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+  FillMemory();
+  const uint64_t taken = InsertUntilRefused();
+  EXPECT_GT(taken, 100u);
+  const uint64_t bytes = Stats().log_bytes;
+  GoOn(8'000, [&](uint64_t n) {
+    // Of what was refused, too.
+    return n % 8 == 0 ? Make(n % 16 == 0 ? OperationKind::kGet : OperationKind::kUpdate,
+                             NewKey(n / 8 % taken))
+                      : UpdateOrRead(n);
+  });
+  EXPECT_GE(Stats().log_bytes - bytes, 5 * log().capacity_bytes());
+  ExpectRefused(NewKey(4'999));
+  EraseAndDrain(taken);
+}
+
+// Values of what was refused get longer, until they would fill the log: those are refused, and the
+// others go on.
+TEST_F(OwnedFullTest, BothWithLongerValues) {
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+  FillMemory();
+  uint64_t taken = 0;
+  while (stage_.refused() == 0 && taken < 5'000 && stage_.what().empty()) {
+    EXPECT_TRUE(stage_.Do(owner_, 0, 0,
+                          OwnedStage::Make(OperationKind::kInsert, KeyOf(NewKey(taken)), "short")));
+    if (stage_.refused() == 0) ++taken;
+  }
+  const uint64_t refused = stage_.refused();
+  for (uint64_t n = 0; n < taken; ++n) {
+    EXPECT_TRUE(stage_.Do(owner_, 0, 0, Make(OperationKind::kUpdate, NewKey(n))));
+  }
+  EXPECT_GT(stage_.refused(), refused) << "or this shows nothing";
+  EXPECT_LT(stage_.refused(), refused + taken / 2) << "some had room";
+  GoOn(3'000, [&](uint64_t n) { return UpdateOrRead(n); });
+  EraseAndDrain(taken);
+}
+
+// The owner dies with what was refused in its log: whoever has memory again finds all of it.
+TEST_F(OwnedFullTest, WhatWasRefusedIsAdopted) {
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+  FillMemory();
+  const uint64_t taken = InsertUntilRefused();
+  GoOn(4'000, [&](uint64_t n) { return UpdateOrRead(n); });
+  stage_.Kill(owner_);
+  stage_.Leave(owner_);
+  ASSERT_TRUE(other_->client->DropTree("ballast").ok());
+  stage_.Quiet(5 * kSecondNs);
+  OwnedActor* const next = stage_.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage_.Open(next, 0));
+  for (uint64_t n = 0; n < taken; ++n) {
+    ASSERT_TRUE(stage_.Do(next, 0, 0, Make(OperationKind::kGet, NewKey(n))));
+  }
+  stage_.LookAtTheEnd();
+  EXPECT_EQ(stage_.what(), "");
+}
+
+// A client without room for its log owns nothing, and says why.
+TEST_F(OwnedFullTest, NoRoomForALog) {
+  stage_.Leave(owner_);
+  FillMemory();
+  ClientOptions options = OwnedStage::SmallOwner();
+  options.log_bytes = 1 << 20;
+  OwnedActor* const late = stage_.Join(options);
+  ASSERT_TRUE(stage_.Open(late, 0)) << "others may own its keys";
+  const absl::Status put = late->sessions[0]->Put(*late->trees[0], KeyOf(10), "x");
+  EXPECT_TRUE(absl::IsResourceExhausted(put)) << put;
+}
+
+}  // namespace
+}  // namespace pando

@@ -1,0 +1,138 @@
+// Records that memory servers have no room for (rule B3): they stay dirty, are tried again, and get
+// new messages where the old ones hold the log's base (rule W5).
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "compute/owner/member.h"
+
+namespace pando {
+namespace {
+
+// How often what was refused is tried again, and how much of it.
+constexpr int64_t kTryRefusedNs = 200 * kMillisecondNs;
+constexpr size_t kTryMax = 64;
+// Dirty records that are looked at while their partition is locked.
+constexpr size_t kLooksAtOnce = 8192;
+
+}  // namespace
+
+absl::Status Member::Refusal() const {
+  if (!is_refusing()) return absl::OkStatus();
+  std::lock_guard lock(mutex_);
+  return absl::ResourceExhaustedError(
+      absl::StrCat("memory servers take no new keys for now; reads, updates and erases go on (",
+                   refused_.message(), ")"));
+}
+
+void Member::NoteRefusing() {
+  bool refusing = false;
+  for (const OwnedTree* const tree : OpenTrees()) {
+    for (OwnRange* const range : tree->OwnRanges()) {
+      std::lock_guard lock(range->partition.mutex());
+      refusing = refusing || range->partition.refused().records > 0;
+    }
+  }
+  is_refusing_.store(refusing, std::memory_order_relaxed);
+}
+
+// What memory servers have refused is tried again, a little at a time (rule B3).
+void Member::TryRefused(OperationContext& context) {
+  if (NowNs() < try_refused_ns_) return;
+  try_refused_ns_ = NowNs() + kTryRefusedNs;
+  for (const auto& [tree, range] : Places()) {
+    // As long as all of it is taken: there is memory again.
+    bool all_taken = true;
+    while (all_taken && !context.expired()) {
+      std::vector<FlushItem> items;
+      {
+        std::lock_guard lock(range->partition.mutex());
+        if (range->partition.refused().records == 0) break;
+        // Where others go, it may fit: round and round.
+        range->try_from =
+            range->partition.CollectDirty(std::max(range->try_from, range->low), "",
+                                          log_->durable(), /*refused=*/true, kTryMax, &items);
+      }
+      all_taken = FlushItems(context, tree, range, items).ok() && !items.empty();
+      FlushOverdue(context);
+    }
+  }
+  NoteRefusing();
+}
+
+void Member::SeeDirty(OperationContext& context, OwnRange* range,
+                      absl::FunctionRef<void(const Partition::Seen&)> see) {
+  std::string from = range->low;
+  bool more = true;
+  while (more) {
+    size_t looks = 0;
+    more = false;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      range->partition.Scan(from, "", /*reverse=*/false, [&](const Partition::Seen& seen) {
+        more = looks++ == kLooksAtOnce;
+        if (more) {
+          from = seen.key;
+        } else {
+          see(seen);
+        }
+        return !more;
+      });
+      range->Charge(*session_, looks);
+    }
+    if (more) context.session.scheduler().Yield();
+  }
+}
+
+size_t Member::AppendAgain(OperationContext& context, Lsn below) {
+  struct Refused {
+    Lsn lsn;
+    const OwnedTree* tree;
+    OwnRange* range;
+    std::string key;
+    size_t value_bytes;
+  };
+  std::vector<Refused> oldest;
+  for (const auto& [tree, range] : Places()) {
+    SeeDirty(context, range, [&, tree = tree, range = range](const Partition::Seen& seen) {
+      if (!seen.refused || seen.lsn >= below) return;
+      oldest.push_back({.lsn = seen.lsn,
+                        .tree = tree,
+                        .range = range,
+                        .key = std::string(seen.key),
+                        .value_bytes = seen.value.size()});
+    });
+  }
+  std::sort(oldest.begin(), oldest.end(),
+            [](const Refused& a, const Refused& b) { return a.lsn < b.lsn; });
+  size_t appended = 0;
+  Lsn last = kNoLsn;
+  for (size_t i = 0; i < oldest.size();) {
+    const Refused& refused = oldest[i];
+    // Nobody makes room but this session: there is some, or there is none.
+    OperationContext now(session_.get(), NowNs());
+    absl::StatusOr<RedoLog::Reservation> room =
+        log_->Reserve(now, refused.key.size(), refused.value_bytes, RedoLog::Purpose::kReserve);
+    if (!room.ok()) {
+      // Messages take less once they have their batch.
+      if (last == kNoLsn || !log_->AwaitDurable(context, last).ok()) break;
+      last = kNoLsn;
+      continue;
+    }
+    ++i;
+    std::lock_guard lock(refused.range->partition.mutex());
+    Partition& partition = refused.range->partition;
+    const Partition::View view = partition.Find(refused.key);
+    if (view.state != RecordState::kDirty || view.lsn != refused.lsn) continue;  // it is newer
+    last = log_->Append(*std::move(room), {.kind = LogMessage::Kind::kPut,
+                                           .tree_id = refused.tree->id(),
+                                           .key = refused.key,
+                                           .value = view.value});
+    partition.Renew(refused.key, last);
+    ++appended;
+  }
+  return appended;
+}
+
+}  // namespace pando
