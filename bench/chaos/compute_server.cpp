@@ -15,6 +15,7 @@
 
 #include "bench/chaos/operation_log.h"
 #include "bench/chaos/plan.h"
+#include "bench/chaos/upserts.h"
 #include "bench/host/channel.h"
 #include "bench/host/process.h"
 #include "bench/perform/perform.h"
@@ -246,7 +247,9 @@ int RunComputeServerProcess(const std::string& plan_file, int life) {
   const auto plan =
       PlanFromJson(nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false));
   bench::Channel channel(bench::Process::kChannelFd);
-  const absl::Status status = plan.ok() ? Serve(*plan, life, &channel) : plan.status();
+  const absl::Status status = !plan.ok()          ? plan.status()
+                              : plan->upserts > 0 ? ServeUpserts(*plan, life)
+                                                  : Serve(*plan, life, &channel);
   if (status.ok()) return 0;
   std::fprintf(stderr, "life %d: %s\n", life, status.ToString().c_str());
   return 1;

@@ -44,7 +44,7 @@ Coordinator::~Coordinator() {
 }
 
 absl::StatusOr<Outcome> Coordinator::Run() {
-  PANDO_RETURN_IF_ERROR(StartMemoryServers());
+  PANDO_RETURN_IF_ERROR(StartMemoryServers(plan_, &memory_servers_, options_.stop_fd));
   PANDO_RETURN_IF_ERROR(Load());
   PANDO_RETURN_IF_ERROR(Dump(".initial"));
   std::ofstream(plan_.folder + "/plan.json") << PlanToJson(plan_);
@@ -73,24 +73,24 @@ absl::StatusOr<Outcome> Coordinator::Run() {
 
 // --- Starting and stopping.
 
-absl::Status Coordinator::StartMemoryServers() {
+absl::Status StartMemoryServers(const Plan& plan, std::vector<Process>* servers, int stop_fd) {
   std::error_code error;
-  std::filesystem::create_directory(plan_.registry(), error);
-  for (int i = 1; i <= plan_.memory_servers; ++i) {
+  std::filesystem::create_directory(plan.registry(), error);
+  for (int i = 1; i <= plan.memory_servers; ++i) {
     Process::Options options;
     options.arguments = {
-        bench::ProgramFolder() / "pando-memory", absl::StrCat("--registry=", plan_.registry()),
-        absl::StrCat("--server_id=", i),         absl::StrCat("--memory=", plan_.region_bytes()),
-        absl::StrCat("--fabric=", plan_.fabric), "--exit_with_parent"};
-    for (std::string& flag : bench::RdmaFlags(plan_.rdma)) {
+        bench::ProgramFolder() / "pando-memory", absl::StrCat("--registry=", plan.registry()),
+        absl::StrCat("--server_id=", i),         absl::StrCat("--memory=", plan.region_bytes()),
+        absl::StrCat("--fabric=", plan.fabric),  "--exit_with_parent"};
+    for (std::string& flag : bench::RdmaFlags(plan.rdma)) {
       options.arguments.push_back(std::move(flag));
     }
-    options.log_file = absl::StrCat(plan_.folder, "/memory-", i, ".log");
+    options.log_file = absl::StrCat(plan.folder, "/memory-", i, ".log");
     options.death_signal = SIGTERM;
     PANDO_ASSIGN_OR_RETURN(Process process, Process::Spawn(options));
-    memory_servers_.push_back(std::move(process));
+    servers->push_back(std::move(process));
   }
-  return bench::AwaitMemoryServers(&memory_servers_, plan_.registry(), options_.stop_fd);
+  return bench::AwaitMemoryServers(servers, plan.registry(), stop_fd);
 }
 
 absl::Status Coordinator::Load() {

@@ -19,6 +19,10 @@
 
 namespace pando::chaos {
 
+// Those of the plan, announced in its registry; what AwaitMemoryServers() says (bench/host).
+absl::Status StartMemoryServers(const Plan& plan, std::vector<bench::Process>* servers,
+                                int stop_fd);
+
 class Coordinator {
  public:
   struct Options {
@@ -46,7 +50,6 @@ class Coordinator {
     int life = -1;
   };
 
-  absl::Status StartMemoryServers();
   absl::Status Load();
   absl::Status StartLife(int server);
   absl::Status AwaitReady(int server);

@@ -13,6 +13,7 @@
 #include "bench/chaos/coordinator.h"
 #include "bench/chaos/plan.h"
 #include "bench/chaos/report.h"
+#include "bench/chaos/upserts.h"
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
 #include "bench/host/paths.h"
@@ -29,6 +30,9 @@ DEFINE_uint64(seed, 1,
 DEFINE_double(duration, 30, "seconds of load");
 DEFINE_int32(kills, 5, "kill -9 of a compute server, which is started again");
 DEFINE_int32(stops, 2, "SIGSTOP of a compute server for up to 3 seconds, then SIGCONT");
+DEFINE_uint64(upserts, 0,
+              "instead of the load, so many upserts of the counters of an owned tree, while "
+              "--kills of their owners are killed, and not started again; 0: the load");
 DEFINE_int32(memory_stops, 0, "SIGSTOP of a memory server, as long as those of compute servers");
 DEFINE_double(stop_seconds, 0, "length of each stop; 0: drawn, up to 3 seconds");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -85,6 +89,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.stops = FLAGS_stops;
   plan.memory_stops = FLAGS_memory_stops;
   plan.stop_s = FLAGS_stop_seconds;
+  plan.upserts = FLAGS_upserts;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
     const absl::StatusOr<uint64_t> bytes = ParseBytes(FLAGS_memory);
@@ -151,6 +156,13 @@ int Main(Plan plan) {
   const absl::StatusOr<bench::TemporaryFolder> folder = bench::TemporaryFolder::Create();
   if (!folder.ok()) return Fail(folder.status());
   plan.folder = folder->path();
+  if (plan.upserts > 0) {
+    const absl::StatusOr<UpsertsReport> report = RunUpserts(plan, stop_fd);
+    if (absl::IsCancelled(report.status())) return 128 + bench::StopSignal();
+    if (!report.ok()) return Fail(report.status());
+    std::fputs(report->Text(plan).c_str(), stdout);
+    return report->ok(plan) ? 0 : kFailed;
+  }
   const std::string history_file = FLAGS_history.empty() ? plan.folder + "/history" : FLAGS_history;
 
   const absl::StatusOr<Report> report = Run(plan, stop_fd, history_file);

@@ -52,7 +52,14 @@ absl::Status CheckPlan(const Plan& plan) {
   if (plan.kills < 0 || plan.stops < 0 || plan.memory_stops < 0) {
     return Bad("--kills, --stops and --memory_stops are 0 or more");
   }
-  if (plan.events() * kSecondsAnEvent > plan.duration_s) {
+  if (plan.upserts > 0) {
+    if (!plan.owned()) return Bad("--upserts is of --mode=owned");
+    if (plan.stops > 0 || plan.memory_stops > 0) return Bad("--upserts: nobody is stopped");
+    if (plan.kills >= plan.compute_servers) {
+      return Bad("--upserts: nobody is started again, so --kills is less than --compute_servers");
+    }
+  }
+  if (plan.upserts == 0 && plan.events() * kSecondsAnEvent > plan.duration_s) {
     return Bad(absl::StrCat("--duration: ", plan.events(), " kills and stops need a second each"));
   }
   if (!(plan.stop_s >= 0) ||
@@ -111,6 +118,7 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"timeout_ms", plan.timeout_ms},
           {"gap_max_ms", plan.gap_max_ms},
           {"after_stop_max_ms", plan.after_stop_max_ms},
+          {"upserts", plan.upserts},
           {"folder", plan.folder}};
 }
 
@@ -144,6 +152,7 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.timeout_ms = json.value("timeout_ms", plan.timeout_ms);
   plan.gap_max_ms = json.value("gap_max_ms", plan.gap_max_ms);
   plan.after_stop_max_ms = json.value("after_stop_max_ms", plan.after_stop_max_ms);
+  plan.upserts = json.value("upserts", plan.upserts);
   plan.folder = json.value("folder", plan.folder);
   if (const absl::Status status = CheckPlan(plan); !status.ok()) return status;
   return plan;

@@ -33,6 +33,7 @@ struct Plan {
   int64_t timeout_ms = 3'000;       // of an operation
   int64_t gap_max_ms = 1'000;       // how long others may be held up by a kill
   int64_t after_stop_max_ms = 500;  // how long an operation may take that was called after a stop
+  uint64_t upserts = 0;             // instead of the load (upserts.h); 0: none
   std::string folder;               // of this run: registry, logs
 
   int events() const { return kills + stops + memory_stops; }
