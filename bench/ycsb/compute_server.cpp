@@ -137,11 +137,15 @@ absl::Status ComputeServer::StartMetrics() {
 
 absl::Status ComputeServer::BulkLoad() {
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
-  const absl::Status status = BulkLoadRecords(plan_, *keys_, session.get(), *tree_);
+  const absl::Status status =
+      BulkLoadRecords(plan_, *keys_, session.get(), *tree_, [this](uint64_t loaded) {
+        (void)channel_.Send({{"finished", loaded}});
+      });
   if (!absl::IsFailedPrecondition(status)) return status;
   return Annotate(status, absl::StrCat("load tree '", plan_.tree,
                                        "' (is there data already? use --load=none to keep it, "
-                                       "--drop to begin anew, or another --tree)"));
+                                       "--load=put to add to it, --drop to begin anew, or another "
+                                       "--tree)"));
 }
 
 absl::StatusOr<Json> ComputeServer::Load() {

@@ -17,6 +17,7 @@
 #include "bench/ycsb/compute_server.h"
 #include "bench/ycsb/history_file.h"
 #include "common/base/clock.h"
+#include "common/base/progress_text.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
 
@@ -30,7 +31,8 @@ constexpr int kGraceMs = 5'000;
 constexpr int64_t kStartDelayNs = 50 * kMillisecondNs;
 // Before an agreed start: the compute servers, whose sleep nothing ends, are told only then.
 constexpr int64_t kStartNearNs = 500 * kMillisecondNs;
-constexpr char kConnect[] = "connect";  // what is waited for, as progress is shown
+// What is waited for, as progress is shown.
+constexpr char kConnect[] = "connect", kLoad[] = "load";
 
 }  // namespace
 
@@ -177,6 +179,11 @@ absl::Status Coordinator::AwaitAnswers(const std::string& what,
     ShowProgress(what, start_ns, finished - finished_at_start, finished_before - finished_at_start);
     finished_before = finished;
   }
+  if (what == kLoad) {
+    uint64_t finished = 0;
+    for (ComputeServerHandle& server : compute_servers_) finished += server.finished;
+    ShowProgress(what, start_ns, finished - finished_at_start, 0);
+  }
   return absl::OkStatus();
 }
 
@@ -217,6 +224,12 @@ void Coordinator::ShowProgress(const std::string& what, int64_t start_ns, uint64
                                uint64_t finished_before) const {
   if (!options_.progress || what.empty()) return;
   const double seconds = static_cast<double>(RealClock().NowNs() - start_ns) / kSecondNs;
+  if (what == kLoad && finished > 0) {  // who loads wants to know when it ends
+    const std::string text =
+        ProgressText("loaded", finished, finished, plan_.initial_records(), seconds);
+    std::fprintf(stderr, "%s\n", text.c_str());
+    return;
+  }
   const std::string line =
       finished == 0 ? absl::StrFormat("%-8s %5.0f s\n", what, seconds)
                     : absl::StrFormat("%-8s %5.0f s  %9s operations  %9s/s\n", what, seconds,
@@ -244,8 +257,8 @@ absl::StatusOr<LoadResult> Coordinator::Load() {
     result.method = "none";
     return result;
   }
-  PANDO_RETURN_IF_ERROR(plan_.load == "bulk" ? Command(0, {{"do", "load"}}, "load")
-                                             : CommandAll({{"do", "load"}}, "load"));
+  PANDO_RETURN_IF_ERROR(plan_.load == "bulk" ? Command(0, {{"do", "load"}}, kLoad)
+                                             : CommandAll({{"do", "load"}}, kLoad));
   int64_t start_ns = INT64_MAX, end_ns = 0;
   for (const ComputeServerHandle& server : compute_servers_) {
     if (!server.answer.contains("start_ns")) continue;

@@ -76,7 +76,9 @@ DEFINE_string(
 DEFINE_bool(narrow_reads, pando::TreeOptions().narrow_reads,
             "the tree is made so that a get READs some lines of a leaf, where the fabric gains by "
             "it");
-DEFINE_string(load, "bulk", "how records are loaded: bulk, put, none (they are there)");
+DEFINE_string(load, "bulk",
+              "how records are loaded: bulk (into a tree without any), put (into any), none (they "
+              "are there)");
 DEFINE_bool(drop, false, "drop the tree first if it exists");
 
 DEFINE_string(preset, "everything", "techniques: everything, sherman (as published), fgplus");

@@ -17,12 +17,13 @@ namespace pando::bench {
 namespace {
 
 constexpr size_t kPageRows = 1'000;
+constexpr size_t kTellEvery = 1 << 16;
 constexpr int64_t kScanTimeoutMs = 60'000;
 
 }  // namespace
 
-absl::Status BulkLoadRecords(const Plan& plan, const Keys& keys, Session* session,
-                             const Tree& tree) {
+absl::Status BulkLoadRecords(const Plan& plan, const Keys& keys, Session* session, const Tree& tree,
+                             absl::FunctionRef<void(uint64_t)> loaded) {
   std::vector<std::pair<std::string, uint64_t>> order(plan.records);
   for (uint64_t i = 0; i < plan.records; ++i) {
     keys.Make(i, &order[i].first);
@@ -32,6 +33,7 @@ absl::Status BulkLoadRecords(const Plan& plan, const Keys& keys, Session* sessio
   const Values values(plan.value_bytes, plan.writers() - 1, plan.writers());
   size_t next = 0;
   return session->BulkLoad(tree, [&](KeyValue* entry) {
+    if (next % kTellEvery == 0 || next == order.size()) loaded(next);
     if (next == order.size()) return false;
     entry->key = std::move(order[next].first);
     values.Make(order[next].second, &entry->value);

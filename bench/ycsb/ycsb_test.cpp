@@ -261,6 +261,34 @@ TEST_F(YcsbTest, JoinsARunningCluster) {
   Stop(&servers, 10'000);
 }
 
+// Sorted and unsorted, beside keys that are there: those stay, or get the newer values.
+TEST_F(YcsbTest, LoadsIntoTreesThatHaveKeys) {
+  const std::string registry = File("registry");
+  std::vector<Process> servers;
+  servers.push_back(
+      *Process::Spawn({.arguments = {ProgramFolder() / "pando-memory",
+                                     absl::StrCat("--registry=", registry), "--memory=64M"},
+                       .log_file = File("memory-log")}));
+  for (const std::string mode : {"shared", "owned"}) {
+    const std::string flags =
+        absl::StrCat("--registry=", registry, " --mode=", mode, " --tree=", mode,
+                     " --compute_servers=2 --workload=c --operations=1000 --records=");
+    Run(absl::StrCat(flags, "1000 --load_only"));
+    EXPECT_NE(Log().find("loaded 1000 keys (100 %)"), std::string::npos) << Log();
+    // Keys 0 to 1999 of a random order, then in ascending order.
+    for (const std::string keys : {"integer", "ordered"}) {
+      const nlohmann::json result =
+          Run(absl::StrCat(flags, "2000 --load=put --keys=", keys, " --history=", File("history")));
+      EXPECT_NE(Log().find("loaded 2000 keys (100 %)"), std::string::npos) << Log();
+      EXPECT_EQ(result["load"]["records"], 2'000);
+      EXPECT_EQ(result["run"]["by_operation"]["read"]["not_found"], 0);
+      EXPECT_GE(Lines("history.initial"), 2'000u);
+    }
+    EXPECT_EQ(Lines("history.initial"), 4'000u) << "other keys, beside those of before";
+  }
+  Stop(&servers, 10'000);
+}
+
 // --- Shares of a run that several pando-ycsb make together, as on several hosts.
 
 class YcsbShareTest : public YcsbTest {

@@ -14,13 +14,9 @@ namespace pando::tool {
 // When the progress of a command is shown.
 enum class ShowProgress { kOnTerminal, kAlways, kNever };
 
-// "loaded 120000 keys (24 %), 60.0 k a second, 6 s left". `part` of `total` is done, by whatever is
-// counted; total 0: unknown.
-std::string ProgressText(const std::string& verb, uint64_t keys, uint64_t part, uint64_t total,
-                         double seconds);
-
-// Shows it twice a second in one line of a terminal, else once a second in a line each, and a last
-// one at the end. Construction and destruction on one thread; Add() on any.
+// Shows ProgressText() (common/base/progress_text.h) twice a second in one line of a terminal, else
+// once a second in a line each, and a last one at the end. Construction and destruction on one
+// thread; Add() on any.
 class Progress {
  public:
   // `verb`: "loaded".
