@@ -23,6 +23,8 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::partitions, "partitions"},
     {&SimRunResult::splits, "ranges_divided"},
     {&SimRunResult::moves, "ranges_given"},
+    {&SimRunResult::flushes, "flushed_on_request"},
+    {&SimRunResult::upserts, "upserts"},
 };
 
 }  // namespace

@@ -150,6 +150,7 @@ void MixOwned(uint64_t seed, SimRunOptions* options) {
       Pick<uint64_t>(&random, std::array<uint64_t, 3>{64 << 10, 128 << 10, 256 << 10});
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
   options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});
+  options->flushes = Pick<double>(&random, std::array{0.0, 0.002, 0.02});
   options->server_deaths = options->partitions = options->drops = 0;
   options->many = 1;  // runs of leaves are the shared tree's
   options->main_bytes = std::max<uint64_t>(options->main_bytes, 64 << 20);

@@ -77,6 +77,12 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
       MoveSomething(server, session, handle);
       continue;
     }
+    if (options_.flushes > 0 && move_random_.Chance(options_.flushes)) {
+      // It may fail as others do: nothing is said of any key.
+      if (session.Flush(*handle.tree).ok()) ++result_.flushes;
+      if (world_.IsKilled(*server.fabric)) return;
+      continue;
+    }
     if (options_.runs > 0 && run_random_.Chance(options_.runs)) {
       if (!WriteInRuns(server, session, handle, slot, client)) return;
       continue;
@@ -92,6 +98,7 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
     std::vector<Operation>& operations = handle.life->operations;
     const size_t place = operations.size();
     operations.push_back(next);
+    result_.upserts += next.kind == history::OperationKind::kUpsert ? 1 : 0;
     const bool go_on = Execute(server, session, handle, &next);
     if (!next.unknown()) workload_.Learn(next, slot);
     operations[place] = std::move(next);

@@ -99,6 +99,8 @@ struct SimRunOptions {
   double peer_break_probability = 0;
   // Before that share of the operations a range is divided, or goes to somebody else (owned trees).
   double moves = 0;
+  // Instead of that share of the operations all that is dirty is flushed (owned trees).
+  double flushes = 0;
   // Of servers and clients.
   TimeConstants times;
   // Lock words of the dead that a memory server frees in one step; 0: all.
@@ -133,6 +135,8 @@ struct SimRunResult {
   uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
   uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
   uint64_t splits = 0, moves = 0;   // of ranges
+  uint64_t flushes = 0;             // asked for, and done
+  uint64_t upserts = 0;             // begun, each by itself
   uint64_t walks = 0;               // with a cursor, to their end
   uint64_t written_in_runs = 0;     // operations
   uint64_t written_by_call = 0;     // of them by Session::WriteMany()
