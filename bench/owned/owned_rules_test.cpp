@@ -10,6 +10,8 @@
 #include "bench/owned/owned_run.h"
 #include "bench/owned/owned_stage.h"
 #include "common/base/rule.h"
+#include "compute/client/access.h"
+#include "compute/client/session_impl.h"
 #include "compute/owner/spread_plan.h"
 
 namespace pando {
@@ -122,6 +124,129 @@ TEST_F(OwnedRulesTest, D4) {
     if (!stage.Open(next, 0)) return stage.what();
     stage.KillAfter(next, stage.random().Uniform(40));
     Get(&stage, next, 1);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// Who takes over what a dead owner has left is stopped meanwhile, and goes on when another one has
+// written since.
+TEST_F(OwnedRulesTest, D1) {
+  ExpectShown(Rule::kD1, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    OwnedActor* const owner = stage.Join(client);
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t k = 1; k <= 40; ++k) Put(&stage, owner, k);
+    stage.Kill(owner);
+    stage.Leave(owner);
+    OwnedActor* const stopped = stage.Join(client);
+    client.operation_timeout_ms = 20;
+    OwnedActor* const next = stage.Join(client);
+    if (!stage.Open(stopped, 0) || !stage.Open(next, 0)) return stage.what();
+    stage.Quiet(20 * kMillisecondNs);
+    stage.Spawn(stopped, 0, [&] { Get(&stage, stopped, 1); });
+    stage.Pause(stopped, stage.NowNs() + (600 + static_cast<int64_t>(seed) * 10) * kMicrosecondNs,
+                30 * kMillisecondNs);
+    stage.Quiet(3 * kMillisecondNs);
+    for (uint64_t k = 1; k <= 40; k += 13) Put(&stage, next, k);
+    stage.Flush(next, 0);
+    stopped->sessions[0]->Run();
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// The catalog's server has the owner for dead, the one with its log has not; and it writes there.
+TEST_F(OwnedRulesTest, D2) {
+  ExpectShown(Rule::kD2, [](uint64_t seed) -> std::string {
+    OwnedStageOptions options = WithLeases(seed);
+    options.circumstances.breaks = options.circumstances.owners_end = true;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    OwnedActor* const owner = stage.Join(client);
+    client.operation_timeout_ms = 10;
+    OwnedActor* const next = stage.Join(client);
+    if (!stage.Open(owner, 0) || !Put(&stage, owner, 1) || !stage.Open(next, 0)) {
+      return stage.what();
+    }
+    stage.world().CutLink(*owner->fabric, 1, true);
+    stage.world().LimitPackets(*owner->fabric, 0);
+    stage.Spawn(owner, 0, [&] { Put(&stage, owner, 1); });
+    for (int n = 0; n < 20 && next->client->Stats().owned.ranges == 0; ++n) {
+      Get(&stage, next, 1);
+    }
+    if (next->client->Stats().owned.ranges == 0) return "it has not taken over";
+    // The chain to the log has failed, and goes again.
+    stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
+    stage.world().BreakQueuePairs(*owner->fabric, 2);
+    owner->sessions[0]->Run();
+    stage.world().CutLink(*owner->fabric, 1, false);
+    Get(&stage, next, 1);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// The log cannot be reached, records are flushed all the same; one of those is read, and its owner
+// dies.
+TEST_F(OwnedRulesTest, B3Durable) {
+  ExpectShown(Rule::kB3Durable, [](uint64_t seed) {
+    OwnedStageOptions options = {.circumstances = {.breaks = true, .owners_end = true}};
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.operation_timeout_ms = 50;
+    OwnedActor* const owner = stage.Join(client, 3);
+    if (!stage.Open(owner, 0)) return stage.what();
+    const auto put = [&](size_t session, uint64_t key) {
+      std::string value = stage.NewValue();
+      value.resize(60, '.');
+      stage.Do(owner, session, 0,
+               OwnedStage::Make(OperationKind::kPut, KeyOf(key), std::move(value)));
+    };
+    // Nearly as many as are flushed together.
+    for (uint64_t k = 1; k <= 270; ++k) put(0, k);
+    stage.world().CutLink(*owner->fabric, 2, true);
+    for (uint64_t k = 1; k <= 60; ++k) {
+      stage.Spawn(owner, 0, [&, k] { put(0, 4 * k); });
+      stage.Spawn(owner, 1, [&, k] { put(1, 300 + k); });
+    }
+    stage.Quiet(5 * kMillisecondNs);
+    for (uint64_t k = 1; k <= 60; ++k) {
+      stage.Spawn(owner, 2, [&, k] {
+        stage.Do(owner, 2, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(4 * k)));
+      });
+    }
+    stage.Quiet(5 * kMillisecondNs);
+    stage.Kill(owner);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// Puts to one tree go on while others' records are looked at for the log's base.
+TEST_F(OwnedRulesTest, W5End) {
+  ExpectShown(Rule::kW5End, [](uint64_t seed) {
+    OwnedStageOptions options = {.trees = 2};
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner(), 2);
+    if (!stage.Open(owner, 0) || !stage.Open(owner, 1)) return stage.what();
+    stage.Do(owner, 0, 1, OwnedStage::Make(OperationKind::kPut, KeyOf(1), stage.NewValue()));
+    Put(&stage, owner, 1);
+    stage.Flush(owner, 0);
+    stage.Spawn(owner, 1, [&] {
+      ImplOf(*owner->sessions[1])
+          .scheduler()
+          .SleepUntil(stage.NowNs() + static_cast<int64_t>(seed) * 500);
+      stage.Do(owner, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(2), stage.NewValue()));
+    });
+    stage.Flush(owner, 1);
+    owner->sessions[1]->Run();
+    stage.Kill(owner);
     stage.LookAtTheEnd();
     return stage.what();
   });

@@ -31,7 +31,8 @@ std::string Partition::CollectDirty(std::string_view from, std::string_view to, 
     if (!IsBefore(record->key(), to)) break;
     if (max == 0 || looks_max == 0) return std::string(record->key());
     const Lsn lsn = LsnOf(record);
-    if (record->Has(HotRecord::kFlushing) || lsn > durable || lsn >= below) continue;
+    if (lsn > durable && RuleHolds(Rule::kB3Durable)) continue;
+    if (record->Has(HotRecord::kFlushing) || lsn >= below) continue;
     if (record->Has(HotRecord::kRefused) && !refused) continue;
     if (tombstones && record->state() != RecordState::kTombstone) continue;
     Collect(record, out);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/owner/flush.h"
 #include "compute/owner/member.h"
@@ -271,18 +272,22 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
 
 absl::Status Member::AdvanceBase(OperationContext& context, bool exactly) {
   // The end before the first look: what is appended later is above it (rule W5).
-  Lsn lowest = std::min(log_->next_lsn(), kept_lsn_);
+  Lsn end = log_->next_lsn();
+  Lsn lowest = kept_lsn_;
   for (const auto& [tree, range] : Places()) {
     if (exactly) {
       SeeDirty(context, range,
                [&](const Partition::Seen& seen) { lowest = std::min(lowest, seen.lsn); });
-      continue;
+    } else {
+      std::lock_guard lock(range->partition.mutex());
+      const Lsn of_range = range->partition.LowestDirty();
+      if (of_range != kNoLsn) lowest = std::min(lowest, of_range);
     }
-    std::lock_guard lock(range->partition.mutex());
-    const Lsn of_range = range->partition.LowestDirty();
-    if (of_range != kNoLsn) lowest = std::min(lowest, of_range);
+    if (RuleHolds(Rule::kW5End)) continue;
+    context.BackOff(1);  // others append, as threads do beside the looks
+    end = log_->next_lsn();
   }
-  return log_->AdvanceBase(context, lowest);
+  return log_->AdvanceBase(context, std::min(lowest, end));
 }
 
 // --- On request.

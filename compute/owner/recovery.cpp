@@ -5,6 +5,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/control.h"
 #include "compute/core/extent_calls.h"
@@ -46,12 +47,14 @@ absl::Status Recovery::Claim(OperationContext& context) {
       PANDO_ASSIGN_OR_RETURN(
           const ClientLiveness state,
           AskClientState(context, *parts_.control, parts_.catalog_server, other.claimant));
-      if (state == ClientLiveness::kJoined) {
+      if (state == ClientLiveness::kJoined && RuleHolds(Rule::kD1)) {
         return NotYet(
             absl::StrCat(ToText(other.claimant), " takes over what ", ToText(ended_), " has left"));
       }
       // A claimant that may still bring old messages to leaves is fenced like an owner.
-      PANDO_RETURN_IF_ERROR(FenceAll(context, other.claimant));
+      if (state != ClientLiveness::kJoined) {
+        PANDO_RETURN_IF_ERROR(FenceAll(context, other.claimant));
+      }
     }
     change = ChangeEntry(ended_, other, own);
     PANDO_RETURN_IF_ERROR(change.Settle(context, *parts_.map));
@@ -78,6 +81,7 @@ absl::Status Recovery::FenceAt(OperationContext& context, ServerId server, Membe
 // reach no node but on those that the catalog lists afterwards.
 absl::Status Recovery::FenceAll(OperationContext& context, MemberId member) {
   PANDO_RETURN_IF_ERROR(FenceAt(context, parts_.catalog_server, member));
+  if (!RuleHolds(Rule::kD2)) return absl::OkStatus();  // the variant has it fenced there alone
   absl::btree_set<ServerId> servers;
   PANDO_ASSIGN_OR_RETURN(std::vector<uint32_t> trees, ListMappedTrees(context, *parts_.map));
   trees.push_back(parts_.cluster_tree_id);
