@@ -33,8 +33,9 @@ struct Cost {
 // as many as may be dirty, the cost of twice as many again.
 class PutCost {
  public:
-  explicit PutCost(uint64_t seed)
-      : records_(Records()),
+  explicit PutCost(uint64_t seed, bool inserts = false)
+      : inserts_(inserts),
+        records_(Records()),
         dirty_(records_ * 11 / 100),
         cluster_({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole},
                   .main_bytes = (uint64_t{64} << 20) + records_ * 128}),
@@ -80,13 +81,18 @@ class PutCost {
         while (puts > 0) {
           --puts;
           const std::string key = KeyOf(next(&random_));
-          ASSERT_TRUE(owner_.session().Put(owner_.tree(), key, "abcdefgh").ok());
+          const absl::Status written = inserts_
+                                           ? owner_.session().Insert(owner_.tree(), key, "abcdefgh")
+                                           : owner_.session().Put(owner_.tree(), key, "abcdefgh");
+          // A key may be drawn twice.
+          ASSERT_TRUE(written.ok() || (inserts_ && absl::IsAlreadyExists(written))) << written;
         }
       });
     }
     owner_.session().Run();
   }
 
+  const bool inserts_;
   const uint64_t records_, dirty_;
   SimCluster cluster_;
   OwnerProcess owner_;
@@ -100,6 +106,15 @@ TEST(FlushCost, UniformPuts) {
   EXPECT_GE(cost.messages, 5);
   EXPECT_LE(cost.chains, 0.6);
   EXPECT_LE(cost.bytes, 300);
+}
+
+// New keys, wherever: each is looked for in its leaf first, and few go to a leaf at a time.
+TEST(FlushCost, UniformInserts) {
+  PutCost inserts(5, /*inserts=*/true);
+  const Cost cost = inserts.Measure("uniform inserts", [&](Random* random) {
+    return 1000 * random->Uniform(inserts.records()) + 1 + random->Uniform(999);
+  });
+  EXPECT_LE(cost.chains, 1.7);
 }
 
 TEST(FlushCost, ZipfianPuts) {
