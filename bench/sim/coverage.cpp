@@ -25,6 +25,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::moves, "ranges_given"},
     {&SimRunResult::flushes, "flushed_on_request"},
     {&SimRunResult::upserts, "upserts"},
+    {&SimRunResult::stopped_moves, "moves_stopped"},
 };
 
 }  // namespace

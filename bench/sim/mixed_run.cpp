@@ -152,6 +152,7 @@ void MixOwned(uint64_t seed, SimRunOptions* options) {
   options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});
   options->flushes = Pick<double>(&random, std::array{0.0, 0.002, 0.02});
   options->server_deaths = options->partitions = options->drops = 0;
+  if (options->pauses > 0) options->move_pauses = 0.1;
   options->many = 1;  // runs of leaves are the shared tree's
   options->main_bytes = std::max<uint64_t>(options->main_bytes, 64 << 20);
   // Whoever asks an owner that ends does not know what it has done.
@@ -298,7 +299,8 @@ std::string DescribeRun(const SimRunOptions& o) {
   std::string owned;
   if (o.tree.mode == TreeOptions::Mode::kOwned) {
     owned = absl::StrCat("owned (", o.client.hot_bytes, " hot bytes, log of ", o.client.log_bytes,
-                         ", links broken by ", o.peer_break_probability, ", moves ", o.moves, ") ");
+                         ", links broken by ", o.peer_break_probability, ", moves ", o.moves,
+                         ", stopped ", o.move_pauses, ") ");
   }
   return absl::StrCat(
       mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max,

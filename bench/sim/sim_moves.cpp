@@ -15,6 +15,8 @@ namespace {
 // Whoever moves a range waits so long to hear of it, and goes on.
 constexpr int64_t kMoveNs = 20 * kMillisecondNs;
 constexpr double kDivide = 0.3;  // of the moves
+// Within that a move that nobody holds up is over.
+constexpr uint64_t kMoveUsualNs = 60 * kMicrosecondNs;
 
 }  // namespace
 
@@ -24,6 +26,9 @@ void SimRun::MoveSomething(ComputeServer& server, Session& session, const TreeHa
   const std::vector<OwnRange*> own = tree->OwnRanges();
   if (own.empty()) return;
   SessionContext& context = ImplOf(session).context();
+  if (options_.move_pauses > 0 && move_random_.Chance(options_.move_pauses)) {
+    StopSoon(move_random_.Chance(0.7) ? &server : Choose(&move_random_));
+  }
   OperationContext moving(&context, context.NowNs() + kMoveNs);
   if (move_random_.Chance(kDivide)) {
     if (member->Split(moving, tree, workload_.AnyKey(&move_random_)).ok()) ++result_.splits;
@@ -37,6 +42,22 @@ void SimRun::MoveSomething(ComputeServer& server, Session& session, const TreeHa
   if (taker == nullptr) return;
   // It may have ended by then, which is nothing to the run.
   if (member->Give(moving, tree, key, taker->self()).ok()) ++result_.moves;
+}
+
+void SimRun::StopSoon(ComputeServer* server) {
+  if (server == nullptr || server->fabric == nullptr) return;
+  const auto longest_ns = static_cast<uint64_t>(options_.pause_max_ns);
+  const auto for_ns = 1 + static_cast<int64_t>(move_random_.Uniform(longest_ns));
+  world_.At(NowNs() + static_cast<int64_t>(move_random_.Uniform(kMoveUsualNs)),
+            [this, for_ns, stopped = std::weak_ptr<Fabric>(server->fabric)] {
+              const auto there = stopped.lock();
+              if (there == nullptr) return;
+              world_.PauseFabric(*there);
+              ++result_.stopped_moves;
+              world_.At(NowNs() + for_ns, [this, stopped] {
+                if (const auto again = stopped.lock()) world_.ResumeFabric(*again);
+              });
+            });
 }
 
 }  // namespace pando::sim_run

@@ -101,6 +101,9 @@ struct SimRunOptions {
   double moves = 0;
   // Instead of that share of the operations all that is dirty is flushed (owned trees).
   double flushes = 0;
+  // This share of the moves is stopped on its way, for up to `pause_max_ns`: its giver, or the
+  // taker.
+  double move_pauses = 0;
   // Of servers and clients.
   TimeConstants times;
   // Lock words of the dead that a memory server frees in one step; 0: all.
@@ -137,6 +140,7 @@ struct SimRunResult {
   uint64_t splits = 0, moves = 0;   // of ranges
   uint64_t flushes = 0;             // asked for, and done
   uint64_t upserts = 0;             // begun, each by itself
+  uint64_t stopped_moves = 0;       // or what they were asked for with
   uint64_t walks = 0;               // with a cursor, to their end
   uint64_t written_in_runs = 0;     // operations
   uint64_t written_by_call = 0;     // of them by Session::WriteMany()

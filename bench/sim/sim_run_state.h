@@ -147,6 +147,7 @@ class SimRun {
 
   // --- sim_moves.cpp
   void MoveSomething(ComputeServer& server, Session& session, const TreeHandle& handle);
+  void StopSoon(ComputeServer* server);
 
   // --- sim_faults.cpp
   void PlanCrashes();
