@@ -9,6 +9,8 @@
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/random.h"
+#include "common/wire/leaf.h"
+#include "compute/client/tree_impl.h"
 
 namespace pando {
 namespace {
@@ -38,6 +40,12 @@ Shape Eights() {
   return {"8/8", 8, 8, [](Random* random) { return RandomKey(random, 8); }};
 }
 
+ClientOptions Options(bool narrow_writes) {
+  ClientOptions options;
+  options.techniques.narrow_writes = narrow_writes;
+  return options;
+}
+
 struct Each {
   double round_trips = 0, bytes_read = 0, bytes_written = 0;
 };
@@ -51,10 +59,10 @@ Each PerOperation(const OperationCost& cost, double operations) {
 struct SteadyState {
   Each put, found, absent;
 };
-SteadyState Grow(const Shape& shape, bool narrow) {
+SteadyState Grow(const Shape& shape, bool narrow, bool narrow_writes = false) {
   constexpr size_t kFirst = 30'000;
   SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
-  const auto client = cluster.NewClient();
+  const auto client = cluster.NewClient(Options(narrow_writes));
   const auto tree = *client->CreateTree("t", {.key_bytes_max = shape.key_bytes,
                                               .value_bytes_max = shape.value_bytes,
                                               .narrow_reads = narrow});
@@ -78,8 +86,13 @@ SteadyState Grow(const Shape& shape, bool narrow) {
   SteadyState steady{PerOperation(puts, kFirst), PerOperation(founds, kFirst),
                      PerOperation(absents, kFirst)};
   std::printf(
-      "%s %s: put %.4f RT, %.1f bytes written; found %.4f RT, %.1f bytes; absent %.4f RT, %.1f\n",
-      shape.name, narrow ? "narrow" : "whole", steady.put.round_trips, steady.put.bytes_written,
+      "%s %s: put %.4f RT, %.1f bytes READ, %.1f written; found %.4f RT, %.1f bytes; absent %.4f "
+      "RT, %.1f\n",
+      shape.name,
+      narrow_writes ? "narrow writes"
+      : narrow      ? "narrow"
+                    : "whole",
+      steady.put.round_trips, steady.put.bytes_read, steady.put.bytes_written,
       steady.found.round_trips, steady.found.bytes_read, steady.absent.round_trips,
       steady.absent.bytes_read);
   return steady;
@@ -118,10 +131,10 @@ TEST(NarrowCost, Words) {
 struct Churned {
   Each write, found, absent;
 };
-Churned Churn(const Shape& shape, bool narrow) {
+Churned Churn(const Shape& shape, bool narrow, bool narrow_writes = false) {
   constexpr size_t kKeys = 6'000, kChanges = 30'000, kFirst = 3 * kChanges / 4;
   SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
-  const auto client = cluster.NewClient();
+  const auto client = cluster.NewClient(Options(narrow_writes));
   const auto tree = *client->CreateTree("t", {.key_bytes_max = shape.key_bytes,
                                               .value_bytes_max = shape.value_bytes,
                                               .narrow_reads = narrow});
@@ -150,10 +163,14 @@ Churned Churn(const Shape& shape, bool narrow) {
   Churned churned{PerOperation(writes, 2 * kCounted), PerOperation(founds, kCounted),
                   PerOperation(absents, kCounted)};
   std::printf(
-      "%s %s churned: write %.4f RT, %.1f bytes written; found %.4f RT; absent %.4f RT, %.1f\n",
-      shape.name, narrow ? "narrow" : "whole", churned.write.round_trips,
-      churned.write.bytes_written, churned.found.round_trips, churned.absent.round_trips,
-      churned.absent.bytes_read);
+      "%s %s churned: write %.4f RT, %.1f bytes READ, %.1f written; found %.4f RT; absent %.4f RT, "
+      "%.1f\n",
+      shape.name,
+      narrow_writes ? "narrow writes"
+      : narrow      ? "narrow"
+                    : "whole",
+      churned.write.round_trips, churned.write.bytes_read, churned.write.bytes_written,
+      churned.found.round_trips, churned.absent.round_trips, churned.absent.bytes_read);
   return churned;
 }
 
@@ -197,6 +214,104 @@ TEST(NarrowCost, AfterBulkLoadNearlyAllKeysAreInTheirWindows) {
   }
   EXPECT_LE(cost.round_trips, kGets * 1.01);
   EXPECT_LE(cost.bytes_read, kGets * 260.0);
+}
+
+// Rule N8, where leaves are as full as they ever are, and keys come and go.
+TEST(NarrowCost, NewKeysAreWrittenByTheirWindows) {
+  const SteadyState whole = Grow(Eights(), false), narrow = Grow(Eights(), true, true);
+  EXPECT_LE(narrow.put.bytes_read, whole.put.bytes_read * 0.5);
+  EXPECT_LE(narrow.put.round_trips, whole.put.round_trips * 1.1);
+  EXPECT_LE(narrow.put.bytes_written, whole.put.bytes_written * 1.03);
+  EXPECT_LE(narrow.found.round_trips, 1.06);
+  EXPECT_LE(narrow.absent.round_trips, 1.15);
+  const Churned churned = Churn(Eights(), true, true);
+  EXPECT_LE(churned.found.round_trips, 1.06);
+  EXPECT_LE(churned.absent.round_trips, 1.15);
+}
+
+// Chains, verbs and bytes of an update of a key that is there, of an insert, of one that is refused
+// and of an erase.
+TEST(NarrowCost, WritesReadTheirWindowsUnderTheLock) {
+  constexpr uint64_t kRecords = 3'000;
+  SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
+  const auto client = cluster.NewClient(Options(true));
+  const auto tree =
+      *client->CreateTree("t", {.key_bytes_max = 24, .value_bytes_max = 8, .narrow_reads = true});
+  const auto session = *client->NewSession();
+  uint64_t next = 0;
+  const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+    if (next == kRecords) return false;
+    *entry = {KeyOf(next * 2), KeyOf(next)};
+    ++next;
+    return true;
+  });
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  for (uint64_t n = 0; n < kRecords; n += 20) ASSERT_TRUE(session->Get(*tree, KeyOf(n * 2)).ok());
+  const auto cost_of = [&](const std::function<absl::Status(const OperationOptions&)>& call) {
+    OperationCost cost;
+    EXPECT_TRUE(call({.cost = &cost}).ok());
+    return cost;
+  };
+  uint64_t narrow_inserts = 0, narrow_updates = 0;
+  for (uint64_t n = 100; n < kRecords; n += 145) {  // each in another leaf
+    const OperationCost update = cost_of([&](const OperationOptions& options) {
+      return session->Update(*tree, KeyOf(n * 2), "v", options);
+    });
+    const OperationCost insert = cost_of([&](const OperationOptions& options) {
+      return session->Insert(*tree, KeyOf(n * 2 + 1), "v", options);
+    });
+    // [CAS, READ line 0, READ window], which may go round, [WRITE, release].
+    const auto is_narrow = [](const OperationCost& cost) {
+      return cost.round_trips == 2 && cost.verbs <= 6 && cost.bytes_read == 64 + 256;
+    };
+    narrow_updates += is_narrow(update);
+    narrow_inserts += is_narrow(insert);
+    // What the window does not say costs one READ of the leaf.
+    for (const OperationCost& cost : {update, insert}) {
+      if (is_narrow(cost)) continue;
+      EXPECT_EQ(cost.round_trips, 3u);
+      EXPECT_EQ(cost.bytes_read, 64u + 256 + 1664);
+    }
+    OperationCost refused;
+    EXPECT_TRUE(
+        absl::IsAlreadyExists(session->Insert(*tree, KeyOf(n * 2), "v", {.cost = &refused})));
+    EXPECT_EQ(refused.round_trips, update.round_trips);
+    EXPECT_EQ(refused.bytes_read, update.bytes_read);
+  }
+  EXPECT_GE(narrow_updates, 17u);
+  EXPECT_GE(narrow_inserts, 12u);
+  // An erase has to know how full the leaf is.
+  const OperationCost erase = cost_of(
+      [&](const OperationOptions& options) { return session->Erase(*tree, KeyOf(2000), options); });
+  EXPECT_EQ(erase.bytes_read, 1664u);
+  EXPECT_EQ(erase.round_trips, 2u);
+}
+
+// Rules N8, M7: somebody died between the markers of a merge and its commit.
+TEST(NarrowCost, AWriterLooksAfterAMarkedLeafFirst) {
+  SimCluster cluster({.sim = {.seed = 7, .mode = sim::DeliveryMode::kWhole}});
+  const auto client = cluster.NewClient(Options(true));
+  const auto tree = *client->CreateTree("t", {.narrow_reads = true});
+  const auto session = *client->NewSession();
+  for (uint64_t n = 0; n < 200; ++n) ASSERT_TRUE(session->Put(*tree, KeyOf(n), "v").ok());
+  const TreeContext& context = ImplOf(*tree).context();
+  const NodeLayout& layout = context.layout;
+  Reference root;
+  ASSERT_EQ(context.root.Load(&root), 1);
+  const Reference left = ReadHeader(cluster.At(root.address), layout).leftmost;
+  std::byte* const survivor = cluster.At(left.address);
+  const Reference right = RightOf(survivor);
+  std::byte* const merging = cluster.At(right.address);
+  std::vector<LeafEntry> entries;
+  ASSERT_TRUE(ReadLeafEntries(merging, layout, &entries));
+  const auto updated = [&] { return session->Update(*tree, entries.front().key, "w"); };
+  ASSERT_TRUE(updated().ok());
+  SetMarker(survivor, NodeState::kLive, right);
+  SetMarker(merging, NodeState::kMerging, left);
+  for (std::byte* const line : {survivor, merging}) SealEntryLevel(line, 0, 1, /*crc=*/false);
+  ASSERT_TRUE(updated().ok());
+  EXPECT_FALSE(IsMarked(survivor));
+  EXPECT_FALSE(IsMarked(merging));
 }
 
 // Neither a client that is told not to, nor one on a tree that is not made for it.

@@ -52,6 +52,8 @@ struct ExhaustiveOptions {
   // The victims erase a range of this many keys (rule M8), in trees that hold many, or nearly all.
   // 0: single operations, or runs.
   uint64_t erase_length = 0;
+  // Techniques::narrow_writes, of all clients: rule N8, where the tree has windows.
+  bool narrow_writes = false;
 };
 
 struct ExhaustiveResult {

@@ -156,6 +156,19 @@ TEST_P(ExhaustiveCrashes, CellsAreLinkedOrFreed) {
   ExpectOk(options);
 }
 
+// Rule N8: the victims, and whoever comes after them, know no more of a leaf than a window says.
+TEST_P(ExhaustiveCrashes, NarrowWritesGoOnToo) {
+  ExhaustiveOptions options = SmallNodes();
+  options.mode = GetParam();
+  options.victims_of_a_kind = 1;
+  options.narrow_writes = true;
+  options.tree = {
+      .key_bytes_max = 8, .value_bytes_max = 8, .node_bytes = 2048, .narrow_reads = true};
+  options.key_prefix_bytes = 0;
+  options.keys = 240;
+  ExpectOk(options);
+}
+
 // Rule M8: ranges of 60 keys, with leaves that go, up to twelve at once.
 TEST_P(ExhaustiveCrashes, LeavesOfAnErasedRangeGoTogether) {
   ExhaustiveOptions options = SmallNodes();

@@ -84,6 +84,7 @@ ExhaustiveActor* ExhaustiveWorld::Join(uint64_t seed) {
   client.seed = seed;
   client.operation_timeout_ms = 5'000;
   client.index_cache_bytes = kCacheBytes;
+  client.techniques.narrow_writes = options_.narrow_writes;
   auto connected = ConnectOverFabric(client, actor->fabric);
   PANDO_CHECK_OK(connected.status());
   actor->client = *std::move(connected);

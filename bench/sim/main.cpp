@@ -81,6 +81,7 @@ DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
 DEFINE_uint32(node_bytes, 0, "size of a node, bytes; 0: derived from --tree");
 DEFINE_bool(narrow_reads, false, "gets READ the few lines where their key can be (rules N)");
 DEFINE_uint32(inline_value_bytes, 0, "longer values lie in cells (rules K); 0: those above 255");
+DEFINE_bool(narrow_writes, false, "with --narrow_reads: and so do writes (rule N8)");
 DEFINE_uint32(key_prefix, 0, "bytes that all keys have in common (long separators, deep trees)");
 DEFINE_string(techniques, "everything", "everything, sherman or fgplus");
 DEFINE_uint32(packet_bytes, 4096, "largest WRITE that is whole or absent when its sender dies");
@@ -151,6 +152,7 @@ void ParseTechniques(Techniques* techniques) {
   } else {
     BadFlag("--techniques=" + FLAGS_techniques + ": must be everything, sherman or fgplus");
   }
+  techniques->narrow_writes = FLAGS_narrow_writes;
 }
 
 void CheckRanges() {
@@ -292,6 +294,7 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     }
     options.tree.narrow_reads = FLAGS_narrow_reads;
     options.tree.inline_value_bytes_max = FLAGS_inline_value_bytes;
+    options.narrow_writes = FLAGS_narrow_writes;
     if (FLAGS_mode != "mixed" && !ParseDeliveryMode(FLAGS_mode, &options.mode))
       BadFlag("--mode=" + FLAGS_mode + ": must be lines, words, shm or whole");
     options.break_only = FLAGS_exhaustive_breaks;

@@ -179,6 +179,7 @@ void MixNarrow(uint64_t seed, SimRunOptions* options) {
   options->tree.narrow_reads = random.Chance(0.5);
   // A client that does not read so writes by the same rules.
   if (random.Chance(0.2)) options->client.techniques.narrow_reads = false;
+  options->client.techniques.narrow_writes = random.Chance(0.5);
 }
 
 // Values that lie in cells (rules K): all but the shortest, or few. From a random stream of its
@@ -295,6 +296,7 @@ std::string DescribeRun(const SimRunOptions& o) {
         std::pair{"narrow_reads", t.narrow_reads}}) {
     if (!on) absl::StrAppend(&techniques, " -", name);
   }
+  if (t.narrow_writes) absl::StrAppend(&techniques, " +narrow_writes");
   const std::string mode(DeliveryModeName(o.sim.mode));
   std::string owned;
   if (o.tree.mode == TreeOptions::Mode::kOwned) {

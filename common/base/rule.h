@@ -104,6 +104,8 @@ enum class Rule {
   kN7,
   kN7New,
   kN7Drop,
+  kN8,
+  kN8Flags,
   kK1,
   kK2,
   kK3,

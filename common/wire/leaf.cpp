@@ -277,7 +277,7 @@ LineRuns LeafEditor::SealDirty(uint32_t packet_bytes) {
     return runs;
   }
   if (erased_) ForEachDirty([&](uint32_t group) { ClearErased(group); });
-  if (layout_.window_groups() != 0) DropFlags();
+  if (layout_.window_groups() != 0 && !window_only_) DropFlags();
   ForEachDirty([&](uint32_t group) {
     const uint32_t first_line = layout_.FirstLineOfGroup(group);
     SealEntryLevel(image_, first_line, layout_.lines_per_group(), crc_);

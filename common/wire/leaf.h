@@ -43,6 +43,10 @@ bool HasSlotOutOfFence(const std::byte* image, const NodeLayout& layout);
 // Rule N1: of each key that is outside its window the home's flag says so. True without windows.
 bool SpillsAreFlagged(const std::byte* image, const NodeLayout& layout);
 
+// Rule N8: a group of the key's window has an empty slot. Of an image of which no more than the
+// window is known.
+bool HasRoomInWindow(const std::byte* image, const NodeLayout& layout, std::string_view key);
+
 // Edits an accepted leaf image in place, held under the node's lock.
 //
 // 1. A key present before and after keeps its slot (rule U2), also through an Erase and a later Put
@@ -74,6 +78,10 @@ class LeafEditor {
   bool Erase(std::string_view key);
   // The same for callers that have looked: `slot` is Find(key) of the image as it was given, or -1.
   [[nodiscard]] bool PutAt(int slot, std::string_view key, std::string_view value);
+
+  // Rule N8: the same, and the only edit, where no more is known than line 0 and the key's window:
+  // a new key's window has room (CHECKed), other keys may have any place.
+  void PutInWindow(int slot, std::string_view key, std::string_view value);
 
   uint32_t used_slots() const;  // in-fence
   bool dirty() const;
@@ -109,6 +117,7 @@ class LeafEditor {
   int FindEmptyByWindow(std::string_view key) const;
   uint32_t RoomAround(uint32_t group) const;
   int RoomiestGroup(uint32_t from, uint32_t groups) const;
+  uint32_t RoomiestOfWindow(uint32_t home) const;
   // A new key is in the slot.
   void NotePlaced(uint32_t slot, std::string_view key);
   void FlagSpill(uint32_t home);
@@ -143,6 +152,7 @@ class LeafEditor {
   const uint32_t dirty_words_;  // of dirty_groups_ in use: one, mostly
   std::array<uint64_t, kGroupsMax / 64> dirty_groups_;
   bool erased_ = false;
+  bool window_only_ = false;  // no more of the image is known
   // Rule N6. Homes whose flag is not in the image as it was given; the group to be written first,
   // or -1; false: there would have to be several.
   uint64_t fresh_homes_ = 0;

@@ -1,8 +1,10 @@
 #include "common/wire/window.h"
 
 #include <algorithm>
+#include <array>
 #include <bitset>
 
+#include "common/base/check.h"
 #include "common/base/rule.h"
 
 namespace pando {
@@ -143,7 +145,11 @@ bool SpillsAreFlagged(const std::byte* image, const NodeLayout& layout) {
   return true;
 }
 
-// --- LeafEditor in a layout with windows (rules N1, N5, N6).
+bool HasRoomInWindow(const std::byte* image, const NodeLayout& layout, std::string_view key) {
+  return !wire::WindowIsFull(image, layout, wire::HomeOf(layout, key));
+}
+
+// --- LeafEditor in a layout with windows (rules N1, N5, N6, N8).
 
 using wire::FlaggedIn;
 
@@ -187,6 +193,49 @@ int LeafEditor::FindEmptyByWindow(std::string_view key) const {
   int group = RoomiestGroup(home, layout_.window_groups());
   if (group < 0) group = RoomiestGroup(home, layout_.group_count());
   return group < 0 ? -1 : wire::FirstEmptySlot(image_, layout_, static_cast<uint32_t>(group));
+}
+
+// As RoomAround(), but of what lies outside of the window as if it was like what is in it.
+uint32_t LeafEditor::RoomiestOfWindow(uint32_t home) const {
+  const uint32_t reach = layout_.window_groups();
+  std::array<uint32_t, kGroupsMax> empty;
+  uint32_t all = 0;
+  for (uint32_t i = 0; i < reach; ++i) {
+    empty[i] = wire::EmptySlots(image_, layout_, wire::GroupBehind(layout_, home, i));
+    all += empty[i];
+  }
+  uint32_t best = reach, most = 0;
+  for (uint32_t i = 0; i < reach; ++i) {
+    if (empty[i] == 0) continue;
+    uint32_t room = empty[i] * (reach + 1) * reach;
+    for (uint32_t distance = 1; distance < reach; ++distance) {
+      room += (i >= distance ? empty[i - distance] * reach : all) * (reach - distance);
+      room += (i + distance < reach ? empty[i + distance] * reach : all) * (reach - distance);
+    }
+    if (room <= most) continue;
+    most = room;
+    best = i;
+  }
+  PANDO_CHECK_LT(best, reach) << "a window has no room";
+  return wire::GroupBehind(layout_, home, best);
+}
+
+void LeafEditor::PutInWindow(int slot, std::string_view key, std::string_view value) {
+  PANDO_CHECK(!key.empty() && key.size() <= layout_.key_bytes_max());
+  PANDO_CHECK_LE(value.size(), layout_.value_bytes_max());
+  window_only_ = RuleHolds(Rule::kN8Flags);
+  if (slot >= 0) {
+    WriteSlot(static_cast<uint32_t>(slot), key, value);
+    return;
+  }
+  const uint32_t home = wire::HomeOf(layout_, key), group = RoomiestOfWindow(home);
+  WriteSlot(static_cast<uint32_t>(wire::FirstEmptySlot(image_, layout_, group)), key, value);
+  // In advance, as NotePlaced() does it; of other windows it is not known whether they are full.
+  const bool in_advance = layout_.lines_per_group() == 1;
+  if (in_advance && wire::Distance(layout_, home, group) < wire::FlagGroups(layout_) &&
+      wire::WindowIsFull(image_, layout_, home) && FlaggedIn(image_, layout_, home) < 0) {
+    SetFlag(home, group);
+  }
 }
 
 void LeafEditor::NotePlaced(uint32_t slot, std::string_view key) {

@@ -77,5 +77,18 @@ TEST(WindowRulesTest, N7Drop) {
   EXPECT_NE(first_problem(), "");
 }
 
+TEST(WindowRulesTest, N8Flags) {
+  const auto first_problem = [] {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      std::string problem = NarrowWriteScene(Eights(), false, seed);
+      if (!problem.empty()) return problem;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(first_problem(), "");
+  WithoutRule n8(Rule::kN8Flags);
+  EXPECT_EQ(first_problem(), "a flag is missing");
+}
+
 }  // namespace
 }  // namespace pando

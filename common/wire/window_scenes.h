@@ -3,6 +3,7 @@
 // off. A scene returns what a reader shows first that is wrong; "": nothing.
 #pragma once
 
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -364,6 +365,42 @@ inline std::string GoneScene(const NodeLayout& layout, bool crc, bool upwards, b
   const auto runs = NodeWrites(layout, NodeOrder::kAscending, 4);
   stage.Write(after, runs, runs.size(), upwards);
   return stage.Check();
+}
+
+// Rule N8: updates and new keys, by writers who know nothing but line 0 and the key's window.
+inline std::string NarrowWriteScene(const NodeLayout& layout, bool crc, uint64_t seed) {
+  Random random(seed);
+  SceneLeaf leaf = FillBut(layout, layout.slot_count() / 8, &random, crc);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : leaf.entries) keys.push_back(key);
+  while (keys.size() < 3 * leaf.entries.size()) keys.push_back(SceneKey(&random, layout));
+  for (const std::string& key : keys) {
+    TestImage part(layout);
+    const auto copy = [](const TestImage& from, TestImage* to, uint32_t line, uint32_t lines) {
+      std::memcpy(to->data() + line * kLineBytes, from.data() + line * kLineBytes,
+                  lines * kLineBytes);
+    };
+    copy(leaf.image, &part, 0, 1);
+    const WindowRuns window = WindowOf(layout, key);
+    for (uint32_t i = 0; i < window.count; ++i) {
+      copy(leaf.image, &part, window.runs[i].first_line, window.runs[i].line_count);
+    }
+    LeafMatch match;
+    const WindowVerdict verdict =
+        ClassifyWindow(part.data(), layout, TestExpectation(key), crc, &match);
+    const bool room = HasRoomInWindow(part.data(), layout, key);
+    if (verdict != WindowVerdict::kFound && (verdict != WindowVerdict::kAbsent || !room)) continue;
+    LeafEditor editor(part.data(), layout, crc);
+    editor.PutInWindow(match.slot, key, "new");
+    const std::vector<LineRun> runs = EntryWrites(editor);
+    if (runs.size() != 1) return "more than one group is written";
+    copy(part, &leaf.image, runs[0].first_line, runs[0].line_count);
+    leaf.entries[key] = "new";
+    if (!LinesConsistent(leaf.image.data(), layout, crc)) return "the leaf is torn";
+    if (!SpillsAreFlagged(leaf.image.data(), layout)) return "a flag is missing";
+    if (Contents(leaf.image, layout) != leaf.entries) return "the keys are not those put";
+  }
+  return "";
 }
 
 }  // namespace pando

@@ -1,4 +1,4 @@
-// Windows of keys (rules N1 to N7): placing, what readers of a few lines make of them at every
+// Windows of keys (rules N1 to N8): placing, what readers of a few lines make of them at every
 // moment of every kind of write, and the numbers of each layout.
 #include "common/wire/window.h"
 
@@ -320,6 +320,16 @@ TEST(WindowTest, ALeafThatIsGoneAnswersNothing) {
     PlayAll([reused](const NodeLayout& layout, bool crc, bool upwards) {
       return GoneScene(layout, crc, upwards, reused, 1);
     });
+  }
+}
+
+TEST(WindowTest, WritersWhoKnowAWindowAloneKeepAllKeysFlagged) {
+  for (const NodeLayout& layout : SceneLayouts()) {
+    for (const bool crc : {false, true}) {
+      for (uint64_t seed = 1; seed <= 20; ++seed) {
+        ASSERT_EQ(NarrowWriteScene(layout, crc, seed), "") << layout.key_bytes_max();
+      }
+    }
   }
 }
 

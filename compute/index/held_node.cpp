@@ -1,11 +1,63 @@
 #include "compute/index/held_node.h"
 
+#include "common/base/rule.h"
+#include "common/wire/leaf.h"
+#include "common/wire/node_image.h"
+
 namespace pando {
 
 absl::StatusOr<HeldNode::Attempt> HeldNode::Hold(Descent& descent) {
   PANDO_RETURN_IF_ERROR(descent.Find());
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(context_, descent.node()));
   PANDO_ASSIGN_OR_RETURN(lock_, tree_.environment.hocl.Acquire(context_, target, image_));
+  return Inspect(descent);
+}
+
+namespace {
+
+TargetParts PartsOf(const NodeLayout& layout, std::string_view key) {
+  const WindowRuns window = WindowOf(layout, key);
+  TargetParts parts = {.parts = {{.offset = 0, .bytes = kLineBytes}}, .count = 1};
+  for (uint32_t i = 0; i < window.count; ++i) {
+    parts.parts[parts.count++] = {.offset = window.runs[i].first_line * kLineBytes,
+                                  .bytes = window.runs[i].line_count * kLineBytes};
+  }
+  return parts;
+}
+
+}  // namespace
+
+bool HeldNode::WindowDecides(const Descent& descent, bool adds) {
+  const NodeLayout& layout = tree_.layout;
+  WindowVerdict verdict =
+      ClassifyWindow(image_.data, layout, Expect(tree_, descent.node(), 0, descent.key()),
+                     tree_.environment.crc, &match_);
+  if (verdict == WindowVerdict::kFlagged && !RuleHolds(Rule::kN8)) verdict = WindowVerdict::kAbsent;
+  if (verdict != WindowVerdict::kFound && verdict != WindowVerdict::kAbsent) return false;
+  // Rule M7: whoever works on such a leaf has to look after the merge first.
+  if (IsMarked(image_.data) && RuleHolds(Rule::kM7)) return false;
+  return verdict == WindowVerdict::kFound || !adds ||
+         HasRoomInWindow(image_.data, layout, descent.key());
+}
+
+absl::StatusOr<HeldNode::Attempt> HeldNode::HoldWindow(Descent& descent, bool adds,
+                                                       Hocl::Delegate delegate) {
+  PANDO_RETURN_IF_ERROR(descent.Find());
+  // The low fence is known of a leaf to which its parent led (rule N2).
+  if (descent.parent().is_null() || descent.moved_right()) return HoldOrDelegate(descent, delegate);
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(context_, descent.node()));
+  Hocl& hocl = tree_.environment.hocl;
+  PANDO_ASSIGN_OR_RETURN(
+      std::optional<HeldLock> lock,
+      hocl.TryAcquireParts(context_, target, PartsOf(tree_.layout, descent.key()), image_));
+  if (!lock.has_value()) return HoldOrDelegate(descent, delegate);
+  lock_ = *std::move(lock);
+  const bool crowded = lock_.local()->HasWaiters();
+  if (crowded) lock_.local()->NoteCrowd();
+  if (window_only()) {
+    if (!crowded && WindowDecides(descent, adds)) return Attempt::kHeld;
+    PANDO_RETURN_IF_ERROR(hocl.ReadAll(context_, lock_, image_));
+  }
   return Inspect(descent);
 }
 

@@ -48,6 +48,13 @@ class HeldNode {
   // The same for a single operation on that node, which may wait as a request (Hocl).
   absl::StatusOr<Attempt> HoldOrDelegate(Descent& descent, Hocl::Delegate delegate);
 
+  // Rule N8, of a leaf: READs no more than line 0 and the window of the descent's key, where that
+  // may do; if it does not, the leaf. `adds`: the key gets a slot if it is absent. Where
+  // others want the lock HoldOrDelegate().
+  absl::StatusOr<Attempt> HoldWindow(Descent& descent, bool adds, Hocl::Delegate delegate);
+  // After kHeld: the image is of line 0 and the key's window alone.
+  bool window_only() const { return !lock_.image_is_fresh(); }
+
   const Reference& node() const { return lock_.target().node; }
   LocalBuffer image() const { return image_; }
   // Of a leaf: where the descent's key is.
@@ -60,6 +67,8 @@ class HeldNode {
 
  private:
   absl::StatusOr<Attempt> Inspect(Descent& descent);
+  // What was READ of the leaf is enough.
+  bool WindowDecides(const Descent& descent, bool adds);
   // Of a node that is not the one wanted.
   absl::StatusOr<Attempt> Leave(Descent& descent, NodeVerdict verdict);
 

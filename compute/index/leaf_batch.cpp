@@ -63,7 +63,7 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
   if (effect == WriteEffect::kStore) {
     if (!state.is_present && state.slot < 0) {
       // Slots that this batch empties are not counted: their keys may come back in it.
-      if (FreeSlots() == 0) return false;
+      if (FreeSlots() <= 0) return false;
       --free_slots_;
     }
     state.is_present = true;
@@ -95,6 +95,12 @@ LeafEditor& LeafBatch::Commit() {
     const bool fits = editor_.PutAt(state.slot, state.key, state.value);
     PANDO_CHECK(fits) << "a leaf batch was over-committed";
   }
+  return editor_;
+}
+
+LeafEditor& LeafBatch::CommitInWindow() {
+  const KeyState& state = keys_.front();
+  if (state.changed) editor_.PutInWindow(state.slot, state.key, state.value);
   return editor_;
 }
 

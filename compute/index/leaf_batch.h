@@ -4,6 +4,7 @@
 // Not thread-safe. Keys and values are views that outlive the batch.
 #pragma once
 
+#include <climits>
 #include <forward_list>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ class LeafBatch {
     ordered_ = 1;
   }
 
+  // The same where no more is known than line 0 and the key's window (rule N8), which has room if
+  // the key is absent. One operation, and CommitInWindow().
+  void NoteInWindow(std::string_view key, int slot) {
+    Note(key, slot);
+    free_slots_ = 1;
+  }
+
   // Evaluates the operation (rule U4); `result`: OK, AlreadyExists, NotFound, or a failed
   // condition. `answer` (may be null) gets the present value where a condition failed, and an
   // upsert's new one. False: the key needs a slot and none is left; nothing changed, and it may be
@@ -45,6 +53,8 @@ class LeafBatch {
   // all (CHECKed).
   LeafEditor& Commit();
 
+  LeafEditor& CommitInWindow();
+
   // For a split: all entries as they are to be, sorted by key. False: the leaf holds a key twice.
   // `ascending`: there are new ones, all of them above whatever was there.
   [[nodiscard]] bool ReadFinal(std::vector<LeafEntry>* sorted, bool* ascending) const;
@@ -59,10 +69,15 @@ class LeafBatch {
     bool is_present = false;
     bool changed = false;
   };
+  static constexpr int kNotCounted = INT_MIN;  // until it is first needed
+
   KeyState& FindState(std::string_view key);
+  // Below zero: of a layout whose last slots stay empty (rule N4) a writer who does not know how
+  // many are used has taken some (rule N8).
   int FreeSlots() {
-    if (free_slots_ < 0) {
-      free_slots_ = static_cast<int>(layout_.entries_max() - editor_.used_slots());
+    if (free_slots_ == kNotCounted) {
+      free_slots_ =
+          static_cast<int>(layout_.entries_max()) - static_cast<int>(editor_.used_slots());
     }
     return free_slots_;
   }
@@ -76,8 +91,8 @@ class LeafBatch {
   std::byte* const image_;
   const NodeLayout& layout_;
   absl::InlinedVector<KeyState, 2> keys_;
-  size_t ordered_ = 0;   // so many of them ascend: those of a run do, waiters come as they come
-  int free_slots_ = -1;  // counted when first needed
+  size_t ordered_ = 0;  // so many of them ascend: those of a run do, waiters come as they come
+  int free_slots_ = kNotCounted;
   bool erased_ = false;
   std::forward_list<std::string> texts_;  // values that are no operation's
 };

@@ -68,6 +68,21 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
   return applied;
 }
 
+void LeafWrite::ExecuteInWindow(HeldLock&& lock, const RunWrite& write, int slot) {
+  LeafBatch batch(image_.data, tree_.layout, tree_.environment.crc);
+  batch.NoteInWindow(write.operation->key, slot);
+  PANDO_CHECK(batch.Apply(*write.operation, write.result, write.answer));
+  LeafEditor& editor = batch.CommitInWindow();
+  // The next holder READs the leaf: the image is not one.
+  if (!editor.dirty()) {
+    // Whatever becomes of the release: the image was READ for this operation (rule V5).
+    (void)hocl().ReleaseUnchanged(context_, std::move(lock), nullptr);
+    return;
+  }
+  const absl::Status written = WriteEntries(std::move(lock), editor, nullptr);
+  if (!written.ok()) *write.result = WriteBackFailed(written);
+}
+
 inline bool LeafWrite::WriteBackLeaf(HeldLock&& lock, LeafBatch& batch,
                                      absl::Span<const RunWrite> applied, absl::Status* written) {
   LeafEditor& editor = batch.Commit();
@@ -75,7 +90,7 @@ inline bool LeafWrite::WriteBackLeaf(HeldLock&& lock, LeafBatch& batch,
   LocalLock* const local = lock.local();
   if (editor.dirty()) [[likely]] {
     if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
-    *written = WriteEntries(std::move(lock), editor);
+    *written = WriteEntries(std::move(lock), editor, image_.data);
     if (!written->ok()) [[unlikely]]
       *written = WriteBackFailed(*written);
     return false;
@@ -173,6 +188,7 @@ void LeafWrite::Combine(HeldLock& lock, LeafBatch& batch) {
   const auto max = static_cast<size_t>(tree_.environment.combine_max - 1);
   std::vector<LockRequestPtr> waiting = hocl().TakeCombinable(lock, tree_.id(), max);
   if (waiting.empty()) return;
+  lock.local()->NoteCrowd();
   FenceScratch low_scratch, high_scratch;
   const std::string_view low = LowFence(image_.data, tree_.layout, &low_scratch);
   const std::string_view high = HighFence(image_.data, tree_.layout, &high_scratch);
@@ -205,7 +221,7 @@ void LeafWrite::FinishCombined(LocalLock* local, const absl::Status& outcome) {
   results_.clear();
 }
 
-absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
+absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor, const std::byte* image) {
   const RemoteAddress node = lock.target().node.address;
   const uint32_t packet_bytes = tree_.entry.shape.packet_bytes;
   WriteBack writes(context_, tree_, node.server());
@@ -231,7 +247,7 @@ absl::Status LeafWrite::WriteEntries(HeldLock&& lock, LeafEditor& editor) {
     hocl().LeaveToFencing(context_, std::move(lock), status);
     return status;
   }
-  return writes.Release(std::move(lock), image_.data);
+  return writes.Release(std::move(lock), image);
 }
 
 absl::Status LeafWrite::Split(HeldLock lock, LeafBatch& batch, const std::vector<LeafEntry>& sorted,

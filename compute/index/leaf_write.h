@@ -26,6 +26,11 @@ class LeafWrite {
             std::vector<MissingSeparator>* later = nullptr)
       : context_(context), tree_(tree), image_(image), later_(later) {}
 
+  // Rule N8: executes one operation, which erases nothing, where no more of the leaf was READ than
+  // line 0 and the key's window. The key is in `slot` (-1: absent; the window has room then).
+  // Combines nothing. Writes back and gives the lock up.
+  void ExecuteInWindow(HeldLock&& lock, const RunWrite& write, int slot);
+
   // Executes the operations at the head of `writes`, at least one, that the leaf covers, and
   // waiting ones with them, writes back and gives the lock up. They are sorted by key; the first
   // one's key is covered, and in `slot` (-1: absent). Returns how many have their results now. 0:
@@ -51,7 +56,8 @@ class LeafWrite {
   // What the batch leaves fits the leaf. True: nothing is to be written, and all is done.
   bool WriteBackLeaf(HeldLock&& lock, LeafBatch& batch, absl::Span<const RunWrite> applied,
                      absl::Status* written);
-  absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor);
+  // `image`: for the next holder; may be null.
+  absl::Status WriteEntries(HeldLock&& lock, LeafEditor& editor, const std::byte* image);
   // The same where nodes for a split were taken: it may fit all the same.
   bool Divide(HeldLock&& lock, LeafBatch& batch, absl::Span<const RunWrite> applied,
               absl::Status* written);

@@ -77,6 +77,9 @@ class TreeContext {
         read_limits(ReadLimits::Of(environment->capabilities, this->layout, environment->crc)),
         narrow_reads(this->layout.window_groups() > 0 && environment->techniques.narrow_reads &&
                      environment->capabilities.few_bytes_pay),
+        narrow_writes(this->narrow_reads && environment->techniques.narrow_writes &&
+                      environment->techniques.two_level_versions &&
+                      environment->techniques.lock_and_read && environment->techniques.local_locks),
         parents(environment->cache.DirectoryOf(this->entry.tree_id)) {}
   TreeContext(const TreeContext&) = delete;
   TreeContext& operator=(const TreeContext&) = delete;
@@ -86,7 +89,8 @@ class TreeContext {
   IndexEnvironment& environment;
   const int64_t read_max_ns;  // of the environment's times: each READ looks at it
   const ReadLimits read_limits;
-  const bool narrow_reads;  // gets READ windows (rule N2)
+  const bool narrow_reads;   // gets READ windows (rule N2)
+  const bool narrow_writes;  // so do writes to a key (rule N8)
   RootHint root;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
   TreeFate fate;

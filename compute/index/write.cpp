@@ -23,8 +23,12 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteO
                                              tree.id(), descent.node(), operation);
     return request;
   };
+  // Who erases has to know how full the leaf is.
+  const bool narrow = tree.narrow_writes && !MayErase(operation.kind);
   while (true) {
-    PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt, leaf.HoldOrDelegate(descent, delegate));
+    PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt,
+                           narrow ? leaf.HoldWindow(descent, MayAdd(operation.kind), delegate)
+                                  : leaf.HoldOrDelegate(descent, delegate));
     if (attempt == HeldNode::Attempt::kExecuted) {
       if (answer != nullptr) *answer = std::move(request->answer);
       return request->result;
@@ -37,8 +41,13 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteO
     // The caller's string gets it last: key and operand may be views of that.
     std::string said;
     const RunWrite write = {&operation, &status, answer != nullptr ? &said : nullptr};
-    const size_t done = LeafWrite(context, tree, image.buffer())
-                            .Execute(leaf.TakeLock(), {&write, 1}, leaf.match().slot);
+    LeafWrite leaf_write(context, tree, image.buffer());
+    size_t done = 1;
+    if (leaf.window_only()) {
+      leaf_write.ExecuteInWindow(leaf.TakeLock(), write, leaf.match().slot);
+    } else {
+      done = leaf_write.Execute(leaf.TakeLock(), {&write, 1}, leaf.match().slot);
+    }
     if (!RuleHolds(Rule::kU5) && IsOutcomeUnknown(status) && !context.expired()) continue;
     if (done > 0) {
       if (answer != nullptr) answer->assign(said);

@@ -14,6 +14,14 @@ namespace pando {
 
 using WriteKind = Write::Kind;
 
+constexpr bool MayErase(WriteKind kind) {
+  return kind == WriteKind::kErase || kind == WriteKind::kEraseIf;
+}
+// The key may need a slot that it has not.
+constexpr bool MayAdd(WriteKind kind) {
+  return kind == WriteKind::kPut || kind == WriteKind::kInsert || kind == WriteKind::kUpsert;
+}
+
 // A view: the strings outlive it, and the function does.
 struct WriteOperation {
   WriteKind kind = WriteKind::kPut;

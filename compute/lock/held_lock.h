@@ -19,6 +19,15 @@ struct LockTarget {
   uint32_t read_bytes = 0;
 };
 
+// Parts of a target, each READ to its place in the image.
+struct TargetParts {
+  struct Part {
+    uint32_t offset = 0, bytes = 0;
+  };
+  Part parts[3];
+  uint32_t count = 0;
+};
+
 // A held lock. Move-only; must be released (CHECKed).
 class HeldLock {
  public:
@@ -43,7 +52,8 @@ class HeldLock {
   // What the requests of TakeCombinable() wait for; it outlives them.
   LocalLock* local() const { return local_; }
   bool held() const { return held_; }
-  // False after a handover that did not carry the image.
+  // The image is of all of the target: not after a handover that did not carry it, nor where parts
+  // were READ.
   bool image_is_fresh() const { return image_is_fresh_; }
   // True: some operation that the image serves may have been invoked after its READ: it was handed
   // over, or operations were combined.

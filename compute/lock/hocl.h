@@ -75,6 +75,17 @@ class Hocl {
   absl::StatusOr<std::optional<HeldLock>> TryAcquire(OperationContext& context,
                                                      const LockTarget& target, LocalBuffer image);
 
+  // One attempt that READs parts of the target alone, where nobody else wants the lock, as far as
+  // is known. An empty optional: it was not made, or another client has the word; Acquire() then.
+  // Needs local locks. acquire_part.cpp.
+  absl::StatusOr<std::optional<HeldLock>> TryAcquireParts(OperationContext& context,
+                                                          const LockTarget& target,
+                                                          const TargetParts& parts,
+                                                          LocalBuffer image);
+  // READs all of the target, for a holder who knows parts of it. An error: as after any chain that
+  // failed under the lock; it is given up.
+  absl::Status ReadAll(OperationContext& context, HeldLock& lock, LocalBuffer image);
+
   // READs the word and the node it guards in one chain (rule V4). True: the word is free, or its
   // owner is dead: nobody is writing the node, so that the image is final.
   absl::StatusOr<bool> IsAbandoned(OperationContext& context, const LockTarget& target,

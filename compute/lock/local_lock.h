@@ -44,6 +44,14 @@ class LocalLock {
 
   // A hint: Release() serves a waiter that arrives a moment later.
   bool HasWaiters() const { return state_.load(std::memory_order_relaxed) == kQueued; }
+  // For whoever works otherwise where nobody waits: a hint, for so many turns after it was noted.
+  void NoteCrowd() { crowded_turns_.store(kCrowdedTurns, std::memory_order_relaxed); }
+  bool TakeCrowdedTurn() {
+    const uint8_t turns = crowded_turns_.load(std::memory_order_relaxed);
+    if (turns == 0) return false;
+    crowded_turns_.store(turns - 1, std::memory_order_relaxed);
+    return true;
+  }
   // Moves up to `max` combinable waiters for that node to kExecuting, in order.
   std::vector<LockRequestPtr> TakeCombinable(uint32_t tree_id, const Reference& node, size_t max);
   // Puts executing requests back to the front, in order; abandoned ones are dropped.
@@ -100,7 +108,10 @@ class LocalLock {
   };
   Contended& contended();
 
+  static constexpr uint8_t kCrowdedTurns = 16;
+
   std::atomic<State> state_{kFree};
+  std::atomic<uint8_t> crowded_turns_{0};
   std::atomic<Contended*> contended_{nullptr};
 };
 

@@ -44,6 +44,11 @@ struct Techniques {
   // that are laid out for it (TreeOptions::narrow_reads), on fabrics that gain by it. Off: it READs
   // the leaf.
   bool narrow_reads = true;
+  // Beyond the paper, for links that are full: where gets READ so, puts, inserts, updates, replaces
+  // and upserts of one key that nobody else's wait beside do it, too, under the leaf's lock; they
+  // READ the leaf where that is not enough. Fewer bytes, and more chains for new keys. Needs
+  // two_level_versions, lock_and_read and local_locks.
+  bool narrow_writes = false;
 
   static Techniques Everything() { return {}; }
   static Techniques Sherman() {
