@@ -31,6 +31,8 @@ constexpr uint32_t kScanRows = 50;
 
 // Sherman's nodes are those of its public code.
 std::vector<Peer> Systems() {
+  System narrow = OurSystem();
+  narrow.techniques.narrow_writes = true;
   return {{.name = "Sherman, 24/8",
            .system = ShermanSystem(),
            .key_bytes = 24,
@@ -51,6 +53,16 @@ std::vector<Peer> Systems() {
            .key_bytes = 24,
            .node_bytes = 1024,
            .narrow = true},
+          {.name = "Pando, 24/8, narrow, also writes",
+           .system = narrow,
+           .key_bytes = 24,
+           .node_bytes = 0,
+           .narrow = true},
+          {.name = "Pando, 24/8, narrow, also writes, 1 KiB",
+           .system = narrow,
+           .key_bytes = 24,
+           .node_bytes = 1024,
+           .narrow = true},
           {.name = "Pando, 8/8, whole leaves",
            .system = OurSystem(),
            .key_bytes = 8,
@@ -58,6 +70,11 @@ std::vector<Peer> Systems() {
            .narrow = false},
           {.name = "Pando, 8/8, narrow",
            .system = OurSystem(),
+           .key_bytes = 8,
+           .node_bytes = 0,
+           .narrow = true},
+          {.name = "Pando, 8/8, narrow, also writes",
+           .system = narrow,
            .key_bytes = 8,
            .node_bytes = 0,
            .narrow = true}};
