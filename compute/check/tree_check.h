@@ -31,7 +31,7 @@ struct TreeCheckOptions {
   bool crc = false;                 // lines carry checksums
   uint64_t nodes_max = 10'000'000;  // bounds the walk
   size_t problems_max = 20;         // the walk ends when it has found so many
-  bool keep_entries = false;  // of a quiet tree
+  bool keep_entries = false;        // of a quiet tree
   // Waits before something is looked at for the (`tries` + 2)nd time; false: it was looked at for
   // long enough. None: the tree is quiet.
   std::function<bool(int tries)> look_again;
