@@ -46,10 +46,11 @@ DEFINE_uint64(
     "with --exhaustive_crashes: also kills who comes next, after 0 up to so many packets");
 DEFINE_uint64(seed, 1, "everything random follows from it: same seed, same run");
 DEFINE_string(seeds, "", "FIRST:COUNT: runs a range of seeds instead of one");
-DEFINE_string(preset, "",
-              "\"mixed\": derives all other settings from the seed; \"cruel\": and each run is as "
-              "unkind as can be, with all time constants divided; \"owned\": as mixed, on owned "
-              "trees");
+DEFINE_string(
+    preset, "",
+    "\"mixed\": derives all other settings from the seed; \"cruel\": and each run is as "
+    "unkind as can be, with all time constants divided; \"owned\": as mixed, on owned "
+    "trees; \"owned_cruel\": and they are dropped, and movers stopped, while ranges move");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -250,7 +251,9 @@ SimRunOptions OptionsOf(uint64_t seed) {
   SimRunOptions options = FLAGS_preset == "mixed"   ? MixedRun(seed)
                           : FLAGS_preset == "cruel" ? MixedRun(seed, {.cruel_share = 1})
                           : FLAGS_preset == "owned" ? MixedRun(seed, {.owned = true})
-                                                    : FromFlags(seed);
+                          : FLAGS_preset == "owned_cruel"
+                              ? MixedRun(seed, {.owned = true, .cruel_moves = true})
+                              : FromFlags(seed);
   options.history_path = FLAGS_history;
   return options;
 }
@@ -362,7 +365,7 @@ int main(int argc, char** argv) {
     return pando::kExitOk;
   }
   if (!FLAGS_preset.empty() && FLAGS_preset != "mixed" && FLAGS_preset != "cruel" &&
-      FLAGS_preset != "owned")
+      FLAGS_preset != "owned" && FLAGS_preset != "owned_cruel")
     pando::BadFlag("--preset=" + FLAGS_preset + ": unknown");
   if (!FLAGS_scenario.empty() && pando::FindScenario(FLAGS_scenario) == nullptr) {
     pando::BadFlag("--scenario=" + FLAGS_scenario + ": there are " + pando::ScenarioNames());

@@ -139,7 +139,7 @@ void MixWalks(uint64_t seed, SimRunOptions* options) {
 
 // Trees with owners, which are asked over links, end, and are followed. What owners do not outlive
 // yet is left out: a memory server's death, and with it their log.
-void MixOwned(uint64_t seed, SimRunOptions* options) {
+void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixOwnedSeed));
   options->tree.mode = TreeOptions::Mode::kOwned;
   options->tree.key_bytes_max = std::min<uint32_t>(options->tree.key_bytes_max, 240);
@@ -151,8 +151,9 @@ void MixOwned(uint64_t seed, SimRunOptions* options) {
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
   options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});
   options->flushes = Pick<double>(&random, std::array{0.0, 0.002, 0.02});
-  options->server_deaths = options->partitions = options->drops = 0;
-  if (options->pauses > 0) options->move_pauses = 0.1;
+  options->server_deaths = options->partitions = 0;
+  if (!random.Chance(0.5) || !mix.cruel_moves) options->drops = 0;
+  if (mix.cruel_moves && options->pauses > 0) options->move_pauses = 0.1;
   options->many = 1;  // runs of leaves are the shared tree's
   options->main_bytes = std::max<uint64_t>(options->main_bytes, 64 << 20);
   // Whoever asks an owner that ends does not know what it has done.
@@ -350,7 +351,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixRuns(seed, &options);
   MixErases(seed, &options);
   MixCruelty(seed, mix, &options);
-  if (mix.owned) MixOwned(seed, &options);
+  if (mix.owned) MixOwned(seed, mix, &options);
   MixNarrow(seed, &options);
   MixCells(seed, &options);
   return options;

@@ -119,6 +119,9 @@ struct MixOptions {
   double cruel_share = 0.3;
   // The trees are owned ones.
   bool owned = false;
+  // And they are dropped while ranges move, and givers and takers are stopped in the middle of
+  // moves.
+  bool cruel_moves = false;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 
