@@ -10,6 +10,7 @@
 #include "bench/cost/sim_cluster.h"
 #include "common/base/random.h"
 #include "common/wire/leaf.h"
+#include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
