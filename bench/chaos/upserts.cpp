@@ -122,7 +122,7 @@ class UpsertsRun {
     PANDO_ASSIGN_OR_RETURN(client_, Client::Connect(plan_.client_options()));
     PANDO_ASSIGN_OR_RETURN(tree_,
                            client_->CreateTree(kTreeName, {.key_bytes_max = kKeyBytes,
-                                                           .value_bytes_max = kValueBytes,
+                                                           .value_bytes_max = sizeof(int64_t),
                                                            .mode = TreeOptions::Mode::kOwned}));
     PANDO_ASSIGN_OR_RETURN(shared_, MapShared(plan_));
     PANDO_RETURN_IF_ERROR(StartComputeServers());
