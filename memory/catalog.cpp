@@ -42,9 +42,10 @@ absl::Status CheckMode(const CreateTreeRequest& request) {
     return absl::InvalidArgumentError("the tree of the owners is itself a shared one");
   }
   if (request.shape.has_cells) {
-    return absl::InvalidArgumentError(absl::StrCat("values of an owned tree have at most ",
-                                                   kValueBytesLimit, " bytes, not ",
-                                                   request.shape.value_bytes_max));
+    return absl::InvalidArgumentError(
+        absl::StrCat("an owned tree keeps all values in its leaves, of at most ", kValueBytesLimit,
+                     " bytes: give a smaller value_bytes_max, no inline_value_bytes_max, or a "
+                     "shared tree"));
   }
   if (request.shape.key_bytes_max <= kOwnedKeyBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("keys of an owned tree have at most ",

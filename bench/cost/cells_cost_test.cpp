@@ -198,6 +198,33 @@ TEST(CellsCost, ADamagedCellIsDataLossAndCheckSaysWhere) {
   EXPECT_EQ(report->problems.size(), 1u);
 }
 
+TEST(CellsCost, ErasesGoOnWhereThereIsNoMemoryForCells) {
+  LargeTree large(0, {.value_bytes_max = 65'536},
+                  {.sim = {.seed = 1, .mode = sim::DeliveryMode::kWhole},
+                   .main_bytes = 4 << 20,
+                   .chunk_bytes = 64 << 10});
+  uint64_t keys = 0;
+  absl::Status put;
+  for (; put.ok() && keys < 1000; ++keys) {
+    put = large.session->Put(*large.tree, KeyOf(keys), LargeValue(keys, 16'000));
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(put)) << put << " after " << keys;
+  ASSERT_TRUE(absl::IsResourceExhausted(
+      large.session->Update(*large.tree, KeyOf(0), LargeValue(0, 16'000))));
+  EXPECT_EQ(*large.session->Get(*large.tree, KeyOf(0)), LargeValue(0, 16'000));
+  std::vector<Write> writes;
+  for (uint64_t n = 0; n < 10; ++n) {
+    writes.push_back({.kind = Write::Kind::kErase, .key = KeyOf(n)});
+    writes.push_back({.key = KeyOf(5000 + n), .value = LargeValue(n, 60'000)});
+  }
+  const std::vector<WriteResult> results =
+      large.session->WriteMany(*large.tree, writes, {.timeout_ms = 20'000});
+  for (size_t i = 0; i < results.size(); i += 2) EXPECT_TRUE(results[i].status.ok()) << i;
+  const auto report = large.session->Check(*large.tree, {.quiet_tree = true});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->ok());
+}
+
 TEST(CellsCost, AnOwnedTreeRefusesThem) {
   SimCluster cluster({.sim = {.seed = 1}});
   const auto client = cluster.NewClient();

@@ -231,11 +231,12 @@ size_t LargeValues::RunLength(OperationContext& context, absl::Span<const RunWri
 size_t LargeValues::WriteRun(OperationContext& context, absl::Span<const RunWrite> writes,
                              std::vector<MissingSeparator>* later) {
   const size_t length = RunLength(context, writes);
-  if (length <= 1) {
+  const auto write_first = [&] {
     const RunWrite& first = writes.front();
     *first.result = Write(context, *first.operation, first.answer);
-    return 1;
-  }
+    return size_t{1};
+  };
+  if (length <= 1) return write_first();
   std::vector<CellStore::NewValue> cells;
   std::vector<std::string> stored(length), previous(length);
   std::vector<WriteOperation> operations;
@@ -246,8 +247,8 @@ size_t LargeValues::WriteRun(OperationContext& context, absl::Span<const RunWrit
           {.key = write.operation->key, .value = write.operation->value, .reference = {}});
     }
   }
-  *writes.front().result = cells_.WriteAll(context, absl::MakeSpan(cells));
-  if (!writes.front().result->ok()) return 1;
+  // Where there is no memory for all of them the first may still need none.
+  if (!cells_.WriteAll(context, absl::MakeSpan(cells)).ok()) return write_first();
   auto cell = cells.begin();
   for (size_t i = 0; i < length; ++i) {
     const WriteOperation& operation = *writes[i].operation;
