@@ -82,8 +82,10 @@ TEST_F(LifecycleTest, AnExistingTreeKeepsItsOptions) {
 TEST_F(LifecycleTest, BadOptionsAndNames) {
   for (const TreeOptions& options :
        {TreeOptions{.key_bytes_max = 0}, TreeOptions{.key_bytes_max = 256},
-        TreeOptions{.value_bytes_max = 256}, TreeOptions{.node_bytes = 100},
-        TreeOptions{.node_bytes = 1 << 20}, TreeOptions{.node_bytes = 1025}}) {
+        TreeOptions{.value_bytes_max = 65'537},
+        TreeOptions{.value_bytes_max = 1'000, .inline_value_bytes_max = 255},
+        TreeOptions{.node_bytes = 100}, TreeOptions{.node_bytes = 1 << 20},
+        TreeOptions{.node_bytes = 1025}}) {
     EXPECT_CODE(client_->CreateTree("t", options), InvalidArgument);
   }
   EXPECT_CODE(client_->CreateTree("", {}), InvalidArgument);

@@ -63,9 +63,8 @@ struct CheckReport {
   // Values in memory of their own (TreeOptions::inline_value_bytes_max), and the bytes that they
   // take there. Each was READ, and is the one that was stored.
   uint64_t cells = 0, cells_bytes = 0;
-  // Such memory that nothing refers to: left by clients that ended, or whose operations had an
-  // unknown outcome; the next sweep frees it (Session::Sweep()). While others write, also what they
-  // have replaced and not given back yet.
+  // Such memory that nothing refers to: of ended clients and unknown outcomes, and what others have
+  // not given back yet. The next sweep frees it (Session::Sweep()).
   uint64_t cells_unused = 0;
   uint64_t looked_again = 0;  // places that looked wrong at first
 
