@@ -15,4 +15,15 @@ absl::Status RoutedTree::CheckKind(const CatalogEntry& entry) {
       absl::Hex(unknown), ", hex); open it with the release that created it, or a later one"));
 }
 
+absl::Status RoutedTree::GetElsewhere(OperationContext& context, std::string_view key,
+                                      std::string* value) {
+  return large_ != nullptr ? large_->Get(context, key, value) : owned_->Get(context, key, value);
+}
+
+absl::Status RoutedTree::WriteElsewhere(OperationContext& context, const WriteOperation& operation,
+                                        std::string* answer) {
+  return large_ != nullptr ? large_->Write(context, operation, answer)
+                           : owned_->Write(context, operation, answer);
+}
+
 }  // namespace pando

@@ -100,14 +100,13 @@ class RoutedTree {
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value) {
     if (is_plain_) [[likely]]
       return GetKey(context, shared_, key, value);
-    return large_ != nullptr ? large_->Get(context, key, value) : owned_->Get(context, key, value);
+    return GetElsewhere(context, key, value);
   }
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
                      std::string* answer) {
     if (is_plain_) [[likely]]
       return WriteKey(context, shared_, operation, answer);
-    return large_ != nullptr ? large_->Write(context, operation, answer)
-                             : owned_->Write(context, operation, answer);
+    return WriteElsewhere(context, operation, answer);
   }
   // Many of them, leaf by leaf: compute/index/write_run.h.
   size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes,
@@ -187,6 +186,11 @@ class RoutedTree {
   }
 
  private:
+  // Of other kinds than plain shared trees. Apart, so that those have all of their way inlined.
+  absl::Status GetElsewhere(OperationContext& context, std::string_view key, std::string* value);
+  absl::Status WriteElsewhere(OperationContext& context, const WriteOperation& operation,
+                              std::string* answer);
+
   TreeContext shared_;
   std::unique_ptr<OwnedTree> owned_;
   std::unique_ptr<LargeValues> large_;
