@@ -55,7 +55,7 @@ class LargeValues {
                        std::vector<bool>* there);
 
   // cell_sweep.cpp (rule K4): what the dead left of this tree's cells. As SweepTree(). All cells
-  // are looked at where a memory server asks this client to, or if `thorough`.
+  // are looked at if `thorough`; else a part, where a memory server asks this client to.
   absl::Status Sweep(OperationContext& context, bool thorough, SweepResult* result);
   // Reads all values of the tree, and adds to the report what is wrong with them.
   absl::Status Check(OperationContext& context, const CheckOptions& options, CheckReport* report);
