@@ -97,6 +97,15 @@ TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
   EXPECT_THAT(RunSim(MixedRun(238, {.cruel_share = 0})).problems, IsEmpty());
 }
 
+// A tenth of the calls is lost, the lease is 4 ms: no client lives for as long as the sweep at the
+// end takes, until the network is well.
+TEST(SimRun, WhatIsLeftIsLookedAfterWhereClientsAreSoonCutOff) {
+  const SimRunOptions options = MixedRun(1795632847);
+  EXPECT_EQ(options.sim.call_request_loss, 0.1);
+  EXPECT_EQ(options.lease_ns, 4 * kMillisecondNs);
+  EXPECT_THAT(RunSim(options).problems, IsEmpty());
+}
+
 // Unkind in every way at once, and still a function of the seed.
 TEST(SimRun, CruelRunsAreRepeatableAndReuseNodes) {
   uint64_t reused = 0, shrinks = 0;

@@ -36,7 +36,7 @@ void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, uint32_t ser
   const Server& server = core.servers[flight.server];
   const bool cut = core.processes[process]->IsLinkCut(static_cast<uint32_t>(flight.server));
   if ((cut || !server.dead) &&
-      (cut || server.calls_paused || core.random.Chance(core.options.call_request_loss))) {
+      (cut || server.calls_paused || core.LosesCall(core.options.call_request_loss))) {
     ++core.stats.lost_requests;
     return;
   }
@@ -67,7 +67,7 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
     core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.reply.data()),
                         flight.reply.size());
     if (timed != nullptr) reply_ns += timed->ServeCall(static_cast<uint32_t>(flight.server));
-    if (core.random.Chance(core.options.call_reply_loss)) {
+    if (core.LosesCall(core.options.call_reply_loss)) {
       ++core.stats.lost_replies;
       DropCallEvent(event.target);
       return;

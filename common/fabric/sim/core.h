@@ -103,6 +103,7 @@ class Core final : public Clock {
                ? 0
                : static_cast<int64_t>(random.Uniform(static_cast<uint64_t>(limit_ns) + 1));
   }
+  bool LosesCall(double share) { return calls_are_lost && random.Chance(share); }
   // One way through the network.
   int64_t NetworkDelay();
   // Of its latest life. -1: no such server.
@@ -111,6 +112,7 @@ class Core final : public Clock {
   int64_t DeathSeenNs(uint32_t process, uint32_t server);
 
   const SimOptions options;
+  bool calls_are_lost = true;  // as `options` say; SimWorld::LoseNoMoreCalls
   Random random;
   Random break_random;  // of its own: until something breaks a run is the same as without breaks
   int64_t now_ns = 1 * kMillisecondNs;  // not 0: nobody may take 0 for "never"

@@ -102,6 +102,15 @@ TEST(SimCalls, SomeAreLostSomeAreNot) {
   EXPECT_GT(f.sim.world.stats().lost_replies, 0u);
 }
 
+TEST(SimCalls, NoneIsLostOnceTheNetworkIsWell) {
+  CallFixture f({.seed = 9, .call_request_loss = 1.0, .call_reply_loss = 1.0});
+  f.Run(kMillisecondNs);
+  f.ExpectLate(0);
+  f.sim.world.LoseNoMoreCalls();
+  f.Run(kMillisecondNs);
+  EXPECT_TRUE(f.call.status.ok()) << f.call.status;
+}
+
 TEST(SimCalls, DeadServerAnswersNobody) {
   CallFixture f({.seed = 1});
   f.sim.world.KillServer(kServer);

@@ -143,6 +143,8 @@ void SimWorld::SetBreakProbability(const Fabric& fabric, double probability) {
   impl_->core.processes[AsSim(fabric).process()]->break_probability = probability;
 }
 
+void SimWorld::LoseNoMoreCalls() { impl_->core.calls_are_lost = false; }
+
 void SimWorld::BreakPeerLinks(const Fabric& fabric) {
   impl_->CheckUntimed();
   impl_->peers.BreakAll(AsSim(fabric).process());

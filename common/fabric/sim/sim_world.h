@@ -73,6 +73,8 @@ class SimWorld {
   // READs of this compute server that start from now on stop half-way for so long; 0: as the
   // options say. (Not in kWhole.)
   void StallReads(const Fabric& fabric, int64_t stall_ns);
+  // From now on SimOptions' shares of control requests and replies that are lost count for nothing.
+  void LoseNoMoreCalls();
   // The queue pairs of this compute server to a memory server break now: both live on, a part of
   // what was posted is still executed, its chains and those posted until the queue pairs are
   // opened again fail, recoverable (network.h, B1 to B6).
