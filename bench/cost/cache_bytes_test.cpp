@@ -135,15 +135,15 @@ TEST_P(CacheBytesTest, OfRandomPuts) {
   SimCluster cluster(Servers(GetParam()));
   Writer writer(&cluster);
   Random random(1);
-  std::vector<std::string> keys = RandomKeys(&random, 1'000'000);
+  std::vector<std::string> keys = RandomKeys(&random, 400'000);
   ASSERT_NO_FATAL_FAILURE(writer.Put(keys));
   const std::string servers = std::to_string(GetParam()) + " servers";
   EXPECT_LE(Measure(&cluster, "random puts, " + servers).ALeaf(), 12);
   // Nodes come back with other lives.
-  keys.resize(600'000);
+  keys.resize(240'000);
   ASSERT_NO_FATAL_FAILURE(writer.Erase(keys));
   EXPECT_LE(Measure(&cluster, "and erases, " + servers).ALeaf(), 12);
-  ASSERT_NO_FATAL_FAILURE(writer.Put(RandomKeys(&random, 600'000)));
+  ASSERT_NO_FATAL_FAILURE(writer.Put(RandomKeys(&random, 240'000)));
   EXPECT_LE(Measure(&cluster, "and puts, " + servers).ALeaf(), 12);
 }
 
@@ -173,7 +173,7 @@ void Shuffle(std::vector<std::string>* keys) {
 }
 
 TEST(CacheBytes, OfWords) {
-  constexpr uint64_t kWords = 663'473;
+  constexpr uint64_t kWords = 300'000;
   const auto words = Keys::Create({.kind = "words"}, kWords);
   ASSERT_TRUE(words.ok()) << words.status();
   std::vector<std::string> one, two;
@@ -199,11 +199,11 @@ TEST(CacheBytes, OfWords) {
 
 // As much cache as 256 MiB are for a billion records.
 TEST(CacheBytes, ASmallCacheAndZipfianGets) {
-  constexpr uint64_t kRecords = 20'000'000, kWarm = 1'500'000, kGets = 500'000;
+  constexpr uint64_t kRecords = 10'000'000, kWarm = 750'000, kGets = 250'000;
   SimCluster cluster(Servers(2));
   Writer writer(&cluster);
   BulkLoad(*writer.session, *writer.tree, kRecords);
-  const CacheBytes all = Measure(&cluster, "20 M records");
+  const CacheBytes all = Measure(&cluster, "10 M records");
   const auto cache_bytes = static_cast<size_t>(8.9 * static_cast<double>(all.leaves));
   const auto client = cluster.NewClient({.index_cache_bytes = cache_bytes});
   const auto tree = *client->OpenTree("t");

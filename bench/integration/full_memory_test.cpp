@@ -24,7 +24,7 @@ std::string ScatteredKey(uint64_t n) {
   return "k" + std::to_string(1'000'000 + n * 7919 % 1'000'003);
 }
 
-const size_t kRounds = IntegrationCluster::is_slow() ? 2 : 20;
+const size_t kRounds = IntegrationCluster::is_slow() ? 2 : 10;
 const uint64_t kMainBytes = IntegrationCluster::is_slow() ? 512 << 10 : 1 << 20;
 
 class FullMemoryTest : public OneTreeTest {

@@ -324,7 +324,7 @@ TEST(OwnedMoves, OneIsStoppedBeyondItsServingLeaseAtEveryMoment) {
   PlayAllOf(How::kPauseBriefly, 1, Stride(41));
 }
 TEST(OwnedMoves, OneIsStoppedUntilItIsFencedAtEveryMoment) {
-  PlayAllOf(How::kPause, 1, Stride(499));
+  PlayAllOf(How::kPause, 1, Stride(997));
 }
 
 TEST(OwnedMoves, BothDie) {

@@ -19,7 +19,7 @@ namespace pando {
 namespace {
 
 // Of a longer scenario a sample.
-constexpr int kKillsMax = 4000;
+constexpr int kKillsMax = 500;
 
 class CountingHandler : public ControlHandler {
  public:
