@@ -90,11 +90,11 @@ TEST(OwnedRandom, PausesBeyondLeases) {
 }
 
 TEST(OwnedRandom, LittleMemory) {
-  const OwnedRunResult all = RunSeeds(12, [](Random*, OwnedRunOptions* options) {
+  const OwnedRunResult all = RunSeeds(8, [](Random*, OwnedRunOptions* options) {
     options->little_memory = true;
     options->keys = 2000;
-    options->operations = 200;
-    options->kill = 0.3;
+    options->operations = 400;
+    options->kill = 0.1;
   });
   EXPECT_GT(all.refused_records, 0u);
 }

@@ -2,55 +2,21 @@
 // with all of them nothing does.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "bench/owned/owned_rules.h"
 #include "bench/owned/owned_run.h"
 #include "bench/owned/owned_stage.h"
 #include "common/base/rule.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
-#include "compute/owner/spread_plan.h"
 
 namespace pando {
 namespace {
 
 using history::Operation;
 using history::OperationKind;
-
-constexpr uint64_t kSeeds = 60;
-
-class OwnedRulesTest : public testing::Test {
- protected:
-  ~OwnedRulesTest() override { BreakRule(Rule::kNone); }
-
-  using Play = std::function<std::string(uint64_t seed)>;  // what went wrong
-
-  // Some seed shows it; that one does not where the rule holds.
-  static void ExpectShown(Rule rule, const Play& play) {
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      BreakRule(rule);
-      const std::string shown = play(seed);
-      BreakRule(Rule::kNone);
-      if (shown.empty()) continue;
-      EXPECT_EQ(play(seed), "") << "with all rules, seed " << seed;
-      std::printf("seed %lu: %s\n", seed, shown.substr(0, 160).c_str());
-      return;
-    }
-    FAIL() << "no seed shows it";
-  }
-  static std::string Run(const OwnedRunOptions& options) { return RunOwners(options).what(); }
-};
-
-bool Put(OwnedStage* stage, OwnedActor* actor, uint64_t key) {
-  return stage->Do(actor, 0, 0,
-                   OwnedStage::Make(OperationKind::kPut, KeyOf(key), stage->NewValue()));
-}
-bool Get(OwnedStage* stage, OwnedActor* actor, uint64_t key) {
-  return stage->Do(actor, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(key)));
-}
 
 OwnedStageOptions WithLeases(uint64_t seed) {
   OwnedStageOptions options = {.circumstances = {.leases = true}};
@@ -271,145 +237,6 @@ TEST_F(OwnedRulesTest, T4Hold) {
     owner->sessions[1]->Run();
     stage.LookAtTheEnd();
     return stage.what();
-  });
-}
-
-// What one has written is divided, and read before it is flushed.
-TEST_F(OwnedRulesTest, O10) {
-  ExpectShown(Rule::kO10, [](uint64_t seed) {
-    OwnedStageOptions options;
-    options.cluster.sim.seed = seed;
-    OwnedStage stage(options);
-    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
-    if (!stage.Open(owner, 0)) return stage.what();
-    for (uint64_t k = 1; k <= 9; ++k) Put(&stage, owner, k);
-    (void)stage.Split(owner, 0, 0, KeyOf(5));
-    for (uint64_t k = 1; k <= 9; ++k) Get(&stage, owner, k);
-    stage.LookAtTheEnd();
-    return stage.what();
-  });
-}
-
-// Puts go on while the range is given.
-TEST_F(OwnedRulesTest, O11) {
-  ExpectShown(Rule::kO11, [](uint64_t seed) {
-    OwnedStageOptions options;
-    options.cluster.sim.seed = seed;
-    OwnedStage stage(options);
-    ClientOptions client = OwnedStage::SmallOwner();
-    client.owner = true;
-    OwnedActor* const giver = stage.Join(client, 2);
-    OwnedActor* const taker = stage.Join(client);
-    if (!stage.Open(giver, 0) || !stage.Open(taker, 0) || !Put(&stage, giver, 1)) {
-      return stage.what();
-    }
-    stage.Spawn(giver, 1, [&] {
-      for (uint64_t k = 1; k <= 60; ++k) {
-        stage.Do(giver, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(k), stage.NewValue()));
-      }
-    });
-    (void)stage.Give(giver, 0, 0, KeyOf(1), taker);
-    giver->sessions[1]->Run();
-    for (uint64_t k = 1; k <= 60; ++k) Get(&stage, taker, k);
-    stage.LookAtTheEnd();
-    return stage.what();
-  });
-}
-
-// A range goes to another one, is written there, and comes back to who has its old messages in his
-// log, and dies.
-TEST_F(OwnedRulesTest, O12) {
-  ExpectShown(Rule::kO12, [](uint64_t seed) {
-    OwnedStageOptions options = {.trees = 2};
-    options.cluster.sim.seed = seed;
-    OwnedStage stage(options);
-    ClientOptions client = OwnedStage::SmallOwner();
-    client.owner = true;
-    OwnedActor* const one = stage.Join(client);
-    OwnedActor* const other = stage.Join(client);
-    for (OwnedActor* const actor : {one, other}) {
-      for (const size_t tree : {0, 1}) {
-        if (!stage.Open(actor, tree)) return stage.what();
-      }
-    }
-    // It holds the log's base.
-    stage.Do(one, 0, 1, OwnedStage::Make(OperationKind::kPut, KeyOf(1), stage.NewValue()));
-    Put(&stage, one, 2);
-    (void)stage.Give(one, 0, 0, KeyOf(2), other);
-    Put(&stage, other, 2);
-    (void)stage.Give(other, 0, 0, KeyOf(2), one);
-    Get(&stage, one, 2);
-    stage.Kill(one);
-    stage.Leave(one);
-    Get(&stage, other, 2);
-    stage.LookAtTheEnd();
-    return stage.what();
-  });
-}
-
-// Two members, one of which has everything, and most of that in one range.
-TEST_F(OwnedRulesTest, O13) {
-  ExpectShown(Rule::kO13, [](uint64_t) -> std::string {
-    std::vector<SpreadRange> ranges = {{900, true, false}, {100, true, false}};
-    size_t owner[] = {0, 0};
-    int moves = 0;
-    for (int round = 0; round < 40; ++round) {
-      for (const size_t member : {0, 1}) {
-        std::vector<SpreadRange> own;
-        std::vector<size_t> which;
-        double loads[2] = {0, 0};
-        for (size_t i = 0; i < ranges.size(); ++i) {
-          loads[owner[i]] += ranges[i].operations_per_s;
-          if (owner[i] != member) continue;
-          own.push_back(ranges[i]);
-          which.push_back(i);
-        }
-        const SpreadStep step = SpreadPlan::Next(loads[member], own, {loads[1 - member]}, 0.5);
-        if (step.kind != SpreadStep::Kind::kGive) continue;
-        owner[which[step.range]] = 1 - member;
-        ++moves;
-      }
-    }
-    return moves > 2 ? "ranges go back and forth" : "";
-  });
-}
-
-// It cannot reach anybody while it claims a range, closes the tree before it knows what has come of
-// that, and leaves.
-std::string LeaveAfterAClaim(uint64_t seed, uint64_t packets) {
-  OwnedStageOptions options = {.circumstances = {.breaks = true, .owners_end = true}};
-  options.cluster.sim.seed = seed;
-  OwnedStage stage(options);
-  ClientOptions client = OwnedStage::SmallOwner();
-  client.owner = true;
-  client.operation_timeout_ms = 1;
-  OwnedActor* const owner = stage.Join(client);
-  if (!stage.Open(owner, 0)) return stage.what();
-  bool is_over = false;
-  stage.world().LimitPackets(*owner->fabric, packets);
-  stage.Spawn(owner, 0, [&] {
-    Put(&stage, owner, 1);
-    is_over = true;
-  });
-  while (!stage.world().PacketsSpent(*owner->fabric) && !is_over) stage.Quiet(kMicrosecondNs);
-  for (const ServerId server : {1, 2}) stage.world().CutLink(*owner->fabric, server, true);
-  stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
-  stage.Quiet(3 * kSecondNs);
-  owner->sessions[0]->Run();
-  owner->trees[0].reset();
-  for (const ServerId server : {1, 2}) stage.world().CutLink(*owner->fabric, server, false);
-  (void)stage.Retire(owner, 10'000);
-  stage.LookAtTheEnd();
-  return stage.what();
-}
-
-TEST_F(OwnedRulesTest, O14) {
-  ExpectShown(Rule::kO14, [](uint64_t seed) {
-    std::string shown;
-    for (uint64_t packets = 0; packets < 12 && shown.empty(); ++packets) {
-      shown = LeaveAfterAClaim(seed, packets);
-    }
-    return shown;
   });
 }
 

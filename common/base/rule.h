@@ -74,6 +74,7 @@ enum class Rule {
   kO3,
   kO4,
   kO5,
+  kO8,
   kO10,
   kO11,
   kO12,

@@ -221,7 +221,8 @@ class Member {
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
   absl::Status Take(OperationContext& context, OwnedTree* tree, RangeChange change);
-  void Serve(OwnedTree* tree, const MappedRange& range);
+  // A range whose entry is this member's, unless its tree was dropped (rule O8). OK: look again.
+  absl::Status ServeIfThere(OperationContext& context, OwnedTree* tree, const MappedRange& range);
   static void ServeAgain(OwnRange* range);
   absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
   static absl::Status KeptError();

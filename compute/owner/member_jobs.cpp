@@ -164,18 +164,24 @@ absl::Status Member::SettlePending(OperationContext& context) {
     return absl::OkStatus();
   }
   OwnRange* const own = tree->FindOwn(settled.range().low);
-  if (own == nullptr) {
-    Serve(tree, settled.range());
-  } else {
-    own->mapped = settled.range();  // its term was renewed
-  }
+  if (own == nullptr) return ServeIfThere(context, tree, settled.range());
+  own->mapped = settled.range();  // its term was renewed
   return absl::OkStatus();
 }
 
-void Member::Serve(OwnedTree* tree, const MappedRange& range) {
+absl::Status Member::ServeIfThere(OperationContext& context, OwnedTree* tree,
+                                  const MappedRange& range) {
+  // Rule O8: the entry covers what is below it, which had entries of its own perhaps. They are
+  // erased when the tree has left the catalog, and this range's border was read before now.
+  PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, tree->id()));
+  if (!exists && RuleHolds(Rule::kO8)) {
+    tree->NoteDropped();
+    return absl::OkStatus();
+  }
   auto own = std::make_unique<OwnRange>(range, OwnRange::State::kServing);
   own->came_ns = NowNs();
   tree->Add(std::move(own));
+  return absl::OkStatus();
 }
 
 absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
@@ -184,6 +190,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   if (tree->FindOwn(key) != nullptr) return absl::OkStatus();
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   if (tree->FindOwn(key) != nullptr) return absl::OkStatus();
+  if (tree->dropped()) return tree->DroppedError();
   // Many operations miss the owner at once; the first of their jobs has looked for all of them.
   if (tree->OwnerOf(key).has_value()) return absl::OkStatus();
   if (IsOnItsWay(*tree, key)) return absl::AbortedError("the key's range is on its way");
@@ -195,10 +202,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   }
   const absl::StatusOr<MappedRange> found = FindRange(context, map_, tree->id(), key);
   // No key's absence: nobody can say what it holds.
-  if (absl::IsNotFound(found.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("tree '", tree->leaves().entry.name, "' was dropped"));
-  }
+  if (absl::IsNotFound(found.status())) return tree->DroppedError();
   PANDO_RETURN_IF_ERROR(found.status());
   const MappedRange& range = *found;
   const MemberId owner = range.entry.owner;
@@ -230,8 +234,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   }
   if (owner == self()) {
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
-    Serve(tree, range);
-    return absl::OkStatus();
+    return ServeIfThere(context, tree, range);
   }
   return Recover(context, owner);
 }
@@ -243,10 +246,11 @@ absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChang
     return settled;
   }
   if (!change.won()) return absl::OkStatus();  // somebody else was first: look again
-  Serve(tree, change.range());
-  std::lock_guard lock(mutex_);
-  ++stats_.claims;
-  return absl::OkStatus();
+  {
+    std::lock_guard lock(mutex_);
+    ++stats_.claims;
+  }
+  return ServeIfThere(context, tree, change.range());
 }
 
 absl::Status Member::Recover(OperationContext& context, MemberId ended) {

@@ -66,7 +66,10 @@ absl::Status Member::LookForEnded(OperationContext& context) {
   for (const uint32_t id : trees) {
     PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, id));
     if (exists) continue;
-    if (OwnedTree* const tree = FindOpen(id); tree != nullptr) Discard(tree);
+    if (OwnedTree* const tree = FindOpen(id); tree != nullptr) {
+      tree->NoteDropped();
+      Discard(tree);
+    }
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, id, self()).status());
   }
   // A recovery may have come to an end but for its own entry.

@@ -79,6 +79,10 @@ void OwnedTree::Remove(OwnRange* range) {
   range->SetState(OwnRange::State::kGone);
 }
 
+absl::Status OwnedTree::DroppedError() const {
+  return absl::FailedPreconditionError(absl::StrCat("tree '", leaves_.entry.name, "' was dropped"));
+}
+
 absl::Status OwnedTree::AwaitServing(OperationContext& context, OwnRange* range, Lock* lock) {
   range->Charge(context.session, /*records=*/1);
   if (range->state != OwnRange::State::kWaiting) [[likely]]

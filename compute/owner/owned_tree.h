@@ -108,6 +108,10 @@ class OwnedTree {
   void Learn(const MappedRange& range, std::string address);
   void Forget(std::string_view key);
   std::optional<Owner> OwnerOf(std::string_view key) const;
+  // The catalog has said that it is no more: nothing of it is served that is not served now.
+  void NoteDropped() { dropped_.store(true, std::memory_order_release); }
+  bool dropped() const { return dropped_.load(std::memory_order_acquire); }
+  absl::Status DroppedError() const;  // FailedPrecondition
   // Peers whose requests are being executed.
   std::atomic<int> visitors{0};
 
@@ -182,6 +186,7 @@ class OwnedTree {
 
   TreeContext& leaves_;
   Member& member_;
+  std::atomic<bool> dropped_{false};
 
   using Ranges = std::vector<OwnRange*>;  // ascending
   std::atomic<const Ranges*> ranges_{nullptr};

@@ -68,6 +68,10 @@ void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerR
     answer->status = tree->leaves().fate.status();
     return;
   }
+  if (tree->dropped()) {
+    answer->status = tree->DroppedError();
+    return;
+  }
   const NodeLayout& layout = tree->leaves().layout;
   if (request.operation == PeerRequest::Operation::kScan) {
     return Scan(tree, context, request, answer);
