@@ -91,6 +91,24 @@ TEST(SimRun, WithBrokenQueuePairsEverybodyGoesOn) {
   EXPECT_GT(concluded, 20u * 500);
 }
 
+// A network so slow that no READ of a node is believed (rule F2): operations read under locks, and
+// none waits to its deadline for the root to grow.
+TEST(SimRun, ARootWhoseReadsTakeTooLongHoldsNobodyUp) {
+  SimRunOptions options = Small(5);
+  options.sim.mode = sim::DeliveryMode::kShmOrder;
+  options.sim.unit_gap_ns = 3'000;
+  options.tree = {.key_bytes_max = 255, .value_bytes_max = 255, .node_bytes = 15'104};
+  options.operations = 200;
+  options.keys = 200;
+  options.load = 80;
+  options.scan = 0;
+  options.client.operation_timeout_ms = 4'000;
+  const SimRunResult result = RunSim(options);
+  EXPECT_THAT(result.problems, IsEmpty());
+  EXPECT_GT(result.stats.tree.torn_retries, 200u) << "or this shows nothing";
+  EXPECT_LT(result.virtual_ns, 4 * kSecondNs);
+}
+
 // A merge whose queue pair broke may have taken a node out: its client says so when it leaves, so
 // that a sweep finds the node.
 TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
