@@ -220,6 +220,36 @@ TEST(OwnedMoves, GoThereAndBackAndNothingIsRefused) {
   }
 }
 
+// A range begins right behind a key: who reads downwards from that key on wants its own range.
+TEST(OwnedMoves, DownwardsFromAKeyBehindWhichARangeBegins) {
+  OwnedStage stage(StageOptions({}));
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.spread_ranges = false;
+  client.owner = true;
+  client.operation_timeout_ms = 200;
+  OwnedActor* const giver = stage.Join(client);
+  OwnedActor* const taker = stage.Join(client);
+  ASSERT_TRUE(stage.Open(giver, 0) && stage.Open(taker, 0));
+  const std::string key = KeyOf(5), behind = key + '\0';
+  for (const std::string& put : {KeyOf(4), key, behind}) {
+    stage.Do(giver, 0, 0, OwnedStage::Make(OperationKind::kPut, put, stage.NewValue()));
+  }
+  ASSERT_TRUE(stage.Split(giver, 0, 0, behind).ok());
+  for (const bool divided : {false, true}) {
+    if (divided) ASSERT_TRUE(stage.Give(giver, 0, 0, behind, taker).ok());
+    for (OwnedActor* const actor : {giver, taker}) {
+      const auto cursor = actor->sessions[0]->NewCursor(
+          *actor->trees[0], {.to = key, .to_inclusive = true, .reverse = true});
+      std::vector<std::string> seen;
+      while (cursor->Next()) seen.emplace_back(cursor->key());
+      EXPECT_TRUE(cursor->status().ok()) << cursor->status();
+      EXPECT_EQ(seen, (std::vector<std::string>{key, KeyOf(4)}));
+    }
+  }
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 uint64_t PlayAll(How ending, bool taker, uint64_t seed, bool load, uint64_t stride) {
   uint64_t worlds = 0;
   bool spent = true;

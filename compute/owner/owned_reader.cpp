@@ -44,8 +44,10 @@ void OwnedReader::Merge() {
 }
 
 std::string OwnedReader::NextKey() const {
-  return down_ && !at_.after ? KeyBefore(at_.key, tree_.leaves().layout.key_bytes_max())
-                             : at_.FirstAbove();
+  if (!down_) return at_.FirstAbove();
+  // Not what comes behind the key, where another range may begin.
+  if (at_.after) return at_.key;
+  return KeyBefore(at_.key, tree_.leaves().layout.key_bytes_max());
 }
 
 std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, size_t leaves_max,
