@@ -250,6 +250,31 @@ TEST(OwnedMoves, DownwardsFromAKeyBehindWhichARangeBegins) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// Its records have no leaves any more: they are no reason to wait, nor to keep the log's base.
+TEST(OwnedMoves, ATreeIsClosedThatWasDroppedJustBefore) {
+  OwnedStageOptions options = StageOptions({});
+  options.trees = 2;
+  OwnedStage stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const dropper = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1) && stage.Open(dropper, 0));
+  for (uint64_t k = 1; k <= 60; ++k) {
+    stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(k), stage.NewValue()));
+  }
+  stage.NoteDropped(0);
+  ASSERT_TRUE(dropper->client->DropTree(OwnedStage::TreeName(0)).ok());
+  const int64_t closed_ns = stage.NowNs();
+  owner->trees[0].reset();
+  EXPECT_LT(stage.NowNs() - closed_ns, 2 * kSecondNs);
+  // The log goes round, again and again.
+  for (uint64_t n = 0; n < 4000; ++n) {
+    ASSERT_TRUE(stage.Do(
+        owner, 0, 1, OwnedStage::Make(OperationKind::kPut, KeyOf(1 + n % 30), stage.NewValue())));
+  }
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 uint64_t PlayAll(How ending, bool taker, uint64_t seed, bool load, uint64_t stride) {
   uint64_t worlds = 0;
   bool spent = true;

@@ -184,13 +184,13 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
       // Whatever job has the tree in its hands ends before this; later ones look whether it is
       // open.
       const Turnstile::Pass job(turnstile_.get());
-      first = GiveUpAll(context, tree);
+      first = GiveUpOrDiscard(context, tree);
       // What a queue pair that breaks, or full memory servers, refuse may do the next time.
       for (int64_t pause_ns = retry_ns();
            !first.ok() && !context.expired() && !session_->fenced() && !log_failed();
            pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
         scheduler().SleepUntil(std::min(NowNs() + pause_ns, context.deadline_ns()));
-        first = GiveUpAll(context, tree);
+        first = GiveUpOrDiscard(context, tree);
       }
       const Turnstile::Pass flush(flushing_.get());
       for (OwnRange* const range : tree->OwnRanges()) Abandon(tree, range);

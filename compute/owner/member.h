@@ -232,6 +232,7 @@ class Member {
   // For a tree that no session uses any more.
   absl::Status GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range);
   absl::Status GiveUpAll(OperationContext& context, OwnedTree* tree);
+  absl::Status GiveUpOrDiscard(OperationContext& context, OwnedTree* tree);
   // For a range whose operations wait: it loses its owner, or serves again.
   absl::Status HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
                         MemberId wished);

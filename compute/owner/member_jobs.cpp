@@ -356,6 +356,21 @@ absl::Status Member::GiveUpAll(OperationContext& context, OwnedTree* tree) {
   return absl::AbortedError("a range was divided while it was given up");
 }
 
+absl::Status Member::GiveUpOrDiscard(OperationContext& context, OwnedTree* tree) {
+  // A flush tries again what has failed, to its deadline.
+  OperationContext attempt(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+  absl::Status given_up = GiveUpAll(attempt, tree);
+  if (given_up.ok()) return given_up;
+  // Rule O8. Also where there is no time left: records that nobody brings to their leaves would
+  // hold the log's base for good.
+  OperationContext asking(session_.get(), NowNs() + kJobNsMin);
+  const absl::StatusOr<bool> exists = IsInCatalog(asking, tree->id());
+  if (!exists.ok() || *exists) return given_up;
+  tree->NoteDropped();
+  Discard(tree);
+  return absl::OkStatus();
+}
+
 bool Member::OwnsSome() const {
   const std::vector<OwnedTree*> trees = OpenTrees();
   return std::any_of(trees.begin(), trees.end(),
