@@ -47,10 +47,13 @@ void SimRun::MaybePause() {
   Pause(server, 1 + static_cast<int64_t>(pause_random_.Uniform(longest_ns)));
 }
 
-void SimRun::Pause(ComputeServer& server, int64_t pause_ns) {
-  world_.PauseFabric(*server.fabric);
-  world_.At(NowNs() + pause_ns, [this, paused = std::weak_ptr<Fabric>(server.fabric)] {
-    if (const auto there = paused.lock()) world_.ResumeFabric(*there);
+void SimRun::Pause(ComputeServer& server, int64_t pause_ns) { Stop(server.fabric, pause_ns); }
+
+void SimRun::Stop(const std::shared_ptr<Fabric>& fabric, int64_t for_ns) {
+  for (const auto& server : servers_) server->stopped |= server->fabric == fabric;
+  world_.PauseFabric(*fabric);
+  world_.At(NowNs() + for_ns, [this, stopped = std::weak_ptr<Fabric>(fabric)] {
+    if (const auto again = stopped.lock()) world_.ResumeFabric(*again);
   });
 }
 

@@ -52,11 +52,8 @@ void SimRun::StopSoon(ComputeServer* server) {
             [this, for_ns, stopped = std::weak_ptr<Fabric>(server->fabric)] {
               const auto there = stopped.lock();
               if (there == nullptr) return;
-              world_.PauseFabric(*there);
               ++result_.stopped_moves;
-              world_.At(NowNs() + for_ns, [this, stopped] {
-                if (const auto again = stopped.lock()) world_.ResumeFabric(*again);
-              });
+              Stop(there, for_ns);
             });
 }
 

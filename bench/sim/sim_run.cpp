@@ -102,13 +102,24 @@ absl::Status SimRun::AddMemoryServer(ServerId id) {
 }
 
 absl::Status SimRun::AddComputeServer() {
-  // A lease may run out while calls of the set-up are lost and repeated: connect again.
   for (int attempt = 1;; ++attempt) {
     const absl::Status added = TryAddComputeServer();
-    const bool fenced = options_.lease_ns > 0 && absl::IsFailedPrecondition(added);
-    if (!fenced || attempt == kConnectsMax) return added;
-    servers_.back()->Close();
+    if (added.ok() || attempt == kConnectsMax) return added;
+    ComputeServer& server = *servers_.back();
+    if (!WasCutOff(server, added)) return added;
+    server.Close();
   }
+}
+
+bool SimRun::WasCutOff(ComputeServer& server, const absl::Status& why) {
+  // A lease may run out while calls of the set-up are lost and repeated, or while it is stopped.
+  if (options_.lease_ns == 0) return false;
+  if (absl::IsFailedPrecondition(why)) return true;
+  // What it sees first may be that its queue pairs are gone; soon it hears why.
+  if (!absl::IsUnavailable(why) || !server.stopped) return false;
+  if (server.client == nullptr) return true;
+  world_.RunUntil(NowNs() + 2 * options_.lease_ns);
+  return server.client->fenced();
 }
 
 absl::Status SimRun::TryAddComputeServer() {

@@ -72,6 +72,7 @@ struct ComputeServer {
   absl::Status refusal;            // what it was told then
   bool closed = false;             // and has come back as another compute server
   bool cutter_died = false;        // it may never hear why it was cut off: who did so is dead
+  bool stopped = false;            // at least once
 
   int running() const;
   void Halt();
@@ -102,6 +103,8 @@ class SimRun {
   absl::Status AddMemoryServer(ServerId id);
   absl::Status AddComputeServer();
   absl::Status TryAddComputeServer();
+  // Whether the one that is being set up was cut off on the way.
+  bool WasCutOff(ComputeServer& server, const absl::Status& why);
   void Drive();
   bool Unfinished() const;
   // Compute servers that were fenced close, and come back under new incarnations.
@@ -155,6 +158,7 @@ class SimRun {
   // Like SIGSTOP and, a while later, SIGCONT.
   void MaybePause();
   void Pause(ComputeServer& server, int64_t pause_ns);
+  void Stop(const std::shared_ptr<Fabric>& fabric, int64_t for_ns);
   void MaybeKillServer();
   void MaybePartition();
 
