@@ -78,6 +78,16 @@ std::optional<std::string> NextBorder(OperationContext& context, const TreeConte
   return parent->ChildLow(next);
 }
 
+std::optional<std::string> NextGroup(OperationContext& context, const TreeContext& tree,
+                                     std::string_view key) {
+  const EpochDomain::Guard guard(tree.environment.cache.epochs(), context.session.epoch_slot());
+  const CachedNode* const parent = FindParentOfLeaf(tree, SearchKey(key));
+  if (parent != nullptr) return std::string(parent->high());
+  Reference root;
+  if (tree.root.Load(&root) == 0) return "";
+  return std::nullopt;
+}
+
 absl::Status LeadTo(OperationContext& context, TreeContext& tree, std::string_view key) {
   return Descent(context, tree, key, 0).Find();
 }

@@ -39,7 +39,10 @@ const CachedNode* FindParentOfLeaf(const TreeContext& tree, const SearchKey& key
 // network. For sharing operations out among coroutines: it may be out of date.
 std::optional<std::string> NextBorder(OperationContext& context, const TreeContext& tree,
                                       std::string_view key);
-// Finds the leaf that covers `key`, READing and caching what NextBorder() wants. No lock.
+// The same of the level-1 node that covers the key: the low fence of the one behind it.
+std::optional<std::string> NextGroup(OperationContext& context, const TreeContext& tree,
+                                     std::string_view key);
+// Finds the leaf that covers `key`, READing and caching what these want. No lock.
 absl::Status LeadTo(OperationContext& context, TreeContext& tree, std::string_view key);
 
 }  // namespace pando

@@ -183,6 +183,10 @@ class Member {
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
   static constexpr int64_t kFlushNsMax = 10 * kSecondNs;
+  // Records of one round: enough that leaves in flight are many.
+  static constexpr size_t kFlushRoundMax = 1024;
+  // Dirty records that are looked at while their partition is locked.
+  static constexpr size_t kFlushLooksMax = 8192;
   // In a tree: more are divided no further.
   static constexpr size_t kRangesMax = 64;
   // Between two attempts of what may go well the next time.
@@ -286,6 +290,19 @@ class Member {
   void FlushLoop(Parking* parking);
   void FlushUntilLow(OperationContext& context);
   void TryRefused(OperationContext& context);
+  // Dirty records that lie below one level-1 node, as far as the index cache knows these.
+  struct Group {
+    OwnedTree* tree;
+    OwnRange* range;
+    std::string from, to;  // keys from <= key < to; "": to the end of the range
+    size_t records;        // dirty ones, as of a moment
+  };
+  // Of all trees, the one with most of them last. None: in the order of keys.
+  std::vector<Group> FullestGroups(OperationContext& context);
+  bool AddGroups(OperationContext& context, const Place& place, size_t* descents,
+                 std::vector<Group>* groups);
+  // Some of the records of the last ones, which are taken from the list; how many.
+  size_t FlushGroups(OperationContext& context, std::vector<Group>* groups);
   // Some of the dirty records with messages below that, from where the last call ended; how many.
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,

@@ -12,12 +12,8 @@
 namespace pando {
 namespace {
 
-// Records of one round: enough that leaves in flight are many.
-constexpr size_t kRoundMax = 1024;
 // After how many messages writers look how full the log is.
 constexpr Lsn kLooksAtLog = 64;
-// Dirty records that are looked at while their partition is locked.
-constexpr size_t kLooksMax = 8192;
 // Between two looks of the flush loop that nobody asks for.
 constexpr int64_t kLookNs = 50 * kMillisecondNs;
 constexpr int64_t kRoundNs = 10 * kSecondNs;
@@ -154,6 +150,7 @@ void Member::FlushLoop(Parking* parking) {
 }
 
 void Member::FlushUntilLow(OperationContext& context) {
+  std::vector<Group> groups;
   while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
     const bool log_is_full = LogIsFull();
     const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
@@ -170,6 +167,10 @@ void Member::FlushUntilLow(OperationContext& context) {
     size_t gone = 0;
     if (holds_base) gone = FlushSome(context, middle, /*refused=*/false);
     // The base is known by segments of LSNs: one that reaches beyond the middle holds it, too.
+    if (gone == 0) {
+      if (groups.empty()) groups = FullestGroups(context);
+      gone = FlushGroups(context, &groups);
+    }
     if (gone == 0) gone = FlushSome(context, UINT64_MAX, /*refused=*/false);
     const bool appends_again = holds_base && is_refusing();
     if (appends_again) gone += AppendAgain(context, middle);
@@ -224,7 +225,8 @@ std::vector<Member::Place> Member::Places() const {
   return places;
 }
 
-// In the order of keys, round and round: where the last round began most has gathered since.
+// In the order of keys, round and round: where the last round began most has gathered since. What
+// holds the log's base goes this way, and all of a tree whose level-1 nodes are not known here.
 size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
   const std::vector<Place> places = Places();
   if (places.empty()) return 0;
@@ -249,8 +251,8 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
     std::string next;
     {
       std::lock_guard lock(range->partition.mutex());
-      next = range->partition.CollectDirty(flush_from_, "", log_->durable(), refused, kRoundMax,
-                                           &items, below, kLooksMax);
+      next = range->partition.CollectDirty(flush_from_, "", log_->durable(), refused,
+                                           kFlushRoundMax, &items, below, kFlushLooksMax);
       range->Charge(*session_, items.size());
     }
     const bool ended = next.empty();
@@ -321,7 +323,7 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
       is_done = lowest == kNoLsn || lowest > barrier;
       // What is collected has to be flushed.
       if (!is_done && !context.expired()) {
-        range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true, kRoundMax,
+        range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true, kFlushRoundMax,
                                       &items);
       }
     }
