@@ -89,6 +89,116 @@ TEST(CellsCost, AGetIsTwoRoundTripsAndAWriteOneMoreThanOthers) {
   EXPECT_LE(replace.round_trips, kEach * 5.05);
 }
 
+// Rule K5: slot and cell in one round trip, whoever of this client has met the value before.
+TEST(CellsCost, AGetOfAValueWhosePlaceIsKnownIsOneRoundTrip) {
+  constexpr uint64_t kRecords = 2'000;
+  LargeTree large(kRecords);
+  const auto get_all = [&](Session& session, OperationCost* cost) {
+    for (uint64_t n = 0; n < kRecords; ++n) {
+      const auto value = session.Get(*large.tree, KeyOf(n * 2), {.cost = cost});
+      ASSERT_TRUE(value.ok()) << value.status();
+      ASSERT_EQ(*value, LargeValue(n));
+    }
+  };
+  OperationCost first, again, of_others, many;
+  ASSERT_NO_FATAL_FAILURE(get_all(*large.session, &first));
+  ASSERT_NO_FATAL_FAILURE(get_all(*large.session, &again));
+  const auto other = *large.client->NewSession();
+  ASSERT_NO_FATAL_FAILURE(get_all(*other, &of_others));
+  std::vector<std::string> keys;
+  for (uint64_t n = 0; n < kRecords; ++n) keys.push_back(KeyOf(n * 2));
+  const auto values = large.session->MultiGet(*large.tree, keys, {.cost = &many});
+  for (uint64_t n = 0; n < kRecords; ++n) ASSERT_EQ(*values[n], LargeValue(n));
+  constexpr uint64_t kMetBefore = kRecords / 100;  // by LargeTree()
+  EXPECT_GE(first.round_trips, kRecords * 2 - kMetBefore);
+  for (const OperationCost* cost : {&again, &of_others, &many}) {
+    EXPECT_EQ(cost->round_trips, kRecords);
+    EXPECT_EQ(cost->verbs, kRecords * 2);
+    EXPECT_EQ(cost->bytes_read, kRecords * (large.tree->node_bytes() + 1088));
+  }
+  const TreeStats stats = large.client->Stats().tree;
+  EXPECT_EQ(stats.place_hits, kRecords * 3 + kMetBefore);
+  EXPECT_EQ(stats.place_bytes, kRecords * 128 / 5);
+}
+
+// The place of a value that this client has written is known, too; what others have done since
+// costs the round trip that is saved else, once.
+TEST(CellsCost, AGetOfAValueThatHasChangedIsTwoRoundTripsOnce) {
+  constexpr uint64_t kRecords = 500;
+  LargeTree large(0);
+  const auto other_client = large.cluster.NewClient();
+  const auto other_tree = *other_client->OpenTree("t");
+  const auto other = *other_client->NewSession();
+  for (uint64_t n = 0; n < kRecords; ++n) {
+    ASSERT_TRUE(large.session->Insert(*large.tree, KeyOf(n), LargeValue(n)).ok());
+  }
+  const auto get_all = [&](uint64_t added) {
+    OperationCost cost;
+    for (uint64_t n = 0; n < kRecords; ++n) {
+      EXPECT_EQ(*large.session->Get(*large.tree, KeyOf(n), {.cost = &cost}), LargeValue(n + added));
+    }
+    return cost.round_trips;
+  };
+  EXPECT_LE(get_all(0), kRecords * 1.05);
+  for (uint64_t n = 0; n < kRecords; ++n) {
+    ASSERT_TRUE(other->Put(*other_tree, KeyOf(n), LargeValue(n + 1)).ok());
+  }
+  EXPECT_LE(get_all(1), kRecords * 2.05);
+  EXPECT_EQ(get_all(1), kRecords);
+  ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(7), LargeValue(8)).ok());
+  EXPECT_EQ(get_all(1), kRecords);
+  // Erased, short, or there again: each is met once, and then known.
+  const auto get = [&](uint64_t n) {
+    OperationCost cost;
+    const auto value = large.session->Get(*large.tree, KeyOf(n), {.cost = &cost});
+    return std::pair(value.ok() ? *value : std::string(value.status().message()), cost.verbs);
+  };
+  ASSERT_TRUE(other->Erase(*other_tree, KeyOf(1)).ok());
+  ASSERT_TRUE(other->Put(*other_tree, KeyOf(2), "short").ok());
+  EXPECT_EQ(get(1).second, 2u);
+  EXPECT_EQ(get(1).second, 1u);
+  EXPECT_EQ(get(2), std::pair(std::string("short"), 2u));
+  EXPECT_EQ(get(2), std::pair(std::string("short"), 1u));
+  ASSERT_TRUE(other->Put(*other_tree, KeyOf(1), LargeValue(3)).ok());
+  EXPECT_EQ(get(1), std::pair(LargeValue(3), 2u));
+}
+
+TEST(CellsCost, PlacesOfValuesTakeWhatTheyMayTake) {
+  constexpr uint64_t kRecords = 1'000;
+  LargeTree large(kRecords);
+  constexpr size_t kBytesMax = 4096;
+  for (const size_t bytes_max : {kBytesMax, size_t{0}}) {
+    const auto client = large.cluster.NewClient({.value_places_bytes = bytes_max});
+    const auto tree = *client->OpenTree("t");
+    const auto session = *client->NewSession();
+    for (uint64_t turn = 0; turn < 2; ++turn) {
+      for (uint64_t n = 0; n < kRecords; ++n) {
+        ASSERT_EQ(*session->Get(*tree, KeyOf(n * 2)), LargeValue(n));
+      }
+    }
+    const TreeStats stats = client->Stats().tree;
+    EXPECT_LE(stats.place_bytes, bytes_max);
+    EXPECT_GE(stats.place_bytes, bytes_max * 0.9);
+    EXPECT_EQ(stats.place_hits + stats.place_misses, kRecords * 2);
+    EXPECT_LE(stats.place_hits, bytes_max / 20);
+  }
+}
+
+// With windows, too: line 0, the window and the cell.
+TEST(CellsCost, ANarrowGetOfAValueWhosePlaceIsKnownIsOneRoundTrip) {
+  constexpr uint64_t kRecords = 1'000;
+  LargeTree large(kRecords, {.value_bytes_max = 1000, .narrow_reads = true});
+  OperationCost cost;
+  for (uint64_t turn = 0; turn < 2; ++turn) {
+    cost = {};
+    for (uint64_t n = 0; n < kRecords; ++n) {
+      ASSERT_EQ(*large.session->Get(*large.tree, KeyOf(n * 2), {.cost = &cost}), LargeValue(n));
+    }
+  }
+  EXPECT_LE(cost.round_trips, kRecords * 1.05);
+  EXPECT_LE(cost.bytes_read, kRecords * (large.tree->node_bytes() / 2 + 1088));
+}
+
 TEST(CellsCost, WritesOfOneLeafWriteTheirCellsTogether) {
   LargeTree large(10'000);
   std::vector<Write> writes;

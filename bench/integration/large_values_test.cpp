@@ -96,6 +96,7 @@ class LargeValuesWork {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    Expect(client->Stats().tree.place_hits > 0, "no value was where it had been met before");
   }
 
   // When all have ended: the last state of every key, once each upsert counts.

@@ -47,7 +47,8 @@ void AddStats(const ClientStats& from, ClientStats* to) {
                             &TreeStats::combined,        &TreeStats::lost_races,
                             &TreeStats::root_shrinks,    &TreeStats::repairs,
                             &TreeStats::redone,          &TreeStats::lock_recoveries,
-                            &TreeStats::nodes_reused}) {
+                            &TreeStats::nodes_reused,    &TreeStats::place_hits,
+                            &TreeStats::place_misses}) {
     to->tree.*member += from.tree.*member;
   }
 }
@@ -105,6 +106,8 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"swept_free", swept_.freed},
       {"swept_settled", swept_.settled},
       {"cache_evictions", tree.cache_evictions},
+      {"values_at_known_places", tree.place_hits},
+      {"values_at_others", tree.place_misses},
       {"verbs", sim_.verbs},
       {"verbs_delivered_in_pieces", sim_.split_verbs},
       {"verbs_overtaken", sim_.overtakes},

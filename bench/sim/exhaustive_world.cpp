@@ -29,6 +29,7 @@ constexpr uint64_t kJanitorSeed = 5;
 constexpr int64_t kQuietNs = 3 * kSecondNs;
 // Everything fits; the table of a cache of usual size takes longer to clear than a short run.
 constexpr size_t kCacheBytes = 4 << 20;
+constexpr size_t kPlacesBytes = 64 << 10;
 constexpr uint64_t kEventsMax = 20'000'000;
 // So many of its new nodes a run finds on one server.
 constexpr size_t kSparesOfAServer = 2;
@@ -84,6 +85,7 @@ ExhaustiveActor* ExhaustiveWorld::Join(uint64_t seed) {
   client.seed = seed;
   client.operation_timeout_ms = 5'000;
   client.index_cache_bytes = kCacheBytes;
+  client.value_places_bytes = kPlacesBytes;
   client.techniques.narrow_writes = options_.narrow_writes;
   auto connected = ConnectOverFabric(client, actor->fabric);
   PANDO_CHECK_OK(connected.status());

@@ -82,6 +82,7 @@ DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
 DEFINE_uint32(node_bytes, 0, "size of a node, bytes; 0: derived from --tree");
 DEFINE_bool(narrow_reads, false, "gets READ the few lines where their key can be (rules N)");
 DEFINE_uint32(inline_value_bytes, 0, "longer values lie in cells (rules K); 0: those above 255");
+DEFINE_uint64(value_places_bytes, 1 << 16, "what a client remembers of where they are (rule K5)");
 DEFINE_bool(narrow_writes, false, "with --narrow_reads: and so do writes (rule N8)");
 DEFINE_uint32(key_prefix, 0, "bytes that all keys have in common (long separators, deep trees)");
 DEFINE_string(techniques, "everything", "everything, sherman or fgplus");
@@ -238,6 +239,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.serving_lease_ns = FLAGS_serving_lease_us * kMicrosecondNs;
   options.lock_words = FLAGS_lock_words;
   options.client.index_cache_bytes = FLAGS_cache_bytes;
+  options.client.value_places_bytes = FLAGS_value_places_bytes;
   options.client.handover_max = FLAGS_handover_max;
   options.client.combine_max = FLAGS_combine_max;
   options.client.operation_timeout_ms = FLAGS_timeout_ms;

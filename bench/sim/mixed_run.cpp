@@ -193,6 +193,9 @@ void MixCells(uint64_t seed, SimRunOptions* options) {
   tree.inline_value_bytes_max =
       random.Chance(0.5) ? 4 : std::min<uint32_t>(tree.value_bytes_max / 2, 100);
   options->many = 1;  // runs of leaves are those of trees whose values are all in slots
+  // Rule K5: not at all, five places, some, or all.
+  options->client.value_places_bytes =
+      Pick<size_t>(&random, std::array<size_t, 4>{0, 128, 1024, 64 << 10});
 }
 
 // Ranges that are erased. From a random stream of its own, too.
@@ -308,7 +311,8 @@ std::string DescribeRun(const SimRunOptions& o) {
   return absl::StrCat(
       mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max,
       o.tree.inline_value_bytes_max > 0
-          ? absl::StrCat(" (", o.tree.inline_value_bytes_max, " in slots)")
+          ? absl::StrCat(" (", o.tree.inline_value_bytes_max, " in slots, places ",
+                         o.client.value_places_bytes, ")")
           : std::string(),
       " nodes of ", o.tree.node_bytes, o.tree.narrow_reads ? " with windows" : "", " packets of ",
       o.sim.packet_bytes, ", ", o.memory_servers, " memory and ", o.compute_servers,

@@ -159,6 +159,8 @@ constexpr RuleVariant kVariants[] = {
     {"K3", Rule::kK3, "a value is what its reference says: life, key, length and checksum",
      "wire_rules_test --gtest_filter=CellRulesTest.K3"},
     {"K4", Rule::kK4, "a sweep asks the tree for the key of a cell", ""},
+    {"K5", Rule::kK5, "a place that is remembered counts only where the slot still refers to it",
+     ""},
 };
 
 }  // namespace

@@ -111,6 +111,7 @@ enum class Rule {
   kK2,
   kK3,
   kK4,
+  kK5,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

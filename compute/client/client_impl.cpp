@@ -105,6 +105,7 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
   const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
   cache_ = std::make_unique<IndexCache>(options_.index_cache_bytes, DeriveSeed(seed, kCacheSeed));
+  places_ = std::make_unique<ValuePlaces>(options_.value_places_bytes);
   control_ = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                               kControlCoroutines, DeriveSeed(seed, 0));
   PANDO_RETURN_IF_ERROR(
@@ -133,6 +134,7 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
       std::make_unique<IndexEnvironment>(IndexEnvironment{.capabilities = capabilities,
                                                           .hocl = *hocl_,
                                                           .cache = *cache_,
+                                                          .places = *places_,
                                                           .allocator = allocator_,
                                                           .control = control_channel_,
                                                           .members = members_,
@@ -410,6 +412,7 @@ ClientStats ClientImpl::Stats() const {
   control_->counters().AddTo(&stats);
   for (const SessionContext* session : sessions_) session->counters().AddTo(&stats);
   stats.tree.cache_bytes = cache_->level1_bytes();
+  stats.tree.place_bytes = places_->bytes();
   stats.tree.cache_evictions = cache_->evictions();
   stats.tree.nodes_reused = allocator_.nodes_reused();
   if (member() != nullptr) member()->AddTo(&stats.owned);

@@ -156,6 +156,7 @@ class ClientImpl {
   ServerId catalog_server_ = 0;
   JoinReply identity_;  // with the catalog's signature
   std::unique_ptr<IndexCache> cache_;
+  std::unique_ptr<ValuePlaces> places_;
   std::unique_ptr<Hocl> hocl_;
   NodeAllocator allocator_;
   Membership members_;

@@ -16,6 +16,8 @@ void SessionCounters::AddTo(ClientStats* stats) const {
   TreeStats& t = stats->tree;
   t.cache_hits += cache_hits.value();
   t.cache_misses += cache_misses.value();
+  t.place_hits += place_hits.value();
+  t.place_misses += place_misses.value();
   t.splits += splits.value();
   t.root_splits += root_splits.value();
   t.separator_repairs += separator_repairs.value();

@@ -28,6 +28,7 @@ struct SessionCounters {
   Counter cache_hits, cache_misses, splits, root_splits, separator_repairs, torn_retries,
       stale_retries, moves_right, lock_attempts, lock_failures, handovers, combined, lost_races,
       merges, root_shrinks, repairs, redone, lock_recoveries;
+  Counter place_hits, place_misses;
   // Owned trees.
   Counter owned_hits, owned_misses;
 

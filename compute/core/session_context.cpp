@@ -84,6 +84,16 @@ absl::Status OperationContext::AwaitAll(std::span<Chain* const> chains) {
   return status;
 }
 
+absl::Status OperationContext::AwaitWith(Chain* chain, Chain* other) {
+  Chain* const both[] = {chain, other};
+  const absl::Status status = AwaitAll(both);
+  if (!chain->done()) return status;  // nothing was posted
+  if (!chain->ok()) return AwaitAgain(chain);
+  session.ObserveChain(chain->completed_ns() - chain->started_ns(), chain->started_ns(),
+                       chain->completed_ns());
+  return absl::OkStatus();
+}
+
 absl::Status OperationContext::AwaitOnLife(Chain* chain, uint64_t life) {
   if (session.fenced()) return FencedError();
   session.AdoptServers();

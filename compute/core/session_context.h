@@ -164,6 +164,9 @@ struct OperationContext {
   absl::Status Await(Chain* chain);
   // The same for chains to several servers: they count once. The first error.
   absl::Status AwaitAll(std::span<Chain* const> chains);
+  // As Await(chain), with another one that is posted together with it, and of which nothing else
+  // is expected: it says itself how it ended (done() and ok()). Waits for both.
+  absl::Status AwaitWith(Chain* chain, Chain* other);
 
   // Of a chain that is for this life of its server alone (rule R8), and is never posted again:
   // Unavailable, and nothing has happened, where the session knows another one.

@@ -7,9 +7,14 @@
 #include "compute/index/read_node.h"
 
 namespace pando {
+namespace {
 
-absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_view key,
-                    std::string* value) {
+// `read_window` and `read_leaf` are the two ways to READ (a part of) a leaf. Inlined into both of
+// its callers, so that one without a second chain knows nothing of it.
+template <typename ReadWindowFn, typename ReadLeafFn>
+[[gnu::always_inline]] inline absl::Status Get(OperationContext& context, TreeContext& tree,
+                                               std::string_view key, std::string* value,
+                                               ReadWindowFn read_window, ReadLeafFn read_leaf) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   Descent descent(context, tree, key, 0);
@@ -18,8 +23,8 @@ absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_vi
     LeafMatch match;
     // A leaf's low fence is the separator that led there, and stays that in this life (rule F4).
     if (tree.narrow_reads && !descent.parent().is_null() && !descent.moved_right()) {
-      PANDO_ASSIGN_OR_RETURN(const WindowVerdict window, ReadWindow(context, tree, descent.node(),
-                                                                    key, image.buffer(), &match));
+      PANDO_ASSIGN_OR_RETURN(const WindowVerdict window,
+                             read_window(descent.node(), image.buffer(), &match));
       if (window == WindowVerdict::kAbsent) return KeyNotFound();
       if (window == WindowVerdict::kFound) {
         ReadSlotValue(image.data(), tree.layout, static_cast<uint32_t>(match.slot), value);
@@ -27,7 +32,7 @@ absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_vi
       }
     }
     PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
-                           ReadNode(context, tree, descent.node(), 0, key, image.buffer(), &match));
+                           read_leaf(descent.node(), image.buffer(), &match));
     if (verdict == NodeVerdict::kMovedRight && !RuleHolds(Rule::kV2)) return KeyNotFound();
     if (verdict == NodeVerdict::kAccepted) [[likely]] {
       FenceScratch scratch;
@@ -39,6 +44,32 @@ absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_vi
     descent.Report(verdict,
                    verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{});
   }
+}
+
+}  // namespace
+
+absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_view key,
+                    std::string* value) {
+  return Get(
+      context, tree, key, value,
+      [&](const Reference& leaf, LocalBuffer image, LeafMatch* match) {
+        return ReadWindow(context, tree, leaf, key, image, match);
+      },
+      [&](const Reference& leaf, LocalBuffer image, LeafMatch* match) {
+        return ReadNode(context, tree, leaf, 0, key, image, match);
+      });
+}
+
+absl::Status GetKeyWith(OperationContext& context, TreeContext& tree, std::string_view key,
+                        std::string* value, Chain* along) {
+  return Get(
+      context, tree, key, value,
+      [&](const Reference& leaf, LocalBuffer image, LeafMatch* match) {
+        return ReadWindowWith(context, tree, leaf, key, image, match, along);
+      },
+      [&](const Reference& leaf, LocalBuffer image, LeafMatch* match) {
+        return ReadLeafWith(context, tree, leaf, key, image, match, along);
+      });
 }
 
 }  // namespace pando

@@ -22,6 +22,10 @@ namespace pando {
 // get.cpp. NotFound.
 absl::Status GetKey(OperationContext& context, TreeContext& tree, std::string_view key,
                     std::string* value);
+// The same; a chain of READs goes along with the first READ of a leaf, in its round trip, and is
+// done when that is. Where no leaf was READ it is not.
+absl::Status GetKeyWith(OperationContext& context, TreeContext& tree, std::string_view key,
+                        std::string* value, Chain* along);
 
 // write.cpp: put, insert (AlreadyExists), update and erase (NotFound), replace, erase if and upsert
 // (IsConditionFailed). `answer` (may be null) gets the present value where a condition failed, and

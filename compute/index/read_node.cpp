@@ -82,11 +82,11 @@ absl::StatusOr<WindowVerdict> ReadRest(OperationContext& context, const TreeCont
   return match->slot >= 0 ? WindowVerdict::kFound : WindowVerdict::kAbsent;
 }
 
-}  // namespace
-
-absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
-                                         const Reference& leaf, std::string_view key,
-                                         LocalBuffer image, LeafMatch* match) {
+// `await` posts the chain and waits for it.
+template <typename Await>
+[[gnu::always_inline]] inline absl::StatusOr<WindowVerdict> ReadWindowBy(
+    OperationContext& context, const TreeContext& tree, const Reference& leaf, std::string_view key,
+    LocalBuffer image, LeafMatch* match, Await await) {
   ChainLease chain(&context.session.buffers());
   const uint64_t offset = leaf.address.offset();
   chain->Reset(leaf.address.server());
@@ -97,7 +97,7 @@ absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeCo
     chain->Read(MemorySpace::kMain, offset + at,
                 image.Slice(at, window.runs[i].line_count * kLineBytes));
   }
-  const absl::Status read = context.Await(chain.get());
+  const absl::Status read = await(chain.get());
   if (!read.ok() && !absl::IsAborted(read)) return read;
   if (!read.ok() || TookLonger(tree, *chain, tree.read_limits.window_ns)) {
     return WindowVerdict::kUnclear;
@@ -106,6 +106,42 @@ absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeCo
                                                tree.environment.crc, match);
   if (verdict != WindowVerdict::kFlagged) return verdict;
   return ReadRest(context, tree, leaf, key, image, window, chain->started_ns(), chain.get(), match);
+}
+
+}  // namespace
+
+absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
+                                         const Reference& leaf, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match) {
+  return ReadWindowBy(context, tree, leaf, key, image, match,
+                      [&](Chain* chain) { return context.Await(chain); });
+}
+
+absl::StatusOr<WindowVerdict> ReadWindowWith(OperationContext& context, const TreeContext& tree,
+                                             const Reference& leaf, std::string_view key,
+                                             LocalBuffer image, LeafMatch* match, Chain* along) {
+  if (along->done()) return ReadWindow(context, tree, leaf, key, image, match);
+  return ReadWindowBy(context, tree, leaf, key, image, match,
+                      [&](Chain* chain) { return context.AwaitWith(chain, along); });
+}
+
+absl::StatusOr<NodeVerdict> ReadLeafWith(OperationContext& context, TreeContext& tree,
+                                         const Reference& leaf, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match, Chain* along) {
+  if (along->done()) return ReadNode(context, tree, leaf, 0, key, image, match);
+  {
+    ChainLease chain(&context.session.buffers());
+    chain->Reset(leaf.address.server());
+    chain->Read(MemorySpace::kMain, leaf.address.offset(), image);
+    const absl::Status read = context.AwaitWith(chain.get(), along);
+    if (!read.ok() && !absl::IsAborted(read)) return read;
+    if (read.ok() && !ReadTookTooLong(tree, *chain)) {
+      const NodeVerdict verdict = Classify(image.data, tree.layout, Expect(tree, leaf, 0, key),
+                                           tree.environment.crc, match);
+      if (verdict != NodeVerdict::kTorn) return verdict;
+    }
+  }
+  return ReadTornNode(context, tree, leaf, 0, key, image, match);
 }
 
 absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext& tree,

@@ -63,6 +63,10 @@ inline absl::StatusOr<NodeVerdict> ReadOnce(OperationContext& context, const Tre
 absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
                                          const Reference& leaf, std::string_view key,
                                          LocalBuffer image, LeafMatch* match);
+// With another chain, unless that is done (OperationContext::AwaitWith()).
+absl::StatusOr<WindowVerdict> ReadWindowWith(OperationContext& context, const TreeContext& tree,
+                                             const Reference& leaf, std::string_view key,
+                                             LocalBuffer image, LeafMatch* match, Chain* along);
 
 // ReadNode() from the second READ on.
 absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext& tree,
@@ -88,6 +92,11 @@ inline absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeConte
   }
   return ReadTornNode(context, tree, node, level, key, image, match);
 }
+
+// The same for a leaf; another chain goes along with its first READ, unless that is done.
+absl::StatusOr<NodeVerdict> ReadLeafWith(OperationContext& context, TreeContext& tree,
+                                         const Reference& leaf, std::string_view key,
+                                         LocalBuffer image, LeafMatch* match, Chain* along);
 
 // The same for holders of another lock, who may not wait for long or take this one (rule L2): gives
 // up with kTorn after a few READs.

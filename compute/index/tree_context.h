@@ -19,6 +19,7 @@
 #include "common/wire/node_layout.h"
 #include "common/wire/root_record.h"
 #include "compute/cache/index_cache.h"
+#include "compute/cache/value_places.h"
 #include "compute/core/node_allocator.h"
 #include "compute/core/session_context.h"
 #include "compute/index/read_limits.h"
@@ -32,6 +33,7 @@ struct IndexEnvironment {
   const Capabilities& capabilities;
   Hocl& hocl;
   IndexCache& cache;
+  ValuePlaces& places;
   NodeAllocator& allocator;
   ControlChannel& control;
   const Membership& members;

@@ -10,6 +10,7 @@
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/fabric/server_index.h"
+#include "compute/index/operations.h"
 #include "compute/index/write_back.h"
 
 namespace pando {
@@ -188,6 +189,24 @@ absl::Status CellStore::ReadBatch(OperationContext& context, absl::Span<WantedVa
     if (value.found) value.value->assign(*found);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CellStore::ReadWithSlot(OperationContext& context, std::string_view key,
+                                             const CellReference& place, std::string* stored,
+                                             std::string* value) {
+  const uint32_t bytes = CellReadBytes(key.size(), place);
+  PANDO_ASSIGN_OR_RETURN(const BufferLease image, context.session.buffers().Lease(bytes));
+  ChainLease cell(&context.session.buffers());
+  cell->Reset(place.cell.address.server());
+  cell->Read(MemorySpace::kMain, place.cell.address.offset(), image.buffer());
+  PANDO_RETURN_IF_ERROR(GetKeyWith(context, tree_, key, stored, cell.get()));
+  if (!cell->done() || !cell->ok()) return false;
+  const std::optional<StoredValue> parsed = ParseStored(*stored);
+  if (!parsed.has_value()) return false;
+  if (parsed->reference != place && RuleHolds(Rule::kK5)) return false;
+  const std::optional<std::string_view> found = ValueInCell(image.data(), tree_.id(), key, place);
+  if (found.has_value()) value->assign(*found);
+  return found.has_value();
 }
 
 absl::StatusOr<std::string> CellStore::KeyOf(OperationContext& context, const Reference& cell,

@@ -54,6 +54,12 @@ class CellStore {
     bool found = false;
   };
   absl::Status ReadAll(OperationContext& context, absl::Span<WantedValue> wanted);
+  // Rule K5: what the slot of the key has, as GetKey(), READ together with the cell where its value
+  // was last. True: the slot refers to that cell, and that is the value. False, also where the cell
+  // could not be READ: `stored` is as good, and the value has yet to be READ.
+  absl::StatusOr<bool> ReadWithSlot(OperationContext& context, std::string_view key,
+                                    const CellReference& place, std::string* stored,
+                                    std::string* value);
   // The key that the cell of that life was written for; empty: it is another one by now.
   absl::StatusOr<std::string> KeyOf(OperationContext& context, const Reference& cell,
                                     uint32_t lines);

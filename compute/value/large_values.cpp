@@ -36,30 +36,63 @@ bool HadNoEffect(const absl::Status& result) {
 
 }  // namespace
 
+absl::StatusOr<bool> LargeValues::LookOnce(OperationContext& context, std::string_view key,
+                                           const std::optional<CellReference>& place,
+                                           std::string* stored, std::string* value,
+                                           bool* too_slow) {
+  SessionCounters& counters = context.session.counters();
+  if (place.has_value()) {
+    PANDO_ASSIGN_OR_RETURN(const bool was_there,
+                           cells_.ReadWithSlot(context, key, *place, stored, value));
+    if (was_there) {
+      counters.place_hits.Add();
+      return true;
+    }
+  } else {
+    PANDO_RETURN_IF_ERROR(GetKey(context, tree_, key, stored));
+  }
+  const std::optional<StoredValue> parsed = ParseStored(*stored);
+  if (!parsed.has_value()) return DamagedSlot(key);
+  if (!parsed->reference.has_value()) {
+    value->assign(parsed->inlined);
+    if (place.has_value()) Remember(key, std::nullopt);
+    return true;
+  }
+  counters.place_misses.Add();
+  const absl::StatusOr<bool> found = cells_.Read(context, key, *parsed->reference, value);
+  *too_slow = absl::IsAborted(found.status());
+  if (*too_slow) return false;
+  if (found.ok() && *found) Remember(key, parsed->reference);
+  return found;
+}
+
 absl::Status LargeValues::Look(OperationContext& context, std::string_view key, std::string* stored,
                                std::string* value) {
+  std::optional<CellReference> place = places_.Find(HashOf(key));
   std::string before;
   for (int looks = 0;;) {
-    PANDO_RETURN_IF_ERROR(GetKey(context, tree_, key, stored));
-    const std::optional<StoredValue> parsed = ParseStored(*stored);
-    if (!parsed.has_value()) return DamagedSlot(key);
-    if (!parsed->reference.has_value()) {
-      value->assign(parsed->inlined);
-      return absl::OkStatus();
-    }
-    const absl::StatusOr<bool> found = cells_.Read(context, key, *parsed->reference, value);
-    const bool too_slow = absl::IsAborted(found.status());
-    if (!found.ok() && !too_slow) return found.status();
-    if (found.ok() && *found) return absl::OkStatus();
+    bool too_slow = false;
+    const absl::StatusOr<bool> found = LookOnce(context, key, place, stored, value, &too_slow);
+    if (absl::IsNotFound(found.status()) && place.has_value()) Remember(key, std::nullopt);
+    if (!found.ok() || *found) return found.status();
     if (context.expired()) return context.DeadlineError("reading a value");
     // Mostly another value has come, and the cell has gone.
     if (*stored != before) looks = 0;
     if (!too_slow && ++looks > kLooksMax) {
-      return absl::DataLossError(absl::StrCat("the cell of a value of ",
-                                              parsed->reference->value_bytes,
+      const uint32_t bytes = ParseStored(*stored)->reference->value_bytes;
+      return absl::DataLossError(absl::StrCat("the cell of a value of ", bytes,
                                               " bytes holds something else: run pando check"));
     }
     before = *stored;
+    place.reset();
+  }
+}
+
+void LargeValues::Remember(std::string_view key, const std::optional<CellReference>& cell) {
+  if (cell.has_value()) {
+    places_.Remember(HashOf(key), *cell);
+  } else {
+    places_.Forget(HashOf(key));
   }
 }
 
@@ -86,6 +119,7 @@ void LargeValues::Settle(OperationContext& context, std::string_view key,
   const bool took_effect = result.ok() || (IsOutcomeUnknown(result) && !RuleHolds(Rule::kK2));
   if (took_effect) {
     const std::optional<CellReference> old = CellOf(previous);
+    Remember(key, linked);
     if (linked.has_value()) cells_.NoteLinked(key, *linked);
     if (old.has_value()) cells_.Free(key, *old);
     if (linked.has_value()) cells_.FlushIfMany(context, key, *linked);

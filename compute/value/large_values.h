@@ -3,7 +3,7 @@
 // (value_cell.h).
 //
 // Thread-safe; inside a coroutine of the context's session; keys and values have been validated.
-// Invariants (rules K1 to K4 of common/protocol.md):
+// Invariants (rules K1 to K5 of common/protocol.md):
 //   1. A reference is put into the tree once, by who has written its cell, and no sooner.
 //   2. Who takes a reference out of the tree frees its cell, once it is known to be out. Who does
 //      not know what became of an operation frees nothing: a sweep does.
@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/wire/node_messages.h"
+#include "compute/cache/value_places.h"
 #include "compute/core/session_context.h"
 #include "compute/index/erase_range.h"
 #include "compute/index/holder_states.h"
@@ -37,7 +38,8 @@ namespace pando {
 class LargeValues {
  public:
   // Of a tree whose shape has cells; outlives this.
-  explicit LargeValues(TreeContext* tree) : tree_(*tree), cells_(tree) {}
+  explicit LargeValues(TreeContext* tree)
+      : tree_(*tree), places_(tree->environment.places), cells_(tree) {}
 
   // As in compute/index/operations.h and its neighbours, with values of users.
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value);
@@ -71,13 +73,22 @@ class LargeValues {
     return operation.kind != WriteKind::kErase &&
            operation.value.size() > tree_.entry.shape.inline_value_bytes_max;
   }
+  uint64_t HashOf(std::string_view key) const { return ValuePlaces::HashOf(tree_.id(), key); }
   // How many at the head go to one leaf, and do not depend on what is there.
   size_t RunLength(OperationContext& context, absl::Span<const RunWrite> writes) const;
   absl::Status Store(OperationContext& context, std::string_view key, std::string_view value,
                      Stored* stored);
-  // The value of the key, and what its slot has of it.
+  // The value of the key, and what its slot has of it. Looks where this client has last met it, and
+  // remembers where it is.
   absl::Status Look(OperationContext& context, std::string_view key, std::string* stored,
                     std::string* value);
+  // READs the slot, and the cell that it refers to. False: that holds something else by now, or was
+  // READ too slowly (`*too_slow`).
+  absl::StatusOr<bool> LookOnce(OperationContext& context, std::string_view key,
+                                const std::optional<CellReference>& place, std::string* stored,
+                                std::string* value, bool* too_slow);
+  // From now on the key is looked for there; nothing: it has no cell.
+  void Remember(std::string_view key, const std::optional<CellReference>& cell);
   // What to do about cells when an operation has ended so. `previous`: what the slot had before,
   // where it took effect.
   void Settle(OperationContext& context, std::string_view key, const absl::Status& result,
@@ -130,6 +141,7 @@ class LargeValues {
   };
 
   TreeContext& tree_;
+  ValuePlaces& places_;  // of all trees
   CellStore cells_;
   std::mutex passes_mutex_;
   std::map<ServerId, Pass> passes_;

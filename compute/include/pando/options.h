@@ -101,6 +101,11 @@ struct ClientOptions {
   // kept and count; level 1 gets the rest (Sherman 4.2.3). The default holds those of some 200 M
   // records of 8/8.
   size_t index_cache_bytes = 64 << 20;
+  // Bound on what this compute server remembers of where values in cells are
+  // (TreeOptions::inline_value_bytes_max), bytes: some 26 a value. A get of one whose place is
+  // remembered, and has not changed, is one round trip; where it has changed the value was READ in
+  // vain. The default is for 1.3 M values; memory is taken as places come. 0: none.
+  size_t value_places_bytes = 32 << 20;
   // Coroutines a session may run at once; further operations wait in a queue.
   int coroutines_per_session = 64;
   // Handovers in a row before a lock is given up to other compute servers (rule L6).
@@ -161,11 +166,11 @@ struct TreeOptions {
   // (8/8), for NICs that are limited by bytes. Off by default: compute/index/README.md says what it
   // costs and gains. Releases without it cannot open such a tree.
   bool narrow_reads = false;
-  // Longer values have memory of their own beside the leaves: a get of one takes two round trips, a
-  // write one more than others. Bytes, 1..254; 0: all values are in their leaves up to a
-  // value_bytes_max of 255, and above that those of up to 20 bytes, which take no more room there
-  // than what stands for the others. Fixed at creation. Shared trees only; releases without it
-  // cannot open such a tree.
+  // Longer values have memory of their own beside the leaves: a get of one takes two round trips
+  // (one where ClientOptions::value_places_bytes helps), a write one more than others.
+  // Bytes, 1..254; 0: all values are in their leaves up to a value_bytes_max of 255, and above that
+  // those of up to 20 bytes, which take no more room there than what stands for the others. Fixed
+  // at creation. Shared trees only; releases without it cannot open such a tree.
   uint32_t inline_value_bytes_max = 0;
 };
 
