@@ -87,14 +87,15 @@ size_t Member::FlushGroups(OperationContext& context, std::vector<Group>* groups
     while (!groups->empty() && groups->back().range == range &&
            (items.empty() || items.size() + groups->back().records <= kFlushRoundMax)) {
       Group& group = groups->back();
+      const size_t before = items.size();
       std::lock_guard lock(range->partition.mutex());
       group.from = range->partition.CollectDirty(group.from, group.to, log_->durable(),
                                                  /*refused=*/false, kFlushRoundMax, &items,
                                                  UINT64_MAX, kFlushLooksMax);
+      range->Charge(*session_, items.size() - before);
       if (!group.from.empty()) break;
       groups->pop_back();
     }
-    range->Charge(*session_, items.size());
     std::sort(items.begin(), items.end(),
               [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
     const size_t flushed = FlushItems(context, tree, range, items).value_or(0);
