@@ -69,6 +69,31 @@ TEST(OwnedTrouble, ALogOfFewLargeMessagesGoesRound) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// Whoever takes over goes on where its queue pair has broken, and does not begin anew.
+TEST(OwnedTrouble, ARecoveryGoesOnAfterQueuePairsBroke) {
+  OwnedStage stage({.circumstances = {.breaks = true, .owners_end = true}});
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.log_bytes = 256 << 10;
+  client.hot_bytes = 1 << 20;
+  OwnedActor* const owner = stage.Join(client);
+  ASSERT_TRUE(stage.Open(owner, 0));
+  constexpr uint64_t kWritten = 800;
+  for (uint64_t k = 1; k <= kWritten; ++k) ASSERT_TRUE(Put(&stage, owner, 0, k * 7919 % 10'000));
+  stage.Kill(owner);
+  stage.Leave(owner);
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(next, 0));
+  stage.world().SetBreakProbability(*next->fabric, 0.03);
+  ASSERT_TRUE(stage.Do(next, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(1))));
+  stage.world().SetBreakProbability(*next->fabric, 0);
+  const OwnedStats stats = next->client->Stats().owned;
+  EXPECT_EQ(stats.adoptions, 1u);
+  EXPECT_GT(stats.adopted_messages, kWritten / 2);
+  EXPECT_LE(stats.adopted_messages, kWritten) << "some were brought to their leaves twice";
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 // A tree is closed while nothing can be flushed; the client writes to another one until its log has
 // gone round.
 TEST(OwnedTrouble, AClosedTreesMessagesStayInTheLog) {

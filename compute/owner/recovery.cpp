@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "common/wire/control.h"
 #include "compute/core/extent_calls.h"
 #include "compute/core/fence_calls.h"
@@ -20,7 +21,19 @@ namespace {
 // Messages that are brought to leaves in one go: their order is that of the keys.
 constexpr size_t kReplayMax = 4096;
 
+// After a queue pair broke.
+constexpr int64_t kAgainChains = 16;
+
 absl::Status NotYet(absl::string_view why) { return absl::AbortedError(why); }
+
+// What a broken queue pair has refused, or left unknown, is tried again: who handed the recovery
+// back would begin it anew, and where one chain in a hundred breaks never come to its end.
+bool GoesAgain(OperationContext& context, const absl::Status& why) {
+  if (!IsOutcomeUnknown(why) && !IsRecoverable(why)) return false;
+  if (context.expired() || context.session.fenced()) return false;
+  context.BackOff(kAgainChains);
+  return true;
+}
 
 }  // namespace
 
@@ -131,13 +144,16 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
     messages_.Add(lsn, message);
     return absl::OkStatus();
   };
-  const absl::Status read =
-      ReadLog(context, log_->extent, ended_.incarnation, log_->epoch, take).status();
-  if (read.ok()) {
-    messages_.Seal();
-    return read;
+  absl::Status read;
+  while (true) {
+    read = ReadLog(context, log_->extent, ended_.incarnation, log_->epoch, take).status();
+    if (read.ok()) {
+      messages_.Seal();
+      return read;
+    }
+    messages_.Clear();
+    if (!GoesAgain(context, read)) break;
   }
-  messages_.Clear();
   return Annotate(
       read, absl::StrCat("the log of ", ToText(ended_), " on memory server ", log_->extent.server));
 }
@@ -180,7 +196,7 @@ absl::Status Recovery::BringToLeaves(OperationContext& context, TreeContext* lea
                                                });
     replayed_ += counts.messages;
     if (left.empty()) return absl::OkStatus();
-    if (!IsOutcomeUnknown(flushed) || context.expired()) return flushed;
+    if (!GoesAgain(context, flushed)) return flushed;
     std::sort(left.begin(), left.end(),
               [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
     *items = std::move(left);
