@@ -1,4 +1,5 @@
-// Many seeds of the mixed preset: a fixed range, and a fresh one that differs from run to run.
+// Many seeds of the mixed preset: a fixed range, and a fresh one that differs from run to run. And
+// some of owned trees.
 //
 // PANDO_SIM_SHARD=I/N takes the I-th of N parts of the fixed range (0-based).
 // PANDO_SIM_FRESH_SECONDS bounds the fresh one.
@@ -6,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <string>
 
 #include "bench/sim/coverage.h"
@@ -16,14 +18,16 @@
 namespace pando {
 namespace {
 
-constexpr uint64_t kFirstSeed = 1, kSeeds = 640;
+constexpr uint64_t kFirstSeed = 1, kSeeds = 640, kOwnedSeeds = 80;
 
-void RunSeed(uint64_t seed, Coverage* coverage) {
-  const SimRunOptions options = MixedRun(seed);
+void RunSeed(uint64_t seed, Coverage* coverage, const char* preset = "mixed",
+             const MixOptions& mix = {}) {
+  const SimRunOptions options = MixedRun(seed, mix);
   const SimRunResult result = RunSim(options);
   coverage->Add(result);
   EXPECT_THAT(result.problems, testing::IsEmpty())
-      << "repeat: pando-sim --preset=mixed --seed=" << seed << "\n(" << DescribeRun(options) << ")";
+      << "repeat: pando-sim --preset=" << preset << " --seed=" << seed << "\n("
+      << DescribeRun(options) << ")";
 }
 
 TEST(SimSeeds, FixedRange) {
@@ -55,6 +59,20 @@ TEST(SimSeeds, FixedRange) {
     if (!by_design) {
       EXPECT_GT(total, 0u) << name;
     }
+  }
+}
+
+TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {
+  Coverage coverage;
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kOwnedSeeds; ++seed) {
+    RunSeed(seed, &coverage, "owned_cruel", {.owned = true, .cruel_moves = true});
+  }
+  std::cout << coverage.Describe();
+  std::map<std::string, uint64_t> totals;
+  for (const auto& [name, total] : coverage.Counters()) totals[name] = total;
+  for (const char* const name : {"ranges_divided", "ranges_given", "moves_stopped", "trees_dropped",
+                                 "flushed_on_request", "ranges_erased", "fenced_and_back"}) {
+    EXPECT_GT(totals[name], 0u) << name;
   }
 }
 
