@@ -84,6 +84,7 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.connect_timeout_ms = 20'000;
   options.techniques = plan_.techniques;
   options.index_cache_bytes = plan_.index_cache_bytes;
+  options.value_places_bytes = plan_.value_places_bytes;
   // Repairs need coroutines too; those of the workload never end.
   options.coroutines_per_session = plan_.coroutines + 16;
   options.handover_max = plan_.handover_max;

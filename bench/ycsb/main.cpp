@@ -93,6 +93,8 @@ DEFINE_bool(handover_image, true, "the leaf travels with a handed-over lock");
 DEFINE_bool(lock_back_off, true, "pauses between attempts at a global lock");
 DEFINE_bool(two_level_versions, true, "an update writes back a line, not the node");
 DEFINE_string(index_cache, "64M", "bound of a compute server's index cache");
+DEFINE_string(value_places, "32M",
+              "bound on what a compute server remembers of where values beside leaves are");
 DEFINE_string(hot_bytes, "64M", "--mode=owned: memory of an owner for records");
 DEFINE_string(log_bytes, "16M", "--mode=owned: an owner's log on a memory server");
 DEFINE_int32(handover_max, 32, "handovers in a row");
@@ -294,6 +296,8 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   plan.drop = FLAGS_drop;
   PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());
   PANDO_ASSIGN_OR_RETURN(plan.index_cache_bytes, BytesFromFlag("index_cache", FLAGS_index_cache));
+  PANDO_ASSIGN_OR_RETURN(plan.value_places_bytes,
+                         BytesFromFlag("value_places", FLAGS_value_places));
   plan.handover_max = FLAGS_handover_max;
   plan.combine_max = FLAGS_combine_max;
   plan.timeout_ms = FLAGS_timeout_ms;

@@ -32,6 +32,8 @@ void VisitCounters(const Visit& visit, TreeStats& a, const TreeStats& b) {
   visit("cache_hits", a.cache_hits, b.cache_hits);
   visit("cache_misses", a.cache_misses, b.cache_misses);
   visit("cache_evictions", a.cache_evictions, b.cache_evictions);
+  visit("place_hits", a.place_hits, b.place_hits);
+  visit("place_misses", a.place_misses, b.place_misses);
   visit("splits", a.splits, b.splits);
   visit("root_splits", a.root_splits, b.root_splits);
   visit("merges", a.merges, b.merges);
@@ -200,6 +202,7 @@ void PhaseStats::Merge(const PhaseStats& other) {
   AddCounters(&fabric, other.fabric);
   AddCounters(&tree, other.tree);
   tree.cache_bytes += other.tree.cache_bytes;
+  tree.place_bytes += other.tree.place_bytes;
   AddCounters(&owned, other.owned);
 }
 
@@ -218,6 +221,7 @@ Json StatsToRawJson(const PhaseStats& stats) {
           {"fabric", CountersToJson(stats.fabric)},
           {"tree", CountersToJson(stats.tree)},
           {"cache_bytes", stats.tree.cache_bytes},
+          {"place_bytes", stats.tree.place_bytes},
           {"owned", CountersToJson(stats.owned)}};
 }
 
@@ -248,6 +252,7 @@ absl::StatusOr<PhaseStats> StatsFromRawJson(const Json& json) {
     CountersFromJson(json.at("fabric"), &stats.fabric);
     CountersFromJson(json.at("tree"), &stats.tree);
     json.at("cache_bytes").get_to(stats.tree.cache_bytes);
+    json.at("place_bytes").get_to(stats.tree.place_bytes);
     CountersFromJson(json.at("owned"), &stats.owned);
   } catch (const Json::exception& e) {
     return absl::DataLossError(absl::StrCat("not the result of a compute server: ", e.what()));
@@ -276,6 +281,7 @@ Json StatsToResultJson(const PhaseStats& stats) {
   }
   Json tree = CountersToJson(stats.tree);
   tree["cache_bytes"] = stats.tree.cache_bytes;
+  tree["place_bytes"] = stats.tree.place_bytes;
   return {{"seconds", stats.seconds()},
           {"operations", stats.operations()},
           {"errors", stats.errors()},

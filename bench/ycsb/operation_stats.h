@@ -70,8 +70,8 @@ nlohmann::json StatsToHistogramJson(const PhaseStats& stats);
 // For the reader: `run` of the result.
 nlohmann::json StatsToResultJson(const PhaseStats& stats);
 
-// Counters as differences between two readings; gauges (cache_bytes; of owned trees: ranges,
-// hot_bytes, dirty_bytes) as they are after.
+// Counters as differences between two readings; gauges (cache_bytes, place_bytes; of owned trees:
+// ranges, hot_bytes, dirty_bytes) as they are after.
 FabricStats Difference(const FabricStats& before, const FabricStats& after);
 TreeStats Difference(const TreeStats& before, const TreeStats& after);
 OwnedStats Difference(const OwnedStats& before, const OwnedStats& after);

@@ -32,6 +32,8 @@ PhaseStats Sample(uint64_t seed) {
   stats.fabric.calls = 1;
   stats.tree.splits = seed;
   stats.tree.cache_bytes = 100;
+  stats.tree.place_hits = 7 * seed;
+  stats.tree.place_bytes = 30;
   stats.owned.hits = 5 * seed;
   stats.owned.dirty_bytes = 20;
   return stats;
@@ -73,6 +75,8 @@ TEST(OperationStatsTest, MergingAddsCountsAndJoinsHistograms) {
   EXPECT_EQ(sum.fabric.reads, 30u);
   EXPECT_EQ(sum.tree.splits, 3u);
   EXPECT_EQ(sum.tree.cache_bytes, 200u);
+  EXPECT_EQ(sum.tree.place_hits, 21u);
+  EXPECT_EQ(sum.tree.place_bytes, 60u);
   EXPECT_EQ(sum.owned.hits, 15u);
   EXPECT_EQ(sum.owned.dirty_bytes, 40u);
   uint64_t series = 0;
@@ -87,8 +91,10 @@ TEST(OperationStatsTest, DifferencesOfCountersKeepGauges) {
   before.cache_bytes = 50;
   after.splits = 10;
   after.cache_bytes = 70;
+  after.place_bytes = 80;
   EXPECT_EQ(Difference(before, after).splits, 7u);
   EXPECT_EQ(Difference(before, after).cache_bytes, 70u);
+  EXPECT_EQ(Difference(before, after).place_bytes, 80u);
   const OwnedStats early = {.hits = 3, .ranges = 1, .hot_bytes = 9, .log_messages = 4};
   const OwnedStats late = {.hits = 5, .ranges = 1, .hot_bytes = 7, .log_messages = 9};
   EXPECT_EQ(Difference(early, late).hits, 2u);

@@ -40,8 +40,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, me
                                    mode, narrow_reads, records, keys, value_bytes, load, drop,
                                    workload, distribution, operations, duration_s, warmup_s, rate,
                                    repeat, seed, errors_max, techniques, index_cache_bytes,
-                                   handover_max, combine_max, timeout_ms, hot_bytes, log_bytes,
-                                   metrics_address, history, folder)
+                                   value_places_bytes, handover_max, combine_max, timeout_ms,
+                                   hot_bytes, log_bytes, metrics_address, history, folder)
 
 namespace {
 

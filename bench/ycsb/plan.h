@@ -60,6 +60,7 @@ struct Plan {
   // Client.
   Techniques techniques;
   uint64_t index_cache_bytes = 64 << 20;
+  uint64_t value_places_bytes = 32 << 20;
   int handover_max = 32;
   int combine_max = 64;
   int64_t timeout_ms = 10'000;

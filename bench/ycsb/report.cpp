@@ -71,6 +71,16 @@ std::string OwnedLine(const OwnedStats& o) {
                       FormatBytes(o.log_bytes), "; ", count(o.flushed), " flushed\n");
 }
 
+// Of trees with values beside their leaves.
+std::string PlacesLine(const TreeStats& tree) {
+  const uint64_t values = tree.place_hits + tree.place_misses;
+  if (values == 0) return "";
+  return absl::StrCat("places    ", Percent(tree.place_hits, values), " of ",
+                      FormatCount(static_cast<double>(values)),
+                      " values beside leaves were where they had been, ",
+                      FormatBytes(tree.place_bytes), "\n");
+}
+
 std::string CounterLines(const PhaseStats& run) {
   const FabricStats& f = run.fabric;
   const TreeStats& t = run.tree;
@@ -81,7 +91,7 @@ std::string CounterLines(const PhaseStats& run) {
       FormatBytes(f.bytes_written), " written\n", "cache     ",
       Percent(t.cache_hits, t.cache_hits + t.cache_misses), " hits, ", FormatBytes(t.cache_bytes),
       "; tree: ", count(t.splits), " splits, ", count(t.torn_retries), " torn retries\n",
-      "locks     ", count(t.lock_attempts), " attempts, ",
+      PlacesLine(t), "locks     ", count(t.lock_attempts), " attempts, ",
       Percent(t.lock_failures, t.lock_attempts), " failed; ", count(t.handovers), " handovers, ",
       count(t.combined), " operations combined\n");
 }
