@@ -19,6 +19,7 @@
 #include "bench/ycsb/coordinator.h"
 #include "bench/ycsb/core_workload.h"
 #include "bench/ycsb/plan.h"
+#include "bench/ycsb/plot.h"
 #include "bench/ycsb/report.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
@@ -102,6 +103,9 @@ DEFINE_int32(combine_max, 64, "operations in a write-back");
 DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
 
 DEFINE_string(json, "", "file for the result");
+DEFINE_string(
+    plot, "",
+    "folder for a picture of throughput and latencies, run.png (needs python3-matplotlib)");
 DEFINE_string(histograms, "", "file for the result with whole histograms, to be merged");
 DEFINE_string(metrics_address, "",
               "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape the first "
@@ -304,6 +308,9 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   plan.errors_max = FLAGS_errors_max;
   plan.metrics_address = FLAGS_metrics_address;
   plan.history = !FLAGS_history.empty();
+  if (!FLAGS_plot.empty() && FLAGS_load_only) {
+    return absl::InvalidArgumentError("--plot shows a run, and --load_only has none");
+  }
   PANDO_RETURN_IF_ERROR(CheckPlan(&plan));
   PANDO_RETURN_IF_ERROR(CheckStart(plan));
   return plan;
@@ -333,6 +340,9 @@ int Coordinate(Plan plan) {
   for (const std::string& file : {FLAGS_json, FLAGS_histograms, FLAGS_history}) {
     if (const absl::Status status = CheckWritable(file); !status.ok()) return Fail(status);
   }
+  if (!FLAGS_plot.empty()) {
+    if (const absl::Status status = PreparePlot(FLAGS_plot); !status.ok()) return Fail(status);
+  }
   const absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Create();
   if (!folder.ok()) return Fail(folder.status());
   plan.folder = folder->path();
@@ -352,6 +362,9 @@ int Coordinate(Plan plan) {
   std::fputs(ResultTable(plan, *result).c_str(), stdout);
   absl::Status written = WriteJson(FLAGS_json, ResultJson(plan, *result), 2);
   written.Update(WriteJson(FLAGS_histograms, HistogramJson(plan, *result), -1));
+  if (!FLAGS_plot.empty() && !result->runs.empty()) {
+    written.Update(WritePlot(FLAGS_plot, plan, *result));
+  }
   if (!written.ok()) return Fail(written);
   if (!result->final_state.ok()) return Fail(result->final_state);
   // A table over a tree that has lost a memory server is no success, however few operations met it.

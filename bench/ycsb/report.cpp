@@ -28,24 +28,6 @@ std::string Percent(uint64_t part, uint64_t whole) {
   return absl::StrFormat("%.2f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string Header(const Plan& plan) {
-  const std::string theta =
-      plan.distribution.name == "zipfian" || plan.distribution.name == "latest"
-          ? absl::StrFormat(" %g", plan.distribution.theta)
-          : "";
-  return absl::StrFormat(
-      "workload %s, %s%s, %s records, keys %s (%d bytes), values %d bytes\n"
-      "%s fabric: %d memory servers, %d compute servers x %d threads x %d coroutines%s%s\n",
-      plan.workload.name, plan.distribution.name, theta,
-      FormatCount(static_cast<double>(plan.records)), plan.keys.kind, plan.keys.key_bytes,
-      plan.value_bytes, plan.fabric, plan.memory_servers, plan.compute_servers, plan.threads,
-      plan.coroutines,
-      plan.owned() ? absl::StrCat(", owned tree (", FormatBytes(plan.hot_bytes), " hot, log of ",
-                                  FormatBytes(plan.log_bytes), ")")
-                   : "",
-      plan.rate == 0 ? "" : absl::StrCat(", open loop at ", FormatCount(plan.rate), "/s"));
-}
-
 std::string OperationLine(OperationKind kind, const OperationStats& stats) {
   const auto us = [&stats](double percent) {
     return static_cast<double>(stats.latency_ns.Percentile(percent)) / kMicrosecondNs;
@@ -106,6 +88,24 @@ Json LoadJson(const LoadResult& load) {
 
 }  // namespace
 
+std::string ResultHeader(const Plan& plan) {
+  const std::string theta =
+      plan.distribution.name == "zipfian" || plan.distribution.name == "latest"
+          ? absl::StrFormat(" %g", plan.distribution.theta)
+          : "";
+  return absl::StrFormat(
+      "workload %s, %s%s, %s records, keys %s (%d bytes), values %d bytes\n"
+      "%s fabric: %d memory servers, %d compute servers x %d threads x %d coroutines%s%s\n",
+      plan.workload.name, plan.distribution.name, theta,
+      FormatCount(static_cast<double>(plan.records)), plan.keys.kind, plan.keys.key_bytes,
+      plan.value_bytes, plan.fabric, plan.memory_servers, plan.compute_servers, plan.threads,
+      plan.coroutines,
+      plan.owned() ? absl::StrCat(", owned tree (", FormatBytes(plan.hot_bytes), " hot, log of ",
+                                  FormatBytes(plan.log_bytes), ")")
+                   : "",
+      plan.rate == 0 ? "" : absl::StrCat(", open loop at ", FormatCount(plan.rate), "/s"));
+}
+
 const PhaseStats& MedianRun(const YcsbResult& result) {
   PANDO_CHECK(!result.runs.empty());
   std::vector<const PhaseStats*> runs;
@@ -137,7 +137,7 @@ Json HistogramJson(const Plan& plan, const YcsbResult& result) {
 }
 
 std::string ResultTable(const Plan& plan, const YcsbResult& result) {
-  std::string table = Header(plan);
+  std::string table = ResultHeader(plan);
   if (result.load.seconds > 0) {
     absl::StrAppend(&table, "load      ", FormatCount(static_cast<double>(result.load.records)),
                     absl::StrFormat(" records in %.2f s: ", result.load.seconds),

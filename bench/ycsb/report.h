@@ -18,6 +18,8 @@ nlohmann::json ResultJson(const Plan& plan, const YcsbResult& result);
 // (bench/README.md has the fields), for merging over hosts. No `run` where nothing was run.
 nlohmann::json HistogramJson(const Plan& plan, const YcsbResult& result);
 
+// Two lines about the plan: what heads the table.
+std::string ResultHeader(const Plan& plan);
 std::string ResultTable(const Plan& plan, const YcsbResult& result);
 
 // The repetition with the median throughput (the lower one of two). At least one run.
