@@ -116,7 +116,8 @@ bool SimRun::WasCutOff(ComputeServer& server, const absl::Status& why) {
   if (options_.lease_ns == 0) return false;
   if (absl::IsFailedPrecondition(why)) return true;
   // What it sees first may be that its queue pairs are gone; soon it hears why.
-  if (!absl::IsUnavailable(why) || !server.stopped) return false;
+  const bool may_be = server.stopped || options_.sim.call_request_loss > 0;
+  if (!absl::IsUnavailable(why) || !may_be) return false;
   if (server.client == nullptr) return true;
   world_.RunUntil(NowNs() + 2 * options_.lease_ns);
   return server.client->fenced();
