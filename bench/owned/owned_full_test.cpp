@@ -30,14 +30,16 @@ std::string WideValue(OwnedStage* stage) { return stage->NewValue() + std::strin
 // One owner, whose tree has some keys in its leaves, beside a shared tree that others have filled.
 class OwnedFullTest : public testing::Test {
  protected:
-  OwnedFullTest() : stage_(Options()), owner_(stage_.Join(OwnedStage::SmallOwner())) {
+  explicit OwnedFullTest(bool breaks = false)
+      : stage_(Options(breaks)), owner_(stage_.Join(OwnedStage::SmallOwner())) {
     EXPECT_TRUE(stage_.Open(owner_, 0));
     std::vector<KeyValue> entries;
     for (uint64_t k = 1; k <= kLoaded; ++k) entries.push_back({KeyOf(10 * k), WideValue(&stage_)});
     EXPECT_TRUE(stage_.BulkLoad(owner_, 0, entries));
   }
-  static OwnedStageOptions Options() {
-    OwnedStageOptions options = {.circumstances = {.little_memory = true}};
+  static OwnedStageOptions Options(bool breaks) {
+    OwnedStageOptions options = {.circumstances = {.breaks = breaks, .little_memory = true}};
+    options.trees = 3;
     options.cluster.memory_servers = 1;
     options.cluster.main_bytes = 2 << 20;
     return options;
@@ -78,6 +80,15 @@ class OwnedFullTest : public testing::Test {
       put = other_->sessions[0]->Put(**ballast, KeyOf(n), std::string(200, 'b'));
     }
     ASSERT_TRUE(absl::IsResourceExhausted(put)) << put;
+  }
+  // Until it has adopted something it looks for a new base of its log, again and again.
+  void AdvanceBaseMeanwhile(size_t tree) {
+    stage_.Spawn(owner_, 0, [this, owner = owner_, tree] {
+      while (owner->client->Stats().owned.adoptions == 0) {
+        ASSERT_TRUE(owner->sessions[0]->Flush(*owner->trees[tree]).ok());
+        owner->sessions[0]->SleepUntil(stage_.NowNs() + 20'000);
+      }
+    });
   }
   // New keys until one is refused: how many were taken. All of them go to the same few leaves.
   uint64_t InsertUntilRefused() {
@@ -208,6 +219,89 @@ TEST_F(OwnedFullTest, WhatWasRefusedIsAdopted) {
   stage_.LookAtTheEnd();
   EXPECT_EQ(stage_.what(), "");
 }
+
+// Somebody takes over while the memory servers are full still: what they refuse is in its own log
+// from then on, and all goes on as it did. So it does for who takes over from that one.
+TEST_F(OwnedFullTest, WhatWasRefusedIsAdoptedWhileTheyAreFull) {
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+  std::vector<OwnedActor*> heirs;
+  for (int i = 0; i < 2; ++i) {
+    OwnedActor* const heir = stage_.Join(OwnedStage::SmallOwner());
+    heirs.push_back(heir);
+    // It is a member, with a log, by what it owns in another tree.
+    ASSERT_TRUE(stage_.Open(heir, 0) && stage_.Open(heir, 1 + i));
+    ASSERT_TRUE(stage_.Do(heir, 0, 1 + i, Make(OperationKind::kInsert, 1)));
+  }
+  FillMemory();
+  const uint64_t taken = InsertUntilRefused();
+  EXPECT_GT(taken, 100u);
+  for (OwnedActor* const heir : heirs) {
+    OwnedActor* const dead = std::exchange(owner_, heir);
+    AdvanceBaseMeanwhile(heir == heirs[0] ? 1 : 2);
+    stage_.Kill(dead);
+    stage_.Leave(dead);
+    GoOn(1, [&](uint64_t n) { return Make(OperationKind::kGet, NewKey(n)); });
+    EXPECT_GE(Stats().adoptions, 1u);
+    if (heir == heirs[0]) continue;
+    GoOn(taken, [&](uint64_t n) { return Make(OperationKind::kGet, NewKey(n)); });
+    ExpectRefused(NewKey(4'999));
+    GoOn(2'000, [&](uint64_t n) {
+      return n % 8 == 0 ? Make(OperationKind::kUpdate, NewKey(n / 8 % taken)) : UpdateOrRead(n);
+    });
+    ExpectRefused(NewKey(4'999));
+  }
+  EraseAndDrain(taken);
+}
+
+// Who takes over while they are full dies, or its queue pairs break, at some place on that way;
+// another one follows. `packets`: of those that it sends from then on.
+class OwnedFullAdoptionTest : public OwnedFullTest, public testing::WithParamInterface<uint64_t> {
+ protected:
+  OwnedFullAdoptionTest() : OwnedFullTest(/*breaks=*/true) {}
+
+  void TakeOver(uint64_t packets, bool breaks, bool late) {
+    GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+    std::vector<OwnedActor*> heirs;
+    for (int i = 0; i < 2; ++i) {
+      OwnedActor* const heir = stage_.Join(OwnedStage::SmallOwner());
+      heirs.push_back(heir);
+      ASSERT_TRUE((i == 1 || stage_.Open(heir, 0)) && stage_.Open(heir, 1 + i));
+      ASSERT_TRUE(stage_.Do(heir, 0, 1 + i, Make(OperationKind::kInsert, 1)));
+    }
+    FillMemory();
+    const uint64_t taken = InsertUntilRefused();
+    stage_.Kill(owner_);
+    if (breaks) {
+      stage_.BreakAfter(heirs[0], packets, late);
+    } else {
+      stage_.KillAfter(heirs[0], packets);
+    }
+    stage_.Leave(owner_);
+    (void)stage_.Do(heirs[0], 0, 0, Make(OperationKind::kGet, NewKey(0)));
+    stage_.Quiet(3 * kSecondNs);
+    if (!breaks) {
+      stage_.Kill(heirs[0]);
+      stage_.Leave(heirs[0]);
+      stage_.Quiet(3 * kSecondNs);
+    }
+    owner_ = breaks ? heirs[0] : heirs[1];
+    ASSERT_TRUE(breaks || stage_.Open(owner_, 0));
+    GoOn(taken, [&](uint64_t n) { return Make(OperationKind::kGet, NewKey(n)); });
+    ASSERT_TRUE(other_->client->DropTree("ballast").ok());
+    stage_.LookAtTheEnd();
+    EXPECT_EQ(stage_.what(), "") << packets << " packets";
+  }
+};
+
+TEST_P(OwnedFullAdoptionTest, IsCompleteWhereItsClaimantDies) {
+  TakeOver(GetParam(), /*breaks=*/false, /*late=*/false);
+}
+TEST_P(OwnedFullAdoptionTest, IsCompleteWhereQueuePairsBreak) {
+  TakeOver(GetParam(), /*breaks=*/true, /*late=*/GetParam() % 16 == 0);
+}
+// The range comes to it with some 535 packets; its own log has the messages shortly before.
+INSTANTIATE_TEST_SUITE_P(Packets, OwnedFullAdoptionTest,
+                         testing::Range(uint64_t{488}, uint64_t{556}, uint64_t{8}));
 
 // A client without room for its log owns nothing, and says why.
 TEST_F(OwnedFullTest, NoRoomForALog) {

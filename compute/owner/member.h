@@ -183,6 +183,8 @@ class Member {
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
   static constexpr int64_t kFlushNsMax = 10 * kSecondNs;
+  // What a dirty record costs in memory beside its key and value (compute/hot).
+  static constexpr size_t kDirtyOverheadBytes = 24;
   // Records of one round: enough that leaves in flight are many.
   static constexpr size_t kFlushRoundMax = 1024;
   // Dirty records that are looked at while their partition is locked.
@@ -225,8 +227,9 @@ class Member {
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
   absl::Status Take(OperationContext& context, OwnedTree* tree, RangeChange change);
-  // A range whose entry is this member's, unless its tree was dropped (rule O8). OK: look again.
-  absl::Status ServeIfThere(OperationContext& context, OwnedTree* tree, const MappedRange& range);
+  // A range whose entry is this member's. Asks whether its tree was dropped (rule O8), but for one
+  // with records that were adopted: that was asked before. OK: look again.
+  absl::Status TakeUp(OperationContext& context, OwnedTree* tree, const MappedRange& range);
   static void ServeAgain(OwnRange* range);
   absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
   static absl::Status KeptError();
@@ -290,19 +293,12 @@ class Member {
   void FlushLoop(Parking* parking);
   void FlushUntilLow(OperationContext& context);
   void TryRefused(OperationContext& context);
-  // Dirty records that lie below one level-1 node, as far as the index cache knows these.
-  struct Group {
-    OwnedTree* tree;
-    OwnRange* range;
-    std::string from, to;  // keys from <= key < to; "": to the end of the range
-    size_t records;        // dirty ones, as of a moment
-  };
   // Of all trees, the one with most of them last. None: in the order of keys.
-  std::vector<Group> FullestGroups(OperationContext& context);
+  std::vector<DirtyGroup> FullestGroups(OperationContext& context);
   bool AddGroups(OperationContext& context, const Place& place, size_t* descents,
-                 std::vector<Group>* groups);
+                 std::vector<DirtyGroup>* groups);
   // Some of the records of the last ones, which are taken from the list; how many.
-  size_t FlushGroups(OperationContext& context, std::vector<Group>* groups);
+  size_t FlushGroups(OperationContext& context, std::vector<DirtyGroup>* groups);
   // Some of the dirty records with messages below that, from where the last call ended; how many.
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
@@ -339,6 +335,11 @@ class Member {
   // Tells the catalog's server, for whoever wants to know; it has been told of `*told`.
   void SayDeletes(OperationContext& context, bool* told) const;
 
+  // Of a range that is being adopted, what memory servers have no room for goes to this member's
+  // log and to adopted_ (rule D4). Ok: it is durable. Else none of it is there. At the turnstile.
+  absl::Status AppendAdopted(OperationContext& context, const MappedRange& range,
+                             const std::vector<FlushItem>& refused, const absl::Status& why);
+  void DropAdopted();
   void NoteRefusing();
   void KickFlush();
   void WakeWriters();
@@ -408,7 +409,8 @@ class Member {
   std::atomic<bool> joined_{false};
   // It could not give up what it owned: from the lowest of these messages on the log is needed.
   std::atomic<bool> keeps_entries_{false};
-  Lsn kept_lsn_ = UINT64_MAX;  // the service's
+  Lsn kept_lsn_ = UINT64_MAX;              // the service's
+  std::optional<AdoptedRecords> adopted_;  // the service's; perhaps, while there is pending_
 
   mutable std::mutex mutex_;
   std::vector<OwnedTree*> trees_;                 // that are open

@@ -17,25 +17,22 @@ constexpr Lsn kLooksAtLog = 64;
 // Between two looks of the flush loop that nobody asks for.
 constexpr int64_t kLookNs = 50 * kMillisecondNs;
 constexpr int64_t kRoundNs = 10 * kSecondNs;
-// What a dirty record costs in memory beside its key and value (compute/hot).
-constexpr size_t kDirtyOverheadBytes = 24;
 // While others flush what is left.
 constexpr int64_t kBackOffChains = 16;
 // Places that the clock looks at for one record that comes.
 constexpr size_t kEvictLooks = 64;
-
-size_t BytesOf(const Partition::Amount& amount) {
-  return amount.bytes + kDirtyOverheadBytes * amount.records;
-}
 
 }  // namespace
 
 // --- What operations ask for.
 
 Member::Sizes Member::SizesOf(const Partition& partition) {
+  const auto bytes_of = [](const Partition::Amount& amount) {
+    return amount.bytes + kDirtyOverheadBytes * amount.records;
+  };
   return {.bytes = partition.bytes(),
-          .dirty_bytes = BytesOf(partition.dirty()),
-          .refused_bytes = BytesOf(partition.refused())};
+          .dirty_bytes = bytes_of(partition.dirty()),
+          .refused_bytes = bytes_of(partition.refused())};
 }
 
 void Member::NoteChange(const Sizes& before, const Partition& partition) {
@@ -150,7 +147,7 @@ void Member::FlushLoop(Parking* parking) {
 }
 
 void Member::FlushUntilLow(OperationContext& context) {
-  std::vector<Group> groups;
+  std::vector<DirtyGroup> groups;
   while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
     const bool log_is_full = LogIsFull();
     const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
@@ -275,7 +272,7 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
 absl::Status Member::AdvanceBase(OperationContext& context, bool exactly) {
   // The end before the first look: what is appended later is above it (rule W5).
   Lsn end = log_->next_lsn();
-  Lsn lowest = kept_lsn_;
+  Lsn lowest = adopted_.has_value() ? std::min(kept_lsn_, adopted_->since) : kept_lsn_;
   for (const auto& [tree, range] : Places()) {
     if (exactly) {
       SeeDirty(context, range,

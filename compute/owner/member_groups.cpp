@@ -24,7 +24,7 @@ constexpr size_t kGroupsMax = 1 << 16;
 
 }  // namespace
 
-std::vector<Member::Group> Member::FullestGroups(OperationContext& context) {
+std::vector<DirtyGroup> Member::FullestGroups(OperationContext& context) {
   const std::vector<Place> places = Places();
   size_t dirty = 0;
   for (const auto& [tree, range] : places) {
@@ -32,17 +32,17 @@ std::vector<Member::Group> Member::FullestGroups(OperationContext& context) {
     dirty += range->partition.dirty().records;
   }
   size_t descents = dirty / kRecordsADescent;
-  std::vector<Group> groups;
+  std::vector<DirtyGroup> groups;
   for (const Place& place : places) {
     if (!AddGroups(context, place, &descents, &groups)) return {};
   }
   std::stable_sort(groups.begin(), groups.end(),
-                   [](const Group& a, const Group& b) { return a.records < b.records; });
+                   [](const DirtyGroup& a, const DirtyGroup& b) { return a.records < b.records; });
   return groups;
 }
 
 bool Member::AddGroups(OperationContext& context, const Place& place, size_t* descents,
-                       std::vector<Group>* groups) {
+                       std::vector<DirtyGroup>* groups) {
   const auto& [tree, range] = place;
   std::string from = range->low;
   while (true) {
@@ -65,7 +65,7 @@ bool Member::AddGroups(OperationContext& context, const Place& place, size_t* de
     }
     if (!to.has_value() || groups->size() == kGroupsMax) return false;
     const bool is_last = to->empty() || (!range->high.empty() && *to >= range->high);
-    Group group = {.tree = tree, .range = range, .from = from, .to = *to, .records = 0};
+    DirtyGroup group = {.tree = tree, .range = range, .from = from, .to = *to, .records = 0};
     {
       std::lock_guard lock(range->partition.mutex());
       group.records = range->partition.CountDirty(from, *to);
@@ -78,7 +78,7 @@ bool Member::AddGroups(OperationContext& context, const Place& place, size_t* de
   }
 }
 
-size_t Member::FlushGroups(OperationContext& context, std::vector<Group>* groups) {
+size_t Member::FlushGroups(OperationContext& context, std::vector<DirtyGroup>* groups) {
   while (!groups->empty()) {
     OwnedTree* const tree = groups->back().tree;
     OwnRange* const range = groups->back().range;
@@ -86,7 +86,7 @@ size_t Member::FlushGroups(OperationContext& context, std::vector<Group>* groups
     // Groups as a whole, where they fit, so that no leaf is written twice.
     while (!groups->empty() && groups->back().range == range &&
            (items.empty() || items.size() + groups->back().records <= kFlushRoundMax)) {
-      Group& group = groups->back();
+      DirtyGroup& group = groups->back();
       const size_t before = items.size();
       std::lock_guard lock(range->partition.mutex());
       group.from = range->partition.CollectDirty(group.from, group.to, log_->durable(),

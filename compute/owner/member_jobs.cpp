@@ -122,6 +122,7 @@ absl::Status Member::RenewLease(OperationContext& context) {
 absl::Status Member::LeaveCluster(OperationContext& context) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   PANDO_RETURN_IF_ERROR(SettlePending(context));
+  if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   if (OwnsSome()) return absl::AbortedError("this compute server owns ranges of trees still");
   // The last one to leave leaves nothing that no tree needs. It is not what its time is for.
   OperationContext looking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
@@ -153,34 +154,47 @@ absl::Status Member::SettlePending(OperationContext& context) {
   if (!pending_.has_value()) return absl::OkStatus();
   PANDO_RETURN_IF_ERROR(pending_->Settle(context, map_));
   const RangeChange settled = *std::exchange(pending_, std::nullopt);
-  // One that was won late has no messages yet. If its tree is not open any more it is found as this
-  // member's own by the next client that opens it.
   OwnedTree* const tree = FindOpen(settled.range().tree_id);
   const bool is_ours = settled.won() && settled.range().entry.owner == self();
-  if (!is_ours || tree == nullptr) return absl::OkStatus();
+  if (!is_ours || tree == nullptr) {
+    // One that was won late has no messages yet, but for those that it was adopted with. If its
+    // tree is not open any more it is found as this member's own by the next client that opens it;
+    // with such messages it is recovered from the log.
+    if (is_ours && adopted_.has_value()) {
+      kept_lsn_ = std::min(kept_lsn_, adopted_->since);
+      keeps_entries_.store(true, std::memory_order_relaxed);
+    }
+    DropAdopted();
+    return absl::OkStatus();
+  }
   if (settled.is_split()) {
     OwnRange* const whole = tree->FindOwn(settled.lower().low);
     if (whole != nullptr && whole->Covers(settled.range().low)) Divide(tree, whole, settled);
     return absl::OkStatus();
   }
   OwnRange* const own = tree->FindOwn(settled.range().low);
-  if (own == nullptr) return ServeIfThere(context, tree, settled.range());
+  if (own == nullptr) return TakeUp(context, tree, settled.range());
   own->mapped = settled.range();  // its term was renewed
   return absl::OkStatus();
 }
 
-absl::Status Member::ServeIfThere(OperationContext& context, OwnedTree* tree,
-                                  const MappedRange& range) {
-  // Rule O8: the entry covers what is below it, which had entries of its own perhaps. They are
-  // erased when the tree has left the catalog, and this range's border was read before now.
-  PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, tree->id()));
-  if (!exists && RuleHolds(Rule::kO8)) {
-    tree->NoteDropped();
-    return absl::OkStatus();
+absl::Status Member::TakeUp(OperationContext& context, OwnedTree* tree, const MappedRange& range) {
+  auto records = std::make_shared<Partition>();
+  if (adopted_.has_value()) {
+    records = std::exchange(adopted_, std::nullopt)->records;
+  } else {
+    // Rule O8: the entry covers what is below it, which had entries of its own perhaps. They are
+    // erased when the tree has left the catalog, and this range's border was read before now.
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, tree->id()));
+    if (!exists && RuleHolds(Rule::kO8)) {
+      tree->NoteDropped();
+      return absl::OkStatus();
+    }
   }
-  auto own = std::make_unique<OwnRange>(range, OwnRange::State::kServing);
+  auto own = std::make_unique<OwnRange>(range, OwnRange::State::kServing, std::move(records));
   own->came_ns = NowNs();
   tree->Add(std::move(own));
+  NoteRefusing();
   return absl::OkStatus();
 }
 
@@ -234,7 +248,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   }
   if (owner == self()) {
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
-    return ServeIfThere(context, tree, range);
+    return TakeUp(context, tree, range);
   }
   return Recover(context, owner);
 }
@@ -242,15 +256,22 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
 absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChange change) {
   absl::Status settled = change.Settle(context, map_);
   if (!settled.ok()) {
-    if (change.uncertain()) pending_ = std::move(change);
+    if (change.uncertain()) {
+      pending_ = std::move(change);
+    } else {
+      DropAdopted();
+    }
     return settled;
   }
-  if (!change.won()) return absl::OkStatus();  // somebody else was first: look again
+  if (!change.won()) {  // somebody else was first: look again
+    DropAdopted();
+    return absl::OkStatus();
+  }
   {
     std::lock_guard lock(mutex_);
     ++stats_.claims;
   }
-  return ServeIfThere(context, tree, change.range());
+  return TakeUp(context, tree, change.range());
 }
 
 absl::Status Member::Recover(OperationContext& context, MemberId ended) {
@@ -289,11 +310,21 @@ absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
       joined_.load(std::memory_order_acquire) && !retired_.load(std::memory_order_acquire);
   OwnedTree* const tree = takes ? FindOpen(range.tree_id) : nullptr;
   const auto adopt = [&] {
-    return Take(context, tree, RangeChange::Adopt(range, self(), log_->next_lsn(), stamps_.Next()));
+    const Lsn since = adopted_.has_value() ? adopted_->since : log_->next_lsn();
+    return Take(context, tree, RangeChange::Adopt(range, self(), since, stamps_.Next()));
   };
   if (tree != nullptr && !RuleHolds(Rule::kD4)) PANDO_RETURN_IF_ERROR(adopt());
-  const absl::Status replayed =
-      tree == nullptr ? absl::OkStatus() : recovery->Replay(context, &tree->leaves(), range);
+  std::vector<FlushItem> refused;
+  absl::Status replayed = tree == nullptr
+                              ? absl::OkStatus()
+                              : recovery->Replay(context, &tree->leaves(), range, &refused);
+  if (replayed.ok() && !refused.empty() && RuleHolds(Rule::kD4)) {
+    // Rule O8, asked while nothing is kept yet that an error could lose: the borders were read when
+    // the recovery began.
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));
+    replayed =
+        exists ? AppendAdopted(context, range, refused, recovery->refusal()) : tree->DroppedError();
+  }
   // A tree that was dropped cannot grow, and is open perhaps.
   if (tree == nullptr || !replayed.ok()) {
     PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));

@@ -26,6 +26,74 @@ absl::Status Member::Refusal() const {
                    refused_.message(), ")"));
 }
 
+absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange& range,
+                                   const std::vector<FlushItem>& refused, const absl::Status& why) {
+  // As of those that are refused while they serve (rule B3): so much may be dirty.
+  size_t bytes = refused_bytes_.load(std::memory_order_relaxed);
+  for (const FlushItem& item : refused) {
+    bytes += item.key.size() + item.value.size() + kDirtyOverheadBytes;
+  }
+  if (bytes > DirtyBytesMax()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        ToText(range.entry.owner), " has left more records that memory servers have no room for (",
+        why.message(), ") than this compute server may keep"));
+  }
+  const auto records = std::make_shared<Partition>();
+  adopted_ = AdoptedRecords{.records = records, .since = log_->next_lsn()};
+  const absl::Status appended = [&]() -> absl::Status {
+    Lsn last = kNoLsn;
+    for (const FlushItem& item : refused) {
+      const auto reserve = [&](int64_t deadline_ns) {
+        OperationContext waiting(session_.get(), deadline_ns);
+        return log_->Reserve(waiting, item.key.size(), item.value.size(),
+                             RedoLog::Purpose::kReserve);
+      };
+      absl::StatusOr<RedoLog::Reservation> room = reserve(NowNs());
+      if (!room.ok()) {
+        // Messages take less once they have their batch.
+        if (last != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, last));
+        KickFlush();
+        room = reserve(context.deadline_ns());
+      }
+      PANDO_RETURN_IF_ERROR(room.status());
+      last = log_->Append(*std::move(room), {.kind = LogMessage::Kind::kPut,
+                                             .tree_id = range.tree_id,
+                                             .key = item.key,
+                                             .value = item.value});
+      std::lock_guard lock(records->mutex());
+      const Sizes before = SizesOf(*records);
+      records->Put(item.key, item.value, last);
+      NoteChange(before, *records);
+    }
+    return log_->AwaitDurable(context, last);
+  }();
+  if (!appended.ok()) {
+    DropAdopted();
+    return appended;
+  }
+  {
+    std::lock_guard lock(records->mutex());
+    const Sizes before = SizesOf(*records);
+    std::vector<FlushItem> items;
+    (void)records->CollectDirty("", "", log_->durable(), /*refused=*/true, SIZE_MAX, &items);
+    for (const FlushItem& item : items) records->EndFlush(item, FlushResult::kRefused);
+    NoteChange(before, *records);
+  }
+  std::lock_guard lock(mutex_);
+  refused_ = why;
+  stats_.adopted_messages += refused.size();
+  return absl::OkStatus();
+}
+
+void Member::DropAdopted() {
+  if (!adopted_.has_value()) return;
+  const std::shared_ptr<Partition> records = std::exchange(adopted_, std::nullopt)->records;
+  std::lock_guard lock(records->mutex());
+  const Sizes before = SizesOf(*records);
+  records->Drop();
+  NoteChange(before, *records);
+}
+
 void Member::NoteRefusing() {
   bool refusing = false;
   for (const OwnedTree* const tree : OpenTrees()) {

@@ -23,6 +23,8 @@
 
 namespace pando {
 
+class OwnedTree;
+
 struct OwnRange {
   enum class State : uint8_t {
     kServing,
@@ -64,6 +66,21 @@ struct OwnRange {
   RangeMeter meter;
   std::string try_from;  // what was refused is tried again from this key on; the flushes'
   int64_t came_ns = 0;   // when it, or what it is a part of, came to this member
+};
+
+// Dirty records of a range that lie below one level-1 node, as far as the index cache knows these.
+struct DirtyGroup {
+  OwnedTree* tree;
+  OwnRange* range;
+  std::string from, to;  // keys from <= key < to; "": to the end of the range
+  size_t records;        // as of a moment
+};
+
+// Records of a range that is being adopted: their messages are in the log, from that LSN on, and no
+// term refers to them yet.
+struct AdoptedRecords {
+  std::shared_ptr<Partition> records;
+  Lsn since;
 };
 
 }  // namespace pando

@@ -24,6 +24,8 @@ constexpr size_t kReplayMax = 4096;
 // After a queue pair broke.
 constexpr int64_t kAgainChains = 16;
 
+bool HasLowerKey(const FlushItem& a, const FlushItem& b) { return a.key < b.key; }
+
 absl::Status NotYet(absl::string_view why) { return absl::AbortedError(why); }
 
 // What a broken queue pair has refused, or left unknown, is tried again: who handed the recovery
@@ -161,7 +163,7 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
 // --- D4
 
 absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
-                              const MappedRange& range) {
+                              const MappedRange& range, std::vector<FlushItem>* refused) {
   size_t next = messages_.LowerBound(range.tree_id, range.low);
   const auto is_of_range = [&] {
     return next < messages_.size() && messages_.TreeOf(next) == range.tree_id &&
@@ -177,28 +179,34 @@ absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
                        .erased = message.erased,
                        .lsn = message.lsn});
     }
-    PANDO_RETURN_IF_ERROR(BringToLeaves(context, leaves, &items));
+    PANDO_RETURN_IF_ERROR(BringToLeaves(context, leaves, &items, refused));
     if (context.session.fenced()) return FencedError();
   }
+  std::sort(refused->begin(), refused->end(), HasLowerKey);
   return absl::OkStatus();
 }
 
 absl::Status Recovery::BringToLeaves(OperationContext& context, TreeContext* leaves,
-                                     std::vector<FlushItem>* items) {
+                                     std::vector<FlushItem>* items,
+                                     std::vector<FlushItem>* refused) {
   // What is of unknown outcome is written again, under the locks that it was written under.
   while (true) {
     std::vector<FlushItem> left;
     FlushCounts counts;
-    const absl::Status flushed = FlushToLeaves(&context.session, leaves, context.deadline_ns(),
-                                               *items, &counts, [&](size_t i, FlushResult result) {
-                                                 if (result == FlushResult::kDone) return;
-                                                 left.push_back((*items)[i]);
-                                               });
+    const absl::Status flushed =
+        FlushToLeaves(&context.session, leaves, context.deadline_ns(), *items, &counts,
+                      [&](size_t i, FlushResult result) {
+                        if (result == FlushResult::kDone) return;
+                        const bool no_room = result == FlushResult::kRefused && !(*items)[i].erased;
+                        (no_room ? *refused : left).push_back((*items)[i]);
+                      });
     replayed_ += counts.messages;
+    if (absl::IsResourceExhausted(flushed)) refusal_ = flushed;
     if (left.empty()) return absl::OkStatus();
-    if (!GoesAgain(context, flushed)) return flushed;
-    std::sort(left.begin(), left.end(),
-              [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
+    // Where some were refused, what is left may have failed for another reason.
+    const bool some_refused = absl::IsResourceExhausted(flushed) && left.size() < items->size();
+    if (!some_refused && !GoesAgain(context, flushed)) return flushed;
+    std::sort(left.begin(), left.end(), HasLowerKey);
     *items = std::move(left);
   }
 }

@@ -53,13 +53,16 @@ class Recovery {
   absl::Status Begin(OperationContext& context);
   // What the dead owns, as of Begin().
   const std::vector<MappedRange>& ranges() const { return ranges_; }
-  // All that the dead had acknowledged in the range is in the tree's leaves.
-  absl::Status Replay(OperationContext& context, TreeContext* leaves, const MappedRange& range);
+  // All that the dead had acknowledged in the range is in the tree's leaves, but for `refused`,
+  // ascending: what memory servers have no room for.
+  absl::Status Replay(OperationContext& context, TreeContext* leaves, const MappedRange& range,
+                      std::vector<FlushItem>* refused);
   // Where no entry names the dead any more everything else of it goes (D5); else, and after an
   // error, somebody else may go on.
   absl::Status End(OperationContext& context);
 
   uint64_t replayed() const { return replayed_; }
+  const absl::Status& refusal() const { return refusal_; }  // why they have no room
 
  private:
   absl::Status Claim(OperationContext& context);
@@ -67,7 +70,7 @@ class Recovery {
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
   absl::Status ReadMessages(OperationContext& context);
   absl::Status BringToLeaves(OperationContext& context, TreeContext* leaves,
-                             std::vector<FlushItem>* items);
+                             std::vector<FlushItem>* items, std::vector<FlushItem>* refused);
   absl::Status HandBack(OperationContext& context);
   absl::Status FreeExtentOf(OperationContext& context);
 
@@ -78,6 +81,7 @@ class Recovery {
   std::vector<MappedRange> ranges_;
   NewestMessages messages_;
   uint64_t replayed_ = 0;
+  absl::Status refusal_;
 };
 
 }  // namespace pando
