@@ -176,7 +176,10 @@ absl::Status Load(const Settings& settings, const Arguments& arguments) {
     status = FillTree(settings, *records, client->get(), &progress);
     if (absl::IsResourceExhausted(status)) {
       std::this_thread::sleep_for(kRestOfDroppedTrees);
-      status = FillTree(settings, *records, client->get(), &progress);
+      const absl::Status again = FillTree(settings, *records, client->get(), &progress);
+      // Of an owned tree, whose records could not all come to their leaves, this client opens no
+      // other handle: that is not why.
+      if (!absl::IsFailedPrecondition(again)) status = again;
     }
     seconds = progress.Seconds();
   }
