@@ -84,7 +84,7 @@ def document(values, start_s, end_s, per_second, errors=0):
             "start_unix_ns": start_s * 10**9,
             "end_unix_ns": end_s * 10**9,
             "cpu_ns": 10**9, "backlog": 1, "gave_up": False, "first_error": "",
-            "fabric": {"reads": len(values)}, "tree": {"splits": 2}, "cache_bytes": 7,
+            "fabric": {"reads": len(values)}, "tree": {"splits": 2}, "cache_bytes": 7, "place_bytes": 3,
         },
     }  # fmt: skip
 
@@ -106,7 +106,7 @@ class MergeTest(unittest.TestCase):
         self.assertEqual(summary["backlog"], 2)
         self.assertEqual(summary["cpu_seconds"], 2)
         self.assertEqual(summary["fabric"], {"reads": 400})
-        self.assertEqual(summary["tree"], {"splits": 4, "cache_bytes": 14})
+        self.assertEqual(summary["tree"], {"splits": 4, "cache_bytes": 14, "place_bytes": 6})
         read = summary["by_operation"]["read"]
         expected = histogram_of(fast + slow)
         self.assertEqual(read["latency_us"]["p99"], expected.percentile(99) / 1000)

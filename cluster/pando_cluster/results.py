@@ -151,7 +151,8 @@ def read_run(document):
         run.gave_up, run.first_error = bool(raw["gave_up"]), str(raw["first_error"])
         run.fabric = {name: _whole(value) for name, value in raw["fabric"].items()}
         run.tree = {name: _whole(value) for name, value in raw["tree"].items()}
-        run.tree["cache_bytes"] = _whole(raw["cache_bytes"])
+        for name in ("cache_bytes", "place_bytes"):
+            run.tree[name] = _whole(raw[name])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ResultError(f"is no result of this release's pando-ycsb: {error!r}") from None
     return run

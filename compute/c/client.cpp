@@ -47,6 +47,7 @@ absl::StatusOr<ClientOptions> ClientOptionsOf(const pando_client_options* given)
   options.connect_timeout_ms = c.connect_timeout_ms;
   options.operation_timeout_ms = c.operation_timeout_ms;
   options.index_cache_bytes = c.index_cache_bytes;
+  options.value_places_bytes = c.value_places_bytes;
   options.hot_bytes = c.hot_bytes;
   options.log_bytes = c.log_bytes;
   options.service_address = TextOf(c.service_address);

@@ -118,7 +118,10 @@ pando_client_stats StatsOf(const ClientStats& stats) {
           .owned_splits = o.splits,
           .owned_given = o.given,
           .owned_tombstones = o.tombstones,
-          .owned_oldest_tombstone_ms = o.oldest_tombstone_ms};
+          .owned_oldest_tombstone_ms = o.oldest_tombstone_ms,
+          .place_hits = t.place_hits,
+          .place_misses = t.place_misses,
+          .place_bytes = t.place_bytes};
 }
 
 }  // namespace

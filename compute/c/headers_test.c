@@ -28,6 +28,7 @@ HOLDS(sizeof(pando_counter) == 16);
 
 ENDS(pando_client_options, seed, 192);
 ENDS(pando_client_options, spread_ranges, 200);
+ENDS(pando_client_options, value_places_bytes, 208);
 HOLDS(offsetof(pando_client_options, registry) == 8);
 HOLDS(offsetof(pando_client_options, operation_timeout_ms) == 48);
 HOLDS(offsetof(pando_client_options, owner) == 96);
@@ -46,6 +47,7 @@ ENDS(pando_range_info, address, 64);
 ENDS(pando_member_info, log_bytes, 72);
 ENDS(pando_client_stats, owned_refused, 368);
 ENDS(pando_client_stats, owned_oldest_tombstone_ms, 400);
+ENDS(pando_client_stats, place_bytes, 424);
 HOLDS(offsetof(pando_client_stats, cache_hits) == 80);
 HOLDS(offsetof(pando_client_stats, owned_hits) == 248);
 ENDS(pando_operation_options, cost, 24);

@@ -82,6 +82,39 @@ TEST_F(CLargeValueTest, OptionsAndInfo) {
   EXPECT_EQ(old_info.inline_value_bytes_max, 77u);
 }
 
+TEST_F(CLargeValueTest, PlacesAreRememberedOrNot) {
+  const std::string value = ValueOf(1'000, 'p');
+  ASSERT_GIVES(PANDO_OK, pando_put(session_, large_, B("k"), B(value), nullptr));
+  for (const uint64_t bytes : {uint64_t{1} << 20, uint64_t{0}}) {
+    pando_client_options options = PANDO_CLIENT_OPTIONS_INIT;
+    EXPECT_EQ(options.value_places_bytes, 32u << 20);
+    options.registry = cluster_.registry().c_str();
+    options.value_places_bytes = bytes;
+    pando_client* client = nullptr;
+    ASSERT_GIVES(PANDO_OK, pando_connect(&options, &client));
+    pando_tree* tree = nullptr;
+    ASSERT_GIVES(PANDO_OK, pando_open_tree(client, "large", &tree));
+    pando_session* session = nullptr;
+    ASSERT_GIVES(PANDO_OK, pando_open_session(client, &session));
+    for (int times = 0; times < 3; ++times) {
+      std::string got(kMostBytes, '\0');
+      size_t size = 0;
+      ASSERT_GIVES(PANDO_OK,
+                   pando_get(session, tree, B("k"), got.data(), got.size(), &size, nullptr));
+      EXPECT_EQ(got.substr(0, size), value);
+    }
+    pando_client_stats stats = {};
+    stats.size = sizeof(stats);
+    ASSERT_GIVES(PANDO_OK, pando_get_client_stats(client, &stats));
+    EXPECT_EQ(stats.place_hits, bytes > 0 ? 2u : 0u);
+    EXPECT_EQ(stats.place_misses, bytes > 0 ? 1u : 3u);
+    EXPECT_EQ(stats.place_bytes > 0, bytes > 0);
+    EXPECT_GIVES(PANDO_OK, pando_close_session(session));
+    EXPECT_GIVES(PANDO_OK, pando_close_tree(tree));
+    EXPECT_GIVES(PANDO_OK, pando_close_client(client));
+  }
+}
+
 TEST_F(CLargeValueTest, OneKey) {
   const std::string most = ValueOf(kMostBytes, 'a'), other = ValueOf(kMostBytes, 'b');
   ASSERT_GIVES(PANDO_OK, pando_put(session_, large_, B("k"), B(most), nullptr));

@@ -62,6 +62,7 @@ Client Connect(const std::string& registry, const py::kwargs& given) {
   keywords.TakeSeconds("operation_timeout", &options.operation_timeout_ms);
   keywords.Take("memory_servers_min", &options.memory_servers_min);
   keywords.Take("index_cache_bytes", &options.index_cache_bytes);
+  keywords.Take("value_places_bytes", &options.value_places_bytes);
   keywords.Take("coroutines_per_session", &options.coroutines_per_session);
   keywords.Take("techniques", &options.techniques);
   bool owner = false;
@@ -193,6 +194,9 @@ py::dict StatsOf(const Client& client) {
   PANDO_STAT(cache_hits);
   PANDO_STAT(cache_misses);
   PANDO_STAT(cache_bytes);
+  PANDO_STAT(place_hits);
+  PANDO_STAT(place_misses);
+  PANDO_STAT(place_bytes);
   PANDO_STAT(splits);
   PANDO_STAT(merges);
   PANDO_STAT(torn_retries);
