@@ -34,7 +34,7 @@ struct OwnRange {
 
   OwnRange(MappedRange mapped, State state)
       : OwnRange(std::move(mapped), state, std::make_shared<Partition>()) {}
-  // `records`: of a range that this one is a part of.
+  // `records`: of a range that this one is a part of, or that were adopted with it (rule D4).
   OwnRange(MappedRange mapped, State state, std::shared_ptr<Partition> records)
       : low(mapped.low),
         high(mapped.high),
