@@ -123,8 +123,15 @@ std::vector<CommandText> MakeCommandTexts() {
       {"flush",
        "",
        "owned trees: bring what ended compute servers have left in logs to the leaves",
-       "Exit code 1: the keys belong to a compute server that is at work, which flushes itself.",
+       "Exit code 1: keys belong to compute servers that are at work, which flush themselves.",
        {"tree=NAME"}},
+      {"recover",
+       "",
+       "owned trees: take over all that ended compute servers have left",
+       "Brings their logs to the leaves, and leaves their keys to whoever asks next. Compute "
+       "servers do this themselves when they need the keys, or share a tree with them. Exit code "
+       "69: something could not be taken over in time.",
+       {}},
       {"ranges",
        "",
        "owned trees: list ranges of keys, their owners, and how much they are used",

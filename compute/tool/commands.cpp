@@ -16,8 +16,9 @@ constexpr uint64_t kLogBytes = 1 << 20;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings) {
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings, bool owner) {
   ClientOptions options;
+  options.owner = owner;
   options.registry = settings.registry;
   options.fabric = settings.fabric;
   options.rdma = settings.rdma;

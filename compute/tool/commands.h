@@ -64,8 +64,6 @@ absl::Status Restore(const Settings& settings, const Arguments& arguments);  // 
 absl::Status Create(const Settings& settings, const Arguments& arguments);
 absl::Status Drop(const Settings& settings, const Arguments& arguments);  // [NAME]
 absl::Status Trees(const Settings& settings, const Arguments& arguments);
-// FailedPrecondition: a compute server that lives owns its keys, and it alone can.
-absl::Status Flush(const Settings& settings, const Arguments& arguments);
 absl::Status Count(const Settings& settings, const Arguments& arguments);
 absl::Status Stats(const Settings& settings, const Arguments& arguments);
 // Of one tree, or of all. DataLoss if something is wrong with a tree; other errors say why it could
@@ -78,9 +76,14 @@ absl::Status Doctor(const Settings& settings, const Arguments& arguments);
 // Of one owned tree; of all compute servers that own keys.
 absl::Status Ranges(const Settings& settings, const Arguments& arguments);
 absl::Status Members(const Settings& settings, const Arguments& arguments);
+// Of one owned tree. FailedPrecondition: compute servers that live own keys, and they alone can.
+absl::Status Flush(const Settings& settings, const Arguments& arguments);
+// Of all owned trees. Unavailable: what somebody has left could not be taken over in time.
+absl::Status Recover(const Settings& settings, const Arguments& arguments);
 
 // Never a status that says of a key or tree that it is not there.
-absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings);
+// `owner`: as ClientOptions::owner.
+absl::StatusOr<std::unique_ptr<Client>> Connect(const Settings& settings, bool owner = false);
 // A connection with one tree and one session: what most commands work on.
 struct OpenedTree {
   std::unique_ptr<Client> client;

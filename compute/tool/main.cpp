@@ -101,17 +101,14 @@ absl::Status Help(const Settings& settings, const Arguments& arguments);
 absl::Status Completion(const Settings& settings, const Arguments& arguments);
 
 // One of each name in command_table.cpp.
-constexpr std::array<Command, 20> kCommands = {{
-    {"load", tool::Load},        {"get", tool::Get},
-    {"put", tool::Put},          {"delete", tool::Delete},
-    {"erase", tool::EraseRange}, {"scan", tool::Scan},
-    {"dump", tool::Dump},        {"restore", tool::Restore},
-    {"count", tool::Count},      {"create", tool::Create},
-    {"drop", tool::Drop},        {"flush", tool::Flush},
-    {"ranges", tool::Ranges},    {"members", tool::Members},
-    {"trees", tool::Trees},      {"stats", tool::Stats},
-    {"check", tool::Check},      {"doctor", tool::Doctor},
-    {"completion", Completion},  {"help", Help},
+constexpr std::array<Command, 21> kCommands = {{
+    {"load", tool::Load},     {"get", tool::Get},          {"put", tool::Put},
+    {"delete", tool::Delete}, {"erase", tool::EraseRange}, {"scan", tool::Scan},
+    {"dump", tool::Dump},     {"restore", tool::Restore},  {"count", tool::Count},
+    {"create", tool::Create}, {"drop", tool::Drop},        {"flush", tool::Flush},
+    {"ranges", tool::Ranges}, {"members", tool::Members},  {"recover", tool::Recover},
+    {"trees", tool::Trees},   {"stats", tool::Stats},      {"check", tool::Check},
+    {"doctor", tool::Doctor}, {"completion", Completion},  {"help", Help},
 }};
 
 const tool::CommandText& FindCommand(const std::string& name) {

@@ -1,5 +1,7 @@
 // A compute server for tool_test: puts and erases keys of a tree until it is killed, and says what
-// it was told. owned_writer REGISTRY TREE
+// it was told. owned_writer REGISTRY TREE [FIRST]
+//
+// Its tasks have the numbers from FIRST (0) on, which their keys begin with.
 //
 // Lines on standard output, each written at once: "put KEY VALUE" and "erased KEY" after the
 // operation was acknowledged, "erasing KEY" before it is called. No key is put twice.
@@ -42,15 +44,15 @@ void Work(Session* session, const Tree& tree, int task) {
   }
 }
 
-int Run(const std::string& registry, const std::string& name) {
-  const auto client = Client::Connect({.registry = registry, .log_bytes = 4 << 20});
+int Run(const std::string& registry, const std::string& name, int first) {
+  const auto client = Client::Connect({.registry = registry, .owner = true, .log_bytes = 4 << 20});
   Await(client.status(), "connect");
   const auto tree = (*client)->OpenTree(name);
   Await(tree.status(), "open");
   const auto session = (*client)->NewSession();
   Await(session.status(), "session");
   for (int task = 0; task < kTasks; ++task) {
-    (*session)->Spawn([&, task] { Work(session->get(), **tree, task); });
+    (*session)->Spawn([&, task] { Work(session->get(), **tree, first + task); });
   }
   (*session)->Run();
   return 0;
@@ -60,6 +62,6 @@ int Run(const std::string& registry, const std::string& name) {
 }  // namespace pando
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  return pando::Run(argv[1], argv[2]);
+  if (argc != 3 && argc != 4) return 2;
+  return pando::Run(argv[1], argv[2], argc == 4 ? atoi(argv[3]) : 0);
 }

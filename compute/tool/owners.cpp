@@ -1,6 +1,12 @@
-// pando ranges, pando members: who owns what of owned trees.
+// pando ranges, members, flush, recover: who owns what of owned trees, and what has yet to be
+// brought to their leaves.
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -10,6 +16,8 @@
 
 namespace pando::tool {
 namespace {
+
+constexpr std::chrono::milliseconds kLookAgain(100);
 
 Json ToJson(const OwnerInfo& owner) {
   if (owner.nobody()) return nullptr;
@@ -21,6 +29,30 @@ Json ToJson(const OwnerInfo& owner) {
 std::string OwnerText(const OwnerInfo& owner) {
   if (owner.nobody()) return "nobody";
   return absl::StrCat(owner.compute_server, " (incarnation ", owner.incarnation, ")");
+}
+
+// Who asks for keys of an owner that has ended takes over what that one has left, its log first.
+absl::Status AskFor(Session* session, const Tree& tree, const RangeInfo& range) {
+  std::vector<KeyValue> rows;
+  return session->Scan(tree, range.low, 1, &rows);
+}
+
+// How many ranges belong to other compute servers than this command's.
+absl::StatusOr<size_t> RangesOfOthers(Client* client, const Tree& tree) {
+  const auto ranges = client->ListRanges(tree);
+  if (!ranges.ok()) return ranges.status();
+  return std::ranges::count_if(*ranges, [client](const RangeInfo& range) {
+    return !range.owner.nobody() && range.owner.compute_server != client->compute_server_id();
+  });
+}
+
+using MemberKey = std::pair<uint16_t, uint32_t>;
+MemberKey IdentityOf(const OwnerInfo& owner) { return {owner.compute_server, owner.incarnation}; }
+
+absl::StatusOr<std::vector<MemberInfo>> ListEnded(Client* client) {
+  auto members = client->ListMembers();
+  if (members.ok()) std::erase_if(*members, [](const MemberInfo& member) { return !member.ended; });
+  return members;
 }
 
 absl::Status PrintJson(const Json& json) { return Print(JsonText(json, /*in_lines=*/true)); }
@@ -111,6 +143,88 @@ absl::Status Members(const Settings& settings, const Arguments&) {
                    member.identity.address + "\n");
   }
   return status;
+}
+
+absl::Status Flush(const Settings& settings, const Arguments&) {
+  const auto opened = Open(settings);
+  if (!opened.ok()) return opened.status();
+  if (opened->tree->mode() == TreeOptions::Mode::kShared) {
+    return Print("a shared tree has nothing to flush: its writes go to their leaves at once\n");
+  }
+  const auto ranges = opened->client->ListRanges(*opened->tree);
+  if (!ranges.ok()) return ranges.status();
+  for (const RangeInfo& range : *ranges) {
+    const absl::Status asked = AskFor(opened->session.get(), *opened->tree, range);
+    if (!asked.ok()) return asked;
+  }
+  const absl::Status flushed = opened->session->Flush(*opened->tree);
+  if (!flushed.ok()) return flushed;
+  const auto others = RangesOfOthers(opened->client.get(), *opened->tree);
+  if (!others.ok()) return others.status();
+  if (*others > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        *others, " of ", ranges->size(), " ranges of tree '", settings.tree,
+        "' belong to compute servers that are at work: these flush when they need to, when their "
+        "program asks (Session::Flush()), and when they end"));
+  }
+  const OwnedStats owned = opened->client->Stats().owned;
+  return Print(absl::StrCat("everything is in its leaf; ", owned.flushed + owned.adopted_messages,
+                            " writes were in logs alone\n"));
+}
+
+absl::Status Recover(const Settings& settings, const Arguments&) {
+  const auto client = Connect(settings, /*owner=*/true);
+  if (!client.ok()) return client.status();
+  const auto session = (*client)->NewSession();
+  if (!session.ok()) return session.status();
+  const auto before = ListEnded(client->get());
+  if (!before.ok()) return before.status();
+  if (before->empty()) return Print("no compute server that has ended has left anything\n");
+  const auto listed = (*client)->ListTrees();
+  if (!listed.ok()) return listed.status();
+  // All of them stay open: who recovers a compute server takes over its ranges of all trees.
+  std::vector<std::unique_ptr<Tree>> trees;
+  for (const TreeInfo& info : *listed) {
+    if (info.mode != TreeOptions::Mode::kOwned) continue;
+    auto tree = (*client)->OpenTree(info.name);
+    if (absl::IsNotFound(tree.status())) continue;  // dropped meanwhile
+    if (!tree.ok()) return tree.status();
+    trees.push_back(*std::move(tree));
+  }
+  std::set<MemberKey> ended;
+  for (const MemberInfo& member : *before) ended.insert(IdentityOf(member.identity));
+  for (const auto& tree : trees) {
+    const auto ranges = (*client)->ListRanges(*tree);
+    if (!ranges.ok()) return ranges.status();
+    for (const RangeInfo& range : *ranges) {
+      if (!ended.contains(IdentityOf(range.owner))) continue;
+      const absl::Status asked = AskFor(session->get(), *tree, range);
+      if (!asked.ok()) return asked;
+    }
+  }
+  // What those have left who own nothing any more is looked for once a second.
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(settings.timeout_ms);
+  auto left = ListEnded(client->get());
+  while (left.ok() && !left->empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kLookAgain);
+    left = ListEnded(client->get());
+  }
+  if (!left.ok()) return left.status();
+  if (!left->empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("compute server ", OwnerText(left->front().identity), " has ended, and ",
+                     "after --timeout_ms=", settings.timeout_ms,
+                     " not all that it has left is taken over; 'pando members' shows it"));
+  }
+  for (const auto& tree : trees) {
+    const absl::Status flushed = (*session)->Flush(*tree);
+    if (!flushed.ok()) return flushed;
+  }
+  const OwnedStats owned = (*client)->Stats().owned;
+  return Print(absl::StrCat("took over from ", before->size(), " compute servers that had ended: ",
+                            owned.adoptions, " ranges; ", owned.adopted_messages,
+                            " writes were in logs alone, and are in their leaves\n"));
 }
 
 }  // namespace pando::tool

@@ -1,4 +1,4 @@
-// pando create, drop, trees, flush, count: trees as a whole.
+// pando create, drop, trees, count: trees as a whole.
 
 #include <algorithm>
 #include <cmath>
@@ -74,30 +74,6 @@ absl::Status Trees(const Settings& settings, const Arguments&) {
                    (tree.narrow_reads ? ", narrow reads\n" : "\n"));
   }
   return status;
-}
-
-absl::Status Flush(const Settings& settings, const Arguments&) {
-  const auto opened = Open(settings);
-  if (!opened.ok()) return opened.status();
-  if (opened->tree->mode() == TreeOptions::Mode::kShared) {
-    return Print("a shared tree has nothing to flush: its writes go to their leaves at once\n");
-  }
-  // Who asks for keys of an owner that has ended takes them over, and its log with them.
-  std::vector<KeyValue> rows;
-  absl::Status status = opened->session->Scan(*opened->tree, "", 1, &rows);
-  if (!status.ok()) return status;
-  if (opened->client->Stats().owned.ranges == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "keys of tree '", settings.tree,
-        "' belong to a compute server that is at work: "
-        "it flushes when it needs to, when its program asks (Session::Flush()), and when "
-        "it ends"));
-  }
-  status = opened->session->Flush(*opened->tree);
-  if (!status.ok()) return status;
-  const OwnedStats owned = opened->client->Stats().owned;
-  return Print(absl::StrCat("everything is in its leaf; ", owned.flushed + owned.adopted_messages,
-                            " writes were in logs alone\n"));
 }
 
 absl::Status Count(const Settings& settings, const Arguments&) {
