@@ -5,6 +5,8 @@
 // `heap_per_record`: bytes, of records and their order.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -98,6 +100,39 @@ void Miss(benchmark::State& state) {
   }
 }
 BENCHMARK(Miss)->Arg(8)->Arg(24);
+
+// Keys of records, zipfian, theta 0.99, by the sums of 1/rank^theta.
+std::vector<std::string> ZipfianKeys(uint64_t seed) {
+  std::vector<double> sums(kRecords);
+  double sum = 0;
+  for (uint64_t rank = 0; rank < kRecords; ++rank) {
+    sums[rank] = sum += std::pow(static_cast<double>(rank + 1), -0.99);
+  }
+  Random random(seed);
+  std::vector<std::string> keys(kKeysInTurn);
+  for (std::string& key : keys) {
+    const auto at = std::lower_bound(sums.begin(), sums.end(), random.NextDouble() * sum);
+    key = KeyOf(static_cast<uint64_t>(at - sums.begin()), 8);
+  }
+  return keys;
+}
+
+// Hits, most of them on popular records, which are in a cache: with one thread in its own, with
+// more in another core's, as are the mutex and what it guards.
+void ZipfianHit(benchmark::State& state) {
+  static Lsn lsn = 0;
+  static const std::unique_ptr<Partition> partition = Filled(8, Fill::kClean, &lsn);
+  const std::vector<std::string> keys = ZipfianKeys(static_cast<uint64_t>(state.thread_index()));
+  size_t next = 0;
+  for (auto _ : state) {
+    const std::string& key = keys[next++ & (kKeysInTurn - 1)];
+    const std::lock_guard lock(partition->mutex());
+    const Partition::View view = partition->Find(key);
+    partition->Touch(view.record);
+    benchmark::DoNotOptimize(view.value.data()[0]);
+  }
+}
+BENCHMARK(ZipfianHit)->Threads(1)->Threads(2)->UseRealTime();
 
 // Over records that are dirty already.
 void PutDirty(benchmark::State& state) {
