@@ -49,7 +49,8 @@ struct Owners {
   bool routed = true;
   // Memory for records of all compute servers, as a share of what the leaves take.
   double hot_share = 0.25;
-  size_t hot_bytes = 0;  // of each, instead, if not 0
+  size_t hot_bytes = 0;     // of each, instead, if not 0
+  int service_threads = 1;  // of each
 };
 
 // Clients that work in closed loop on a loaded tree. Each of the threads has a session.

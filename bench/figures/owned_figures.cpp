@@ -18,6 +18,7 @@ constexpr uint64_t kDeletesRecordsMax = 100'000;
 // Sherman (SIGMOD'22), zipfian 0.99, 528 clients: what a throughput is compared with.
 constexpr double kShermanPublishedMops = 9;
 constexpr double kDeletesDirtyShare = 0.25;  // of the records
+constexpr int kServiceThreads = 4;           // of each owner, beside its clients' threads
 constexpr uint64_t kEventsEach = 60;         // more than an operation takes
 constexpr char kAgainstNone[] = "_against_none";
 // Of a dirty record of 8/8 while it counts (compute/owner/member_flush.cpp); half of an owner's
@@ -86,11 +87,18 @@ Figure MakeOwned(const Grid& grid) {
       FigureCase shared = like;
       shared.series = "shared";
       figure.cases.push_back(std::move(shared));
-      for (const bool routed : {true, false}) {
+      struct Series {
+        const char* name;
+        Owners owners;
+      };
+      const Series all[] = {{"owned, routed", {.routed = true}},
+                            {"owned, any", {.routed = false, .service_threads = kServiceThreads}},
+                            {"owned, any, one service thread", {.routed = false}}};
+      for (const Series& series : all) {
         FigureCase owned = like;
-        owned.series = routed ? "owned, routed" : "owned, any";
+        owned.series = series.name;
         owned.against = {{first, "_over_sherman"}, {first + 1, "_over_shared"}};
-        MakeOwnedCase({.routed = routed}, &owned);
+        MakeOwnedCase(series.owners, &owned);
         WarmUp(grid, 0.5, &owned);
         figure.cases.push_back(std::move(owned));
       }

@@ -143,6 +143,23 @@ TEST_F(OwnedRunTest, AServiceExecutesNoMoreThanItsThreadCan) {
   EXPECT_GE(any.mops(), 0.7 * 2 * kServers * 1e3 / kOperationNs);
 }
 
+// What one asks is executed by one thread: of three owners each is asked by two.
+TEST_F(OwnedRunTest, MoreServiceThreadsExecuteMore) {
+  constexpr double kOperationNs = 20'000;
+  constexpr int kOwners = 3;
+  Load([](NicProfile* nic) { nic->cpu.operation_ns = kOperationNs; });
+  TreeCase one = Case(/*threads=*/6);
+  one.compute_servers = kOwners;
+  one.operation_cpu_ns = 0;
+  one.owners->routed = false;
+  const CaseResult by_one = Run(one);
+  one.owners->service_threads = 2;
+  const CaseResult by_two = Run(one);
+  // Two thirds of all operations are executed by the services.
+  EXPECT_GT(by_two.mops(), 1.5 * by_one.mops());
+  EXPECT_LE(by_two.mops(), 1.05 * 2 * 1.5 * kOwners * 1e3 / kOperationNs);
+}
+
 TEST_F(OwnedRunTest, WritesAreLoggedAndFlushed) {
   Load();
   TreeCase one = Case(/*threads=*/4);

@@ -144,6 +144,7 @@ absl::Status TreeRun::Connect() {
   if (case_.owners.has_value()) {
     options.owner = true;
     options.hot_bytes = HotBytes();
+    options.service_threads = case_.owners->service_threads;
     // Half of the memory may be dirty; the ring holds as much several times.
     options.log_bytes = 2 * options.hot_bytes;
   }

@@ -43,12 +43,15 @@ absl::Status ClientImpl::EnsureMember() {
                                        .value_bytes_max = kClusterValueBytesMax}));
   Member::Parts parts;
   PANDO_ASSIGN_OR_RETURN(parts.session, NewSessionContext(kMemberCoroutines));
-  absl::StatusOr<std::unique_ptr<SessionContext>> service = NewSessionContext(kServiceCoroutines);
-  if (!service.ok()) {
-    RemoveSession(parts.session.get());
-    return service.status();
+  for (int i = 0; i < options_.service_threads; ++i) {
+    absl::StatusOr<std::unique_ptr<SessionContext>> service = NewSessionContext(kServiceCoroutines);
+    if (!service.ok()) {
+      for (const auto& made : parts.service_sessions) RemoveSession(made.get());
+      RemoveSession(parts.session.get());
+      return service.status();
+    }
+    parts.service_sessions.push_back(*std::move(service));
   }
-  parts.service_sessions.push_back(*std::move(service));
   parts.on_session_end = [this](const SessionContext* ended) { RemoveSession(ended); };
   parts.event_driven = capabilities.event_driven;
   parts.control = &control_channel_;

@@ -254,5 +254,42 @@ TEST(PeerCall, ManyPeers) {
   EXPECT_TRUE(two.Call(AddRequest("key"), &two.answer).ok());
 }
 
+// Invariant 4: what one asks stays with one session; who comes gets the one of the fewest links,
+// also after others have gone.
+TEST(PeerCall, SessionsShareTheLinks) {
+  sim::SimWorld world({.seed = 10});
+  TestOwner owner(&world, kOwner, {}, /*session_count=*/3);
+  std::vector<std::unique_ptr<TestAsker>> askers;
+  const auto come = [&] {
+    const auto id = static_cast<uint16_t>(100 + askers.size());
+    askers.push_back(std::make_unique<TestAsker>(&world, PeerIdentity{id, 1}));
+  };
+  const auto ask = [&] {
+    owner.owner.begun_on.clear();
+    for (const auto& asker : askers) {
+      if (asker == nullptr) continue;
+      for (int i = 0; i < 4; ++i) {
+        asker->Run([&](OperationContext& context) {
+          PeerAnswer answer;
+          EXPECT_TRUE(asker->client->Call(context, owner.where(), AddRequest("key"), &answer).ok());
+        });
+      }
+    }
+    std::vector<uint64_t> counts;
+    for (const auto& [session, count] : owner.owner.begun_on) counts.push_back(count);
+    return counts;
+  };
+  for (int i = 0; i < 6; ++i) come();
+  EXPECT_EQ(ask(), std::vector<uint64_t>(3, 8));
+  // The first and the fourth were with one session.
+  askers[0].reset();
+  askers[3].reset();
+  world.RunUntil(world.clock().NowNs() + kMillisecondNs);
+  EXPECT_EQ(ask(), std::vector<uint64_t>(2, 8));
+  come();
+  come();
+  EXPECT_EQ(ask(), std::vector<uint64_t>(3, 8));
+}
+
 }  // namespace
 }  // namespace pando

@@ -1,5 +1,6 @@
 #include "compute/peer/peer_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -39,20 +40,22 @@ PeerService::~PeerService() {
 
 PeerHandler* PeerService::OnAccepted(const std::shared_ptr<PeerLink>& link) {
   std::lock_guard lock(mutex_);
-  Lane& lane = lanes_[next_lane_++ % lanes_.size()];
+  Lane& lane = *std::ranges::min_element(lanes_, {}, &Lane::links);
   auto peer = std::make_shared<ServedPeer>(this, lane.session.get(), link);
   PeerHandler* const handler = peer.get();
-  PANDO_CHECK(peers_.emplace(link.get(), std::move(peer)).second);
+  PANDO_CHECK(peers_.emplace(link.get(), Served{.peer = std::move(peer), .lane = &lane}).second);
+  ++lane.links;
   PeerCounters::Add(&counters_.links);
   return handler;
 }
 
 void PeerService::Forget(PeerLink* link) {
-  std::shared_ptr<ServedPeer> gone;
+  Served gone;  // its end, if it is that, is not under the mutex
   std::lock_guard lock(mutex_);
   const auto found = peers_.find(link);
   if (found == peers_.end()) return;
   gone = std::move(found->second);
+  --gone.lane->links;
   peers_.erase(found);
 }
 

@@ -20,7 +20,8 @@
 //      most: beyond that it is closed. All links together have `requests_max`: beyond that requests
 //      are answered with ResourceExhausted, without effect.
 //   3. A link that takes no more messages holds up its own answers only.
-//   4. The destructor returns when nothing is executed any more. Links have ended then (CHECKed).
+//   4. A link's requests are executed by one session, that of the fewest links when it came.
+//   5. The destructor returns when nothing is executed any more. Links have ended then (CHECKed).
 #pragma once
 
 #include <atomic>
@@ -80,6 +81,11 @@ class PeerService final : public PeerAcceptor {
   struct Lane {
     std::unique_ptr<SessionContext> session;
     std::thread thread;
+    size_t links = 0;  // under mutex_
+  };
+  struct Served {
+    std::shared_ptr<ServedPeer> peer;
+    Lane* lane = nullptr;
   };
 
   // The link has ended.
@@ -93,8 +99,7 @@ class PeerService final : public PeerAcceptor {
   std::atomic<bool> stopping_{false};
   std::vector<Lane> lanes_;
   std::mutex mutex_;
-  size_t next_lane_ = 0;
-  absl::flat_hash_map<PeerLink*, std::shared_ptr<ServedPeer>> peers_;
+  absl::flat_hash_map<PeerLink*, Served> peers_;
 };
 
 }  // namespace pando

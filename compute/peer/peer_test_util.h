@@ -41,6 +41,7 @@ class FakeOwner final : public PeerExecutor {
  public:
   void Execute(OperationContext& context, const PeerRequest& request, PeerAnswer* answer) override {
     ++begun;
+    ++begun_on[&context.session];
     if (delay) {
       const int64_t wait_ns = delay(request);
       if (wait_ns > 0) context.session.scheduler().SleepUntil(context.session.NowNs() + wait_ns);
@@ -71,6 +72,7 @@ class FakeOwner final : public PeerExecutor {
   std::map<std::string, std::string> entries;
   std::function<int64_t(const PeerRequest&)> delay;
   uint64_t begun = 0, executed = 0;
+  std::map<const SessionContext*, uint64_t> begun_on;
 
  private:
   void Scan(const PeerRequest& request, PeerAnswer* answer) const {
@@ -94,11 +96,13 @@ class FakeOwner final : public PeerExecutor {
 
 // A compute server with a service.
 struct TestOwner {
-  TestOwner(sim::SimWorld* world, PeerIdentity identity, PeerService::Options options = {})
+  TestOwner(sim::SimWorld* world, PeerIdentity identity, PeerService::Options options = {},
+            int session_count = 1)
       : fabric(world->NewFabric()), me(identity) {
     options.identity = me;
     options.event_driven = true;
-    service = std::make_unique<PeerService>(options, PeerTestSessions(*fabric, 1, &epochs), &owner);
+    service = std::make_unique<PeerService>(
+        options, PeerTestSessions(*fabric, session_count, &epochs), &owner);
     port = fabric->OpenPeers({.identity = me, .acceptor = service.get()}).value();
     address = port->address();
   }

@@ -134,6 +134,10 @@ struct ClientOptions {
   // Where this client answers other compute servers that need its keys: on shm the path of a
   // socket, on verbs HOST:PORT. "": the library chooses an address and publishes it.
   std::string service_address;
+  // Threads that execute what other compute servers ask of this one, 1..64, each with a session of
+  // its own. All requests of one asking client are executed by one of them, so more threads than
+  // there are other compute servers gain nothing.
+  int service_threads = 1;
 
   // Seed of back-off and placement decisions; 0: from the fabric.
   uint64_t seed = 0;

@@ -56,11 +56,13 @@ typedef struct pando_client_options {
       spread_ranges;  // flag: owned keys go to owners that have less to do, and come from others
   // For where values in cells are (pando_tree_options): some 26 bytes each. 0: none.
   uint64_t value_places_bytes;
+  int64_t service_threads;  // owned trees: that execute what others ask of this client, 1 to 64
 } pando_client_options;
-#define PANDO_CLIENT_OPTIONS_INIT                                                                  \
-  {                                                                                                \
-    sizeof(pando_client_options), NULL, NULL, NULL, 5000, 1, 10000, 64 << 20, 64, 32, 64,          \
-        PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0, 1, 32 << 20 \
+#define PANDO_CLIENT_OPTIONS_INIT                                                         \
+  {                                                                                       \
+    sizeof(pando_client_options), NULL, NULL, NULL, 5000, 1, 10000, 64 << 20, 64, 32, 64, \
+        PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0, 1, \
+        32 << 20, 1                                                                       \
   }
 
 // Joins the cluster. PANDO_UNAVAILABLE: too few memory servers answer, or not the one with the
@@ -204,6 +206,8 @@ typedef struct pando_client_stats {
   uint64_t owned_splits, owned_given, owned_tombstones, owned_oldest_tombstone_ms;
   // Values in cells: at known places, at others; bytes of places held now.
   uint64_t place_hits, place_misses, place_bytes;
+  uint64_t owned_forwarded, owned_served, owned_messages, owned_flushed_leaves;
+  uint64_t owned_log_used_bytes, owned_log_capacity_bytes;
 } pando_client_stats;
 
 pando_code pando_get_client_stats(const pando_client* client, pando_client_stats* stats);
