@@ -76,6 +76,10 @@ class PutCost {
         dirty_sum_ / looks_ / static_cast<double>(dirty_ * kDirtyBytes));
     EXPECT_LE(after.owned.dirty_bytes, dirty_ * kDirtyBytes + 10'000);
     EXPECT_GT(after.owned.flushed, before.owned.flushed);
+    // A leaf that is split takes locks of its new neighbours and its parent, too.
+    const double counted = a_put(after.owned.flushed_leaves, before.owned.flushed_leaves);
+    EXPECT_LE(counted, 1.05 * cost.leaves);
+    EXPECT_GE(counted, 0.3 * cost.leaves);
     return cost;
   }
   uint64_t records() const { return records_; }

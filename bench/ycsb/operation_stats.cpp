@@ -56,6 +56,9 @@ template <typename Visit>
 void VisitDifferences(const Visit& visit, OwnedStats& a, const OwnedStats& b) {
   visit("hits", a.hits, b.hits);
   visit("misses", a.misses, b.misses);
+  visit("forwarded", a.forwarded, b.forwarded);
+  visit("served", a.served, b.served);
+  visit("messages", a.messages, b.messages);
   visit("claims", a.claims, b.claims);
   visit("adoptions", a.adoptions, b.adoptions);
   visit("adopted_messages", a.adopted_messages, b.adopted_messages);
@@ -66,6 +69,7 @@ void VisitDifferences(const Visit& visit, OwnedStats& a, const OwnedStats& b) {
   visit("log_bytes", a.log_bytes, b.log_bytes);
   visit("base_lines", a.base_lines, b.base_lines);
   visit("flushed", a.flushed, b.flushed);
+  visit("flushed_leaves", a.flushed_leaves, b.flushed_leaves);
   visit("flush_rounds", a.flush_rounds, b.flush_rounds);
   visit("refused", a.refused, b.refused);
 }

@@ -46,11 +46,12 @@ std::string OwnedLine(const OwnedStats& o) {
   const auto count = [](uint64_t value) { return FormatCount(static_cast<double>(value)); };
   const double fill = static_cast<double>(o.log_messages) /
                       static_cast<double>(std::max<uint64_t>(o.log_batches, 1));
-  return absl::StrCat("owned     ", Percent(o.hits, o.hits + o.misses), " hits, ",
-                      FormatBytes(o.hot_bytes), " (", FormatBytes(o.dirty_bytes),
-                      " dirty); log: ", count(o.log_messages), " writes in ", count(o.log_batches),
-                      " batches (", absl::StrFormat("%.1f", fill), " each), ",
-                      FormatBytes(o.log_bytes), "; ", count(o.flushed), " flushed\n");
+  return absl::StrCat(
+      "owned     ", Percent(o.hits, o.hits + o.misses), " hits, ", FormatBytes(o.hot_bytes), " (",
+      FormatBytes(o.dirty_bytes), " dirty); log: ", count(o.log_messages), " writes in ",
+      count(o.log_batches), " batches (", absl::StrFormat("%.1f", fill), " each), ",
+      FormatBytes(o.log_bytes), "; ", count(o.flushed), " flushed",
+      o.forwarded == 0 ? "" : absl::StrCat("; ", count(o.forwarded), " forwarded"), "\n");
 }
 
 // Of trees with values beside their leaves.

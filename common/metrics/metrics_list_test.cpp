@@ -78,15 +78,19 @@ TEST(MetricsList, ValuesAreThoseOfTheCounters) {
   stats.fabric.bytes_written = 5;
   stats.tree.cache_bytes = 7;
   stats.tree.redone = 9;
+  stats.owned.forwarded = 11;
+  stats.owned.log_used_bytes = 13;
   std::map<std::string, double> values;
   for (const Metric& metric : ClientMetrics(stats)) values[metric.info.name] = metric.value;
   EXPECT_EQ(values["pando_client_reads_total"], 3);
   EXPECT_EQ(values["pando_client_written_bytes_total"], 5);
   EXPECT_EQ(values["pando_client_cache_bytes"], 7);
   EXPECT_EQ(values["pando_client_redone_total"], 9);
+  EXPECT_EQ(values["pando_client_forwarded_total"], 11);
+  EXPECT_EQ(values["pando_client_log_used_bytes"], 13);
   double sum = 0;
   for (const auto& [name, value] : values) sum += value;
-  EXPECT_EQ(sum, 24);  // and no other
+  EXPECT_EQ(sum, 48);  // and no other
 
   ServerInfo info = {};
   info.free_bytes = 11;

@@ -121,7 +121,13 @@ pando_client_stats StatsOf(const ClientStats& stats) {
           .owned_oldest_tombstone_ms = o.oldest_tombstone_ms,
           .place_hits = t.place_hits,
           .place_misses = t.place_misses,
-          .place_bytes = t.place_bytes};
+          .place_bytes = t.place_bytes,
+          .owned_forwarded = o.forwarded,
+          .owned_served = o.served,
+          .owned_messages = o.messages,
+          .owned_flushed_leaves = o.flushed_leaves,
+          .owned_log_used_bytes = o.log_used_bytes,
+          .owned_log_capacity_bytes = o.log_capacity_bytes};
 }
 
 }  // namespace

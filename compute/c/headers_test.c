@@ -49,6 +49,7 @@ ENDS(pando_member_info, log_bytes, 72);
 ENDS(pando_client_stats, owned_refused, 368);
 ENDS(pando_client_stats, owned_oldest_tombstone_ms, 400);
 ENDS(pando_client_stats, place_bytes, 424);
+ENDS(pando_client_stats, owned_log_capacity_bytes, 472);
 HOLDS(offsetof(pando_client_stats, cache_hits) == 80);
 HOLDS(offsetof(pando_client_stats, owned_hits) == 248);
 ENDS(pando_operation_options, cost, 24);

@@ -95,12 +95,7 @@ template <typename Job>
                              OperationContext::Timeout{TimeoutNs(timeout_ms), deadline_ns});
     context.fate = &tree_context.fate;
     absl::Status status = job(context);
-    if (cost != nullptr) {
-      cost->round_trips += context.cost.round_trips;
-      cost->verbs += context.cost.verbs;
-      cost->bytes_read += context.cost.bytes_read;
-      cost->bytes_written += context.cost.bytes_written;
-    }
+    if (cost != nullptr) *cost += context.cost;
     if (context.missing.has_value() || context.underfull.has_value() || context.sweep_due)
         [[unlikely]]
       NoteRepairs(tree, context);

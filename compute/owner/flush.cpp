@@ -1,5 +1,6 @@
 #include "compute/owner/flush.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -21,8 +22,8 @@ FlushResult ResultOf(const FlushItem& item, const absl::Status& status) {
 
 class FlushHost final : public WriteWorkers::Host {
  public:
-  FlushHost(SessionContext* session, TreeContext* leaves, int64_t deadline_ns)
-      : session_(*session), leaves_(*leaves), deadline_ns_(deadline_ns) {}
+  FlushHost(SessionContext* session, TreeContext* leaves, int64_t deadline_ns, uint64_t* written)
+      : session_(*session), leaves_(*leaves), deadline_ns_(deadline_ns), written_(*written) {}
 
   SessionContext& session() override { return session_; }
   size_t coroutines_max() const override { return kFlushCoroutines; }
@@ -35,6 +36,8 @@ class FlushHost final : public WriteWorkers::Host {
     }
     OperationContext context = NewContext();
     const size_t done = pando::WriteRun(context, leaves_, writes, later);
+    const auto is_written = [](const RunWrite& write) { return write.result->ok(); };
+    if (std::ranges::any_of(writes.first(done), is_written)) ++written_;
     // What a session of users leaves to its next write is done here: this one has the time.
     if (context.missing.has_value()) {
       (void)InsertSeparator(context, leaves_, *std::move(context.missing));
@@ -73,6 +76,7 @@ class FlushHost final : public WriteWorkers::Host {
   SessionContext& session_;
   TreeContext& leaves_;
   const int64_t deadline_ns_;
+  uint64_t& written_;  // leaves
 };
 
 }  // namespace
@@ -93,7 +97,7 @@ absl::Status FlushToLeaves(SessionContext* session, TreeContext* leaves, int64_t
     writes.push_back({&operations[i], &results[i], nullptr});
   }
   absl::Status first;
-  FlushHost host(session, leaves, deadline_ns);
+  FlushHost host(session, leaves, deadline_ns, &counts->leaves);
   const auto done = [&](size_t i) {
     const FlushResult result = ResultOf(items[i], results[i]);
     switch (result) {

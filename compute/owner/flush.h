@@ -19,6 +19,7 @@ namespace pando {
 
 struct FlushCounts {
   uint64_t messages = 0;  // that are in their leaves now
+  uint64_t leaves = 0;    // that were written for them; one that was split counts once
   uint64_t refused = 0;   // that memory servers had no room for
   uint64_t failed = 0;    // of unknown outcome, or not begun: they stay dirty
 };

@@ -316,11 +316,24 @@ void Member::AddTo(OwnedStats* stats) const {
   stats->splits += stats_.splits;
   stats->given += stats_.given;
   stats->flushed += stats_.flushed;
+  stats->flushed_leaves += stats_.flushed_leaves;
   stats->flush_rounds += stats_.flush_rounds;
   stats->refused += stats_.refused;
   stats->tombstones += tombstones_.load(std::memory_order_relaxed);
   stats->oldest_tombstone_ms = std::max(stats->oldest_tombstone_ms, OldestTombstoneMs());
+  if (peers_ != nullptr) {
+    const PeerCounters& asked = peers_->counters();
+    const PeerCounters& answered = service_->counters();
+    stats->forwarded += asked.requests.load(std::memory_order_relaxed);
+    stats->served += answered.answers.load(std::memory_order_relaxed);
+    for (const PeerCounters* const side : {&asked, &answered}) {
+      stats->messages += side->messages_sent.load(std::memory_order_relaxed) +
+                         side->messages_received.load(std::memory_order_relaxed);
+    }
+  }
   if (!joined_.load(std::memory_order_acquire)) return;
+  stats->log_used_bytes += log_->used_bytes();
+  stats->log_capacity_bytes += log_->capacity_bytes();
   const LogCounters log = log_->counters();
   stats->log_batches += log.batches;
   stats->log_messages += log.messages;

@@ -200,6 +200,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
   {
     std::lock_guard lock(mutex_);
     stats_.flushed += counts.messages;
+    stats_.flushed_leaves += counts.leaves;
     stats_.refused += counts.refused;
     ++stats_.flush_rounds;
     if (counts.refused > 0) refused_ = flushed;

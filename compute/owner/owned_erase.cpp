@@ -19,13 +19,6 @@ constexpr size_t kEraseLeaves = 16;
 // Of a call's time; with less than that left another member is asked no more.
 constexpr int64_t kShareOfOthers = 8;
 
-void AddTo(OperationCost* whole, const OperationCost& part) {
-  whole->round_trips += part.round_trips;
-  whole->verbs += part.verbs;
-  whole->bytes_read += part.bytes_read;
-  whole->bytes_written += part.bytes_written;
-}
-
 }  // namespace
 
 std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, const KeyRange& range,
@@ -52,7 +45,7 @@ std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, cons
     if (!lsn.has_value() || !lsn->ok()) break;
     last = **lsn;
   }
-  AddTo(&context.cost, appending.cost);
+  context.cost += appending.cost;
   if (appended < piece->keys.size()) {
     // What is wrong, or whose the next key is, the next call finds out.
     if (appended == 0 && !lsn.has_value()) return std::nullopt;

@@ -12,10 +12,7 @@ absl::Status SharedMapStore::Run(OperationContext& whole, const Job& job) {
   OperationContext part(whole, whole.deadline_ns());
   part.fate = &tree_.fate;
   const absl::Status status = job(part);
-  whole.cost.round_trips += part.cost.round_trips;
-  whole.cost.verbs += part.cost.verbs;
-  whole.cost.bytes_read += part.cost.bytes_read;
-  whole.cost.bytes_written += part.cost.bytes_written;
+  whole.cost += part.cost;
   if (part.missing.has_value() || part.underfull.has_value() || part.sweep_due) {
     std::lock_guard lock(mutex_);
     if (part.missing.has_value()) missing_ = std::move(part.missing);

@@ -52,14 +52,17 @@ absl::Status PeerClient::Call(OperationContext& context, const PeerAddress& peer
     const bool is_write = !request.is_read();
     switch (call.state) {
       case PeerCall::State::kAnswered:
+        context.cost.messages += 2;
         return absl::OkStatus();
       case PeerCall::State::kUnsent:
       case PeerCall::State::kExpired:
         return context.DeadlineError(Asking(peer));
       case PeerCall::State::kSent:
+        ++context.cost.messages;
         if (!is_write) return context.DeadlineError(Asking(peer));
         return OutcomeUnknownError(absl::StrCat("no answer by the deadline while ", Asking(peer)));
       case PeerCall::State::kLost:
+        ++context.cost.messages;
         if (is_write) {
           return OutcomeUnknownError(
               absl::StrCat("the link broke while ", Asking(peer), ": ", call.why.message()));

@@ -16,6 +16,7 @@ TEST(PeerCount, OneInFlightTakesTwoMessages) {
     owner.owner.delay = [&](const PeerRequest& request) {
       return request.key == "slow" ? 20 * kMicrosecondNs : 0;
     };
+    uint32_t cost_messages = 0;
     asker.Run([&](OperationContext& context) {
       PeerAnswer answer;
       for (int i = 0; i < 100; ++i) {
@@ -24,8 +25,10 @@ TEST(PeerCount, OneInFlightTakesTwoMessages) {
         EXPECT_TRUE(asker.client->Call(context, owner.where(), request, &answer).ok());
         EXPECT_FALSE(answer.not_owner);
       }
+      cost_messages = context.cost.messages;
     });
     EXPECT_EQ(asker.messages(), 200u) << "seed " << seed;
+    EXPECT_EQ(cost_messages, 200u);
     EXPECT_EQ(owner.owner.executed, 100u);
     EXPECT_EQ(owner.service->counters().requests, 100u);
     EXPECT_EQ(owner.service->counters().answers, 100u);

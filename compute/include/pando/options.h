@@ -185,6 +185,18 @@ struct OperationCost {
   uint32_t verbs = 0;
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
+  // To and from owners of keys, on other compute servers: a request and its answer are two. Others
+  // may have shared them.
+  uint32_t messages = 0;
+
+  OperationCost& operator+=(const OperationCost& other) {
+    round_trips += other.round_trips;
+    verbs += other.verbs;
+    bytes_read += other.bytes_read;
+    bytes_written += other.bytes_written;
+    messages += other.messages;
+    return *this;
+  }
 };
 
 struct OperationOptions {

@@ -31,6 +31,10 @@ struct TreeStats {
 struct OwnedStats {
   uint64_t hits = 0, misses = 0;  // records found in its memory; records that it had to READ
   uint64_t ranges = 0;            // ranges that it owns now
+  // Requests that this client has sent to owners of other keys, and those that it has executed for
+  // other clients; messages of both, sent and received: many requests share one. Some requests are
+  // the library's own: they balance load.
+  uint64_t forwarded = 0, served = 0, messages = 0;
   uint64_t hot_bytes = 0;         // records in its memory now
   uint64_t dirty_bytes = 0;       // those of them that are not in their leaves yet
   uint64_t claims = 0;            // ranges claimed
@@ -42,7 +46,9 @@ struct OwnedStats {
   uint64_t log_bytes = 0;   // bytes written, with padding
   uint64_t base_lines = 0;  // how often the log was truncated
   uint64_t flushed = 0;     // messages written to leaves
+  uint64_t flushed_leaves = 0;  // leaves written for them
   uint64_t flush_rounds = 0;
+  uint64_t log_used_bytes = 0, log_capacity_bytes = 0;  // of its log now
   uint64_t refused = 0;  // messages that memory servers had no room for
   // Erases that are not in their leaves yet, and an upper bound on the age of the oldest,
   // milliseconds (TreeOptions::delete_persistence_ms). Both are updated now and then.

@@ -213,6 +213,9 @@ py::dict StatsOf(const Client& client) {
   PANDO_STAT(owned_dirty_bytes);
   PANDO_STAT(owned_log_batches);
   PANDO_STAT(owned_flushed);
+  PANDO_STAT(owned_forwarded);
+  PANDO_STAT(owned_served);
+  PANDO_STAT(owned_messages);
 #undef PANDO_STAT
   return all;
 }
