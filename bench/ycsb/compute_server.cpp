@@ -90,8 +90,10 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.handover_max = plan_.handover_max;
   options.combine_max = plan_.combine_max;
   options.operation_timeout_ms = plan_.timeout_ms;
+  options.owner = plan_.routed();  // it gets a share of the keys
   options.hot_bytes = plan_.hot_bytes;
   options.log_bytes = plan_.log_bytes;
+  options.service_threads = plan_.service_threads;
   options.seed = DeriveSeed(plan_.seed, 1'000'000 + static_cast<uint64_t>(index_));
   return options;
 }
@@ -120,7 +122,8 @@ absl::Status ComputeServer::Open(bool create, bool drop) {
     }
   }
   for (int i = 0; i < plan_.threads; ++i) {
-    runners_.push_back(std::make_unique<SessionRunner>(plan_, *keys_, index_ * plan_.threads + i));
+    runners_.push_back(std::make_unique<SessionRunner>(plan_, *keys_, index_ * plan_.threads + i,
+                                                       plan_.routed() ? &own_keys_ : nullptr));
   }
   return absl::OkStatus();
 }
@@ -188,6 +191,7 @@ absl::Status ComputeServer::Await(ThreadTeam* team) {
 
 absl::Status ComputeServer::Prepare() {
   if (tree_ == nullptr) return absl::FailedPreconditionError("no tree is open");
+  LearnOwnKeys();
   results_.assign(static_cast<size_t>(plan_.threads), PhaseStats());
   team_ = MakeTeam([this](int thread) {
     results_[thread] = runners_[thread]->Run(start_ns_, repetition_, end_work_);
@@ -242,7 +246,15 @@ void ComputeServer::PinThread(int thread) const {
   }
 }
 
+void ComputeServer::LearnOwnKeys() {
+  if (!plan_.routed()) return;
+  // Who does not hear of it goes on with what it knew: others execute what is theirs.
+  const auto ranges = client_->ListRanges(*tree_);
+  if (ranges.ok()) own_keys_.Learn(*ranges, client_->compute_server_id());
+}
+
 void ComputeServer::ReportProgress() {
+  LearnOwnKeys();
   uint64_t finished = 0;
   for (const auto& runner : runners_) finished += runner->finished();
   const auto message = channel_.Receive(0);  // an end of the work, or of the channel

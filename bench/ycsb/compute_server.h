@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bench/host/channel.h"
+#include "bench/ycsb/own_keys.h"
 #include "bench/ycsb/plan.h"
 #include "bench/ycsb/session_runner.h"
 #include "bench/ycsb/thread_team.h"
@@ -52,6 +53,8 @@ class ComputeServer {
   // Reports progress until the team has finished.
   absl::Status Await(ThreadTeam* team);
   void PinThread(int thread) const;
+  // With --route=owner: which keys are this compute server's now.
+  void LearnOwnKeys();
   // Tells the coordinator; notices when it is gone.
   void ReportProgress();
   ClientOptions MakeClientOptions() const;
@@ -63,6 +66,7 @@ class ComputeServer {
   std::unique_ptr<Client> client_;
   std::unique_ptr<MetricsEndpoint> metrics_;  // after its client
   std::unique_ptr<Tree> tree_;
+  OwnKeys own_keys_;  // outlives the runners
   std::vector<std::unique_ptr<SessionRunner>> runners_;
   std::unique_ptr<ThreadTeam> team_;  // prepared, not yet started
   std::vector<PhaseStats> results_;   // by thread

@@ -98,6 +98,11 @@ DEFINE_string(value_places, "32M",
               "bound on what a compute server remembers of where values beside leaves are");
 DEFINE_string(hot_bytes, "64M", "--mode=owned: memory of an owner for records");
 DEFINE_string(log_bytes, "16M", "--mode=owned: an owner's log on a memory server");
+DEFINE_string(
+    route, "any",
+    "--mode=owned: each compute server asks for any key, or for those that it owns: owner");
+DEFINE_int32(service_threads, 1,
+             "--mode=owned: threads of an owner that execute what other compute servers ask for");
 DEFINE_int32(handover_max, 32, "handovers in a row");
 DEFINE_int32(combine_max, 64, "operations in a write-back");
 DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
@@ -296,6 +301,8 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   plan.narrow_reads = FLAGS_narrow_reads;
   PANDO_ASSIGN_OR_RETURN(plan.hot_bytes, BytesFromFlag("hot_bytes", FLAGS_hot_bytes));
   PANDO_ASSIGN_OR_RETURN(plan.log_bytes, BytesFromFlag("log_bytes", FLAGS_log_bytes));
+  plan.route = FLAGS_route;
+  plan.service_threads = FLAGS_service_threads;
   plan.load = FLAGS_load;
   plan.drop = FLAGS_drop;
   PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());

@@ -41,7 +41,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, me
                                    workload, distribution, operations, duration_s, warmup_s, rate,
                                    repeat, seed, errors_max, techniques, index_cache_bytes,
                                    value_places_bytes, handover_max, combine_max, timeout_ms,
-                                   hot_bytes, log_bytes, metrics_address, history, folder)
+                                   hot_bytes, log_bytes, service_threads, route, metrics_address,
+                                   history, folder)
 
 namespace {
 
@@ -136,6 +137,13 @@ absl::Status CheckPlan(Plan* plan) {
       CheckRange("hot_bytes", plan->hot_bytes, kOwnerBytesMin, uint64_t{1} << 40));
   PANDO_RETURN_IF_ERROR(
       CheckRange("log_bytes", plan->log_bytes, kOwnerBytesMin, uint64_t{1} << 40));
+  PANDO_RETURN_IF_ERROR(CheckRange("service_threads", plan->service_threads, 1, 64));
+  if (plan->route != "any" && plan->route != "owner") {
+    return Bad(absl::StrCat("--route is owner or any, not '", plan->route, "'"));
+  }
+  if (plan->routed() && !plan->owned()) {
+    return Bad("--route=owner is for --mode=owned: keys of a shared tree have no owner");
+  }
   if (plan->load == "put" && plan->is_share()) {
     return Bad("--load=put is for a whole run: no --all_compute_servers");
   }
@@ -186,6 +194,8 @@ nlohmann::json ConfigJson(const Plan& plan) {
   if (!plan.owned()) {
     config.erase("hot_bytes");
     config.erase("log_bytes");
+    config.erase("service_threads");
+    config.erase("route");
   }
   if (!plan.is_share()) {
     config.erase("compute_servers_all");

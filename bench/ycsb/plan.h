@@ -66,6 +66,8 @@ struct Plan {
   int64_t timeout_ms = 10'000;
   uint64_t hot_bytes = ClientOptions().hot_bytes;  // of an owner
   uint64_t log_bytes = ClientOptions().log_bytes;
+  int service_threads = ClientOptions().service_threads;
+  std::string route = "any";  // owned trees: of operations; or owner
 
   // Output.
   std::string metrics_address;  // of the first compute server here; the others are the next ports
@@ -73,13 +75,13 @@ struct Plan {
   std::string folder;  // of this run, shared by coordinator and compute servers
 
   bool is_share() const { return compute_servers_all != 0; }
-  int total_threads() const {
-    return (is_share() ? compute_servers_all : compute_servers) * threads;
-  }
+  int total_compute_servers() const { return is_share() ? compute_servers_all : compute_servers; }
+  int total_threads() const { return total_compute_servers() * threads; }
   int total_coroutines() const { return total_threads() * coroutines; }
   // Records that are there when the run starts.
   uint64_t initial_records() const { return workload.preload ? records : 0; }
   bool owned() const { return mode == "owned"; }
+  bool routed() const { return route == "owner"; }
   TreeOptions::Mode tree_mode() const {
     return owned() ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
   }

@@ -75,6 +75,9 @@ TEST(PlanTest, RefusesNonsense) {
   refused([](Plan& p) { p.mode = "mine"; }, "--mode");
   refused([](Plan& p) { p.hot_bytes = 0; }, "hot_bytes");
   refused([](Plan& p) { p.log_bytes = 1024; }, "log_bytes");
+  refused([](Plan& p) { p.service_threads = 0; }, "service_threads");
+  refused([](Plan& p) { p.route = "mine", p.mode = "owned"; }, "--route");
+  refused([](Plan& p) { p.route = "owner"; }, "--mode=owned");
   refused([](Plan& p) { p.distribution = {.name = "zipfian", .theta = 1}; }, "theta");
   refused([](Plan& p) { p.keys.key_bytes = 1; }, "key_bytes");
   refused([](Plan& p) { p.history = true, p.value_bytes = 3; }, "value_bytes");

@@ -20,6 +20,8 @@ using HistoryKind = history::OperationKind;
 // Records that a thread puts in one call to load them, and how long such a call may take at least.
 constexpr size_t kLoadBatch = 1024;
 constexpr int64_t kLoadTimeoutMs = 60'000;
+// To find a key of its own among those of all compute servers; then any will do.
+constexpr int kDrawsAServer = 16;
 constexpr double kScanTheta = 0.99;  // of lengths, as YCSB has it
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSecondNs); }
@@ -36,13 +38,14 @@ void SleepOutside(int64_t until_ns) {
 
 }  // namespace
 
-SessionRunner::SessionRunner(const Plan& plan, const Keys& keys, int thread)
+SessionRunner::SessionRunner(const Plan& plan, const Keys& keys, int thread, const OwnKeys* own)
     : plan_(plan),
       keys_(keys),
       thread_(thread),
       random_(DeriveSeed(plan.seed, static_cast<uint64_t>(thread))),
       distribution_(
           Distribution::Create(plan.distribution, std::max<uint64_t>(1, plan.initial_records()))) {
+  if (own != nullptr) own_.emplace(own);
   const Workload& workload = plan.workload;
   if (workload.scan_lengths == "zipfian") {
     scan_rank_.emplace(workload.scan_length_max - workload.scan_length_min + 1, kScanTheta);
@@ -207,6 +210,15 @@ void SessionRunner::ChooseKey(Worker* worker, OperationKind kind) {
     keys_.Make(NextInsert(worker), &worker->key);
     return;
   }
+  keys_.Make(DrawNumber(), &worker->key);
+  if (!own_.has_value() || own_->empty()) return;
+  const int draws_max = kDrawsAServer * plan_.total_compute_servers();
+  for (int i = 0; i < draws_max && !own_->Has(worker->key); ++i) {
+    keys_.Make(DrawNumber(), &worker->key);
+  }
+}
+
+uint64_t SessionRunner::DrawNumber() {
   const uint64_t initial = plan_.initial_records();
   const uint64_t done = InsertsDone();
   const auto threads = static_cast<uint64_t>(plan_.total_threads());
@@ -217,7 +229,7 @@ void SessionRunner::ChooseKey(Worker* worker, OperationKind kind) {
   if (number >= initial && done > 0) {
     number = InsertNumber(std::min(done - 1, (number - initial) / threads));
   }
-  keys_.Make(number, &worker->key);
+  return number;
 }
 
 // --- Operations.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "bench/workload/values.h"
 #include "bench/ycsb/history_file.h"
 #include "bench/ycsb/operation_stats.h"
+#include "bench/ycsb/own_keys.h"
 #include "bench/ycsb/plan.h"
 #include "common/base/random.h"
 #include "common/base/ticks.h"
@@ -27,7 +29,8 @@ namespace pando::bench {
 class SessionRunner {
  public:
   // `thread`: number among the threads of all compute servers.
-  SessionRunner(const Plan& plan, const Keys& keys, int thread);
+  // `own`: with --route=owner, what this compute server owns; else nullptr.
+  SessionRunner(const Plan& plan, const Keys& keys, int thread, const OwnKeys* own);
 
   // Opens a session and the history. To be called by the thread that runs it.
   absl::Status Prepare(Client* client, const Tree* tree);
@@ -69,6 +72,7 @@ class SessionRunner {
   void Note(const Worker& worker, history::OperationKind kind, size_t limit,
             const Outcome& outcome);
   void ChooseKey(Worker* worker, OperationKind kind);
+  uint64_t DrawNumber();
   uint64_t NextInsert(Worker* worker);
   size_t NextScanLength();
   // Inserts of this thread that are certainly there.
@@ -86,6 +90,7 @@ class SessionRunner {
   Random random_;
   std::unique_ptr<Distribution> distribution_;
   std::optional<ZipfianRank> scan_rank_;  // of lengths that are not uniform
+  std::optional<OwnKeysView> own_;
   std::vector<Worker> workers_;
   uint64_t inserts_ = 0;  // begun
   std::unique_ptr<Session> session_;

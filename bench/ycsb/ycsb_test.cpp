@@ -98,6 +98,21 @@ TEST_F(YcsbTest, AHistoryOfAnOwnedTreeIsLinearizable) {
   EXPECT_EQ(Leftovers(), std::vector<std::string>());
 }
 
+// Keys are divided among the compute servers, and hardly anything is asked of another.
+TEST_F(YcsbTest, OperationsGoToTheOwner) {
+  const nlohmann::json result =
+      Run("--mode=owned --route=owner --service_threads=2 --compute_servers=2 --threads=1 "
+          "--coroutines=4 --workload=a --records=2000 --distribution=uniform --warmup=2 "
+          "--duration=0.5");
+  EXPECT_EQ(result["config"]["route"], "owner");
+  EXPECT_EQ(result["config"]["service_threads"], 2);
+  EXPECT_EQ(result["run"]["errors"], 0) << Log();
+  const nlohmann::json& owned = result["run"]["owned"];
+  EXPECT_GE(owned["ranges"].get<int>(), 2);
+  EXPECT_GT(owned["hits"].get<uint64_t>(), 0u);
+  EXPECT_LT(owned["forwarded"].get<double>(), 0.2 * result["run"]["operations"].get<double>());
+}
+
 TEST_F(YcsbTest, AHistoryOfSeveralProcessesIsLinearizable) {
   const nlohmann::json result =
       Run(absl::StrCat("--memory_servers=2 --compute_servers=2 --threads=2 --coroutines=4 "
