@@ -93,6 +93,7 @@ class RecordIndex {
   // Makes the prefix shorter, until the key has it.
   template <typename Entry>
   void ShortenPrefix(IndexNode* node, std::string_view key) const;
+  void LowerHead(Path* path, std::string_view key) const;
   template <typename Entry>
   void InsertEntry(Path* path, int level, std::string_view key, Entry entry);
   template <typename Entry>

@@ -174,9 +174,22 @@ void RecordIndex::SplitIfFull(Path* path, int level) {
   }
 }
 
+// A key that is now the first below a child was brought there by the child's head. Nodes above that
+// were made anew since its search have heads of first keys that were there before it.
+void RecordIndex::LowerHead(Path* path, std::string_view key) const {
+  int level = 1;
+  while (level <= root_->level && path->steps_[level].at == 0) ++level;
+  if (level > root_->level) return;  // what is below all heads comes to the first child
+  IndexNode* const node = path->steps_[level].node;
+  if (ComparePrefix(node, key) != 0) ShortenPrefix<InnerEntry>(node, key);
+  InnerEntry& entry = node->entries<InnerEntry>()[path->steps_[level].at];
+  entry.head = std::min(entry.head, HeadOf(key, node->prefix_bytes));
+}
+
 void RecordIndex::Insert(Path* path, std::string_view key, RecordHandle handle) {
   SplitIfFull<IndexLeafEntry>(path, 0);
   InsertEntry<IndexLeafEntry>(path, 0, key, {handle});
+  if (path->steps_[0].at == 0) LowerHead(path, key);
   for (int level = 0; level <= root_->level; ++level) ++path->steps_[level].node->records;
 }
 

@@ -147,6 +147,52 @@ INSTANTIATE_TEST_SUITE_P(Keys, RecordIndexTest,
                          testing::Values(KeyKind::kRandom8, KeyKind::kDense8, KeyKind::kDecimal,
                                          KeyKind::kFewBytes, KeyKind::kDeep, KeyKind::kManyRanges));
 
+std::string Digits(const char* before, size_t number) {
+  const std::string digits = std::to_string(number);
+  return before + std::string(8 - digits.size(), '0') + digits;
+}
+
+// What ascending inserts leave in a leaf, and what makes one full.
+constexpr size_t kLeafRecords = 60, kFullLeaf = 64;
+
+// The first key of a leaf goes, others make the leaf full, and one comes that is above the first,
+// and so belongs there, but below all that is left. So the leaf is divided, and its parent where
+// that is full, whose upper half may begin with the leaf.
+TEST(RecordIndexTest, AKeyComesBelowTheFirstOfAFullLeaf) {
+  for (size_t leaf = 1; leaf < 62; ++leaf) {
+    SCOPED_TRACE(leaf);
+    IndexedRecords records;
+    // As many as one inner node has leaves.
+    for (size_t i = 0; i < 63 * kLeafRecords + 20; ++i) records.Insert(Digits("", 10 * i));
+    const size_t first = 10 * leaf * kLeafRecords;
+    records.Erase(Digits("", first));
+    for (size_t i = 1; i <= kFullLeaf - kLeafRecords + 1; ++i) {
+      records.Insert(Digits("", first + 100 + i));
+    }
+    records.Insert(Digits("", first + 1));
+    records.Look(Digits("", first + 1));
+    records.CheckAll();
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The same, and what the keys of the parent have in common has become longer meanwhile.
+TEST(RecordIndexTest, AKeyComesBelowALongerPrefix) {
+  for (size_t leaves = 3; leaves < 12; ++leaves) {
+    SCOPED_TRACE(leaves);
+    IndexedRecords records;
+    for (size_t i = 0; i < kLeafRecords; ++i) records.Insert(Digits("a", i));
+    records.Insert("b");
+    for (size_t i = 0; i < leaves * kLeafRecords; ++i) records.Insert(Digits("c", 10 * i));
+    records.Erase("b");
+    for (size_t i = 1; i <= kFullLeaf - kLeafRecords + 1; ++i) records.Insert(Digits("c", i));
+    records.Insert("bb");
+    records.Look("bb");
+    records.CheckAll();
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(RecordIndexTest, SparseNodesAreMerged) {
   Random random(7);
   IndexedRecords records;
