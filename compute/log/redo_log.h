@@ -55,6 +55,7 @@ struct LogCounters {
   uint64_t written_again = 0;  // by the service
   uint64_t turns_taken = 0;    // from sessions that did not use them
   uint64_t chains_failed = 0;  // that might have been in flight still (rule W4)
+  uint64_t parked = 0;         // waits for a batch, in the queue of waiters
 };
 
 class RedoLog {
@@ -224,7 +225,10 @@ class RedoLog {
   std::atomic<Lsn> durable_;
   absl::Status failure_;
   Turn turn_ = 0, last_turn_ = 0;
-  int64_t turn_ns_ = 0;      // when it was given
+  int64_t turn_ns_ = 0;  // when it was given
+  // Whose coroutine lets the others of its session run before it writes; a hint: two may, where the
+  // service has taken a turn.
+  std::atomic<const Scheduler*> yielding_{nullptr};
   int suspects_ = 0;         // batches that are not written and may be in flight (invariant 5)
   Waiters durable_waiters_;  // by LSN
   Waiters room_waiters_, base_waiters_;

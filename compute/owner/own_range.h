@@ -43,7 +43,9 @@ struct OwnRange {
         state(state),
         mapped(std::move(mapped)) {}
 
-  bool Covers(std::string_view key) const { return key >= low && (high.empty() || key < high); }
+  bool Covers(std::string_view key) const {
+    return (low.empty() || key >= low) && (high.empty() || key < high);
+  }
   // Where time is simulated: what is done under the mutex, by this session. Anywhere in that.
   void Charge(const SessionContext& session, size_t records) {
     if (CpuCosts* const costs = session.cpu_costs(); costs != nullptr) [[unlikely]]

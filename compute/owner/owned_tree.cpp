@@ -21,12 +21,15 @@ constexpr int64_t kPatienceChains = 8;
 
 OwnRange* OwnedTree::FindOwn(std::string_view key) const {
   const Ranges* const ranges = ranges_.load(std::memory_order_acquire);
-  if (ranges == nullptr) return nullptr;
-  const auto above =
-      std::upper_bound(ranges->begin(), ranges->end(), key,
-                       [](std::string_view k, const OwnRange* range) { return k < range->low; });
-  if (above == ranges->begin()) return nullptr;
-  OwnRange* const range = *std::prev(above);
+  if (ranges == nullptr || ranges->empty()) return nullptr;
+  OwnRange* range = ranges->front();
+  if (ranges->size() > 1) {
+    const auto above =
+        std::upper_bound(ranges->begin(), ranges->end(), key,
+                         [](std::string_view k, const OwnRange* one) { return k < one->low; });
+    if (above == ranges->begin()) return nullptr;
+    range = *std::prev(above);
+  }
   return range->Covers(key) ? range : nullptr;
 }
 
