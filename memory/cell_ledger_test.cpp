@@ -11,6 +11,8 @@ class CellLedgerTest : public LedgerTest {
  protected:
   static constexpr ClientId kCarl = {3, 12};
   static constexpr uint16_t kLines = 18;
+  // With what the end of a rest is rounded up by.
+  static constexpr int64_t kCellRested = TimeConstants().cell_rest_ns * 5 / 4;
 
   std::vector<NodeLife> Take(const ClientId& who, uint16_t lines = kLines, uint32_t count = 4) {
     const auto grant = ledger_.Allocate(who, {.tree_id = kTree,
@@ -87,11 +89,45 @@ TEST_F(CellLedgerTest, WhatIsFreedRestsAndComesBackInAnotherLife) {
            }) != cells.end();
   };
   EXPECT_FALSE(has(Take(kBert)));
-  clock_.now_ns += kRested;
+  clock_.now_ns += kCellRested;
   const std::vector<NodeLife> again = Take(kBert, kLines, 1);
   ASSERT_TRUE(has(again));
   EXPECT_TRUE(LifeNewer(again.front().life, cell.life));
   EXPECT_FALSE(FreeCell(cell)) << "that life is over";
+}
+
+// Rule K2: used again at once, and nothing that was meant for the life before it takes effect, be
+// it while its memory still shows that life.
+TEST_F(CellLedgerTest, WhatComesLateDoesNothingToTheNextLife) {
+  const NodeLife before = Take(kAnna).front();
+  WriteValue(before);
+  ASSERT_TRUE(FreeCell(before));
+  clock_.now_ns += kCellRested;
+  const NodeLife now = Take(kBert, kLines, 1).front();
+  ASSERT_EQ(now.offset, before.offset);
+  for (const bool written : {false, true}) {
+    if (written) WriteValue(now);
+    EXPECT_FALSE(FreeCell(before)) << "a free said again, or by a sweep; written: " << written;
+    EXPECT_EQ(SettleCell(before), 0u) << "that its writer has linked it; written: " << written;
+  }
+  EXPECT_EQ(SettleCell(now), 1u);
+  EXPECT_TRUE(FreeCell(now));
+}
+
+// A chunk whose cells are all free may be of nodes, whose readers know no checksum.
+TEST_F(CellLedgerTest, AChunkOfCellsRestsAsLongAsOneOfNodes) {
+  while (ledger_.pool().free_chunks() > 1) ASSERT_TRUE(Allocate(kBert).ok());
+  const std::vector<NodeLife> cells = Take(kAnna, kLines, 1'000'000);
+  ASSERT_EQ(ledger_.pool().free_chunks(), 0u);
+  for (const NodeLife& cell : cells) {
+    WriteValue(cell);
+    ASSERT_TRUE(FreeCell(cell));
+  }
+  ASSERT_EQ(ledger_.pool().free_chunks(), 1u) << "it went back";
+  clock_.now_ns += kCellRested;
+  EXPECT_FALSE(ledger_.pool().rested_ns() <= clock_.NowNs());
+  clock_.now_ns += kSecondNs;
+  EXPECT_TRUE(ledger_.pool().rested_ns() <= clock_.NowNs());
 }
 
 TEST_F(CellLedgerTest, AListSaysTheLifeThatItMeans) {
@@ -149,6 +185,24 @@ TEST_F(CellLedgerTest, WhatIsTakenLaterIsNotDue) {
   WriteValue(later);
   EXPECT_EQ(SettleCell(later), 1u);
   EXPECT_EQ(Due(), 0u);
+}
+
+TEST_F(CellLedgerTest, InOneChunkWhatWasOutIsToldFromWhatIsTakenLater) {
+  const std::vector<NodeLife> berts = Take(kBert);
+  (void)Take(kAnna);
+  ledger_.EndHolder(kAnna, {kTree});
+  FinishSteps();
+  EXPECT_EQ(Due(0, Due()), 0u);
+  const NodeRun back{.offset = berts[1].offset, .bytes = kLines * kLineBytes};
+  ASSERT_TRUE(ledger_.Return(kBert, {.tree_id = kTree, .runs = {back}, .cell_lines = kLines}).ok());
+  const NodeLife later = Take(kBert, kLines, 1).front();
+  ASSERT_EQ(later.offset, berts[1].offset);
+  WriteValue(later);
+  EXPECT_EQ(SettleCell(later), 1u);
+  EXPECT_EQ(Due(), 0u);
+  WriteValue(berts[0]);
+  EXPECT_EQ(SettleCell(berts[0]), 1u);
+  EXPECT_GT(Due(), 0u);
 }
 
 TEST_F(CellLedgerTest, GoWithTheirTree) {

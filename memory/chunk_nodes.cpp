@@ -1,5 +1,7 @@
 #include "memory/chunk_nodes.h"
 
+#include <utility>
+
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/rule.h"
@@ -37,8 +39,8 @@ void ChunkNodes::SetUse(uint32_t node, NodeUse to) {
   ++counts_[static_cast<size_t>(to)];
 }
 
-void ChunkNodes::NoteOut() {
-  if (in_use(NodeUse::kOut) == 0) return;
+void ChunkNodes::MarkNoted() {
+  if (!std::exchange(notes_out_, false) || in_use(NodeUse::kOut) == 0) return;
   for (uint32_t node = 0; node < handed_; ++node) {
     if (use(node) == NodeUse::kOut) uses_[node] |= kNotedBit;
   }
@@ -46,6 +48,7 @@ void ChunkNodes::NoteOut() {
 
 uint32_t ChunkNodes::TakeUntouched(uint32_t nodes, uint32_t incarnation) {
   PANDO_CHECK(nodes > 0 && nodes <= count() - handed_);
+  MarkNoted();
   const uint32_t first = handed_;
   // Some may have been handed out before, and have come back.
   uint32_t life = records_[first].life;
@@ -66,6 +69,7 @@ std::optional<uint32_t> ChunkNodes::TakeRested(int64_t now_ns, uint32_t incarnat
     resting_.pop_front();
   }
   if (in_use(NodeUse::kFree) == resting_count_) return std::nullopt;
+  MarkNoted();
   const uint32_t node = first_free_;
   first_free_ = records_[node].link;
   if (first_free_ == kNone) last_free_ = kNone;

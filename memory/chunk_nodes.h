@@ -60,9 +60,12 @@ class ChunkNodes {
   void Free(uint32_t node, int64_t rested_ns);
   void Settle(uint32_t node) { SetUse(node, NodeUse::kSettled); }
   void Orphan(uint32_t node) { SetUse(node, NodeUse::kOrphan); }
-  // Notes all that are out now; each until it is anything else.
-  void NoteOut();
-  bool is_noted(uint32_t node) const { return (uses_[node] & kNotedBit) != 0; }
+  // Notes all that are out now; each until it is anything else. Looks at none of them: the next one
+  // that is taken does.
+  void NoteOut() { notes_out_ = true; }
+  bool is_noted(uint32_t node) const {
+    return (uses_[node] & kNotedBit) != 0 || (notes_out_ && use(node) == NodeUse::kOut);
+  }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -76,6 +79,8 @@ class ChunkNodes {
     uint32_t count;
   };
   void SetUse(uint32_t node, NodeUse use);
+  // Before a node is taken: it is not one of those that were out.
+  void MarkNoted();
   void PushFront(uint32_t node);
 
   const bool zero_;
@@ -85,6 +90,7 @@ class ChunkNodes {
   std::array<uint32_t, 5> counts_{};
   uint32_t handed_ = 0;
   bool written_ = false;
+  bool notes_out_ = false;  // all that are out are noted, those without the bit, too
   uint32_t first_free_ = kNone, last_free_ = kNone;
   std::deque<RestingNodes> resting_;  // the end of the queue, by time; few: times are rounded up
   uint32_t resting_count_ = 0;

@@ -10,12 +10,19 @@
 #include "common/wire/node_layout.h"
 
 namespace pando::memory {
+namespace {
+
+// Into how many parts a rest is divided, at least, by what its end is rounded up to.
+constexpr int64_t kGrainsOfARest = 4;
+
+}  // namespace
 
 NodeLedger::NodeLedger(Region* region, const Clock* clock, const TimeConstants& times)
     : region_(region),
       clock_(clock),
       times_(times),
       rest_ns_(RuleHolds(Rule::kR3) ? times.freed_rest_ns : 0),
+      cell_rest_ns_(std::min(times.cell_rest_ns, rest_ns_)),
       chunk_bytes_(region->superblock().chunk_bytes),
       pool_(region, clock, rest_ns_),
       chunks_(region->superblock().chunk_count) {}
@@ -98,8 +105,11 @@ absl::Status NodeLedger::AddChunk(NodePoolId pool, uint32_t node_bytes) {
   Chunk& chunk = chunks_[taken.chunk];
   PANDO_CHECK(chunk.nodes == nullptr);
   chunk.pool = pool;
+  // No rest becomes much longer by being rounded up.
+  const int64_t grain_ns =
+      std::clamp<int64_t>(RestOf(pool) / kGrainsOfARest, 1, times_.rest_grain_ns);
   chunk.nodes = std::make_unique<ChunkNodes>(static_cast<uint32_t>(chunk_bytes_ / node_bytes),
-                                             taken.life, taken.zero, times_.rest_grain_ns);
+                                             taken.life, taken.zero, grain_ns);
   Tree& tree = trees_[pool];
   if (pool.is_of_cells()) cells_.try_emplace(pool.tree_id);
   tree.node_bytes = node_bytes;
@@ -313,7 +323,8 @@ bool NodeLedger::Shows(const Tree& tree, NodePoolId pool, const Place& place, ui
 
 void NodeLedger::FreeAt(Tree& tree, const Place& place) {
   StopBeingOrphan(tree, place);
-  chunks_[place.chunk].nodes->Free(place.node, clock_->NowNs() + rest_ns_);
+  Chunk& chunk = chunks_[place.chunk];
+  chunk.nodes->Free(place.node, clock_->NowNs() + RestOf(chunk.pool));
   ++tree.free_nodes;
   ++events_.nodes_freed;
   Relist(tree, place.chunk);

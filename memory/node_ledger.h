@@ -9,7 +9,7 @@
 //      came back unwritten.
 //   3. A free or settle takes effect once: the life that it names is the one that was granted last,
 //      and memory shows the node in that life, dead or live (rules R4, R5). What is freed rests
-//      before it is handed out (rule R3).
+//      before it is handed out (rule R3), cells for a moment (rule K2).
 //   4. Of a holder that ended, nodes it did not write are free again and the others are orphans,
 //      until a sweep has settled or freed them. Of one that only closed the tree, and was not sure,
 //      all stay out until it ends (rule R6).
@@ -175,6 +175,7 @@ class NodeLedger {
   std::vector<NodePoolId> PoolsOf(uint32_t tree_id) const;
   void CloseHolder(const ClientId& holder, NodePoolId pool, bool settled);
   void CellsBecomeDue(uint32_t tree_id);
+  int64_t RestOf(NodePoolId pool) const { return pool.is_of_cells() ? cell_rest_ns_ : rest_ns_; }
   uint64_t OffsetOf(const Tree& tree, const Place& place) const;
   NodeGlance Glance(const Tree& tree, const Place& place) const;
   bool IsWritten(const Tree& tree, const Place& place) const;
@@ -203,7 +204,7 @@ class NodeLedger {
   Region* const region_;
   const Clock* const clock_;
   const TimeConstants times_;
-  const int64_t rest_ns_;
+  const int64_t rest_ns_, cell_rest_ns_;
   const uint64_t chunk_bytes_;
   ChunkPool pool_;
   std::vector<Chunk> chunks_;

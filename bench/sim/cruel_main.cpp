@@ -4,6 +4,7 @@
 
 DEFINE_int64(divide_times, 1,
              "divides the rest of freed memory, the READ limit and all other time constants");
+DEFINE_bool(cells_at_once, false, "a cell that was freed is used again at once (rule K2)");
 DEFINE_int32(trees, 1, "trees of the same shape, used alike");
 DEFINE_uint64(phase, 0,
               "operations of a phase: in one most are puts, in the next most are deletes; 0: none");
@@ -54,6 +55,7 @@ std::string ApplyCruelFlags(SimRunOptions* options) {
   options->partitions = FLAGS_partitions;
   options->partition_max_ns = FLAGS_partition_us * kMicrosecondNs;
   if (FLAGS_divide_times > 1) DivideTimes(FLAGS_divide_times, options);
+  if (FLAGS_cells_at_once) UseCellsAtOnce(options);
   return "";
 }
 

@@ -196,6 +196,13 @@ void MixCells(uint64_t seed, SimRunOptions* options) {
   // Rule K5: not at all, five places, some, or all.
   options->client.value_places_bytes =
       Pick<size_t>(&random, std::array<size_t, 4>{0, 128, 1024, 64 << 10});
+  // Of two sizes, so that a client comes to the end of those that nobody has had.
+  if (random.Chance(0.4)) {
+    UseCellsAtOnce(options);
+    if (options->key_prefix_bytes == 0) tree.value_bytes_max = 60;
+    tree.inline_value_bytes_max = 4;
+    options->operations += options->operations / 2;
+  }
 }
 
 // Ranges that are erased. From a random stream of its own, too.
@@ -255,6 +262,10 @@ void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
 }
 
 }  // namespace
+
+void UseCellsAtOnce(SimRunOptions* options) {
+  options->times.cell_rest_ns = options->times.free_flush_ns = kMicrosecondNs;
+}
 
 void DivideTimes(int64_t divisor, SimRunOptions* options) {
   sim::SimOptions& sim = options->sim;

@@ -128,6 +128,8 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 // Divides the time constants of the run, and with them what the network takes to notice a death.
 // What has to outlast a call, or a queue pair's way back, still does.
 void DivideTimes(int64_t divisor, SimRunOptions* options);
+// Cells that were freed are told to their server, and handed out again, as soon as may be.
+void UseCellsAtOnce(SimRunOptions* options);
 
 // One line for people: what kind of run this is.
 std::string DescribeRun(const SimRunOptions& options);

@@ -109,6 +109,7 @@ enum class Rule {
   kN8Flags,
   kK1,
   kK2,
+  kK2Early,
   kK3,
   kK4,
   kK5,

@@ -16,6 +16,7 @@ constexpr std::array kAll = {
     &TimeConstants::call_attempt_ns,  &TimeConstants::ping_max_ns,
     &TimeConstants::lock_recovery_ns, &TimeConstants::lock_recovery_poll_ns,
     &TimeConstants::sweep_wait_ns,    &TimeConstants::cells_again_ns,
+    &TimeConstants::cell_rest_ns,
 };
 static_assert(sizeof(TimeConstants) == kAll.size() * sizeof(int64_t), "one is not listed");
 
@@ -34,6 +35,7 @@ absl::Status TimeConstants::Validate() const {
   if (std::max({rest_grain_ns, rest_ask_min_ns, allocator_look_ns}) > freed_rest_ns / 2) {
     return refuse("who waits for memory that rests must look several times a rest");
   }
+  if (cell_rest_ns > freed_rest_ns) return refuse("cells rest no longer than nodes");
   if (std::max(lock_recovery_poll_ns, call_attempt_ns) > lock_recovery_ns / 2) {
     return refuse("who recovers a lock must ask more than once");
   }

@@ -12,7 +12,8 @@
 //      differ.
 //   2. A client that waits for resting memory looks several times a rest; ends of rests are rounded
 //      up by less than a rest.
-//   3. The recovery of a lock (rule L5) asks more than once, and survives a lost call.
+//   3. Cells rest no longer than nodes (rule K2): that is for what it costs, not for what is true.
+//   4. The recovery of a lock (rule L5) asks more than once, and survives a lost call.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,9 @@ struct TimeConstants {
   // --- Memory servers.
   // How long freed memory rests before it is handed out again (rule R3).
   int64_t freed_rest_ns = kSecondNs;
+  // The same of cells (rule K2). Nothing depends on it: it makes READs that meet the next value
+  // rare, and values that are replaced within it are what churn costs in memory.
+  int64_t cell_rest_ns = 20 * kMillisecondNs;
   // Ends of rests are rounded up to this, so that a chunk remembers few of them.
   int64_t rest_grain_ns = 20 * kMillisecondNs;
   // A client that finds all memory resting is told to ask again after at least this.

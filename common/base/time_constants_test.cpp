@@ -29,6 +29,7 @@ TEST(TimeConstants, WhatDoesNotFitTogetherIsRefused) {
   EXPECT_TRUE(refused([](TimeConstants& t) { t.rest_grain_ns = t.freed_rest_ns; }));
   EXPECT_TRUE(refused([](TimeConstants& t) { t.allocator_look_ns = t.freed_rest_ns; }));
   EXPECT_TRUE(refused([](TimeConstants& t) { t.rest_ask_min_ns = t.freed_rest_ns; }));
+  EXPECT_TRUE(refused([](TimeConstants& t) { t.cell_rest_ns = t.freed_rest_ns + 1; }));
   EXPECT_TRUE(refused([](TimeConstants& t) { t.lock_recovery_poll_ns = t.lock_recovery_ns; }));
   EXPECT_TRUE(refused([](TimeConstants& t) { t.call_attempt_ns = t.lock_recovery_ns; }));
 }

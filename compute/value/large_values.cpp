@@ -113,17 +113,23 @@ absl::Status LargeValues::Store(OperationContext& context, std::string_view key,
   return absl::OkStatus();
 }
 
+void LargeValues::FreeReplaced(OperationContext& context, std::string_view key,
+                               std::string_view previous) {
+  const std::optional<CellReference> old = CellOf(previous);
+  if (!old.has_value()) return;
+  cells_.Free(key, *old);
+  cells_.FlushIfMany(context, key, *old);
+}
+
 void LargeValues::Settle(OperationContext& context, std::string_view key,
                          const absl::Status& result, const std::optional<CellReference>& linked,
                          std::string_view previous) {
   const bool took_effect = result.ok() || (IsOutcomeUnknown(result) && !RuleHolds(Rule::kK2));
   if (took_effect) {
-    const std::optional<CellReference> old = CellOf(previous);
     Remember(key, linked);
     if (linked.has_value()) cells_.NoteLinked(key, *linked);
-    if (old.has_value()) cells_.Free(key, *old);
+    FreeReplaced(context, key, previous);
     if (linked.has_value()) cells_.FlushIfMany(context, key, *linked);
-    if (old.has_value()) cells_.FlushIfMany(context, key, *old);
     return;
   }
   if (!HadNoEffect(result)) {
@@ -172,6 +178,7 @@ absl::Status LargeValues::WriteIf(OperationContext& context, const WriteOperatio
     }
     const WriteOperation of_slot{
         .kind = operation.kind, .key = operation.key, .value = stored.bytes, .expected = present};
+    if (!RuleHolds(Rule::kK2Early)) FreeReplaced(context, operation.key, present);
     const absl::Status result = WriteKey(context, tree_, of_slot, nullptr);
     Settle(context, operation.key, result, stored.cell, present);
     if (!IsConditionFailed(result)) return result;

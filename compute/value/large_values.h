@@ -93,6 +93,8 @@ class LargeValues {
   // where it took effect.
   void Settle(OperationContext& context, std::string_view key, const absl::Status& result,
               const std::optional<CellReference>& linked, std::string_view previous);
+  // The cell of what the slot had, which it has not any more.
+  void FreeReplaced(OperationContext& context, std::string_view key, std::string_view previous);
   // Of cell_sweep.cpp. Each with those before: of the dead, settled, out to the living.
   enum class CellsListed : uint8_t { kOrphans = 0, kSettled = 1, kAll = 2 };
   struct CellPlace {
