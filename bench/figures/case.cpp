@@ -38,6 +38,7 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("owned_ranges", result.owned.ranges);
   visit("owned_hot_bytes", result.owned.hot_bytes);
   visit("owned_dirty_bytes", result.owned.dirty_bytes);
+  visit("hot_bytes_max", result.hot_bytes_max);
   visit("log_batches", result.owned.log_batches);
   visit("log_messages", result.owned.log_messages);
   visit("flushed", result.owned.flushed);
@@ -53,6 +54,7 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("busy_atomics", result.busy.atomics);
   visit("busy_lock", result.busy.lock);
   visit("busy_cpu", result.busy.cpu);
+  visit("busy_partition", result.busy.partition);
   visit("events", result.events);
   visit("verbs", result.verbs);
   visit("doorbells", result.doorbells);

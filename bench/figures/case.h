@@ -103,15 +103,17 @@ struct CaseResult {
   FabricStats fabric;
   TreeStats tree;
   OwnedStats owned;                    // ranges, memory, dirty bytes and tombstones: at the end
+  uint64_t hot_bytes_max = 0;          // memory of all owners for records; half of it may be dirty
   uint64_t peer_messages = 0;          // between compute servers
   uint64_t looks = 0, late_looks = 0;  // at tombstones; of those, that found one too old
   uint64_t oldest_tombstone_ms = 0;    // that was seen
   bool cut_short = false;              // at Span::events_max
   // Shares of the span in which parts were busy, with a NIC's timing: of the memory server's host
   // whose part was busiest, links each way, the NIC's engines, PCIe, its engines and its busiest
-  // internal lock for atomics; and of all threads of compute servers.
+  // internal lock for atomics; of all threads of compute servers; and of an owner's partition,
+  // which one thread at a time holds, the busiest.
   struct Busy {
-    double link = 0, engines = 0, pcie = 0, atomics = 0, lock = 0, cpu = 0;
+    double link = 0, engines = 0, pcie = 0, atomics = 0, lock = 0, cpu = 0, partition = 0;
   };
   Busy busy;
   // For messages, in no file: of the simulation, without what came before and after it.

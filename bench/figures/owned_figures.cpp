@@ -19,7 +19,6 @@ constexpr uint64_t kDeletesRecordsMax = 100'000;
 constexpr double kShermanPublishedMops = 9;
 constexpr double kDeletesDirtyShare = 0.25;  // of the records
 constexpr int kServiceThreads = 4;           // of each owner, beside its clients' threads
-constexpr uint64_t kEventsEach = 60;         // more than an operation takes
 constexpr char kAgainstNone[] = "_against_none";
 // Of a dirty record of 8/8 while it counts (compute/owner/member_flush.cpp); half of an owner's
 // memory, and of its log, may be dirty.
@@ -32,22 +31,6 @@ FigureCase CaseOf(const Grid& grid, uint64_t records_max, const System& system, 
   FigureCase one = MakeTreeCase(fewer, "", 0, system, mix, distribution);
   TreeOf(one).mix.keys = Mix::Keys::kLoaded;
   return one;
-}
-
-void MakeOwnedCase(const Owners& owners, FigureCase* one) {
-  one->snapshot.owned = true;
-  TreeOf(*one).owners = owners;
-}
-
-// So that every owner has written as much as may be dirty, and flushes. Of a quick grid nothing.
-void WarmUp(const Grid& grid, double operations_a_record, FigureCase* one) {
-  if (grid.quick) return;
-  Span& span = TreeOf(*one).span;
-  const auto records = static_cast<double>(one->snapshot.records);
-  span.warmup_operations =
-      std::max(span.warmup_operations, static_cast<uint64_t>(operations_a_record * records));
-  span.operations = std::max(span.operations, span.warmup_operations / 2);
-  span.events_max = std::max(span.events_max, kEventsEach * span.warmup_operations);
 }
 
 void AddCosts(const Figure& figure, const std::vector<CaseResult>& results,

@@ -113,6 +113,7 @@ TEST_F(OwnedRunTest, ABusyPartitionBoundsThroughput) {
   EXPECT_NEAR(four.mops(), 1e3 / kRecordNs, 0.03 * 1e3 / kRecordNs);
   // Who waits does so with his thread.
   EXPECT_NEAR(four.latency_ns.Mean(), 4 * kRecordNs, 0.05 * 4 * kRecordNs);
+  EXPECT_NEAR(four.busy.partition, 1, 0.03);
   // Keys of all partitions: three of four threads find theirs free most of the time.
   one.distribution = {.name = "uniform"};
   EXPECT_GT(Run(one).mops(), 1.7 * four.mops());
@@ -174,6 +175,25 @@ TEST_F(OwnedRunTest, WritesAreLoggedAndFlushed) {
   EXPECT_GT(result.Each(result.fabric.chains), 0.2);
 }
 
+TEST_F(OwnedRunTest, NewKeysComeToTheirOwnersOnce) {
+  Load();
+  TreeCase one = Case(/*threads=*/2);
+  one.mix = {.writes = 1, .keys = Mix::Keys::kNew};
+  one.span.warmup_operations = 500;
+  one.span.operations = 1'500;
+  one.span.measured_ns = 0;
+  const CaseResult routed = Run(one);
+  EXPECT_EQ(routed.peer_messages, 0u);
+  EXPECT_EQ(routed.hot_bytes_max, kServers * (snapshot_->leaf_bytes() * 2 / kServers));
+  one.owners->routed = false;
+  EXPECT_GT(Run(one).peer_messages, 0u);
+  // There are half as many as records; a key that comes twice would be an update.
+  one.span.operations = 4'000;
+  const auto result = RunTreeCase(one, snapshot_.get());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->first_error, "OUT_OF_RANGE: every new key has been inserted");
+}
+
 TEST_F(OwnedRunTest, NoTombstoneIsOlderThanItsDeadline) {
   constexpr int64_t kDeadlineMs = 200;
   Load([](NicProfile*) {}, kDeadlineMs);
@@ -201,6 +221,7 @@ TEST(OwnedFigures, SayWhatOperationsCost) {
       {"owned", {"messages_an_operation", "throughput_over_published_sherman", "p99_us"}},
       {"owned_cache", {"owned_hits_percent", "chains_an_operation"}},
       {"buffered", {"bytes_read_an_operation", "bytes_written_an_operation"}},
+      {"peers", {"partition_busy_percent", "dirty_percent", "hot_megabytes", "flushed_each"}},
       {"deletes", {"late_looks_percent", "extra_chains_percent", "oldest_tombstone_s"}}};
   for (const auto& [name, wanted] : metrics) {
     const auto figure = MakeFigure(name, grid);

@@ -76,6 +76,16 @@ absl::Status DivideKeys(const Snapshot& snapshot, std::span<const OwnedServer> s
   return absl::OkStatus();
 }
 
+std::vector<int64_t> HeldNs(std::span<const OwnedServer> servers) {
+  std::vector<int64_t> held;
+  for (const OwnedServer& server : servers) {
+    for (OwnRange* const range : OwnedOf(server)->OwnRanges()) {
+      held.push_back(range->partition.busy().taken_ns());
+    }
+  }
+  return held;
+}
+
 void WarmRecords(const Snapshot& snapshot, std::span<const OwnedServer> servers, size_t hot_bytes,
                  const std::function<uint64_t(Random*)>& draw, uint64_t seed) {
   const std::string value(snapshot.options().value_bytes, '\0');

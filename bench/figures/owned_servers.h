@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "bench/figures/snapshot.h"
@@ -29,6 +30,9 @@ int OwnerOf(uint64_t number, uint64_t key_space, int servers);
 // The first needs the tree's only range, divides it and gives the others theirs. Unavailable,
 // DeadlineExceeded: it has not come to that.
 absl::Status DivideKeys(const Snapshot& snapshot, std::span<const OwnedServer> servers);
+
+// How long each partition has been held so far, in simulated time, in the order of their keys.
+std::vector<int64_t> HeldNs(std::span<const OwnedServer> servers);
 
 // Fills the memory of all, `hot_bytes` each, with clean records: those that are drawn first, then
 // any. Without READs; what their leaves hold is not looked at. `draw`: the number of a key.

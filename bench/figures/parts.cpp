@@ -1,5 +1,7 @@
 #include "bench/figures/parts.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace pando::bench {
@@ -9,6 +11,8 @@ namespace {
 System AsPublished(const Techniques& techniques) {
   return {.techniques = techniques, .handover_max = 8};
 }
+
+constexpr uint64_t kEventsEach = 60;  // more than an operation takes
 
 }  // namespace
 
@@ -86,5 +90,20 @@ FigureCase MakeTreeCase(const Grid& grid, std::string series, nlohmann::json x,
 }
 
 TreeCase& TreeOf(FigureCase& figure_case) { return std::get<TreeCase>(figure_case.run); }
+
+void MakeOwnedCase(const Owners& owners, FigureCase* one) {
+  one->snapshot.owned = true;
+  TreeOf(*one).owners = owners;
+}
+
+void WarmUp(const Grid& grid, double operations_a_record, FigureCase* one) {
+  if (grid.quick) return;
+  Span& span = TreeOf(*one).span;
+  const auto records = static_cast<double>(one->snapshot.records);
+  span.warmup_operations =
+      std::max(span.warmup_operations, static_cast<uint64_t>(operations_a_record * records));
+  span.operations = std::max(span.operations, span.warmup_operations / 2);
+  span.events_max = std::max(span.events_max, kEventsEach * span.warmup_operations);
+}
 
 }  // namespace pando::bench

@@ -46,6 +46,9 @@ FigureCase MakeTreeCase(const Grid& grid, std::string series, nlohmann::json x,
 // Its memory servers and records, on the same seed.
 SnapshotOptions SnapshotOf(const Grid& grid);
 TreeCase& TreeOf(FigureCase& figure_case);
+void MakeOwnedCase(const Owners& owners, FigureCase* one);
+// So that every owner has written as much as may be dirty, and flushes. Of a quick grid nothing.
+void WarmUp(const Grid& grid, double operations_a_record, FigureCase* one);
 
 // `values` as they are; of a quick grid the first and the last.
 template <typename T>

@@ -1,6 +1,7 @@
 // Gets that READ some lines of a leaf, and this library beside what its peers have published.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@ struct Peer {
   uint32_t key_bytes;
   uint32_t node_bytes;  // 0: derived
   bool narrow;
+  std::optional<Owners> owners = std::nullopt;  // of an owned tree
 };
 struct PeerLoad {
   std::string name;
@@ -28,11 +30,24 @@ struct PeerLoad {
 constexpr uint64_t kRecordsDivisor = 10;
 // Published ones say that a scan has up to 100 records, not how they are drawn: half of that.
 constexpr uint32_t kScanRows = 50;
+// Owners' memory, as a share of what the leaves take; half of it may be dirty.
+constexpr double kHotShare = 0.25, kHotShareSmall = 0.05;
+// Of uniform keys these are more writes than may be dirty; popular ones take more until as many
+// are.
+constexpr double kWarmUp = 0.3, kWarmUpPopular = 1;
 
 // Sherman's nodes are those of its public code.
 std::vector<Peer> Systems() {
   System narrow = OurSystem();
   narrow.techniques.narrow_writes = true;
+  const auto owned = [](const char* name, bool routed, double hot_share) {
+    return Peer{.name = name,
+                .system = OurSystem(),
+                .key_bytes = 24,
+                .node_bytes = 0,
+                .narrow = true,
+                .owners = Owners{.routed = routed, .hot_share = hot_share}};
+  };
   return {{.name = "Sherman, 24/8",
            .system = ShermanSystem(),
            .key_bytes = 24,
@@ -77,7 +92,10 @@ std::vector<Peer> Systems() {
            .system = narrow,
            .key_bytes = 8,
            .node_bytes = 0,
-           .narrow = true}};
+           .narrow = true},
+          owned("Pando, 24/8, owned, routed", true, kHotShare),
+          owned("Pando, 24/8, owned, routed, less memory", true, kHotShareSmall),
+          owned("Pando, 24/8, owned, any", false, kHotShare)};
 }
 
 // Inserts bring keys that nobody has had, in no order: none of them is popular.
@@ -121,6 +139,17 @@ void AddLimits(const Figure& figure, const std::vector<CaseResult>& results,
     add("bytes_written_each", each(result.fabric.bytes_written));
     add("verbs_each", each(result.fabric.reads + result.fabric.writes + result.fabric.cas));
     add("lock_failures_each", each(result.tree.lock_failures));
+    if (!figure.cases[i].snapshot.owned) continue;
+    add("partition_busy_percent", 100 * result.busy.partition);
+    // Where it is 100, writers wait until records have come to their leaves.
+    add("dirty_percent", 200 * static_cast<double>(result.owned.dirty_bytes) /
+                             static_cast<double>(std::max<uint64_t>(1, result.hot_bytes_max)));
+    add("hot_megabytes", static_cast<double>(result.hot_bytes_max) / 1e6);
+    add("owned_hits_percent", result.OwnedHitPercent());
+    add("chains_each", result.Each(result.fabric.chains));
+    add("messages_each", result.Each(result.peer_messages));
+    add("flushed_each", result.Each(result.owned.flushed));
+    add("splits_each", result.Each(result.tree.splits));
   }
 }
 
@@ -186,6 +215,11 @@ Figure MakePeers(const Grid& grid) {
       tree.apart = true;
       tree.coroutines = grid.coroutines == 0 ? 4 : grid.coroutines;
       if (tree.mix.scans > 0) tree.span.operations /= 4;
+      if (peer.owners.has_value()) MakeOwnedCase(*peer.owners, &one);
+      if (peer.owners.has_value() && tree.mix.writes > 0) {
+        const bool popular = tree.distribution.name == "zipfian";
+        WarmUp(sized, popular ? kWarmUpPopular : kWarmUp, &one);
+      }
       if (figure.cases.size() >= loads.size())
         one.against = {{.index = i, .suffix = "_over_sherman"}};
       figure.cases.push_back(std::move(one));

@@ -59,6 +59,10 @@ class TreeRun {
     std::string key, value;
     std::vector<KeyValue> rows;
   };
+  // Keys that are not there, in scattered order: the i-th has the number 3 * i + 2.
+  struct NewKeys {
+    uint64_t first = 0, count = 0, step = 1, used = 0;
+  };
   // What an operation cost, by its session's counters.
   struct Reading {
     explicit Reading(const SessionCounters& counters);
@@ -70,10 +74,13 @@ class TreeRun {
     return case_.mix.keys == Mix::Keys::kLoaded ? snapshot_.options().records
                                                 : snapshot_.key_space();
   }
-  uint64_t DrawNumber(Random* random);
+  uint64_t DrawNumber(Random* random) const;
   absl::Status Connect();
   size_t HotBytes() const;
+  std::vector<OwnedServer> OwnedServers() const;
   absl::Status ShareKeys();
+  void CountNewKeys();
+  uint64_t NextNewNumber(const Worker& worker);
   uint64_t NextNumber(Worker* worker);
   // Whoever else is ready, or due, comes first: what the thread has spent counts.
   void AwaitTurn(Worker* worker);
@@ -104,7 +111,8 @@ class TreeRun {
   PhaseStats before_;
   std::vector<sim::NicUse> use_before_;
   double cpu_before_ns_ = 0;
-  uint64_t inserted_ = 0;  // new keys
+  std::vector<int64_t> held_before_ns_;  // of owners' partitions
+  std::vector<NewKeys> new_keys_;        // of all, or of each server where operations are routed
   uint64_t messages_before_ = 0;
   int64_t next_look_ns_ = 0;
   CaseResult result_;
@@ -120,6 +128,7 @@ absl::StatusOr<CaseResult> TreeRun::Run() {
   world_.SetLocksOnChip(case_.system.techniques.on_chip_locks);
   PANDO_RETURN_IF_ERROR(Connect());
   if (case_.owners.has_value()) PANDO_RETURN_IF_ERROR(ShareKeys());
+  if (case_.mix.keys == Mix::Keys::kNew) CountNewKeys();
   Spawn();
   const sim::SimStats start = world_.stats();
   const std::clock_t cpu_start = std::clock();
@@ -169,11 +178,17 @@ size_t TreeRun::HotBytes() const {
   return std::max(kHotBytesMin, static_cast<size_t>(all / case_.compute_servers));
 }
 
-absl::Status TreeRun::ShareKeys() {
+std::vector<OwnedServer> TreeRun::OwnedServers() const {
   std::vector<OwnedServer> owners;
-  for (ComputeServer& server : servers_) {
+  if (!case_.owners.has_value()) return owners;
+  for (const ComputeServer& server : servers_) {
     owners.push_back({server.client.get(), server.tree.get(), server.sessions.front().get()});
   }
+  return owners;
+}
+
+absl::Status TreeRun::ShareKeys() {
+  const std::vector<OwnedServer> owners = OwnedServers();
   PANDO_RETURN_IF_ERROR(DivideKeys(snapshot_, owners));
   WarmRecords(
       snapshot_, owners, HotBytes(), [this](Random* random) { return DrawNumber(random); },
@@ -236,20 +251,32 @@ void TreeRun::Work(Worker& worker) {
   --active_;
 }
 
-uint64_t TreeRun::DrawNumber(Random* random) {
-  switch (case_.mix.keys) {
-    case Mix::Keys::kLoaded:
-      return Snapshot::LoadedNumber(distribution_->Next(random));
-    case Mix::Keys::kNew: {
-      // Scattered: the step and the count have no divisor in common.
-      const uint64_t all = snapshot_.options().records / 2;
-      uint64_t step = all / 8 * 5 + 1;
-      while (std::gcd(step, all) != 1) ++step;
-      return inserted_++ * step % all * 3 + 2;
-    }
-    default:
-      return distribution_->Next(random);
+uint64_t TreeRun::DrawNumber(Random* random) const {
+  const uint64_t drawn = distribution_->Next(random);
+  return case_.mix.keys == Mix::Keys::kLoaded ? Snapshot::LoadedNumber(drawn) : drawn;
+}
+
+void TreeRun::CountNewKeys() {
+  const bool routed = case_.owners.has_value() && case_.owners->routed;
+  new_keys_.resize(routed ? servers_.size() : 1);
+  const uint64_t all = snapshot_.options().records / 2;
+  for (uint64_t i = 0; i < all; ++i) {
+    NewKeys& of = new_keys_[routed ? static_cast<size_t>(OwnerOf(3 * i + 2, snapshot_.key_space(),
+                                                                 case_.compute_servers))
+                                   : 0];
+    if (of.count++ == 0) of.first = i;
   }
+  // Scattered: the step and the count have no divisor in common.
+  for (NewKeys& of : new_keys_) {
+    of.step = of.count / 8 * 5 + 1;
+    while (of.count > 0 && std::gcd(of.step, of.count) != 1) ++of.step;
+  }
+}
+
+uint64_t TreeRun::NextNewNumber(const Worker& worker) {
+  NewKeys& of = new_keys_[new_keys_.size() == 1 ? 0 : static_cast<size_t>(worker.server)];
+  if (of.used >= of.count) NoteError(absl::OutOfRangeError("every new key has been inserted"));
+  return (of.first + of.used++ * of.step % std::max<uint64_t>(of.count, 1)) * 3 + 2;
 }
 
 void TreeRun::AwaitTurn(Worker* worker) {
@@ -264,6 +291,7 @@ void TreeRun::AwaitTurn(Worker* worker) {
 }
 
 uint64_t TreeRun::NextNumber(Worker* worker) {
+  if (case_.mix.keys == Mix::Keys::kNew) return NextNewNumber(*worker);
   while (true) {
     const uint64_t number = DrawNumber(&worker->random);
     if (!case_.owners.has_value() || !case_.owners->routed) return number;
@@ -341,6 +369,7 @@ void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
   if (phase == Phase::kMeasured) {
     before_ = Sum();
     use_before_ = world_.nic_use();
+    held_before_ns_ = HeldNs(OwnedServers());
     cpu_before_ns_ = world_.stats().cpu_ns;
     messages_before_ = world_.stats().peer_messages;
   }
@@ -349,6 +378,7 @@ void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
     result_.fabric = Difference(before_.fabric, after.fabric);
     result_.tree = Difference(before_.tree, after.tree);
     result_.owned = Difference(before_.owned, after.owned);
+    if (case_.owners.has_value()) result_.hot_bytes_max = HotBytes() * servers_.size();
     result_.peer_messages = world_.stats().peer_messages - messages_before_;
     result_.span_ns = now_ns - phase_ns_;
     NoteBusy(result_.span_ns);
@@ -376,6 +406,11 @@ void TreeRun::NoteBusy(int64_t span_ns) {
     busy.pcie = std::max(busy.pcie, share(now.pcie_ns - then.pcie_ns));
     busy.atomics = std::max(busy.atomics, share(now.atomics_ns - then.atomics_ns));
     busy.lock = std::max(busy.lock, share(now.lock_ns - then.lock_ns));
+  }
+  const std::vector<int64_t> held_ns = HeldNs(OwnedServers());
+  // A range may have moved: then it is not known.
+  for (size_t i = 0; i < held_ns.size() && held_ns.size() == held_before_ns_.size(); ++i) {
+    busy.partition = std::max(busy.partition, share(held_ns[i] - held_before_ns_[i]));
   }
   busy.cpu = share(world_.stats().cpu_ns - cpu_before_ns_) /
              (case_.compute_servers * static_cast<double>(case_.threads));

@@ -24,15 +24,18 @@ class BusyPeriods {
       from_ns = std::max(from_ns, at->end_ns);
     }
     periods_.insert(at, {from_ns, from_ns + length_ns});
+    taken_ns_ += length_ns;
     return from_ns;
   }
   size_t periods() const { return periods_.size(); }  // that may still matter
+  int64_t taken_ns() const { return taken_ns_; }      // of all periods so far
 
  private:
   struct Period {
     int64_t begin_ns, end_ns;
   };
   std::vector<Period> periods_;  // ascending
+  int64_t taken_ns_ = 0;
 };
 
 }  // namespace pando

@@ -15,6 +15,7 @@ TEST(BusyPeriodsTest, WhoComesWhileItIsHeldWaits) {
   EXPECT_EQ(busy.Take(120, 50, 0), 150);
   EXPECT_EQ(busy.Take(120, 50, 0), 200);
   EXPECT_EQ(busy.Take(250, 50, 0), 250);
+  EXPECT_EQ(busy.taken_ns(), 200);
 }
 
 TEST(BusyPeriodsTest, WhoAsksLateForAnEarlierTimeGetsAGap) {
