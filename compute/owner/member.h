@@ -185,10 +185,6 @@ class Member {
   static constexpr int64_t kFlushNsMax = 10 * kSecondNs;
   // What a dirty record costs in memory beside its key and value (compute/hot).
   static constexpr size_t kDirtyOverheadBytes = 24;
-  // Records of one round: enough that leaves in flight are many.
-  static constexpr size_t kFlushRoundMax = 1024;
-  // Dirty records that are looked at while their partition is locked.
-  static constexpr size_t kFlushLooksMax = 8192;
   // In a tree: more are divided no further.
   static constexpr size_t kRangesMax = 64;
   // Between two attempts of what may go well the next time.

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "common/wire/owner_messages.h"
+#include "compute/owner/collect.h"
 #include "compute/owner/member.h"
 
 namespace pando {
@@ -18,8 +19,6 @@ constexpr int64_t kMarksPerDeadline = 16;
 constexpr size_t kMarksMax = 256;
 // Rounds of flushes in the shortest of all deadlines, and what they have at least.
 constexpr int64_t kRoundsPerDeadline = 8, kRoundNsMin = 5 * kMillisecondNs;
-// Tombstones of one round, and records that are looked at while their partition is locked.
-constexpr size_t kOverdueRoundMax = 1024, kOverdueLooksMax = 8192;
 
 int64_t DeleteDeadlineNs(const OwnedTree& tree) {
   return int64_t{tree.delete_persistence_ms()} * kMillisecondNs;
@@ -99,12 +98,8 @@ void Member::FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRang
   std::string from = range->low;
   while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
     std::vector<FlushItem> items;
-    {
-      std::lock_guard lock(range->partition.mutex());
-      from = range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true,
-                                           kOverdueRoundMax, &items, below, kOverdueLooksMax,
-                                           /*tombstones=*/true);
-    }
+    from = CollectDirty(context, range, log_->durable(), from, "",
+                        {.refused = true, .tombstones = true, .below = below}, &items);
     // Leaves that cannot be reached keep no others waiting: their turn comes again in a moment.
     const absl::Status flushed = FlushItems(context, tree, range, items).status();
     if (!flushed.ok() && (tree->leaves().fate.lost() || session_->fenced())) return;

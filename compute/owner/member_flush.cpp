@@ -5,6 +5,7 @@
 
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "compute/owner/collect.h"
 #include "compute/owner/flush.h"
 #include "compute/owner/member.h"
 #include "compute/owner/turnstile.h"
@@ -246,13 +247,8 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
     flush_tree_id_ = tree->id();
     flush_from_ = std::max(flush_from_, range->low);
     std::vector<FlushItem> items;
-    std::string next;
-    {
-      std::lock_guard lock(range->partition.mutex());
-      next = range->partition.CollectDirty(flush_from_, "", log_->durable(), refused,
-                                           kFlushRoundMax, &items, below, kFlushLooksMax);
-      range->Charge(*session_, items.size());
-    }
+    std::string next = CollectDirty(context, range, log_->durable(), flush_from_, "",
+                                    {.refused = refused, .below = below}, &items);
     const bool ended = next.empty();
     flush_from_ = ended ? range->high : std::move(next);
     if (ended && range->high.empty())
@@ -319,13 +315,13 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
       std::lock_guard lock(range->partition.mutex());
       const Lsn lowest = range->partition.LowestDirty();
       is_done = lowest == kNoLsn || lowest > barrier;
-      // What is collected has to be flushed.
-      if (!is_done && !context.expired()) {
-        range->partition.CollectDirty(from, "", log_->durable(), /*refused=*/true, kFlushRoundMax,
-                                      &items);
-      }
     }
     if (is_done) return absl::OkStatus();
+    // What is collected has to be flushed.
+    if (!context.expired()) {
+      CollectDirty(context, range, log_->durable(), from, "",
+                   {.refused = true, .looks_max = SIZE_MAX}, &items);
+    }
     if (items.empty()) {
       if (context.expired()) return context.DeadlineError("flushing records to their leaves");
       // Round again: what is left was behind, or is in another flush.

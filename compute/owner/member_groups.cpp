@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compute/index/write_run.h"
+#include "compute/owner/collect.h"
 #include "compute/owner/member.h"
 
 namespace pando {
@@ -87,12 +88,7 @@ size_t Member::FlushGroups(OperationContext& context, std::vector<DirtyGroup>* g
     while (!groups->empty() && groups->back().range == range &&
            (items.empty() || items.size() + groups->back().records <= kFlushRoundMax)) {
       DirtyGroup& group = groups->back();
-      const size_t before = items.size();
-      std::lock_guard lock(range->partition.mutex());
-      group.from = range->partition.CollectDirty(group.from, group.to, log_->durable(),
-                                                 /*refused=*/false, kFlushRoundMax, &items,
-                                                 UINT64_MAX, kFlushLooksMax);
-      range->Charge(*session_, items.size() - before);
+      group.from = CollectDirty(context, range, log_->durable(), group.from, group.to, {}, &items);
       if (!group.from.empty()) break;
       groups->pop_back();
     }

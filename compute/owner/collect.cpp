@@ -1,0 +1,34 @@
+#include "compute/owner/collect.h"
+
+#include <algorithm>
+#include <mutex>
+
+namespace pando {
+namespace {
+
+// While the partition is locked: some ten microseconds.
+constexpr size_t kRecordsAHold = 64, kLooksAHold = 512;
+
+}  // namespace
+
+std::string CollectDirty(OperationContext& context, OwnRange* range, Lsn durable, std::string from,
+                         std::string_view to, const CollectLimits& limits,
+                         std::vector<FlushItem>* items) {
+  size_t left = limits.records_max;
+  for (size_t looks = 0; looks < limits.looks_max; looks += kLooksAHold) {
+    if (looks > 0) context.session.scheduler().Yield();
+    const size_t before = items->size();
+    {
+      std::lock_guard lock(range->partition.mutex());
+      from = range->partition.CollectDirty(from, to, durable, limits.refused,
+                                           std::min(left, kRecordsAHold), items, limits.below,
+                                           kLooksAHold, limits.tombstones);
+      range->Charge(context.session, items->size() - before);
+    }
+    left -= items->size() - before;
+    if (from.empty() || left == 0) break;
+  }
+  return from;
+}
+
+}  // namespace pando
