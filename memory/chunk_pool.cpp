@@ -103,11 +103,12 @@ std::vector<int64_t> ChunkPool::FreeFrom() const {
   return from_ns;
 }
 
-ChunkPool::Run ChunkPool::FindRun(uint32_t count, uint64_t kept_back) const {
+ChunkPool::Run ChunkPool::FindRun(uint32_t count, uint64_t kept_back, const Taboo& taboo) const {
   PANDO_CHECK(count > 0);
   Run best;
   if (free_chunks() < count + kept_back) return best;
-  const std::vector<int64_t> from_ns = FreeFrom();
+  std::vector<int64_t> from_ns = FreeFrom();
+  for (uint32_t i = 0; i < taboo.count; ++i) from_ns[taboo.first + i] = kNeverNs;
   std::deque<uint32_t> latest;  // of the last `count` chunks, those that no later one outlasts
   for (uint32_t chunk = 0; chunk < from_ns.size(); ++chunk) {
     while (!latest.empty() && from_ns[latest.back()] <= from_ns[chunk]) latest.pop_back();

@@ -41,12 +41,19 @@ class ChunkPool {
   };
   // The run that may be taken first; of those that may be taken now the highest, so that chunks for
   // nodes, which come from below, leave long ones.
-  Run FindRun(uint32_t count, uint64_t kept_back) const;
+  struct Taboo {
+    uint32_t first = 0, count = 0;
+  };
+  Run FindRun(uint32_t count, uint64_t kept_back) const { return FindRun(count, kept_back, {}); }
+  // None of the taboo's chunks.
+  Run FindRun(uint32_t count, uint64_t kept_back, const Taboo& taboo) const;
   // Of free chunks and such that rest: how many side by side.
   uint64_t LongestRun(uint64_t kept_back) const;
   // A run that was found, and has rested. Each chunk has to be cleared before it is used, and goes
   // back with GiveBack().
   void TakeRun(const Run& run, uint32_t count);
+  // One that was cleared and is written now: it has to be cleared again.
+  void Soil(uint32_t chunk) { uncleared_[chunk] = true; }
   // All zero, no stamps, from now on. Returns the bytes that had to be zeroed.
   uint64_t Clear(uint32_t chunk);
 

@@ -16,6 +16,8 @@
 namespace pando::memory {
 namespace {
 
+constexpr auto kNobodyIsOver = [](const ClientId&) { return false; };
+
 class ExtentTableTest : public testing::Test {
  protected:
   static constexpr ClientId kAnna = {1, 1}, kBert = {2, 2};
@@ -23,11 +25,13 @@ class ExtentTableTest : public testing::Test {
   static constexpr auto kFull = absl::StatusCode::kResourceExhausted;
 
   ExtentGrant Allocate(const ClientId& holder, uint64_t chunks) {
-    const auto grant = extents_.Allocate(holder, chunks * chunk_bytes_);
+    const auto grant = extents_.Allocate(holder, chunks * chunk_bytes_, kNobodyIsOver);
     EXPECT_TRUE(grant.ok()) << grant.status();
     return grant.value_or(ExtentGrant{});
   }
-  absl::Status Refusal(uint64_t bytes) { return extents_.Allocate(kBert, bytes).status(); }
+  absl::Status Refusal(uint64_t bytes) {
+    return extents_.Allocate(kBert, bytes, kNobodyIsOver).status();
+  }
   void Fill(const ExtentGrant& extent) {
     std::memset(memory_.main() + extent.offset, 0x5a, extent.bytes);
   }
@@ -46,13 +50,13 @@ class ExtentTableTest : public testing::Test {
   ManualClock clock_;
   Region region_ = *Region::Format(memory_.memory(), {});
   NodeLedger nodes_{&region_, &clock_, {}};
-  ExtentTable extents_{&region_, &nodes_, &clock_, {}, /*life=*/77};
+  ExtentTable extents_{&region_, &nodes_, &clock_, {}, /*life=*/77, /*spares=*/0};
   const uint64_t chunk_bytes_ = region_.superblock().chunk_bytes;
   const uint32_t chunk_count_ = region_.superblock().chunk_count;
 };
 
 TEST_F(ExtentTableTest, AreWholeChunksSideBySideAndNobodyElses) {
-  const auto grant = extents_.Allocate(kAnna, 2 * chunk_bytes_ + 1);
+  const auto grant = extents_.Allocate(kAnna, 2 * chunk_bytes_ + 1, kNobodyIsOver);
   ASSERT_TRUE(grant.ok()) << grant.status();
   EXPECT_EQ(grant->life, 77u);
   EXPECT_EQ(grant->bytes, 3 * chunk_bytes_);
@@ -163,8 +167,8 @@ TEST_F(ExtentTableTest, ALargeOneIsZeroedStepByStepAndGivenUpForAnother) {
   ManualClock clock;
   Region region = *Region::Format(memory.memory(), {.chunk_bytes = 1 << 20});
   NodeLedger nodes(&region, &clock, {});
-  ExtentTable extents(&region, &nodes, &clock, {}, 1);
-  const auto first = extents.Allocate(kAnna, 40 << 20);
+  ExtentTable extents(&region, &nodes, &clock, {}, 1, /*spares=*/0);
+  const auto first = extents.Allocate(kAnna, 40 << 20, kNobodyIsOver);
   ASSERT_TRUE(first.ok() && first->id != 0) << "memory that was never used is zero";
   std::memset(memory.main() + first->offset, 0x5a, first->bytes);
   extents.Free(first->id);
@@ -172,11 +176,12 @@ TEST_F(ExtentTableTest, ALargeOneIsZeroedStepByStepAndGivenUpForAnother) {
 
   const uint64_t bytes = 60 << 20;
   int calls = 1;
-  absl::StatusOr<ExtentGrant> grant = extents.Allocate(kAnna, bytes);
+  absl::StatusOr<ExtentGrant> grant = extents.Allocate(kAnna, bytes, kNobodyIsOver);
   for (; grant.ok() && grant->id == 0; ++calls) {
     EXPECT_GT(grant->ask_again_ns, 0);
-    EXPECT_EQ(extents.Allocate(kBert, bytes).status().code(), kFull) << "it is promised";
-    grant = extents.Allocate(kAnna, bytes);
+    EXPECT_EQ(extents.Allocate(kBert, bytes, kNobodyIsOver).status().code(), kFull)
+        << "it is promised";
+    grant = extents.Allocate(kAnna, bytes, kNobodyIsOver);
   }
   ASSERT_TRUE(grant.ok()) << grant.status();
   EXPECT_EQ(calls, 3);
@@ -186,9 +191,9 @@ TEST_F(ExtentTableTest, ALargeOneIsZeroedStepByStepAndGivenUpForAnother) {
   extents.Free(grant->id);
   clock.now_ns += kSecondNs;
 
-  ASSERT_EQ(extents.Allocate(kAnna, bytes)->id, 0u);
+  ASSERT_EQ(extents.Allocate(kAnna, bytes, kNobodyIsOver)->id, 0u);
   EXPECT_EQ(extents.extents(), 1u) << "a promise is listed, too";
-  EXPECT_NE(extents.Allocate(kAnna, 1 << 20)->id, 0u);
+  EXPECT_NE(extents.Allocate(kAnna, 1 << 20, kNobodyIsOver)->id, 0u);
   EXPECT_EQ(extents.extents(), 1u);
   EXPECT_EQ(extents.bytes(), uint64_t{1} << 20);
 }
@@ -216,7 +221,8 @@ TEST_F(ExtentTableTest, NeverMeetEachOtherOrNodes) {
     const uint64_t what = random.Uniform(10);
     if (what < 4) {
       const ClientId holder = {1, static_cast<uint32_t>(1 + random.Uniform(3))};
-      const auto grant = extents_.Allocate(holder, (1 + random.Uniform(20)) * chunk_bytes_ - 7);
+      const auto grant =
+          extents_.Allocate(holder, (1 + random.Uniform(20)) * chunk_bytes_ - 7, kNobodyIsOver);
       ++(!grant.ok() ? refused : grant->id == 0 ? later : granted);
       if (!grant.ok() || grant->id == 0) continue;
       ASSERT_TRUE(IsZero(*grant));
@@ -251,6 +257,130 @@ TEST_F(ExtentTableTest, NeverMeetEachOtherOrNodes) {
   EXPECT_EQ(nodes_.used_bytes(), 0u);
   clock_.now_ns += kSecondNs;
   EXPECT_NE(Allocate(kAnna, chunk_count_).id, 0u);
+}
+
+// Rule W7. Anna has a log when everything else is given to nodes.
+class SpareLogTest : public testing::Test {
+ protected:
+  static constexpr ClientId kAnna = {1, 1}, kBert = {2, 2}, kCarl = {3, 3};
+  static constexpr uint32_t kTree = 100;
+  static constexpr auto kFull = absl::StatusCode::kResourceExhausted;
+
+  // NotFound: later. Fills it, as whoever uses it does.
+  absl::StatusOr<ExtentGrant> Ask(const ClientId& holder, uint64_t chunks) {
+    const auto grant =
+        extents_.Allocate(holder, chunks * chunk_bytes_, [&](const ClientId& client) {
+          return std::find(ended_.begin(), ended_.end(), client) != ended_.end();
+        });
+    if (!grant.ok() || grant->id == 0) {
+      return grant.ok() ? absl::NotFoundError("later") : grant.status();
+    }
+    for (uint64_t i = 0; i < grant->bytes; ++i) {
+      EXPECT_EQ(memory_.main()[grant->offset + i], std::byte{0});
+    }
+    std::memset(memory_.main() + grant->offset, 0x5a, grant->bytes);
+    return grant;
+  }
+  void FillWithNodes() {
+    clock_.now_ns += kSecondNs;
+    while (nodes_.Allocate(kBert, {kTree, 1024, 1000}).ok()) {
+    }
+    EXPECT_EQ(nodes_.free_bytes(), 0u);
+  }
+  uint64_t SpareChunks() const { return extents_.spare_bytes() / chunk_bytes_; }
+
+  PlainMemory memory_{4 << 20};
+  ManualClock clock_;
+  Region region_ = *Region::Format(memory_.memory(), {});
+  NodeLedger nodes_{&region_, &clock_, {}};
+  ExtentTable extents_{&region_, &nodes_, &clock_, {}, /*life=*/77};
+  std::vector<ClientId> ended_;
+  const uint64_t chunk_bytes_ = region_.superblock().chunk_bytes;
+  const uint32_t chunk_count_ = region_.superblock().chunk_count;
+};
+
+TEST_F(SpareLogTest, IsForWhoeverComesWhenAHolderHasEnded) {
+  const auto annas = Ask(kAnna, 3);
+  ASSERT_TRUE(annas.ok()) << annas.status();
+  EXPECT_EQ(SpareChunks(), 3u);
+  FillWithNodes();
+  EXPECT_EQ(Ask(kBert, 3).status().code(), kFull) << "Anna lives";
+  EXPECT_EQ(Ask(kBert, 1).status().code(), kFull);
+  ended_ = {kAnna};
+  EXPECT_EQ(Ask(kBert, 4).status().code(), kFull) << "so much was not kept";
+  const auto berts = Ask(kBert, 1);
+  ASSERT_TRUE(berts.ok()) << berts.status();
+  EXPECT_EQ(berts->bytes, 3 * chunk_bytes_) << "all that was kept";
+  EXPECT_EQ(SpareChunks(), 0u);
+  EXPECT_EQ(Ask(kCarl, 3).status().code(), kFull) << "the first has it";
+  extents_.Free(annas->id);  // Bert has taken over
+  EXPECT_EQ(SpareChunks(), 3u);
+  FillWithNodes();
+  ended_ = {kAnna, kBert};
+  EXPECT_TRUE(Ask(kCarl, 3).ok()) << "and so on";
+}
+
+TEST_F(SpareLogTest, RestsAndIsZeroedAsAllMemory) {
+  const auto annas = Ask(kAnna, 2);
+  ASSERT_TRUE(annas.ok());
+  FillWithNodes();
+  ended_ = {kAnna};
+  ASSERT_TRUE(Ask(kBert, 2).ok());
+  extents_.Free(annas->id);
+  ended_ = {kBert};
+  EXPECT_EQ(Ask(kCarl, 2).status().code(), absl::StatusCode::kNotFound) << "it rests";
+  clock_.now_ns += kSecondNs;
+  const auto carls = Ask(kCarl, 2);  // which looks for zeros
+  ASSERT_TRUE(carls.ok()) << carls.status();
+  EXPECT_EQ(carls->offset, annas->offset);
+}
+
+TEST_F(SpareLogTest, AreTwoWhereNobodyHasALogAnyMore) {
+  const auto annas = Ask(kAnna, 2);
+  ASSERT_TRUE(annas.ok());
+  extents_.Free(annas->id);
+  EXPECT_EQ(SpareChunks(), 4u);
+  FillWithNodes();
+  EXPECT_EQ(Ask(kBert, 3).status().code(), kFull);
+  ASSERT_TRUE(Ask(kBert, 2).ok());
+  EXPECT_EQ(SpareChunks(), 2u);
+  EXPECT_EQ(Ask(kCarl, 2).status().code(), kFull);
+  ended_ = {kBert};
+  EXPECT_TRUE(Ask(kCarl, 2).ok());
+}
+
+TEST_F(SpareLogTest, IsAsLongAsTheLongestLogOrThatIsNotGranted) {
+  ASSERT_TRUE(Ask(kAnna, 2).ok());
+  const auto longer = Ask(kBert, 5);
+  ASSERT_TRUE(longer.ok());
+  EXPECT_EQ(SpareChunks(), 5u);
+  clock_.now_ns += kSecondNs;
+  // Beside the piece that was kept at first, too.
+  const uint64_t left = chunk_count_ - 2 - 2 * 5 - 2;
+  EXPECT_EQ(Ask(kCarl, left / 2 + 1).status().code(), kFull) << "with no spare beside it";
+  EXPECT_NE(Ask(kCarl, left)
+                .status()
+                .message()
+                .find(absl::StrCat(left / 2 * chunk_bytes_, " bytes would fit")),
+            absl::string_view::npos);
+  ASSERT_TRUE(Ask(kCarl, left / 2).ok());
+  EXPECT_EQ(SpareChunks(), left / 2);
+}
+
+TEST_F(SpareLogTest, IsLengthenedWhenMemoryComesBack) {
+  const auto annas = Ask(kAnna, 8);
+  ASSERT_TRUE(annas.ok());
+  FillWithNodes();
+  ended_ = {kAnna};
+  const auto berts = Ask(kBert, 1);
+  ASSERT_TRUE(berts.ok());
+  nodes_.FreeTree(kTree);
+  EXPECT_EQ(SpareChunks(), 0u);
+  clock_.now_ns += kSecondNs;
+  ASSERT_TRUE(Ask(kCarl, 1).ok());
+  EXPECT_EQ(SpareChunks(), 8u);
+  extents_.Free(annas->id);
+  EXPECT_EQ(SpareChunks(), 8u);
 }
 
 }  // namespace

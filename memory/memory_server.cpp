@@ -416,6 +416,7 @@ CounterList MemoryServer::Counters() const {
       {"zeroed_bytes", nodes_.pool().zeroed_bytes()},
       {"extents", extents_.extents()},
       {"extent_bytes", extents_.bytes()},
+      {"spare_log_bytes", extents_.spare_bytes()},
       {"tombstones", deletes.tombstones},
       {"oldest_tombstone_ms", deletes.oldest_ms},
       {"nodes_untouched", nodes.nodes_untouched},

@@ -98,7 +98,10 @@ FenceReply MemoryServer::StateOfFence(const ClientId& client) const {
 
 absl::StatusOr<std::string> MemoryServer::OnAllocateExtent(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const ExtentRequest extent, ParseExtentRequest(request.body));
-  PANDO_ASSIGN_OR_RETURN(const ExtentGrant grant, extents_.Allocate(request.sender, extent.bytes));
+  PANDO_ASSIGN_OR_RETURN(const ExtentGrant grant, extents_.Allocate(request.sender, extent.bytes,
+                                                                    [this](const ClientId& holder) {
+                                                                      return IsOver(holder);
+                                                                    }));
   return EncodeExtentGrant(grant);
 }
 

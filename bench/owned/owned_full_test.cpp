@@ -303,17 +303,115 @@ TEST_P(OwnedFullAdoptionTest, IsCompleteWhereQueuePairsBreak) {
 INSTANTIATE_TEST_SUITE_P(Packets, OwnedFullAdoptionTest,
                          testing::Range(uint64_t{488}, uint64_t{556}, uint64_t{8}));
 
-// A client without room for its log owns nothing, and says why.
-TEST_F(OwnedFullTest, NoRoomForALog) {
+// Rule W7: the only owner has died, and nobody else is a member. Whoever comes gets room for its
+// log from what is kept for it, takes over, goes on, and so does the one after it.
+TEST_F(OwnedFullTest, WhoComesWhileTheyAreFullTakesOver) {
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+  FillMemory();
+  const uint64_t taken = InsertUntilRefused();
+  EXPECT_GT(taken, 100u);
+  for (int heirs = 0; heirs < 3; ++heirs) {
+    stage_.Kill(owner_);
+    stage_.Leave(owner_);
+    ClientOptions options = OwnedStage::SmallOwner();
+    if (heirs == 1) options.log_bytes = 1 << 20;  // there is no room for so much
+    owner_ = stage_.Join(options);
+    ASSERT_TRUE(stage_.Open(owner_, 0));
+    GoOn(taken, [&](uint64_t n) { return Make(OperationKind::kGet, NewKey(n)); });
+    EXPECT_EQ(Stats().adoptions, 1u);
+    GoOn(1'000, [&](uint64_t n) {
+      return n % 8 == 0 ? Make(OperationKind::kUpdate, NewKey(n / 8 % taken)) : UpdateOrRead(n);
+    });
+    ExpectRefused(NewKey(4'999));
+  }
+  EraseAndDrain(taken);
+}
+
+// Two come at once: one gets the room, the other one has it execute its operations.
+TEST_F(OwnedFullTest, OfTwoThatComeWhileTheyAreFullOneTakesOver) {
+  GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+  FillMemory();
+  const uint64_t taken = InsertUntilRefused();
+  stage_.Kill(owner_);
+  stage_.Leave(owner_);
+  std::vector<OwnedActor*> heirs;
+  for (int i = 0; i < 2; ++i) {
+    heirs.push_back(stage_.Join(OwnedStage::SmallOwner()));
+    ASSERT_TRUE(stage_.Open(heirs[i], 0));
+  }
+  for (int i = 0; i < 2; ++i) {
+    stage_.Spawn(heirs[i], 0, [&, heir = heirs[i]] {
+      for (uint64_t n = 0; n < taken; ++n) {
+        ASSERT_TRUE(stage_.Do(heir, 0, 0, Make(OperationKind::kGet, NewKey(n))));
+      }
+    });
+  }
+  const uint64_t refused = stage_.refused();
+  for (OwnedActor* const heir : heirs) heir->sessions[0]->Run();
+  EXPECT_EQ(stage_.refused(), refused);
+  EXPECT_EQ(stage_.what(), "");
+  const auto adoptions = [&](int i) { return heirs[i]->client->Stats().owned.adoptions; };
+  EXPECT_EQ(adoptions(0) + adoptions(1), 1u);
+  owner_ = heirs[adoptions(0) == 1 ? 0 : 1];
+  EraseAndDrain(taken);
+}
+
+// What its owner has left is in the leaves, and others have filled the memory since: what was kept
+// is for whoever comes.
+TEST_F(OwnedFullTest, WhoComesWhenTheOwnerHasLeft) {
+  GoOn(100, [&](uint64_t n) { return UpdateOrRead(n); });
+  // Somebody has created a tree that nobody uses.
+  OwnedActor* const late = stage_.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage_.Open(late, 1) && stage_.Open(late, 0));
   stage_.Leave(owner_);
   FillMemory();
-  ClientOptions options = OwnedStage::SmallOwner();
-  options.log_bytes = 1 << 20;
-  OwnedActor* const late = stage_.Join(options);
-  ASSERT_TRUE(stage_.Open(late, 0)) << "others may own its keys";
-  const absl::Status put = late->sessions[0]->Put(*late->trees[0], KeyOf(10), "x");
+  owner_ = stage_.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage_.Open(owner_, 0));
+  GoOn(500, [&](uint64_t n) { return UpdateOrRead(n); });
+  // Somebody else beside it has none, and need not: the keys are owned.
+  EXPECT_TRUE(stage_.Do(late, 0, 0, Make(OperationKind::kUpdate, 10)));
+  EXPECT_EQ(late->client->Stats().owned.claims, 0u);
+  // For keys that nobody has it would need one, and says why it cannot.
+  const absl::Status put = late->sessions[0]->Put(*late->trees[1], KeyOf(10), "x");
   EXPECT_TRUE(absl::IsResourceExhausted(put)) << put;
+  EXPECT_EQ(stage_.what(), "");
 }
+
+// Who comes while they are full dies, or its queue pairs break, at some place on its way.
+class OwnedFullComingTest : public OwnedFullTest, public testing::WithParamInterface<uint64_t> {
+ protected:
+  OwnedFullComingTest() : OwnedFullTest(/*breaks=*/true) {}
+
+  void Come(uint64_t packets, bool breaks) {
+    GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
+    FillMemory();
+    const uint64_t taken = InsertUntilRefused();
+    stage_.Kill(owner_);
+    stage_.Leave(owner_);
+    owner_ = stage_.Join(OwnedStage::SmallOwner());
+    if (breaks) {
+      stage_.BreakAfter(owner_, packets, /*late=*/packets % 16 == 0);
+    } else {
+      stage_.KillAfter(owner_, packets);
+    }
+    (void)(stage_.Open(owner_, 0) && stage_.Do(owner_, 0, 0, Make(OperationKind::kGet, NewKey(0))));
+    stage_.Quiet(3 * kSecondNs);
+    if (!breaks) {
+      stage_.Kill(owner_);
+      stage_.Leave(owner_);
+      stage_.Quiet(3 * kSecondNs);
+      owner_ = stage_.Join(OwnedStage::SmallOwner());
+    }
+    ASSERT_TRUE(owner_->trees[0] != nullptr || stage_.Open(owner_, 0));
+    GoOn(taken, [&](uint64_t n) { return Make(OperationKind::kGet, NewKey(n)); });
+    EraseAndDrain(taken);
+  }
+};
+
+TEST_P(OwnedFullComingTest, TakesOverWhereWhoCameBeforeHasDied) { Come(GetParam(), false); }
+TEST_P(OwnedFullComingTest, TakesOverWhereQueuePairsBreak) { Come(GetParam(), true); }
+INSTANTIATE_TEST_SUITE_P(Packets, OwnedFullComingTest,
+                         testing::Values(0, 10, 30, 60, 100, 150, 220, 300, 400, 480, 540));
 
 }  // namespace
 }  // namespace pando

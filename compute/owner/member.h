@@ -43,6 +43,7 @@
 #include "compute/owner/claim.h"
 #include "compute/owner/load_report.h"
 #include "compute/owner/map_store.h"
+#include "compute/owner/member_options.h"
 #include "compute/owner/owned_tree.h"
 #include "compute/owner/peer_desk.h"
 #include "compute/owner/serving_lease.h"
@@ -53,17 +54,6 @@
 #include "pando/stats.h"
 
 namespace pando {
-
-struct MemberOptions {
-  // Records kept in memory, bytes of all owned trees.
-  size_t hot_bytes = 64 << 20;
-  // The redo log's ring, bytes.
-  uint64_t log_bytes = 64 << 20;
-  // Of records READ while there is no room: the share that is kept all the same (rule T3).
-  double promote = 0.25;
-  // It gives ranges to others where it has more to do than they have (rule O13).
-  bool spread_ranges = true;
-};
 
 class Recovery;
 class Turnstile;
@@ -213,10 +203,16 @@ class Member {
   // Its records are nobody's any more, and no flush is under way.
   void DropRecords(OwnRange* range);
 
+  // --- member_join.cpp: at the turnstile.
+  absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes);
+  absl::StatusOr<LogExtent> ObtainExtent(OperationContext& context);
+  absl::Status JoinCluster(OperationContext& context);
+  // Aborted: it has no room, but somebody else may have got it, for what this one has left.
+  absl::Status JoinToOwn(OperationContext& context, MemberId owner);
+  absl::StatusOr<std::vector<MemberId>> ListEnded(OperationContext& context);
+  absl::Status LeaveToNobody(OperationContext& context, const MappedRange& range);
   // --- member_jobs.cpp: at the turnstile.
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
-  absl::StatusOr<ServerId> RoomiestServer(OperationContext& context);
-  absl::Status JoinCluster(OperationContext& context);
   absl::Status RenewLease(OperationContext& context);
   absl::Status LeaveCluster(OperationContext& context);
   // A change of unknown outcome is settled before another one is begun (rule O3).
@@ -398,6 +394,8 @@ class Member {
   std::atomic<int> asking_{0};            // of the service's coroutines, whom others have to answer
   std::atomic<bool> asks_end_{false};     // nothing is asked any more
 
+  absl::Status no_room_;  // for a log, as of the last look; since when; the next look
+  int64_t no_room_since_ns_ = 0, room_again_ns_ = 0;
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;
   LogEntry log_entry_;

@@ -16,15 +16,6 @@
 #include "compute/owner/turnstile.h"
 
 namespace pando {
-namespace {
-
-// Settles a change of an entry of members; whether it was this one that did it.
-absl::StatusOr<bool> Change(OperationContext& context, MapStore& store, MapChange change) {
-  PANDO_RETURN_IF_ERROR(change.Settle(context, store));
-  return change.decision() == MapChange::Decision::kDone;
-}
-
-}  // namespace
 
 absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tree_id) {
   const absl::Status listed =
@@ -43,66 +34,7 @@ absl::Status Member::KeptError() {
       "over");
 }
 
-// --- Joining (rule O9): log, `l`, lease, then `m`.
-
-absl::StatusOr<ServerId> Member::RoomiestServer(OperationContext& context) {
-  uint64_t most = 0;
-  absl::StatusOr<ServerId> best = absl::UnavailableError("there is no memory server");
-  for (const ServerId server : members_.Ids()) {
-    const auto body = control_.Call(context, server, ControlOpcode::kServerInfo, "");
-    if (!body.ok()) {
-      if (!best.ok()) best = body.status();
-      continue;
-    }
-    PANDO_ASSIGN_OR_RETURN(const ServerInfo info, ParseServerInfo(*body));
-    if (best.ok() && info.free_bytes <= most) continue;
-    most = info.free_bytes;
-    best = server;
-  }
-  return best;
-}
-
-absl::Status Member::JoinCluster(OperationContext& context) {
-  if (joined_.load(std::memory_order_acquire)) return absl::OkStatus();
-  if (retired_.load(std::memory_order_acquire)) {
-    return absl::FailedPreconditionError("this compute server has left the owners of keys");
-  }
-  if (log_ == nullptr) {
-    PANDO_ASSIGN_OR_RETURN(const ServerId server, RoomiestServer(context));
-    PANDO_ASSIGN_OR_RETURN(const LogExtent extent,
-                           AllocateExtent(context, control_, server, options_.log_bytes));
-    auto log = RedoLog::Create(context, {.extent = extent,
-                                         .log_id = self().incarnation,
-                                         .packet_bytes = packet_bytes_,
-                                         .times = times_});
-    if (!log.ok()) {
-      (void)FreeExtent(context, control_, extent, self().incarnation);
-      return Annotate(log.status(), "the redo log of this compute server");
-    }
-    log_ = *std::move(log);
-    log_entry_ = {.stamp = stamps_.Next(), .extent = extent, .epoch = 1};
-  }
-  // Rule O9: the log's entry, then the lease, then the member's entry. A client that recovers this
-  // member can find its log from the first append on.
-  PANDO_ASSIGN_OR_RETURN(const bool has_log,
-                         Change(context, map_, ChangeEntry(self(), std::nullopt, log_entry_)));
-  if (!has_log) return absl::InternalError("the cluster tree has a log of this very incarnation");
-  PANDO_RETURN_IF_ERROR(RenewLease(context));
-  if (member_entry_.stamp == Stamp{}) {
-    member_entry_ = {
-        .stamp = stamps_.Next(), .state = MemberEntry::State::kServing, .address = address_};
-  }
-  PANDO_ASSIGN_OR_RETURN(const bool is_member,
-                         Change(context, map_, ChangeEntry(self(), std::nullopt, member_entry_)));
-  if (!is_member) return absl::InternalError("this very incarnation is a member already");
-  joined_.store(true, std::memory_order_release);
-  StartLoop(&Member::LeaseLoop);
-  StartLoop(&Member::TendLoop);
-  StartLoop(&Member::FlushLoop);
-  StartLoop(&Member::LookLoop);
-  StartLoop(&Member::SpreadLoop);
-  return absl::OkStatus();
-}
+// --- Its life (rules O5, O9).
 
 absl::Status Member::RenewLease(OperationContext& context) {
   // The clock before the request: the catalog's server counts its lease from a later moment (rule
@@ -141,9 +73,9 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
     scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
   }
   PANDO_RETURN_IF_ERROR(
-      Change(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
+      SettleChange(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
   PANDO_RETURN_IF_ERROR(
-      Change(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
+      SettleChange(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
   joined_.store(false, std::memory_order_release);
   return FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
 }
@@ -240,7 +172,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   if (retired_.load(std::memory_order_acquire) && owner != self()) {
     return AskOtherToClaim(context, tree, key);
   }
-  PANDO_RETURN_IF_ERROR(JoinCluster(context));
+  PANDO_RETURN_IF_ERROR(JoinToOwn(context, owner));
   if (owner.nobody()) {
     // Of an earlier term messages may be in the log still (rule O12).
     const Lsn since = RuleHolds(Rule::kO12) ? log_->next_lsn() : Lsn{1};
@@ -275,6 +207,7 @@ absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChang
 }
 
 absl::Status Member::Recover(OperationContext& context, MemberId ended) {
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
   Recovery recovery({.control = &control_,
                      .catalog_server = catalog_server_,
                      .members = &members_,
@@ -305,11 +238,13 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended) {
 
 absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
                                   const MappedRange& range) {
-  // A member without a log takes nothing, and erases what was dropped.
-  const bool takes =
-      joined_.load(std::memory_order_acquire) && !retired_.load(std::memory_order_acquire);
-  OwnedTree* const tree = takes ? FindOpen(range.tree_id) : nullptr;
+  // Who retires takes nothing, and erases what was dropped.
+  OwnedTree* const tree =
+      retired_.load(std::memory_order_acquire) ? nullptr : FindOpen(range.tree_id);
+  const bool has_log = joined_.load(std::memory_order_acquire);
   const auto adopt = [&] {
+    // Rule W7: without a log, for nobody.
+    if (!has_log) return LeaveToNobody(context, range);
     const Lsn since = adopted_.has_value() ? adopted_->since : log_->next_lsn();
     return Take(context, tree, RangeChange::Adopt(range, self(), since, stamps_.Next()));
   };
@@ -318,6 +253,7 @@ absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
   absl::Status replayed = tree == nullptr
                               ? absl::OkStatus()
                               : recovery->Replay(context, &tree->leaves(), range, &refused);
+  if (replayed.ok() && !refused.empty() && !has_log) return absl::OkStatus();  // left as it is
   if (replayed.ok() && !refused.empty() && RuleHolds(Rule::kD4)) {
     // Rule O8, asked while nothing is kept yet that an error could lose: the borders were read when
     // the recovery began.

@@ -1,7 +1,6 @@
 // What a member does again and again, beside its users' operations.
 #include <algorithm>
 
-#include "absl/container/btree_set.h"
 #include "common/base/status.h"
 #include "compute/core/extent_calls.h"
 #include "compute/core/fence_calls.h"
@@ -72,18 +71,8 @@ absl::Status Member::LookForEnded(OperationContext& context) {
     }
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, id, self()).status());
   }
-  // A recovery may have come to an end but for its own entry.
-  PANDO_ASSIGN_OR_RETURN(const MemberEntries<LogEntry> logs, ListEntries<LogEntry>(context, map_));
-  PANDO_ASSIGN_OR_RETURN(const MemberEntries<RecoveryEntry> recoveries,
-                         ListEntries<RecoveryEntry>(context, map_));
-  absl::btree_set<MemberId> members;
-  for (const auto& [member, log] : logs) members.insert(member);
-  for (const auto& [member, recovery] : recoveries) members.insert(member);
-  members.erase(self());
-  for (const MemberId member : members) {
-    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
-                           AskClientState(context, control_, catalog_server_, member));
-    if (state != ClientLiveness::kDead && state != ClientLiveness::kLeft) continue;
+  PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
+  for (const MemberId member : ended) {
     PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> ranges,
                            ListRangesOf(context, map_, member));
     PANDO_ASSIGN_OR_RETURN(const bool is_ours, CanTake(context, ranges));
@@ -100,7 +89,12 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
     if (!extents.ok()) continue;
     for (const HeldExtent& held : *extents) {
       const MemberId holder = {held.compute_server, held.incarnation};
-      if (held.holder == ClientLiveness::kJoined || holder == self()) continue;
+      if (holder == self()) {
+        // One that was granted, and the answer came too late.
+        if (log_ == nullptr) (void)FreeExtent(context, control_, held.extent, holder.incarnation);
+        continue;
+      }
+      if (held.holder == ClientLiveness::kJoined) continue;
       PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
                              AskClientState(context, control_, catalog_server_, holder));
       if (state == ClientLiveness::kJoined) continue;

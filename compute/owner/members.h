@@ -51,6 +51,13 @@ MapChange ChangeEntry(MemberId member, const Entry& before, const Entry& after) 
   return ChangeEntry<Entry>(member, std::optional<Entry>(before), std::optional<Entry>(after));
 }
 
+// Settles a change of an entry; whether it was this one that did it.
+inline absl::StatusOr<bool> SettleChange(OperationContext& context, MapStore& store,
+                                         MapChange change) {
+  PANDO_RETURN_IF_ERROR(change.Settle(context, store));
+  return change.decision() == MapChange::Decision::kDone;
+}
+
 // The entry that a change met instead (MapChange::Decision::kOther).
 template <typename Entry>
 absl::StatusOr<Entry> ActualEntry(const MapChange& change) {

@@ -1,0 +1,178 @@
+// How a member joins: log, `l`, lease, then `m` (rule O9), and where its log comes from while
+// memory servers are full (rule W7).
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
+#include "common/base/status.h"
+#include "common/base/time_constants.h"
+#include "compute/core/extent_calls.h"
+#include "compute/core/fence_calls.h"
+#include "compute/owner/client_state.h"
+#include "compute/owner/member.h"
+#include "compute/owner/members.h"
+
+namespace pando {
+namespace {
+
+// Whoever found no room looks again after this.
+constexpr int64_t kRoomAgainNs = 200 * kMillisecondNs;
+// Somebody else may have got the room a moment ago, and owns the key in a moment.
+constexpr int64_t kOthersJoinNs = kSecondNs;
+// As ClientOptions::log_bytes.
+constexpr uint64_t kLogBytesMin = 64 << 10;
+
+}  // namespace
+
+absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t bytes) {
+  std::vector<std::pair<uint64_t, ServerId>> servers;
+  absl::Status refusal = absl::UnavailableError("there is no memory server");
+  for (const ServerId server : members_.Ids()) {
+    const auto body = control_.Call(context, server, ControlOpcode::kServerInfo, "");
+    if (!body.ok()) {
+      refusal = body.status();
+      continue;
+    }
+    PANDO_ASSIGN_OR_RETURN(const ServerInfo info, ParseServerInfo(*body));
+    servers.emplace_back(info.free_bytes, server);
+  }
+  // The one with most free memory first.
+  std::stable_sort(servers.begin(), servers.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [free_bytes, server] : servers) {
+    absl::StatusOr<LogExtent> extent = AllocateExtent(context, control_, server, bytes);
+    if (extent.ok() || absl::IsDeadlineExceeded(extent.status())) return extent;
+    if (!absl::IsResourceExhausted(refusal)) refusal = extent.status();
+  }
+  return refusal;
+}
+
+absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
+  if (NowNs() < room_again_ns_) return no_room_;
+  absl::StatusOr<LogExtent> extent = FindExtent(context, options_.log_bytes);
+  const absl::Status refusal = extent.status();
+  if (!absl::IsResourceExhausted(refusal)) return extent;
+  // Rule W7: where an ended member has its log, its server gives what it has kept, once nothing of
+  // the ended one is in flight there any more.
+  PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
+  for (const MemberId member : ended) {
+    const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, map_, member);
+    if (!log.ok()) continue;
+    (void)AwaitFence(context, control_, log->extent.server, member.compute_server,
+                     member.incarnation);
+  }
+  if (!ended.empty()) extent = FindExtent(context, options_.log_bytes);
+  // What ended members have left comes to the leaves as far as these have room, for nobody: a log
+  // that nobody needs is freed.
+  if (absl::IsResourceExhausted(extent.status())) {
+    for (const MemberId member : ended) (void)Recover(context, member);
+    (void)FreeLostExtents(context);
+    extent = FindExtent(context, options_.log_bytes);
+  }
+  // Less will do.
+  for (uint64_t bytes = options_.log_bytes / 2;
+       bytes >= kLogBytesMin && absl::IsResourceExhausted(extent.status()); bytes /= 2) {
+    extent = FindExtent(context, bytes);
+  }
+  if (extent.ok() && extent->bytes < options_.log_bytes) {
+    PANDO_LOG(WARNING) << "memory servers have " << extent->bytes << " bytes for a log instead of "
+                       << options_.log_bytes;
+  }
+  if (extent.ok()) {
+    no_room_since_ns_ = 0;
+  } else if (absl::IsResourceExhausted(extent.status())) {
+    no_room_ = refusal;  // of all that was wished
+    if (no_room_since_ns_ == 0) no_room_since_ns_ = NowNs();
+    room_again_ns_ = NowNs() + kRoomAgainNs;
+    return refusal;
+  }
+  return extent;
+}
+
+absl::Status Member::JoinToOwn(OperationContext& context, MemberId owner) {
+  const absl::Status joined = JoinCluster(context);
+  if (!absl::IsResourceExhausted(joined)) return joined;
+  bool others_may = no_room_since_ns_ != 0 && NowNs() < no_room_since_ns_ + kOthersJoinNs;
+  if (owner.nobody()) return others_may ? absl::AbortedError(joined.message()) : joined;
+  const auto recovery = FindEntry<RecoveryEntry>(context, map_, owner);
+  if (recovery.ok() && !recovery->claimant.nobody() && recovery->claimant != self()) {
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
+                           AskClientState(context, control_, catalog_server_, recovery->claimant));
+    others_may = others_may || state == ClientLiveness::kJoined;
+  }
+  return others_may ? absl::AbortedError(joined.message()) : joined;
+}
+
+absl::StatusOr<std::vector<MemberId>> Member::ListEnded(OperationContext& context) {
+  // A recovery may have come to an end but for its own entry.
+  PANDO_ASSIGN_OR_RETURN(const MemberEntries<LogEntry> logs, ListEntries<LogEntry>(context, map_));
+  PANDO_ASSIGN_OR_RETURN(const MemberEntries<RecoveryEntry> recoveries,
+                         ListEntries<RecoveryEntry>(context, map_));
+  std::vector<MemberId> members;
+  for (const auto& [member, log] : logs) members.push_back(member);
+  for (const auto& [member, recovery] : recoveries) members.push_back(member);
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  std::vector<MemberId> ended;
+  for (const MemberId member : members) {
+    if (member == self()) continue;
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
+                           AskClientState(context, control_, catalog_server_, member));
+    if (state == ClientLiveness::kDead || state == ClientLiveness::kLeft) ended.push_back(member);
+  }
+  return ended;
+}
+
+absl::Status Member::JoinCluster(OperationContext& context) {
+  if (joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+  if (retired_.load(std::memory_order_acquire)) {
+    return absl::FailedPreconditionError("this compute server has left the owners of keys");
+  }
+  if (log_ == nullptr) {
+    PANDO_ASSIGN_OR_RETURN(const LogExtent extent, ObtainExtent(context));
+    auto log = RedoLog::Create(context, {.extent = extent,
+                                         .log_id = self().incarnation,
+                                         .packet_bytes = packet_bytes_,
+                                         .times = times_});
+    if (!log.ok()) {
+      (void)FreeExtent(context, control_, extent, self().incarnation);
+      return Annotate(log.status(), "the redo log of this compute server");
+    }
+    log_ = *std::move(log);
+    log_entry_ = {.stamp = stamps_.Next(), .extent = extent, .epoch = 1};
+  }
+  // Rule O9: the log's entry, then the lease, then the member's entry. A client that recovers this
+  // member can find its log from the first append on.
+  PANDO_ASSIGN_OR_RETURN(
+      const bool has_log,
+      SettleChange(context, map_, ChangeEntry(self(), std::nullopt, log_entry_)));
+  if (!has_log) return absl::InternalError("the cluster tree has a log of this very incarnation");
+  PANDO_RETURN_IF_ERROR(RenewLease(context));
+  if (member_entry_.stamp == Stamp{}) {
+    member_entry_ = {
+        .stamp = stamps_.Next(), .state = MemberEntry::State::kServing, .address = address_};
+  }
+  PANDO_ASSIGN_OR_RETURN(
+      const bool is_member,
+      SettleChange(context, map_, ChangeEntry(self(), std::nullopt, member_entry_)));
+  if (!is_member) return absl::InternalError("this very incarnation is a member already");
+  joined_.store(true, std::memory_order_release);
+  StartLoop(&Member::LeaseLoop);
+  StartLoop(&Member::TendLoop);
+  StartLoop(&Member::FlushLoop);
+  StartLoop(&Member::LookLoop);
+  StartLoop(&Member::SpreadLoop);
+  return absl::OkStatus();
+}
+
+absl::Status Member::LeaveToNobody(OperationContext& context, const MappedRange& range) {
+  RangeChange change = RangeChange::GiveUp(range, /*wished=*/{}, stamps_.Next());
+  const absl::Status settled = change.Settle(context, map_);
+  if (change.uncertain()) pending_ = std::move(change);
+  return settled;
+}
+
+}  // namespace pando

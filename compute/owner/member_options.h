@@ -1,0 +1,20 @@
+// What a client's options say of it as a member.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pando {
+
+struct MemberOptions {
+  // Records kept in memory, bytes of all owned trees.
+  size_t hot_bytes = 64 << 20;
+  // The redo log's ring, bytes.
+  uint64_t log_bytes = 64 << 20;
+  // Of records READ while there is no room: the share that is kept all the same (rule T3).
+  double promote = 0.25;
+  // It gives ranges to others where it has more to do than they have (rule O13).
+  bool spread_ranges = true;
+};
+
+}  // namespace pando
