@@ -23,7 +23,7 @@ absl::Status Member::Refusal() const {
   std::lock_guard lock(mutex_);
   return absl::ResourceExhaustedError(
       absl::StrCat("memory servers take no new keys for now; reads, updates and erases go on (",
-                   refused_.message(), ")"));
+                   refused_.ok() ? "they have just refused one" : refused_.message(), ")"));
 }
 
 absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange& range,

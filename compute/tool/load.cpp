@@ -143,9 +143,11 @@ absl::Status FillTree(const Settings& settings, const Records& records, Client* 
   const absl::Status status = PutAll(settings, client, **tree, records.sorted(), progress);
   // What was put may have gone since, with a memory server.
   if (status.ok()) return client->TreeStatus(**tree);
-  return Annotate(status, absl::StrCat(progress->keys(), " of ", records.sorted().size(),
-                                       " keys are loaded into '", settings.tree,
-                                       "'; the same command again is right"));
+  // What is there of an earlier attempt is not known.
+  return Annotate(
+      status, absl::StrCat("this time ", progress->keys(), " of ", records.sorted().size(),
+                           " keys were put into '", settings.tree,
+                           "', which keeps what else it has; the same ", "command again is right"));
 }
 
 std::string LoadedText(const Settings& settings, const Records& records, double seconds) {

@@ -94,9 +94,16 @@ test_load() {
   run 0 scan --tree=wide
   prints ''
   run 69 load "$work/unsorted" --format=tsv --tree=wide --nobulk
-  says_in_one_line " of 20000 keys are loaded into 'wide'; the same command again is right: "
+  says_in_one_line " of 20000 keys were put into 'wide', which keeps what else it has; the same command again is right: "
   local loaded
-  loaded=$(sed 's/.*load: \([0-9]*\) of.*/\1/' "$work/err")
+  loaded=$(sed 's/.*load: this time \([0-9]*\) of.*/\1/' "$work/err")
   run 0 scan --tree=wide
   (($(wc -l <"$work/out") >= loaded && loaded > 0)) || fail "$loaded are said to be loaded"
+  # Again, in other sessions: nothing is said of what is there already.
+  local there
+  there=$(wc -l <"$work/out")
+  run 69 load "$work/unsorted" --format=tsv --tree=wide --nobulk --sessions=1
+  says_in_one_line 'this time '
+  run 0 scan --tree=wide
+  (($(wc -l <"$work/out") >= there)) || fail 'a second attempt has lost something'
 }
