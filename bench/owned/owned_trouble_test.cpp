@@ -1,6 +1,7 @@
 // What once went wrong with owned trees, each by itself.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -249,6 +250,49 @@ TEST(OwnedTrouble, WhatWasRefusedGoesOnceThereIsRoom) {
   stage.Quiet(5 * kSecondNs);
   inserted = owner->sessions[0]->Insert(*owner->trees[0], KeyOf(key + 1), Long("x"));
   EXPECT_TRUE(inserted.ok()) << inserted;
+}
+
+// A claim whose outcome is not known when its tree is closed: what was won after all is given up,
+// as nobody would serve it. `packets`: after so many the claimant reaches no memory server for a
+// while.
+void ClaimLate(uint64_t packets) {
+  OwnedStage stage({.trees = 2, .circumstances = {.breaks = true}});
+  OwnedActor* const claimant = stage.Join(OwnedStage::SmallOwner());
+  EXPECT_TRUE(stage.Open(claimant, 0) && stage.Open(claimant, 1) && Put(&stage, claimant, 1, 1));
+  const auto cut = [&](bool is_cut) {
+    for (int id = 1; id <= stage.cluster().memory_servers(); ++id) {
+      stage.world().CutLink(*claimant->fabric, static_cast<ServerId>(id), is_cut);
+    }
+  };
+  stage.world().LimitPackets(*claimant->fabric, packets);
+  constexpr int64_t kLookNs = 20 * kMicrosecondNs;
+  bool over = false;
+  std::function<void()> watch = [&] {
+    if (over) return;
+    if (!stage.world().PacketsSpent(*claimant->fabric)) {
+      return stage.world().At(stage.NowNs() + kLookNs, watch);
+    }
+    // What was held back may leave it all the same.
+    stage.world().LimitPackets(*claimant->fabric, kNoPacketLimit);
+    cut(true);
+    stage.world().At(stage.NowNs() + 1500 * kMillisecondNs, [&] { cut(false); });
+  };
+  stage.world().At(stage.NowNs(), watch);
+  (void)claimant->sessions[0]->Get(*claimant->trees[0], KeyOf(1), {.timeout_ms = 100});
+  claimant->trees[0].reset();
+  over = true;
+  stage.world().LimitPackets(*claimant->fabric, kNoPacketLimit);
+  stage.Quiet(4 * kSecondNs);
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  EXPECT_TRUE(stage.Open(next, 0) && Put(&stage, next, 0, 1));
+  EXPECT_EQ(stage.refused(), 0u) << "nobody serves it after " << packets << " packets";
+  EXPECT_TRUE(Put(&stage, claimant, 1, 2)) << "it lives";
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "") << packets << " packets";
+}
+
+TEST(OwnedTrouble, AClaimThatIsWonAfterItsTreeWasClosedIsGivenUp) {
+  for (uint64_t packets = 0; packets < 5; ++packets) ClaimLate(packets);
 }
 
 }  // namespace

@@ -107,6 +107,8 @@ class RangeChange {
   // There is no entry any more: the tree was dropped.
   bool gone() const;
   bool is_split() const { return kind_ == Kind::kSplit; }
+  // A claim, or an adoption.
+  bool is_taking() const { return kind_ == Kind::kClaim || kind_ == Kind::kAdopt; }
 
   // At any time: it may have happened, and is not settled; nothing else of the tree's map may be
   // changed.

@@ -89,15 +89,19 @@ absl::Status Member::SettlePending(OperationContext& context) {
   OwnedTree* const tree = FindOpen(settled.range().tree_id);
   const bool is_ours = settled.won() && settled.range().entry.owner == self();
   if (!is_ours || tree == nullptr) {
-    // One that was won late has no messages yet, but for those that it was adopted with. If its
-    // tree is not open any more it is found as this member's own by the next client that opens it;
-    // with such messages it is recovered from the log.
-    if (is_ours && adopted_.has_value()) {
+    // One that was won late has no messages yet, but for those that it was adopted with: with such
+    // it is recovered from the log. Else it is given up, as nobody would serve it (rule O4).
+    const bool has_messages = is_ours && adopted_.has_value();
+    if (has_messages) {
       kept_lsn_ = std::min(kept_lsn_, adopted_->since);
       keeps_entries_.store(true, std::memory_order_relaxed);
     }
     DropAdopted();
-    return absl::OkStatus();
+    if (!is_ours || has_messages || !settled.is_taking()) return absl::OkStatus();
+    RangeChange change = RangeChange::GiveUp(settled.range(), /*wished=*/{}, stamps_.Next());
+    const absl::Status given_up = change.Settle(context, map_);
+    if (!given_up.ok()) pending_ = std::move(change);
+    return given_up;
   }
   if (settled.is_split()) {
     OwnRange* const whole = tree->FindOwn(settled.lower().low);
