@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/cost/loaded_tree.h"
+#include "common/base/random.h"
 #include "common/wire/slot.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
@@ -108,6 +109,29 @@ TEST(CursorCost, AShortRangeIsShort) {
     EXPECT_EQ(cost.round_trips, 1u);
     EXPECT_LE(cost.verbs, 2u) << "leaves beyond the range were READ";
   }
+}
+
+// As many leaves as the rows lie in, by what leaves have been found to have: after a bulk load four
+// fifths of their 42 slots, so that 100 rows lie in four, but for a tenth of them.
+TEST(CursorCost, AScanReadsTheLeavesThatItsRowsLieIn) {
+  constexpr uint64_t kRecords = 50'000, kScans = 500, kRows = 100;
+  LoadedTree loaded({}, {}, kRecords);
+  Random random(1);
+  OperationCost cost;
+  std::vector<KeyValue> rows;
+  for (uint64_t i = 0; i < 20 + kScans; ++i) {
+    if (i == 20) cost = {};
+    const std::string from = KeyOf(2 * random.Uniform(kRecords - kRows));
+    ASSERT_TRUE(loaded.session
+                    ->Scan(*loaded.tree,
+                           {.from = from, .limit = kRows, .operation = {.cost = &cost}}, &rows)
+                    .ok());
+    ASSERT_EQ(rows.size(), kRows);
+  }
+  printf("%.3f READs and %.3f round trips a scan\n", static_cast<double>(cost.verbs) / kScans,
+         static_cast<double>(cost.round_trips) / kScans);
+  EXPECT_LE(cost.verbs, kScans * 4.1);
+  EXPECT_LE(cost.round_trips, kScans * 1.05);
 }
 
 // A leaf that stays torn: the call ends by its deadline, and goes on from there once it is mended.

@@ -102,6 +102,7 @@ bool LeafReader::TryConsume(const NodeRead& leaf, Take take) {
 
 bool LeafReader::Consume(const std::byte* image, Take take) {
   if (!ReadLeafEntries(image, tree_.layout, &entries_)) return false;
+  tree_.fill.Note(entries_.size());
   const KeyCut& low = down_ ? end_ : at_;
   const KeyCut& high = down_ ? at_ : end_;
   const bool any_place = !down_ && !RuleHolds(Rule::kR2);

@@ -37,7 +37,7 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteO
 // `leaves_max` READ at once, 0: as many as is usual.
 absl::Status ScanKeys(OperationContext& context, TreeContext& tree, const KeyRange& range,
                       bool reverse, size_t limit, size_t leaves_max, std::vector<KeyValue>* rows);
-// How many leaves to READ for so many entries.
+// How many leaves to READ for so many entries, by what leaves have been found to have.
 size_t LeavesFor(const TreeContext& tree, size_t entries);
 
 // estimate.cpp. InvalidArgument: too few READs.

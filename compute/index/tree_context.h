@@ -4,6 +4,7 @@
 // Thread safety: shared by all sessions of a client.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -66,6 +67,25 @@ class RootHint {
   std::atomic<uint8_t> level_{0};
 };
 
+// How many entries leaves have, as scans have met them lately: a moving mean. Thread-safe; of two
+// that note something at once one may count alone.
+class LeafFill {
+ public:
+  static constexpr uint64_t kOne = 64;  // an entry, in what Mean() says
+
+  void Note(size_t entries) {
+    const uint64_t met = std::max<uint64_t>(1, entries * kOne);
+    const uint64_t mean = mean_.load(std::memory_order_relaxed);
+    const uint64_t now = mean == 0 ? met : std::max<uint64_t>(1, (mean * 15 + met) / 16);
+    if (now != mean) mean_.store(now, std::memory_order_relaxed);
+  }
+  // 0: none was met.
+  uint64_t Mean() const { return mean_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> mean_{0};
+};
+
 // DataLoss: what to do about a tree whose nodes went with a life of a memory server.
 absl::Status LostNodesError(const std::string& tree, ServerId server);
 
@@ -94,6 +114,7 @@ class TreeContext {
   const bool narrow_reads;   // gets READ windows (rule N2)
   const bool narrow_writes;  // so do writes to a key (rule N8)
   RootHint root;
+  LeafFill fill;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
   TreeFate fate;
 
