@@ -101,6 +101,7 @@ absl::Status Coordinator::Load() {
                                       .value_bytes_max = plan_.value_bytes,
                                       .mode = plan_.owned() ? TreeOptions::Mode::kOwned
                                                             : TreeOptions::Mode::kShared,
+                                      .narrow_reads = plan_.narrow_reads,
                                       .inline_value_bytes_max = plan_.inline_value_bytes}));
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, client_->NewSession());
   PANDO_ASSIGN_OR_RETURN(const auto keys,

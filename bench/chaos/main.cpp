@@ -43,6 +43,8 @@ DEFINE_int32(coroutines, 4, "operations in flight a thread");
 DEFINE_uint64(records, 10'000, "records loaded before the run");
 DEFINE_uint32(value_bytes, 8, "length of values, 8 to 65536 bytes; upserts add numbers of 8");
 DEFINE_uint32(inline_value_bytes, 0, "longer values lie beside the leaves; 0: as the library does");
+DEFINE_bool(narrow_reads, false, "the tree has windows (rules N), and gets READ them anywhere");
+DEFINE_bool(narrow_writes, false, "with --narrow_reads: and so do writes (rule N8)");
 DEFINE_double(rate, 3'000, "operations a second of all compute servers together");
 DEFINE_int64(timeout_ms, 3'000, "deadline of an operation");
 DEFINE_int64(gap_max_ms, 0,
@@ -102,6 +104,8 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.records = FLAGS_records;
   plan.value_bytes = FLAGS_value_bytes;
   plan.inline_value_bytes = FLAGS_inline_value_bytes;
+  plan.narrow_reads = FLAGS_narrow_reads;
+  plan.narrow_writes = FLAGS_narrow_writes;
   plan.rate = FLAGS_rate;
   plan.timeout_ms = FLAGS_timeout_ms;
   plan.gap_max_ms = FLAGS_gap_max_ms;

@@ -36,6 +36,8 @@ ClientOptions Plan::client_options() const {
   options.operation_timeout_ms = timeout_ms;
   options.hot_bytes = kHotBytes;
   options.log_bytes = kLogBytes;
+  options.techniques.narrow_anywhere = narrow_reads;
+  options.techniques.narrow_writes = narrow_writes;
   return options;
 }
 
@@ -79,6 +81,9 @@ absl::Status CheckPlan(const Plan& plan) {
     return Bad(absl::StrCat("--value_bytes is ", kNumberBytes, " to ", bench::kValueBytesMax));
   }
   if (plan.inline_value_bytes > 254) return Bad("--inline_value_bytes is 0 to 254");
+  if (plan.narrow_writes && !plan.narrow_reads) {
+    return Bad("--narrow_writes is of trees with --narrow_reads");
+  }
   if (!(plan.rate >= 1 && plan.rate <= 1e6)) return Bad("--rate is 1 to 1000000");
   if (plan.timeout_ms < 1 || plan.gap_max_ms < 1 || plan.after_stop_max_ms < 1) {
     return Bad("--timeout_ms, --gap_max_ms and --after_stop_max_ms are 1 or more");
@@ -114,6 +119,8 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"records", plan.records},
           {"value_bytes", plan.value_bytes},
           {"inline_value_bytes", plan.inline_value_bytes},
+          {"narrow_reads", plan.narrow_reads},
+          {"narrow_writes", plan.narrow_writes},
           {"rate", plan.rate},
           {"timeout_ms", plan.timeout_ms},
           {"gap_max_ms", plan.gap_max_ms},
@@ -148,6 +155,8 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.records = json.value("records", plan.records);
   plan.value_bytes = json.value("value_bytes", plan.value_bytes);
   plan.inline_value_bytes = json.value("inline_value_bytes", plan.inline_value_bytes);
+  plan.narrow_reads = json.value("narrow_reads", plan.narrow_reads);
+  plan.narrow_writes = json.value("narrow_writes", plan.narrow_writes);
   plan.rate = json.value("rate", plan.rate);
   plan.timeout_ms = json.value("timeout_ms", plan.timeout_ms);
   plan.gap_max_ms = json.value("gap_max_ms", plan.gap_max_ms);

@@ -29,6 +29,8 @@ struct Plan {
   uint64_t records = 10'000;
   uint32_t value_bytes = 8;         // of all writes but upserts, which add numbers of 8
   uint32_t inline_value_bytes = 0;  // of the tree: longer ones lie in cells; 0: the default
+  bool narrow_reads = false;        // of the tree, and in use whatever the fabric gains
+  bool narrow_writes = false;       // so do writes
   double rate = 3'000;              // operations/s of all compute servers together
   int64_t timeout_ms = 3'000;       // of an operation
   int64_t gap_max_ms = 1'000;       // how long others may be held up by a kill

@@ -97,8 +97,9 @@ class TreeContext {
         environment(*environment),
         read_max_ns(environment->times.read_max_ns),
         read_limits(ReadLimits::Of(environment->capabilities, this->layout, environment->crc)),
-        narrow_reads(this->layout.window_groups() > 0 && environment->techniques.narrow_reads &&
-                     environment->capabilities.few_bytes_pay),
+        narrow_reads(
+            this->layout.window_groups() > 0 && environment->techniques.narrow_reads &&
+            (environment->capabilities.few_bytes_pay || environment->techniques.narrow_anywhere)),
         narrow_writes(this->narrow_reads && environment->techniques.narrow_writes &&
                       environment->techniques.two_level_versions &&
                       environment->techniques.lock_and_read && environment->techniques.local_locks),

@@ -44,6 +44,9 @@ struct Techniques {
   // that are laid out for it (TreeOptions::narrow_reads), on fabrics that gain by it. Off: it READs
   // the leaf.
   bool narrow_reads = true;
+  // Where trees are laid out for it also on fabrics that gain nothing by it: for tests, and to
+  // measure.
+  bool narrow_anywhere = false;
   // Beyond the paper, for links that are full: where gets READ so, puts, inserts, updates, replaces
   // and upserts of one key that nobody else's wait beside do it, too, under the leaf's lock; they
   // READ the leaf where that is not enough. Fewer bytes, and more chains for new keys. Needs
