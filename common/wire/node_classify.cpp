@@ -201,4 +201,20 @@ WindowRuns WindowOf(const NodeLayout& layout, std::string_view key) {
   return window;
 }
 
+WindowReads ReadsOf(const WindowRuns& window) {
+  constexpr uint32_t kLinesBetween = 1;
+  WindowReads reads{.runs = {{.first_line = 0, .line_count = 1}}, .count = 1};
+  WindowRuns::Run& first = reads.runs[0];
+  // One that goes round is the nearest to line 0.
+  for (uint32_t i = window.count; i-- > 0;) {
+    const WindowRuns::Run& run = window.runs[i];
+    if (run.first_line <= first.line_count + kLinesBetween) {
+      first.line_count = run.first_line + run.line_count;
+    } else {
+      reads.runs[reads.count++] = run;
+    }
+  }
+  return reads;
+}
+
 }  // namespace pando

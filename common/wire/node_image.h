@@ -87,6 +87,13 @@ struct WindowRuns {
   uint32_t count = 0;
 };
 WindowRuns WindowOf(const NodeLayout& layout, std::string_view key);
+// What is READ of a leaf so: line 0 and these runs, each line once. A run that begins one line
+// behind line 0 is READ together with it: the line between is fewer bytes than another verb.
+struct WindowReads {
+  WindowRuns::Run runs[3];
+  uint32_t count = 0;
+};
+WindowReads ReadsOf(const WindowRuns& window);
 
 // Consistency of versions (and checksums) alone: what makes an image torn, whatever it is an image
 // of.

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "common/wire/window_scenes.h"
 
 namespace pando {
@@ -94,6 +97,39 @@ TEST(WindowTest, RunsAreTheWindow) {
       wraps = wraps || window.count == 2;
     }
     EXPECT_TRUE(wraps);
+  }
+}
+
+// Line 0 and the window's lines, each once; what else is READ lies between two of them.
+TEST(WindowTest, ReadsAreLineZeroAndTheWindow) {
+  for (const NodeLayout& layout : WindowLayouts()) {
+    Random random(1);
+    bool together = false;
+    for (int i = 0; i < 200; ++i) {
+      const WindowRuns window = WindowOf(layout, SceneKey(&random, layout));
+      const WindowReads reads = ReadsOf(window);
+      std::set<uint32_t> wanted = {0}, read;
+      for (uint32_t run = 0; run < window.count; ++run) {
+        for (uint32_t line = 0; line < window.runs[run].line_count; ++line) {
+          wanted.insert(window.runs[run].first_line + line);
+        }
+      }
+      uint32_t lines = 0;
+      ASSERT_EQ(reads.runs[0].first_line, 0u);
+      for (uint32_t run = 0; run < reads.count; ++run) {
+        for (uint32_t line = 0; line < reads.runs[run].line_count; ++line) {
+          read.insert(reads.runs[run].first_line + line);
+        }
+        lines += reads.runs[run].line_count;
+      }
+      EXPECT_TRUE(std::includes(read.begin(), read.end(), wanted.begin(), wanted.end()));
+      EXPECT_EQ(read.size(), lines) << "a line is READ twice";
+      EXPECT_LE(lines, wanted.size() + 1);
+      // A line more is the price of a verb.
+      EXPECT_EQ(lines - wanted.size(), window.count + 1 - reads.count);
+      together = together || reads.count < window.count + 1;
+    }
+    EXPECT_EQ(together, layout.header_lines() <= 2);
   }
 }
 

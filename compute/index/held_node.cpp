@@ -16,11 +16,11 @@ absl::StatusOr<HeldNode::Attempt> HeldNode::Hold(Descent& descent) {
 namespace {
 
 TargetParts PartsOf(const NodeLayout& layout, std::string_view key) {
-  const WindowRuns window = WindowOf(layout, key);
-  TargetParts parts = {.parts = {{.offset = 0, .bytes = kLineBytes}}, .count = 1};
-  for (uint32_t i = 0; i < window.count; ++i) {
-    parts.parts[parts.count++] = {.offset = window.runs[i].first_line * kLineBytes,
-                                  .bytes = window.runs[i].line_count * kLineBytes};
+  const WindowReads reads = ReadsOf(WindowOf(layout, key));
+  TargetParts parts;
+  for (uint32_t i = 0; i < reads.count; ++i) {
+    parts.parts[parts.count++] = {.offset = reads.runs[i].first_line * kLineBytes,
+                                  .bytes = reads.runs[i].line_count * kLineBytes};
   }
   return parts;
 }

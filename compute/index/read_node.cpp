@@ -90,12 +90,12 @@ template <typename Await>
   ChainLease chain(&context.session.buffers());
   const uint64_t offset = leaf.address.offset();
   chain->Reset(leaf.address.server());
-  chain->Read(MemorySpace::kMain, offset, image.Slice(0, kLineBytes));
   const WindowRuns window = WindowOf(tree.layout, key);
-  for (uint32_t i = 0; i < window.count; ++i) {
-    const uint32_t at = window.runs[i].first_line * kLineBytes;
+  const WindowReads reads = ReadsOf(window);
+  for (uint32_t i = 0; i < reads.count; ++i) {
+    const uint32_t at = reads.runs[i].first_line * kLineBytes;
     chain->Read(MemorySpace::kMain, offset + at,
-                image.Slice(at, window.runs[i].line_count * kLineBytes));
+                image.Slice(at, reads.runs[i].line_count * kLineBytes));
   }
   const absl::Status read = await(chain.get());
   if (!read.ok() && !absl::IsAborted(read)) return read;
