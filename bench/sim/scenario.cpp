@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/sim/half_dead.h"
 #include "bench/sim/late_spare.h"
+#include "bench/sim/marked_leaf.h"
 #include "bench/sim/paused_merger.h"
 #include "bench/sim/recycled_leaf.h"
 #include "bench/sim/root_change.h"
@@ -18,7 +19,7 @@ constexpr Scenario kScenarios[] = {
     {"wrapped_slot", RunWrappedSlot},   {"shrunk_root", RunShrunkRoot},
     {"root_sibling", RunRootSibling},   {"half_dead", RunHalfDead},
     {"paused_merger", RunPausedMerger}, {"late_spare", RunLateSpare},
-    {"second_life", RunSecondLife}};
+    {"second_life", RunSecondLife},     {"marked_leaf", RunMarkedLeaf}};
 
 }  // namespace
 

@@ -31,10 +31,9 @@ class Stage {
 
   sim::SimWorld& world() { return cluster_.world(); }
 
-  OneClient Join() {
+  OneClient Join(ClientOptions options = {}) {
     OneClient client;
     client.fabric = world().NewFabric();
-    ClientOptions options;
     options.seed = ++clients_;
     client.client = *ConnectOverFabric(options, client.fabric);
     client.tree = *client.client->CreateTree("t", tree_options_);

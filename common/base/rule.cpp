@@ -154,6 +154,7 @@ constexpr RuleVariant kVariants[] = {
      ""},
     {"N8_flags", Rule::kN8Flags, "who knows a window alone drops no flag",
      "wire_rules_test --gtest_filter=WindowRulesTest.N8Flags"},
+    {"N8_marker", Rule::kN8Marker, "who writes by a window looks after a marked leaf first", ""},
     {"K1", Rule::kK1, "a cell is written before its reference is in the tree", ""},
     {"K2", Rule::kK2, "a cell is freed when its reference is known to be out", ""},
     {"K2_early", Rule::kK2Early, "a cell is freed when what replaces it was acknowledged", ""},

@@ -107,6 +107,7 @@ enum class Rule {
   kN7Drop,
   kN8,
   kN8Flags,
+  kN8Marker,
   kK1,
   kK2,
   kK2Early,

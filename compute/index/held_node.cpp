@@ -35,7 +35,7 @@ bool HeldNode::WindowDecides(const Descent& descent, bool adds) {
   if (verdict == WindowVerdict::kFlagged && !RuleHolds(Rule::kN8)) verdict = WindowVerdict::kAbsent;
   if (verdict != WindowVerdict::kFound && verdict != WindowVerdict::kAbsent) return false;
   // Rule M7: whoever works on such a leaf has to look after the merge first.
-  if (IsMarked(image_.data) && RuleHolds(Rule::kM7)) return false;
+  if (IsMarked(image_.data) && RuleHolds(Rule::kN8Marker)) return false;
   return verdict == WindowVerdict::kFound || !adds ||
          HasRoomInWindow(image_.data, layout, descent.key());
 }
