@@ -64,6 +64,37 @@ TEST_F(OwnedRulesTest, O10) {
   });
 }
 
+// A key is erased, and its leaf hears of that, while what is clean follows a division: its record
+// of before is still behind then.
+TEST_F(OwnedRulesTest, O10Behind) {
+  ExpectShown(Rule::kO10Behind, [](uint64_t seed) -> std::string {
+    constexpr uint64_t kKeys = 300;
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.hot_bytes = 1 << 20;
+    client.spread_ranges = false;
+    OwnedActor* const owner = stage.Join(client, 2);
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t k = 1; k <= kKeys; ++k) Put(&stage, owner, k);
+    if (!stage.Flush(owner, 0)) return "the set-up has failed";
+    bool follows = true;
+    stage.Spawn(owner, 1, [&] {
+      if (!stage.Split(owner, 1, 0, KeyOf(kKeys)).ok()) stage.Problem("it is not divided");
+      follows = false;
+    });
+    while (follows && owner->client->Stats().owned.splits == 0) stage.Quiet(500);
+    stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kDelete, KeyOf(kKeys - 1)));
+    stage.Flush(owner, 0);
+    if (!follows) return "all has followed before";
+    owner->sessions[1]->Run();
+    Get(&stage, owner, kKeys - 1);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 // Puts go on while the range is given.
 TEST_F(OwnedRulesTest, O11) {
   ExpectShown(Rule::kO11, [](uint64_t seed) {

@@ -76,6 +76,7 @@ enum class Rule {
   kO5,
   kO8,
   kO10,
+  kO10Behind,
   kO11,
   kO12,
   kO13,

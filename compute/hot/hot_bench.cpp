@@ -6,6 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -205,8 +206,10 @@ void Scan100(benchmark::State& state) {
 }
 BENCHMARK(Scan100)->Arg(8)->Arg(24);
 
-// How long half of a partition is locked while it moves, of clean or of dirty records (rule O10).
+// How long a partition is locked at a time while half of it moves (rule O10), of clean records or
+// of dirty ones, which move at once.
 void Split(benchmark::State& state) {
+  using Clock = std::chrono::steady_clock;
   const auto key_bytes = static_cast<size_t>(state.range(0));
   const std::string middle = key_bytes == 8 ? "\x80" : "user09";
   for (auto _ : state) {
@@ -214,10 +217,24 @@ void Split(benchmark::State& state) {
     Lsn lsn = 0;
     auto partition = Filled(key_bytes, state.range(1) == 0 ? Fill::kClean : Fill::kDirty, &lsn);
     auto upper = std::make_unique<Partition>();
+    std::vector<double> holds_ms;
+    Clock::time_point begin = Clock::now();
+    const auto note = [&] {
+      const Clock::time_point end = Clock::now();
+      holds_ms.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+      begin = end;
+    };
     state.ResumeTiming();
-    partition->MoveTo(middle, "", upper.get());
+    partition->MoveDirtyTo(middle, "", upper.get());
+    note();
+    Partition::Place at;
+    while (partition->MoveCleanTo(middle, "", 1024, &at, upper.get())) note();
+    note();
     state.PauseTiming();
+    std::sort(holds_ms.begin(), holds_ms.end());
     state.counters["moved"] = static_cast<double>(upper->records());
+    state.counters["longest_ms"] = holds_ms.back();
+    state.counters["median_ms"] = holds_ms[holds_ms.size() / 2];
     partition.reset();
     upper.reset();
     state.ResumeTiming();

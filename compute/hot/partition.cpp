@@ -174,10 +174,14 @@ bool Partition::EndLoad(std::string_view key, Load load, std::optional<std::stri
 bool Partition::AbandonLoad(std::string_view key, Load load) {
   const View view = Find(key);
   if (view.place == nullptr || !IsOfLoad(view.record, load)) return false;
-  LoadWaiter* const waiters = TakeWaiters(view.record);
-  Remove(view.place, view.hash);
-  Wake(waiters, LoadWaiter::Outcome::kLook);
+  DropLoad(view.place, view.hash);
   return true;
+}
+
+void Partition::DropLoad(RecordHandle* place, uint64_t hash) {
+  LoadWaiter* const waiters = TakeWaiters(pool_.At(*place));
+  Remove(place, hash);
+  Wake(waiters, LoadWaiter::Outcome::kLook);
 }
 
 void Partition::Wait(HotRecord* placeholder, LoadWaiter* waiter) {

@@ -171,10 +171,21 @@ class Partition {
   void Scan(std::string_view from, std::string_view to, bool reverse,
             absl::FunctionRef<bool(const Seen&)> see) const;
 
+  // --- Rule O10. A partition is divided in two steps.
+  // What is dirty of these keys moves to an empty partition, whose mutex is held as well. Flushes
+  // in flight end over there.
+  void MoveDirtyTo(std::string_view from, std::string_view to, Partition* empty);
+  // Then what is clean of them follows, unless the key has a record there. Loads of these keys end,
+  // their waiters begin anew. Looks at so many places, from `at` on. False: that was all.
+  struct Place {
+    size_t chunk = 1, slot = 0;
+  };
+  bool MoveCleanTo(std::string_view from, std::string_view to, size_t looks_max, Place* at,
+                   Partition* other);
+  // What is clean, or loading, of a key that is another partition's now is not to follow any more.
+  void Forget(std::string_view key);
+
   // --- Rule O7.
-  // Moves what belongs to these keys to an empty partition, whose mutex is held as well. Loads of
-  // these keys end, their waiters begin anew. Flushes in flight end over there.
-  void MoveTo(std::string_view from, std::string_view to, Partition* empty);
   // Forgets everything, what is dirty included; waiters are woken.
   void Drop();
 
@@ -212,6 +223,8 @@ class Partition {
   RecordHandle Store(RecordHandle* place, uint64_t hash, RecordState state, uint8_t bits,
                      std::string_view key, std::string_view value);
   void Remove(RecordHandle* place, uint64_t hash);
+  // Of a placeholder: it goes, whoever waits for it looks again.
+  void DropLoad(RecordHandle* place, uint64_t hash);
   // A dirty record's place in the order of keys: it has none yet; it has one; it has none any more.
   void AddToOrder(std::string_view key, RecordHandle handle);
   void FindInOrder(std::string_view key, Path* path) const;

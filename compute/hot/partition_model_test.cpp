@@ -328,7 +328,10 @@ class ModelRun {
   void MoveAway() {
     const std::string from = Border(), to = Border();
     auto other = std::make_unique<Partition>();
-    partition_->MoveTo(from, to, other.get());
+    partition_->MoveDirtyTo(from, to, other.get());
+    Partition::Place at;
+    while (partition_->MoveCleanTo(from, to, 1 + random_.Uniform(20), &at, other.get())) {
+    }
     std::map<std::string, Known> moved;
     for (auto at = model_.begin(); at != model_.end();) {
       if (!In(at->first, from, to)) {

@@ -163,39 +163,68 @@ void Partition::Scan(std::string_view from, std::string_view to, bool reverse,
   }
 }
 
-void Partition::MoveTo(std::string_view from, std::string_view to, Partition* empty) {
+void Partition::MoveDirtyTo(std::string_view from, std::string_view to, Partition* empty) {
   PANDO_CHECK_EQ(empty->pool_.chunks(), 1u) << "what is moved goes to an empty partition";
-  // In LSN order, as the other counts them; what is clean first.
+  // In LSN order, as the other counts them.
   std::vector<std::pair<Lsn, RecordHandle>> moving;
-  ForEach([&](RecordHandle handle, const HotRecord* record) {
-    if (record->key() < from || !IsBefore(record->key(), to)) return;
-    moving.emplace_back(IsDirty(record->state()) ? LsnOf(record) : kNoLsn, handle);
-  });
-  std::stable_sort(moving.begin(), moving.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  Path path;
+  index_.Find(from, &path);
+  for (bool more = index_.ToRecord(&path); more; more = index_.Next(&path)) {
+    const RecordHandle handle = index_.At(path);
+    if (!IsBefore(pool_.At(handle)->key(), to)) break;
+    moving.emplace_back(LsnOf(pool_.At(handle)), handle);
+  }
+  std::sort(moving.begin(), moving.end());
   for (const auto& [lsn, handle] : moving) {
-    HotRecord* const record = pool_.At(handle);
+    const HotRecord* const record = pool_.At(handle);
     const uint64_t hash = HashOf(record->key());
-    RecordHandle* const place = table_.Find(handle, hash);
-    if (record->state() == RecordState::kLoading) {
-      LoadWaiter* const waiters = TakeWaiters(record);
-      Remove(place, hash);
-      Wake(waiters, LoadWaiter::Outcome::kLook);
-      continue;
-    }
     const RecordHandle moved = empty->Store(nullptr, hash, record->state(), record->bits(),
                                             record->key(), record->value());
     ++empty->records_;
-    if (lsn != kNoLsn) {
-      empty->NoteDirty(empty->pool_.At(moved), lsn);
-      empty->AddToOrder(record->key(), moved);
-      NoteClean(record);
-      TakeFromOrder(record->key());
-    }
+    empty->NoteDirty(empty->pool_.At(moved), lsn);
+    empty->AddToOrder(record->key(), moved);
+    NoteClean(record);
+    TakeFromOrder(record->key());
     --records_;
-    Remove(place, hash);
+    Remove(table_.Find(handle, hash), hash);
   }
   empty->highest_ = highest_;
+}
+
+bool Partition::MoveCleanTo(std::string_view from, std::string_view to, size_t looks_max, Place* at,
+                            Partition* other) {
+  for (; at->chunk < pool_.chunks(); ++at->chunk, at->slot = 0) {
+    for (; at->slot < pool_.SlotsOf(at->chunk); ++at->slot) {
+      if (looks_max-- == 0) return true;
+      const RecordHandle handle = pool_.HandleOf(at->chunk, at->slot);
+      const HotRecord* const record = pool_.At(handle);
+      const RecordState state = record->state();
+      if (state != RecordState::kClean && state != RecordState::kLoading) continue;
+      if (record->key() < from || !IsBefore(record->key(), to)) continue;
+      const uint64_t hash = HashOf(record->key());
+      RecordHandle* const place = table_.Find(handle, hash);
+      if (state == RecordState::kLoading) {
+        DropLoad(place, hash);
+        continue;
+      }
+      const bool is_there = other->table_.Find(record->key(), hash) != nullptr;
+      if (!is_there && other->bytes() < kBytesMax) {
+        other->Store(nullptr, hash, state, record->bits(), record->key(), record->value());
+        ++other->records_;
+      }
+      --records_;
+      Remove(place, hash);
+    }
+  }
+  return false;
+}
+
+void Partition::Forget(std::string_view key) {
+  const View view = Find(key);
+  if (view.state == RecordState::kLoading) DropLoad(view.place, view.hash);
+  if (view.state != RecordState::kClean) return;
+  --records_;
+  Remove(view.place, view.hash);
 }
 
 template <typename Each>

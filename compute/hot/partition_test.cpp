@@ -220,11 +220,17 @@ TEST(PartitionTest, ASplitKeepsOrderAndEndsLoads) {
   lower.Wait(lower.Find("f").record, &waiter);
   const FlushItem flush = TakeFlush(lower, "d");
 
-  lower.MoveTo("c", "", &upper);
-  EXPECT_EQ(lower.records(), 2u);
-  EXPECT_EQ(upper.records(), 3u);
+  lower.MoveDirtyTo("c", "", &upper);
+  EXPECT_EQ(lower.records(), 3u);
+  EXPECT_EQ(upper.records(), 2u);
   EXPECT_EQ(lower.LowestDirty(), 1u);
   EXPECT_EQ(upper.LowestDirty(), 2u);
+  EXPECT_EQ(upper.Find("c").lsn, 4u);
+  EXPECT_EQ(upper.Find("e").state, RecordState::kAbsent);
+  EXPECT_EQ(waiter.outcome, LoadWaiter::Outcome::kWaiting);
+  Partition::Place at;
+  EXPECT_FALSE(lower.MoveCleanTo("c", "", SIZE_MAX, &at, &upper));
+  EXPECT_EQ(lower.records(), 2u);
   EXPECT_EQ(upper.Find("e").value, "kept");
   EXPECT_EQ(waiter.outcome, LoadWaiter::Outcome::kLook);
   EXPECT_FALSE(upper.EndLoad("f", load, "late", true));
@@ -233,6 +239,49 @@ TEST(PartitionTest, ASplitKeepsOrderAndEndsLoads) {
   EXPECT_EQ(upper.Find("d").state, RecordState::kClean);
   upper.Check();
   lower.Check();
+}
+
+TEST(PartitionTest, WhatIsCleanFollowsASplitSomeAtATime) {
+  constexpr int kKeys = 100;
+  const auto key = [](int i) { return "key" + std::to_string(100 + i); };
+  Partition whole, part;
+  for (int i = 0; i < kKeys; ++i) Keep(whole, key(i), "old");
+  whole.MoveDirtyTo("", key(60), &part);
+  EXPECT_EQ(part.records(), 0u);
+  // Whatever has come there meanwhile is newer, or as new.
+  part.Put(key(59), "new", 1);
+  const Load load = part.BeginLoad(key(58));
+  // And what has come there, went to its leaf and is gone: of that somebody tells.
+  whole.Forget(key(57));
+  whole.Forget(key(57));
+
+  Partition::Place at;
+  int calls = 1;
+  for (size_t before = whole.records(); whole.MoveCleanTo("", key(60), 7, &at, &part); ++calls) {
+    EXPECT_LE(before - whole.records(), 7u);
+    before = whole.records();
+  }
+  EXPECT_GE(calls, kKeys / 7);
+  EXPECT_EQ(whole.records(), 40u);
+  for (int i = 0; i < 57; ++i) EXPECT_EQ(part.Find(key(i)).value, "old") << i;
+  EXPECT_EQ(part.Find(key(57)).state, RecordState::kAbsent);
+  EXPECT_EQ(part.Find(key(58)).load, load);
+  EXPECT_EQ(part.Find(key(59)).value, "new");
+  for (int i = 60; i < kKeys; ++i) EXPECT_EQ(whole.Find(key(i)).value, "old") << i;
+  whole.Check();
+  part.Check();
+}
+
+TEST(PartitionTest, WhatIsForgottenIsCleanOrLoading) {
+  Partition partition;
+  partition.Put("dirty", "", 1);
+  Keep(partition, "clean", "");
+  const Load load = partition.BeginLoad("loading");
+  for (const char* const key : {"dirty", "clean", "loading", "none"}) partition.Forget(key);
+  EXPECT_EQ(partition.Find("dirty").lsn, 1u);
+  EXPECT_EQ(partition.Find("clean").state, RecordState::kAbsent);
+  EXPECT_FALSE(partition.EndLoad("loading", load, "late", true));
+  partition.Check();
 }
 
 TEST(PartitionTest, KeysAndValuesOfAllSizes) {

@@ -171,8 +171,7 @@ class Member {
 
   using Job = std::function<absl::Status(OperationContext&)>;
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
-  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
-  static constexpr int64_t kFlushNsMax = 10 * kSecondNs;
+  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs, kFlushNsMax = 10 * kSecondNs;
   // What a dirty record costs in memory beside its key and value (compute/hot).
   static constexpr size_t kDirtyOverheadBytes = 24;
   // In a tree: more are divided no further.
@@ -248,9 +247,12 @@ class Member {
   bool IsOnItsWay(const OwnedTree& tree, std::string_view key) const;
   // A member that has left asks others to claim ranges without an owner.
   absl::Status AskOtherToClaim(OperationContext& context, OwnedTree* tree, const std::string& key);
-  // --- Not at the turnstile.
-  // What is to be flushed once nothing is written any more is little then.
+  // --- Not at the turnstile. Little is left to be flushed then once nothing is written any more.
   absl::Status FlushAhead(OperationContext& context, OwnedTree* tree, OwnRange* range);
+  // Of a division's lower part: before it what is dirty, after it what is clean.
+  absl::Status FlushBelow(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                          const std::string& border);
+  void FollowRecords(OperationContext& context, OwnedTree* tree);
   struct Other {
     MemberId id;
     std::string address;
@@ -295,8 +297,7 @@ class Member {
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
                                     const std::vector<FlushItem>& items);
-  // What memory servers refuse, and has messages below that, gets new ones at the log's end (rule
-  // W5), the oldest first, as long as there is room: how many.
+  // What is refused, and has messages below that, gets new ones (rule W5), the oldest first.
   size_t AppendAgain(OperationContext& context, Lsn below);
   // What is dirty in the range, a part of it at a time under its mutex.
   void SeeDirty(OperationContext& context, OwnRange* range,

@@ -186,6 +186,14 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
   if (items.empty()) return size_t{0};
   FlushCounts counts;
   const auto ended = [&](size_t i, FlushResult result) {
+    // Before the record may go from where it is: until then nothing of its key follows.
+    if (range->behind != nullptr && RuleHolds(Rule::kO10Behind)) {
+      Partition& behind = *range->behind;
+      std::lock_guard lock(behind.mutex());
+      const Sizes before = SizesOf(behind);
+      behind.Forget(items[i].key);
+      NoteChange(before, behind);
+    }
     std::lock_guard lock(range->partition.mutex());
     const Sizes before = SizesOf(range->partition);
     range->Charge(*session_, /*records=*/1);

@@ -21,6 +21,10 @@ constexpr size_t kWishesMax = 32;
 constexpr int64_t kTakeNs = 200 * kMillisecondNs;
 // Flushes before the one for which operations wait.
 constexpr int kFlushesAhead = 2;
+// Dirty records that a division may move in its step: some 10 ms.
+constexpr size_t kDirtyMovedMax = 4096;
+// Places of a partition that are looked at while it is locked, and as a part of its records.
+constexpr size_t kFollowLooksMin = 8, kFollowLooksMax = 1024, kFollowSlices = 256;
 
 absl::Status NotNow() { return absl::AbortedError("the range is being loaded, or has changed"); }
 
@@ -61,6 +65,9 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
   }
   if (!split.won()) return absl::InternalError("the entry of a range of this member has changed");
   Divide(tree, range, split);
+  // FollowRecords() comes. Where a division comes true later nobody sees to it.
+  OwnRange* const part = tree->FindOwn(split.lower().low);
+  if (part != nullptr && part->high == border) part->behind = range->records;
   return absl::OkStatus();
 }
 
@@ -75,14 +82,71 @@ void Member::Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split) 
   const std::lock_guard part_lock(part.mutex());
   if (range->state == OwnRange::State::kGone) return;
   const Sizes whole_before = SizesOf(whole), part_before = SizesOf(part);
-  if (RuleHolds(Rule::kO10)) whole.MoveTo(lower->low, lower->high, &part);
+  if (RuleHolds(Rule::kO10)) whole.MoveDirtyTo(lower->low, lower->high, &part);
   NoteChange(whole_before, whole);
   NoteChange(part_before, part);
   range->meter.DivideAt(lower->high, &lower->meter, &upper->meter);
   lower->came_ns = upper->came_ns = range->came_ns;
+  upper->behind = std::move(range->behind);  // it has the partition that this one's records follow
   tree->Divide(range, std::move(lower), std::move(upper));
   std::lock_guard stats_lock(mutex_);
   ++stats_.splits;
+}
+
+absl::Status Member::FlushBelow(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                                const std::string& border) {
+  for (int i = 0; i < kFlushesAhead; ++i) {
+    {
+      std::lock_guard lock(range->partition.mutex());
+      if (range->partition.CountDirty(range->low, border) <= kDirtyMovedMax) break;
+    }
+    const Turnstile::Pass pass(flushing_.get());
+    const Lsn durable = log_->durable();
+    std::string from = range->low;
+    do {
+      if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+      if (context.expired()) return context.DeadlineError("flushing what a division would move");
+      std::vector<FlushItem> items;
+      {
+        std::lock_guard lock(range->partition.mutex());
+        if (range->state != OwnRange::State::kServing) return NotNow();
+        from = range->partition.CollectDirty(from, border, durable, /*refused=*/false,
+                                             kFlushRoundMax, &items, UINT64_MAX, kFlushLooksMax);
+      }
+      if (items.empty()) context.session.scheduler().Yield();  // looked at in vain
+      const absl::Status flushed = FlushItems(context, tree, range, items).status();
+      // What does not come to its leaf is moved.
+      if (!flushed.ok() && !absl::IsDeadlineExceeded(flushed)) return flushed;
+      FlushOverdue(context);  // of other keys, and other trees
+    } while (!from.empty());
+  }
+  return absl::OkStatus();
+}
+
+void Member::FollowRecords(OperationContext& context, OwnedTree* tree) {
+  for (OwnRange* const part : tree->OwnRanges()) {
+    Partition::Place at;
+    bool more = true;
+    // Until somebody has given it up: what is flushed then is not forgotten behind.
+    while (more && part->behind != nullptr && !context.expired() && IsOpen(tree)) {
+      {
+        const std::shared_ptr<Partition> behind = part->behind;
+        // As Divide() takes them.
+        const std::lock_guard lock(behind->mutex());
+        const std::lock_guard part_lock(part->partition.mutex());
+        if (part->state == OwnRange::State::kGone) break;
+        const Sizes before = SizesOf(*behind), part_before = SizesOf(part->partition);
+        const size_t looks =
+            std::clamp(behind->records() / kFollowSlices, kFollowLooksMin, kFollowLooksMax);
+        more = behind->MoveCleanTo(part->low, part->high, looks, &at, &part->partition);
+        NoteChange(before, *behind);
+        NoteChange(part_before, part->partition);
+      }
+      context.BackOff(1);  // for whoever needs one of them
+    }
+    // What has not followed is nobody's, and the clock takes it.
+    part->behind = nullptr;
+  }
 }
 
 // --- Giving.
@@ -194,10 +258,19 @@ absl::Status Member::AskOtherToClaim(OperationContext& context, OwnedTree* tree,
 // --- For tests and for spreading: in coroutines of users' sessions.
 
 absl::Status Member::Split(OperationContext& context, OwnedTree* tree, std::string_view border) {
-  return RunForCaller(context, [this, tree, border = std::string(border)](OperationContext& job) {
-    const Turnstile::Pass pass(turnstile_.get());
-    return SplitRange(job, tree, border);
-  });
+  const auto split = [this, tree_id = tree->id(),
+                      border = std::string(border)](OperationContext& job) -> absl::Status {
+    const Visit visit(this, tree_id);
+    OwnedTree* const open = visit.tree();
+    if (open == nullptr) return absl::FailedPreconditionError("the tree is being closed");
+    {
+      const Turnstile::Pass pass(turnstile_.get());
+      PANDO_RETURN_IF_ERROR(SplitRange(job, open, border));
+    }
+    FollowRecords(job, open);
+    return absl::OkStatus();
+  };
+  return RunForCaller(context, split);
 }
 
 absl::Status Member::Give(OperationContext& context, OwnedTree* tree, std::string_view key,

@@ -19,6 +19,7 @@ constexpr int64_t kSayLoadNs = 50 * kMillisecondNs;
 // For which a range that is given or divided does not serve, at most.
 constexpr int64_t kHoldNs = kSecondNs;
 constexpr int64_t kFlushAheadNs = 10 * kSecondNs;
+constexpr int64_t kFollowNs = 10 * kSecondNs;
 // Of one look.
 constexpr int kStepsMax = 8;
 // What has come stays so long at least.
@@ -95,7 +96,11 @@ void Member::SpreadLoop(Parking* parking) {
     });
     for (const uint32_t tree_id : trees) {
       const Visit visit(this, tree_id);
-      if (visit.tree() != nullptr && !visit.tree()->OwnRanges().empty()) Spread(visit.tree());
+      if (visit.tree() == nullptr || visit.tree()->OwnRanges().empty()) continue;
+      Spread(visit.tree());
+      // Of what was divided and has not gone to others.
+      OperationContext following(session_.get(), NowNs() + kFollowNs);
+      FollowRecords(following, visit.tree());
     }
   }
 }
@@ -153,6 +158,9 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
   if (step.kind == SpreadStep::Kind::kSplit) {
     if (border.empty())
       return absl::AbortedError("too few keys were used to know where to divide the range");
+    // What is dirty is moved in one step: it is little then.
+    OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
+    PANDO_RETURN_IF_ERROR(FlushBelow(flushing, tree, range, border));
     OperationContext splitting(session_.get(), NowNs() + kHoldNs);
     const Turnstile::Pass pass(turnstile_.get());
     return SplitRange(splitting, tree, border);

@@ -67,7 +67,10 @@ struct OwnRange {
   std::vector<Parking*> waiting;  // operations, while kWaiting
   RangeMeter meter;
   std::string try_from;  // what was refused is tried again from this key on; the flushes'
-  int64_t came_ns = 0;   // when it, or what it is a part of, came to this member
+  // Where clean records of this range are still, since it was divided from another one (rule O10):
+  // what its leaf holds, or forgotten. The service's; nullptr: they are all here, or given up.
+  std::shared_ptr<Partition> behind;
+  int64_t came_ns = 0;  // when it, or what it is a part of, came to this member
 };
 
 // Dirty records of a range that lie below one level-1 node, as far as the index cache knows these.
