@@ -205,6 +205,42 @@ TEST_F(SpreadTest, AHotspotThatMovesIsSpread) {
   CheckAll();
 }
 
+// What is dirty is moved in one step, which is to be short: most of it is flushed before.
+TEST_F(SpreadTest, AnOwnerOfManyDirtyRecordsIsDividedWhenFewOfThemHaveToMove) {
+  ClientOptions options = Options();
+  options.hot_bytes = options.log_bytes = 6 << 20;
+  Worker* const owner = Join(options);
+  std::vector<KeyValue> records;
+  for (uint64_t key = 0; key < kKeys * 64; ++key) {
+    if (key % 64 >= 32) records.push_back({KeyAt(key), "a record"});
+  }
+  auto session = owner->process.client().NewSession();
+  ASSERT_TRUE(session.ok());
+  for (const absl::Status& put : (*session)->MultiPut(owner->process.tree(), records)) {
+    ASSERT_TRUE(put.ok()) << put;
+  }
+  OwnedTree* const tree = ImplOf(owner->process.tree()).routed().owned();
+  const auto dirty = [&](const std::string& key) {
+    return MemberOf(owner)->ReportLoad(tree, key).dirty_records;
+  };
+  EXPECT_GE(dirty(KeyAt(0)), records.size());
+  Join(options);
+  for (int i = 0; i < 5000 && owner->process.client().Stats().owned.splits == 0; ++i) {
+    Run(kMillisecondNs);
+  }
+  ASSERT_EQ(owner->process.client().Stats().owned.splits, 1u);
+  EXPECT_LE(dirty(KeyAt(0)), 4096u);
+  EXPECT_GE(dirty(KeyAt(kKeys * 64 - 1)), 4096u) << "the upper part stays as it is";
+  Run(4 * kSecondNs);
+  Stop();
+  CheckAll();
+  for (size_t i = 0; i < records.size(); i += 7) {
+    const auto got = (*session)->Get(owner->process.tree(), records[i].key);
+    ASSERT_TRUE(got.ok()) << got.status();
+    ASSERT_EQ(*got, records[i].value);
+  }
+}
+
 TEST_F(SpreadTest, WhereItIsSwitchedOffNothingGoes) {
   ClientOptions options = Options();
   options.spread_ranges = false;
