@@ -68,10 +68,43 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, c
   return status;
 }
 
-std::optional<SpareNode> NodeAllocator::TryTake(NodePoolId id, ServerId preferred) {
+class NodeAllocator::Waiting {
+ public:
+  Waiting(NodeAllocator* allocator, NodePoolId id) : allocator_(*allocator), id_(id) {}
+  ~Waiting() {
+    if (!begun_) return;
+    std::lock_guard lock(allocator_.mutex_);
+    const auto pool = allocator_.pools_.find(id_);
+    if (pool != allocator_.pools_.end() && pool->second.waiting > 0) --pool->second.waiting;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  // Under the allocator's mutex.
+  void Begin() {
+    if (!std::exchange(begun_, true)) ++allocator_.pools_[id_].waiting;
+  }
+
+ private:
+  NodeAllocator& allocator_;
+  const NodePoolId id_;
+  bool begun_ = false;
+};
+
+uint64_t NodeAllocator::SpareNodesOf(const Pool& pool) {
+  uint64_t nodes = pool.recycled.size();
+  for (const Run& run : pool.runs) nodes += (run.end - run.offset) / pool.node_bytes;
+  return nodes;
+}
+
+std::optional<SpareNode> NodeAllocator::TryTake(NodePoolId id, ServerId preferred, bool waited) {
   std::lock_guard lock(mutex_);
   const auto it = pools_.find(id);
   if (it == pools_.end()) return std::nullopt;
+  const Pool& pool = it->second;
+  if (id.is_of_cells() && !waited && pool.waiting > 0 && SpareNodesOf(pool) <= pool.waiting) {
+    return std::nullopt;
+  }
   std::vector<Run>& runs = it->second.runs;
   std::vector<SpareNode>& recycled = it->second.recycled;
   const auto old = std::find_if(recycled.rbegin(), recycled.rend(), [&](const SpareNode& spare) {
@@ -312,6 +345,7 @@ absl::Status NodeAllocator::ReadOldImages(OperationContext& context, uint32_t no
 
 absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                                    ServerId preferred) {
+  Waiting waiting(this, id);
   for (bool waited = false;; waited = true) {
     // First of all: what is freed is to rest while this caller waits.
     Flush(context, id);
@@ -324,6 +358,7 @@ absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uin
       rested_ns = pool.rested_ns;
       asks = !pool.refilling && context.session.NowNs() >= rested_ns;
       pool.refilling = pool.refilling || asks;
+      if (!asks) waiting.Begin();
     }
     absl::Status status;
     if (asks) {

@@ -64,7 +64,9 @@ class NodeAllocator {
 
   // A node on `preferred` if this client has one there, else anywhere; recycled ones first. Empty:
   // Refill() first.
-  std::optional<SpareNode> TryTake(NodePoolId pool, ServerId preferred);
+  // Of cells, as many as there are callers in Refill() are left to these: who comes from there has
+  // `waited`. Else one session's operations take whatever its own requests bring, for seconds.
+  std::optional<SpareNode> TryTake(NodePoolId pool, ServerId preferred, bool waited = false);
   // Gives a node back to which no WRITE was ever posted.
   void PutBack(NodePoolId pool, SpareNode node);
   // Nothing refers to this node any more, and it is dead: it goes back to its server, some time
@@ -119,6 +121,7 @@ class NodeAllocator {
     std::vector<Reference> freed;
     std::vector<Reference> linked;  // cells
     bool refilling = false;
+    uint32_t waiting = 0;    // callers of Refill() that have not got anything yet
     bool scarce = false;     // the last request found all servers full
     int64_t rested_ns = 0;   // nothing is to be had before
     int64_t flushed_ns = 0;  // when frees were sent, or the first one was queued
@@ -126,11 +129,15 @@ class NodeAllocator {
     bool orphans = false;
   };
 
+  // A caller of Refill() that waits, from its first Begin() on.
+  class Waiting;
+
   struct FreeBytes {
     ServerId server;
     uint64_t life;
     uint64_t bytes;
   };
+  static uint64_t SpareNodesOf(const Pool& pool);
   FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
 
   // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.

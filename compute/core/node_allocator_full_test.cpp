@@ -84,6 +84,27 @@ TEST_F(NodeAllocatorTest, ManyWaitForTheSameMemory) {
   EXPECT_EQ(servers_[0]->requests, 2);
 }
 
+// Found by churn with two threads on a busy machine: those of one thread waited for 1.8 s, while
+// the other one's took all cells that its requests brought.
+TEST_F(NodeAllocatorTest, WhoComesLaterLeavesCellsToThoseThatWait) {
+  Start({1});
+  const NodePoolId cells(kTree, kNodeBytes / kLineBytes);
+  int taken = 0;
+  bool waiter_took = false;
+  Spawn([&](OperationContext& context) {
+    EXPECT_TRUE(allocator_.Refill(context, cells, kNodeBytes, 1).ok());
+    while (allocator_.TryTake(cells, 1).has_value()) ++taken;
+  });
+  Spawn([&](OperationContext& context) {
+    EXPECT_TRUE(allocator_.Refill(context, cells, kNodeBytes, 1).ok());
+    waiter_took = allocator_.TryTake(cells, 1, /*waited=*/true).has_value();
+  });
+  session_->scheduler().Drain();
+  EXPECT_EQ(taken, 3);
+  EXPECT_TRUE(waiter_took);
+  EXPECT_EQ(servers_[0]->requests, 1);
+}
+
 TEST_F(NodeAllocatorTest, AWaiterTakesWhatIsPutBackMeanwhile) {
   Start({1});
   ASSERT_TRUE(Refill().ok());

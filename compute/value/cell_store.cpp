@@ -45,8 +45,8 @@ T& OfServer(std::vector<std::pair<ServerId, std::unique_ptr<T>>>* all, ServerId 
 
 absl::StatusOr<SpareNode> CellStore::Take(OperationContext& context, NodePoolId pool) {
   NodeAllocator& allocator = tree_.environment.allocator;
-  while (true) {
-    std::optional<SpareNode> spare = allocator.TryTake(pool, 0);
+  for (bool waited = false;; waited = true) {
+    std::optional<SpareNode> spare = allocator.TryTake(pool, 0, waited);
     if (spare.has_value()) return *std::move(spare);
     PANDO_RETURN_IF_ERROR(tree_.RefillCells(context, pool.cell_lines));
   }
