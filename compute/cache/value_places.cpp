@@ -76,6 +76,25 @@ std::optional<CellReference> ValuePlaces::Find(uint64_t hash) const {
   return cell;
 }
 
+std::optional<CellReference> ValuePlaces::Try(uint64_t hash) {
+  if (tries_few_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (not_tried_.fetch_add(1, std::memory_order_relaxed) % kTriedOneIn != 0) return std::nullopt;
+  }
+  return Find(hash);
+}
+
+// Of several at once some may be lost: they are hints.
+void ValuePlaces::NoteTried(bool was_there) {
+  const uint32_t credit = credit_.load(std::memory_order_relaxed);
+  const uint32_t next = was_there ? std::min(credit + kCreditOfRight, kCreditMax)
+                                  : credit - std::min<uint32_t>(credit, 1);
+  if (next == credit) return;
+  credit_.store(next, std::memory_order_relaxed);
+  if (next == 0) tries_few_.store(true, std::memory_order_relaxed);
+  if (next >= kCreditAgain && tries_few_.load(std::memory_order_relaxed))
+    tries_few_.store(false, std::memory_order_relaxed);
+}
+
 void ValuePlaces::Remember(uint64_t hash, const CellReference& cell) {
   if (!enabled()) return;
   Bucket* const bucket = BucketOf(hash);

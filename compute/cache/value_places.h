@@ -8,8 +8,10 @@
 // nothing. Invariants:
 //   1. What Find() gives was given to Remember() as a whole, and of that tree and key, but for keys
 //      with equal hashes.
-//   2. What Remember() and Forget() do is a function of the calls in their order, not of addresses
-//      or time: runs of the simulator repeat.
+//   2. What Remember(), Forget() and Try() do is a function of the calls in their order, not of
+//      addresses or time: runs of the simulator repeat.
+//   3. Where less than a quarter of the places that were tried were right, for long, one in
+//      kTriedOneIn is tried, until more are: a wrong one costs a READ as long as its value.
 #pragma once
 
 #include <atomic>
@@ -35,6 +37,10 @@ class ValuePlaces {
 
   // `hash` is HashOf() everywhere.
   std::optional<CellReference> Find(uint64_t hash) const;
+  // What Find() gives, or nothing where trying it is not worth it now (invariant 3). The caller
+  // says whether the value was there.
+  std::optional<CellReference> Try(uint64_t hash);
+  void NoteTried(bool was_there);
   void Remember(uint64_t hash, const CellReference& cell);
   void Forget(uint64_t hash);
 
@@ -43,6 +49,10 @@ class ValuePlaces {
 
  private:
   static constexpr size_t kWays = 5;
+  static constexpr uint32_t kTriedOneIn = 16;
+  // Three for one that was right, less one for one that was not. At 0 most are not tried any more,
+  // from kCreditAgain on all are.
+  static constexpr uint32_t kCreditMax = 1024, kCreditOfRight = 3, kCreditAgain = 16;
   struct Place {
     uint64_t address;        // 0: none
     uint64_t life_checksum;  // 32 bits each
@@ -69,6 +79,10 @@ class ValuePlaces {
   size_t bucket_count_;
   Bucket* buckets_ = nullptr;
   std::atomic<uint64_t> held_{0};
+  // Read by each Try(), written only while some places are wrong.
+  std::atomic<uint32_t> credit_{kCreditMax};
+  std::atomic<bool> tries_few_{false};
+  std::atomic<uint32_t> not_tried_{0};
 };
 
 }  // namespace pando

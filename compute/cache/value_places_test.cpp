@@ -29,6 +29,27 @@ CellReference PlaceCellNumber(uint64_t n) {
 
 uint64_t PlaceNumberOf(const CellReference& cell) { return cell.cell.address.offset() / 64 - 1; }
 
+// How many of so many are tried, where that share of them is right.
+uint64_t TriedOf(ValuePlaces* places, uint64_t count, uint64_t right_of_100) {
+  uint64_t tried = 0;
+  for (uint64_t n = 0; n < count; ++n) {
+    if (!places->Try(HashOfPlaceKey(0)).has_value()) continue;
+    places->NoteTried(tried++ % 100 < right_of_100);
+  }
+  return tried;
+}
+
+TEST(ValuePlaces, WhereMostAreWrongFewAreTriedUntilMostAreRight) {
+  ValuePlaces places(1 << 20);
+  places.Remember(HashOfPlaceKey(0), PlaceCellNumber(0));
+  EXPECT_EQ(TriedOf(&places, 5'000, 100), 5'000u);
+  EXPECT_EQ(TriedOf(&places, 5'000, 50), 5'000u) << "half of them are worth it";
+  EXPECT_LT(TriedOf(&places, 5'000, 0), 1'300u);
+  EXPECT_LE(TriedOf(&places, 1'600, 0), 100u);
+  EXPECT_GT(TriedOf(&places, 5'000, 100), 4'500u);
+  EXPECT_EQ(TriedOf(&places, 5'000, 100), 5'000u);
+}
+
 TEST(ValuePlaces, GivesWhatItWasTold) {
   ValuePlaces places(1 << 20);
   for (uint64_t n = 0; n < 1000; ++n) places.Remember(HashOfPlaceKey(n), PlaceCellNumber(n));

@@ -44,6 +44,7 @@ absl::StatusOr<bool> LargeValues::LookOnce(OperationContext& context, std::strin
   if (place.has_value()) {
     PANDO_ASSIGN_OR_RETURN(const bool was_there,
                            cells_.ReadWithSlot(context, key, *place, stored, value));
+    places_.NoteTried(was_there);
     if (was_there) {
       counters.place_hits.Add();
       return true;
@@ -68,7 +69,7 @@ absl::StatusOr<bool> LargeValues::LookOnce(OperationContext& context, std::strin
 
 absl::Status LargeValues::Look(OperationContext& context, std::string_view key, std::string* stored,
                                std::string* value) {
-  std::optional<CellReference> place = places_.Find(HashOf(key));
+  std::optional<CellReference> place = places_.Try(HashOf(key));
   std::string before;
   for (int looks = 0;;) {
     bool too_slow = false;
