@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "compute/owner/collect.h"
 #include "compute/owner/member.h"
 #include "compute/owner/member_visit.h"
 #include "compute/owner/members.h"
@@ -106,13 +107,12 @@ absl::Status Member::FlushBelow(OperationContext& context, OwnedTree* tree, OwnR
     do {
       if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
       if (context.expired()) return context.DeadlineError("flushing what a division would move");
-      std::vector<FlushItem> items;
       {
         std::lock_guard lock(range->partition.mutex());
         if (range->state != OwnRange::State::kServing) return NotNow();
-        from = range->partition.CollectDirty(from, border, durable, /*refused=*/false,
-                                             kFlushRoundMax, &items, UINT64_MAX, kFlushLooksMax);
       }
+      std::vector<FlushItem> items;
+      from = CollectDirty(context, range, durable, from, border, {}, &items);
       if (items.empty()) context.session.scheduler().Yield();  // looked at in vain
       const absl::Status flushed = FlushItems(context, tree, range, items).status();
       // What does not come to its leaf is moved.

@@ -43,9 +43,9 @@ struct OwnedStats {
   uint64_t splits = 0;            // ranges divided, to give a part away
   uint64_t given = 0;             // ranges given to other members
   uint64_t log_batches = 0, log_messages = 0;
-  uint64_t log_bytes = 0;   // bytes written, with padding
-  uint64_t base_lines = 0;  // how often the log was truncated
-  uint64_t flushed = 0;     // messages written to leaves
+  uint64_t log_bytes = 0;       // bytes written, with padding
+  uint64_t base_lines = 0;      // how often the log was truncated
+  uint64_t flushed = 0;         // messages written to leaves
   uint64_t flushed_leaves = 0;  // leaves written for them
   uint64_t flush_rounds = 0;
   uint64_t log_used_bytes = 0, log_capacity_bytes = 0;  // of its log now
