@@ -92,8 +92,11 @@ std::optional<ExtentGrant> ExtentTable::TakeFree(const ClientId& holder, uint32_
 }
 
 std::optional<ExtentGrant> ExtentTable::TakeSpare(const ClientId& holder, uint32_t chunks) {
-  const auto spare = std::find_if(spares_.begin(), spares_.end(),
-                                  [=](const Spare& kept) { return kept.chunks >= chunks; });
+  auto spare = spares_.end();
+  for (auto kept = spares_.begin(); kept != spares_.end(); ++kept) {
+    if (kept->chunks < chunks) continue;
+    if (spare == spares_.end() || kept->rested_ns < spare->rested_ns) spare = kept;
+  }
   if (spare == spares_.end()) return std::nullopt;
   const int64_t now_ns = clock_->NowNs();
   if (spare->rested_ns > now_ns) return AskAgain(spare->rested_ns - now_ns);

@@ -203,7 +203,9 @@ class Member {
   void DropRecords(OwnRange* range);
 
   // --- member_join.cpp: at the turnstile.
-  absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes);
+  // `largest`, where given: of all memory servers' memory.
+  absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes,
+                                       uint64_t* largest = nullptr);
   absl::StatusOr<LogExtent> ObtainExtent(OperationContext& context);
   absl::Status JoinCluster(OperationContext& context);
   // Aborted: it has no room, but somebody else may have got it, for what this one has left.

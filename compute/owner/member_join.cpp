@@ -27,7 +27,8 @@ constexpr uint64_t kLogBytesMin = 64 << 10;
 
 }  // namespace
 
-absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t bytes) {
+absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t bytes,
+                                             uint64_t* largest) {
   std::vector<std::pair<uint64_t, ServerId>> servers;
   absl::Status refusal = absl::UnavailableError("there is no memory server");
   for (const ServerId server : members_.Ids()) {
@@ -38,6 +39,7 @@ absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t
     }
     PANDO_ASSIGN_OR_RETURN(const ServerInfo info, ParseServerInfo(*body));
     servers.emplace_back(info.free_bytes, server);
+    if (largest != nullptr) *largest = std::max(*largest, info.free_bytes + info.used_bytes);
   }
   // The one with most free memory first.
   std::stable_sort(servers.begin(), servers.end(),
@@ -52,9 +54,16 @@ absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t
 
 absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
   if (NowNs() < room_again_ns_) return no_room_;
-  absl::StatusOr<LogExtent> extent = FindExtent(context, options_.log_bytes);
+  uint64_t largest = 0;
+  absl::StatusOr<LogExtent> extent = FindExtent(context, options_.log_bytes, &largest);
   const absl::Status refusal = extent.status();
   if (!absl::IsResourceExhausted(refusal)) return extent;
+  if (largest < options_.log_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("a redo log of ", options_.log_bytes,
+                                                     " bytes fits into no memory server: the "
+                                                     "largest has ",
+                                                     largest, "; use a smaller log_bytes"));
+  }
   // Rule W7: where an ended member has its log, its server gives what it has kept, once nothing of
   // the ended one is in flight there any more.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));

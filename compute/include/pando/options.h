@@ -126,8 +126,9 @@ struct ClientOptions {
   // Memory for records of all owned trees, bytes. The hotter records stay in it; at most half of it
   // holds writes that are not in their leaves yet. At least 64 KiB.
   size_t hot_bytes = 64 << 20;
-  // Size of the redo log in remote memory, bytes; a memory server allocates it when the client
-  // joins. At least 64 KiB.
+  // Size of the redo log in remote memory, bytes, of a memory server, which keeps room for one more
+  // then; from the joining on. At least 64 KiB. Less, with a warning, where there is no room now;
+  // ResourceExhausted: no memory server is as large.
   uint64_t log_bytes = 16 << 20;
   // Balance load, measured in operations a second, within seconds: this client gives ranges of keys
   // to owners that have less to do (and have the tree open), and gets ranges from owners that have
