@@ -199,6 +199,11 @@ void MixCells(uint64_t seed, SimRunOptions* options) {
   // Of two sizes, so that a client comes to the end of those that nobody has had.
   if (random.Chance(0.4)) {
     UseCellsAtOnce(options);
+    // Where calls are lost each may take an attempt's time, and a range of keys has many cells:
+    // these are told of together.
+    if (options->sim.call_request_loss > 0) {
+      options->times.free_flush_ns = TimeConstants().free_flush_ns;
+    }
     if (options->key_prefix_bytes == 0) tree.value_bytes_max = 60;
     tree.inline_value_bytes_max = 4;
     options->operations += options->operations / 2;
