@@ -169,7 +169,9 @@ TEST_F(OwnedRunTest, WritesAreLoggedAndFlushed) {
   one.span.warmup_operations = 6'000;
   one.span.operations = 6'000;
   const CaseResult result = Run(one);
-  EXPECT_EQ(result.owned.log_messages / 100, result.operations / 100);
+  // Those that are under way at the two ends of the span count once.
+  EXPECT_NEAR(static_cast<double>(result.owned.log_messages),
+              static_cast<double>(result.operations), 100);
   EXPECT_GT(result.owned.flushed, result.operations / 4);
   EXPECT_GT(result.latency_ns.Percentile(50), nic_->nic.doorbell_ns);  // of the log's WRITE
   EXPECT_GT(result.Each(result.fabric.chains), 0.2);

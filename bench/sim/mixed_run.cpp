@@ -206,7 +206,12 @@ void MixCells(uint64_t seed, SimRunOptions* options) {
     }
     if (options->key_prefix_bytes == 0) tree.value_bytes_max = 60;
     tree.inline_value_bytes_max = 4;
-    options->operations += options->operations / 2;
+    // Little memory that is used again at once is enough for as many, not for more.
+    if (options->main_bytes >= SimRunOptions::kLittleBytes) {
+      options->operations += options->operations / 2;
+    } else {
+      options->main_bytes *= 2;
+    }
   }
 }
 

@@ -98,6 +98,7 @@ absl::Status Member::SettlePending(OperationContext& context) {
     }
     DropAdopted();
     if (!is_ours || has_messages || !settled.is_taking()) return absl::OkStatus();
+    if (!RuleHolds(Rule::kO14)) return absl::OkStatus();  // its variant gives up nothing late
     RangeChange change = RangeChange::GiveUp(settled.range(), /*wished=*/{}, stamps_.Next());
     const absl::Status given_up = change.Settle(context, map_);
     if (!given_up.ok()) pending_ = std::move(change);
