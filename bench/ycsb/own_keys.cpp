@@ -1,6 +1,8 @@
 #include "bench/ycsb/own_keys.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 namespace pando::bench {

@@ -222,9 +222,11 @@ absl::Status Recover(const Settings& settings, const Arguments&) {
     if (!flushed.ok()) return flushed;
   }
   const OwnedStats owned = (*client)->Stats().owned;
-  return Print(absl::StrCat("took over from ", before->size(), " compute servers that had ended: ",
-                            owned.adoptions, " ranges; ", owned.adopted_messages,
-                            " writes were in logs alone, and are in their leaves\n"));
+  // Others may have taken over as well.
+  return Print(absl::StrCat("nothing is left of ", before->size(),
+                            " compute servers that had ended; this command took over ",
+                            owned.adoptions, " ranges, and brought ", owned.adopted_messages,
+                            " writes that were in logs alone to their leaves\n"));
 }
 
 }  // namespace pando::tool

@@ -129,7 +129,7 @@ test_owned() {
       get) run 0 get 3-0 --tree=killed ;;
       recover)
         run 0 recover
-        says 'from 1 compute servers'
+        says 'nothing is left of 1 compute servers that had ended; this command took over 1 ranges'
         no_logs
         run 0 recover
         says 'has left anything'
