@@ -6,23 +6,23 @@
 //   if (pando_connect(&options, &client) != PANDO_OK) puts(pando_last_message());
 //   pando_tree* tree;
 //   pando_create_tree(client, "words", NULL, &tree);
-//   pando_session* session;                                        // one a thread
+//   pando_session* session;                                        // one per thread
 //   pando_open_session(client, &session);
 //   pando_put(session, tree, pando_text("key"), pando_text("value"), NULL);
 //   char value[8];
 //   size_t size;
 //   pando_get(session, tree, pando_text("key"), value, sizeof(value), &size, NULL);
-//   pando_close_client(client);                                    // and all that came of it
+//   pando_close_client(client);                                    // and all its handles
 //
-// Errors. Every function returns a code, PANDO_OK or what went wrong; pando_last_message() is the
-// sentence that goes with it. No function ends the process, sets errno, prints, or lets a C++
+// Errors. Every function returns a code: PANDO_OK, or what went wrong. pando_last_message() is the
+// sentence for that error. No function ends the process, sets errno, prints, or lets a C++
 // exception out. A function writes results through pointers only with the codes that its comment
 // names. With other codes it leaves them alone, except handles, which it sets to NULL.
 //
-// Handles (pando_client and so on) are numbers in the shape of pointers; do not dereference them.
-// Pando notices a handle that was closed (PANDO_CLOSED), or that never was one
-// (PANDO_INVALID_ARGUMENT). NULL is PANDO_INVALID_ARGUMENT, except for pando_close_*(), which do
-// nothing and return PANDO_OK.
+// Handles (pando_client and so on) are numbers with pointer types; do not dereference them. Pando
+// detects a handle that was closed (PANDO_CLOSED), or that never existed (PANDO_INVALID_ARGUMENT).
+// NULL is PANDO_INVALID_ARGUMENT, except for pando_close_*(), which do nothing and return
+// PANDO_OK.
 //
 // Ownership. Arguments stay the caller's. Pando needs them during the call only: it copies keys,
 // values, texts and options, also in pando_submit(). The caller closes what a function makes
@@ -46,16 +46,16 @@
 //
 // Stable ABI. Symbols are of the version PANDO_1, later ones of PANDO_2. Structs that begin with
 // `size` may get more fields at their end: `size` is sizeof(the struct) of the program's own
-// headers (PANDO_..._INIT does that). What an older program does not have gets its default; a
-// newer program's fields that this library does not know have to be 0, else
-// PANDO_INVALID_ARGUMENT. All their fields are of 8 bytes, or a pando_bytes. Structs without
+// headers (PANDO_..._INIT sets it). Fields that an older program does not have get their defaults.
+// A newer program's fields that this library does not know must be 0, else
+// PANDO_INVALID_ARGUMENT. All their fields have 8 bytes, or are a pando_bytes. Structs without
 // `size`, and values of constants, never change. Fields that are flags are 0 or 1.
 //
 // Units are in names (_bytes, _ms). Keys and values have no terminator, and may contain zero bytes;
 // their sizes are in bytes. Names, addresses and options are texts that end with a zero byte.
 //
-// Against the C++ interface: there are no tasks in a session (Session::Spawn); many operations in
-// flight are for pando_multi_get() and its like, or an executor.
+// Unlike in C++, a session has no tasks (Session::Spawn). To have many operations in flight, use
+// pando_multi_get() and the like, or an executor.
 #pragma once
 
 #include "pando_c/base.h"      // codes, bytes, lists

@@ -4,7 +4,7 @@
 // while others change it: the root record is whole. On each level the fences of the nodes are
 // contiguous from the smallest key to the largest, and the siblings are linked in that order. Every
 // node has the life, tree and level of the references to it. Separators ascend, and each is the low
-// fence of its child. No key is there twice or outside its node's fences. Lock words are
+// fence of its child. No key occurs twice or outside its node's fences. Lock words are
 // well-formed. No node stays inconsistent, in the middle of a merge, or unreachable through a
 // reference to it.
 //
@@ -63,8 +63,8 @@ struct CheckReport {
   // Values in memory of their own (TreeOptions::inline_value_bytes_max), and the bytes that they
   // take there. Each was READ, and is the one that was stored.
   uint64_t cells = 0, cells_bytes = 0;
-  // Such memory that nothing refers to: of ended clients and unknown outcomes, and what others have
-  // not given back yet. The next sweep frees it (Session::Sweep()).
+  // Such memory that nothing refers to: from clients that ended and unknown outcomes, or not yet
+  // given back by other clients. The next sweep frees it (Session::Sweep()).
   uint64_t cells_unused = 0;
   uint64_t looked_again = 0;  // places that looked wrong at first
 

@@ -51,8 +51,8 @@ bool IsOutcomeUnknown(const absl::Status& status);
 // of the key's value: it had no effect.
 bool IsConditionFailed(const absl::Status& status);
 
-// A handle to an open tree. Thread-safe. Keep it while operations use it. Memory servers take the
-// memory of a dropped tree back when the last client has closed its last handle.
+// A handle to an open tree. Thread-safe. Keep it while operations use it. Memory servers reclaim
+// the memory of a dropped tree when the last client has closed its last handle.
 class Tree {
  public:
   ~Tree();
@@ -62,7 +62,7 @@ class Tree {
   const std::string& name() const;
   uint32_t key_bytes_max() const;
   uint32_t value_bytes_max() const;
-  // Longer values lie beside the leaves (TreeOptions).
+  // Longer values lie outside the leaves (TreeOptions).
   uint32_t inline_value_bytes_max() const;
   uint32_t node_bytes() const;
   TreeOptions::Mode mode() const;
@@ -95,8 +95,8 @@ struct ServerStatus {
 };
 
 // One compute server: index cache and local lock tables shared by its sessions. Thread-safe. Memory
-// servers may come, go and come back: the client takes up a new one within two seconds. Sessions
-// and trees must be gone before the client is destroyed (CHECKed).
+// servers may come, go and come back: the client connects to a new one within two seconds. Destroy
+// sessions and trees before the client (CHECKed).
 class Client {
  public:
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
@@ -164,7 +164,7 @@ class Client {
 // The result of a sweep.
 struct SweepResult {
   uint64_t freed = 0;    // nodes that nothing reached
-  uint64_t settled = 0;  // nodes of the dead that are the tree's
+  uint64_t settled = 0;  // nodes of dead clients that are part of the tree
   uint64_t left = 0;     // held by a client that some memory server does not know to be dead yet
 };
 
@@ -230,14 +230,14 @@ class Session {
   std::unique_ptr<Cursor> NewCursor(const Tree& tree, const CursorOptions& options = {});
 
   // Many gets at once over this session's coroutines. One result per key, in order. The timeout is
-  // for the call: keys that had no turn by then are DeadlineExceeded.
+  // for the call: keys whose turn has not come by then are DeadlineExceeded.
   std::vector<absl::StatusOr<std::string>> MultiGet(const Tree& tree,
                                                     const std::vector<std::string>& keys,
                                                     const OperationOptions& options = {});
   // Many writes at once, of any kinds; one result each, in the order of `writes`. The session sorts
   // them and distributes them by leaf among its coroutines (as PALM does among threads: Sewall et
-  // al., VLDB 2011). All writes of one leaf are one locked update: about 2 round trips a leaf, not
-  // a write.
+  // al., VLDB 2011). All writes to one leaf are one locked update: about 2 round trips per leaf,
+  // not per write.
   //
   // Each write is an operation of its own, linearizable and whole or absent. Several together are
   // not atomic: others may see some of them before the rest, and a write that fails undoes no other
@@ -246,10 +246,10 @@ class Session {
   //
   // Each write has its own error, the same as its Session operation would have. InvalidArgument:
   // its key, value, operand or function is invalid; the other writes are executed. The timeout is
-  // for the call: writes that had no turn by then are DeadlineExceeded, without effect; those under
-  // way may be IsOutcomeUnknown(). A negative timeout is InvalidArgument for all writes. Where
-  // memory servers are full, writes that need more memory are ResourceExhausted, and the others are
-  // stored.
+  // for the call: writes whose turn has not come by then are DeadlineExceeded, without effect;
+  // those under way may be IsOutcomeUnknown(). A negative timeout is InvalidArgument for all
+  // writes. If memory servers are full, writes that need more memory are ResourceExhausted; the
+  // others are stored.
   std::vector<WriteResult> WriteMany(const Tree& tree, const std::vector<Write>& writes,
                                      const OperationOptions& options = {});
   // WriteMany() of puts, or of erases (NotFound): one status each, in order.
@@ -275,14 +275,14 @@ class Session {
   // Fills an empty tree from strictly ascending entries: `next` returns false at the end.
   // FailedPrecondition: the tree is not empty. InvalidArgument: the keys are not ascending.
   // Cancelled: `next` threw; the message is that of the exception. In these cases nothing becomes
-  // visible. DataLoss: a memory server has restarted without what was loaded there. Unknown: also
-  // where the entries were stored, but some memory server did not confirm that it still has them
+  // visible. DataLoss: a memory server has restarted and lost what was loaded there. Unknown: also
+  // if the entries were stored, but some memory server did not confirm that it still has them
   // (Client::TreeStatus()).
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
   // For owned trees: when this returns, the leaves have every write that this client, as an owner,
   // acknowledged before the call. Writers go on meanwhile. Shared trees have nothing to flush.
-  // ResourceExhausted: memory servers have no room for more keys; what they refused stays in the
+  // ResourceExhausted: memory servers have no room for more keys; the refused writes stay in the
   // log and in the owner's memory.
   absl::Status Flush(const Tree& tree, const OperationOptions& options = {});
 

@@ -51,7 +51,7 @@ struct CursorOptions {
   OperationOptions operation;
 };
 
-// A place in a range: on an entry, between two, before the first or behind the last. "First",
+// A place in a range: on an entry, between two, before the first or after the last. "First",
 // "next" and so on follow the cursor's own order, which CursorOptions::reverse turns around.
 //
 // A new cursor stands before the first entry. All moves return Valid(): whether the cursor is on an
@@ -59,7 +59,7 @@ struct CursorOptions {
 // leaves the leaves that were READ before.
 //
 // A call that fails (DeadlineExceeded, Unavailable, DataLoss, FailedPrecondition as all operations)
-// leaves the cursor between two entries, behind the one that it was on (Next) or before it (Prev).
+// leaves the cursor between two entries, after the one that it was on (Next) or before it (Prev).
 // Repeat the call to go on from there: it skips nothing and shows nothing twice. After a failed
 // Seek*() go on with Next(), after SeekToLast() with Prev(). An earlier error does not affect the
 // next call. InvalidArgument: the options are wrong, and no call succeeds.
@@ -78,8 +78,8 @@ class Cursor {
   // The first entry whose key is not before `key`, which may be any bytes: key >= `key`, in a
   // reverse cursor key <= `key`. A `key` outside the range counts as the border of the range.
   bool Seek(std::string_view key);
-  // The entry behind this one, or behind the place between entries. Behind the last there is none;
-  // Prev() goes back to the last.
+  // The entry after this one, or after the place between entries. After the last entry there is
+  // none; Prev() goes back to it.
   bool Next();
   // The entry before. Before the first there is none; Next() goes back to the first. You may change
   // the direction at any time.

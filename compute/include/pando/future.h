@@ -72,7 +72,7 @@ U Contained(Function& function, T value) {
   } catch (const std::exception& error) {
     return Failed<U>(absl::InternalError(std::string("a continuation threw: ") + error.what()));
   } catch (...) {
-    return Failed<U>(absl::InternalError("a continuation threw what is no std::exception"));
+    return Failed<U>(absl::InternalError("a continuation threw, but not a std::exception"));
   }
 #else
   return function(std::move(value));
@@ -115,7 +115,7 @@ class [[nodiscard]] Future {
 
   // A future of what `function(T)` makes of the answer: a value, or another Future, whose answer
   // follows without blocking a thread. The function runs on the executor's thread when the answer
-  // arrives, or here and now if the answer is there: it must not block. An exception that it throws
+  // arrives, or here if it has arrived already: it must not block. An exception that it throws
   // becomes Internal.
   template <typename Function>
   auto Then(Function function) && {
@@ -238,7 +238,7 @@ inline Future<OperationResult> SubmitFuture(Executor& executor, const Tree& tree
   return answer;
 }
 
-// All answers, in the order of their futures, once the last one is there.
+// All answers, in the order of their futures, once the last one has arrived.
 template <typename T>
 Future<absl::StatusOr<std::vector<T>>> WhenAll(std::vector<Future<T>> futures) {
   struct Gathered {

@@ -44,12 +44,12 @@ struct Techniques {
   // that are laid out for it (TreeOptions::narrow_reads), on fabrics that gain by it. Off: it READs
   // the leaf.
   bool narrow_reads = true;
-  // Where trees are laid out for it also on fabrics that gain nothing by it: for tests, and to
-  // measure.
+  // Gets READ so on fabrics that gain nothing by it, too, if the tree is laid out for it: for
+  // tests, and to measure.
   bool narrow_anywhere = false;
-  // Beyond the paper, for links that are full: where gets READ so, puts, inserts, updates, replaces
-  // and upserts of one key that nobody else's wait beside do it, too, under the leaf's lock; they
-  // READ the leaf where that is not enough. Fewer bytes, and more chains for new keys. Needs
+  // Beyond the paper, for saturated links: where gets READ so, a put, insert, update, replace or
+  // upsert of one key does, too, under the leaf's lock, if no other write waits for the leaf. It
+  // READs the leaf if that is not enough. Fewer bytes, and more chains for new keys. Needs
   // two_level_versions, lock_and_read and local_locks.
   bool narrow_writes = false;
 
@@ -68,7 +68,7 @@ struct Techniques {
   }
 };
 
-// Which RDMA device to use (fabric "verbs"). The client finds what is not given.
+// Which RDMA device to use (fabric "verbs"). The client chooses what is not given.
 struct RdmaOptions {
   std::string device;      // "": the first with an active port
   int port = 0;            // 0: the first active one
@@ -83,7 +83,7 @@ struct RdmaOptions {
 struct ClientOptions {
   // Where the client finds the memory servers; the same as pando-memory's --registry: a directory
   // ("DIR" or "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, and to find
-  // servers that come later.
+  // servers that are added later.
   std::string registry;
   // Transport: "shm" (one host, no privileges) or "verbs" (RDMA).
   std::string fabric = "shm";
@@ -94,20 +94,20 @@ struct ClientOptions {
   // How long Connect() waits until `memory_servers_min` servers answer, the one with the catalog
   // among them, milliseconds. Also the deadline of NewSession(), CreateTree(), OpenTree() and
   // DropTree(). The client goes on without servers that do not answer (the log says which), and
-  // takes them up when they do.
+  // connects to them when they do.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
 
   Techniques techniques;
 
   // Bound on decoded internal nodes kept by this compute server, bytes. Upper levels are always
-  // kept and count; level 1 gets the rest (Sherman 4.2.3). The default holds those of some 200 M
-  // records of 8/8.
+  // kept, and count; level 1 gets the rest (Sherman 4.2.3). The default holds the internal nodes
+  // of some 200 M records of 8/8.
   size_t index_cache_bytes = 64 << 20;
   // Bound on what this compute server remembers of where values in cells are
-  // (TreeOptions::inline_value_bytes_max), bytes: some 26 a value. A get of one whose place is
-  // remembered, and has not changed, is one round trip; where it has changed the value was READ in
-  // vain. The default is for 1.3 M values; memory is taken as places come. 0: none.
+  // (TreeOptions::inline_value_bytes_max), bytes: some 26 per value. If the place of a value is
+  // remembered and has not changed, a get is one round trip; if it has changed, the READ was in
+  // vain. The default is for 1.3 M values; memory is allocated as needed. 0: none.
   size_t value_places_bytes = 32 << 20;
   // Coroutines a session may run at once; further operations wait in a queue.
   int coroutines_per_session = 64;
@@ -120,15 +120,15 @@ struct ClientOptions {
   // longer: it gives the lock back first. If that fails, the client leaves the cluster
   // (Client::fenced()).
   int64_t operation_timeout_ms = 10'000;
-  // --- Owned trees (TreeOptions::Mode): a client that has one open may own ranges of it. Join the
-  // owners at Connect(), not only when an operation needs a key that has no owner.
+  // --- Owned trees (TreeOptions::Mode): a client that has one open may own ranges of it. True: it
+  // joins the owners at Connect(), not only when an operation needs a key that has no owner.
   bool owner = false;
   // Memory for records of all owned trees, bytes. The hotter records stay in it; at most half of it
   // holds writes that are not in their leaves yet. At least 64 KiB.
   size_t hot_bytes = 64 << 20;
-  // Size of the redo log in remote memory, bytes, of a memory server, which keeps room for one more
-  // then; from the joining on. At least 64 KiB. Less, with a warning, where there is no room now;
-  // ResourceExhausted: no memory server is as large.
+  // Size of the redo log, bytes, on a memory server, which then keeps room for one more. The client
+  // holds it from when it joins the owners. At least 64 KiB. Smaller, with a warning, if there is
+  // no room now; ResourceExhausted: no memory server is that large.
   uint64_t log_bytes = 16 << 20;
   // Balance load, measured in operations a second, within seconds: this client gives ranges of keys
   // to owners that have less to do (and have the tree open), and gets ranges from owners that have
@@ -154,8 +154,8 @@ struct TreeOptions {
     kShared,
     // The owner of the key, one compute server at a time: it keeps hot records in its own memory
     // (2-Tree, CIDR'23), acknowledges a write when it is in its redo log in remote memory, and
-    // brings
-    // many at once to a leaf later (as a Bε-tree does). Keys of at most 240 bytes.
+    // later writes many at once to a leaf (as a Bε-tree does).
+    // Keys of at most 240 bytes.
     kOwned,
   };
   // Fixed at creation. 1..255 and 0..65,536 bytes.
@@ -167,7 +167,7 @@ struct TreeOptions {
   // Owned trees only. An owner acknowledges an erase when it is in its log; the erased entry stays
   // in its leaf until the message gets there. This bounds that time, milliseconds (as in Lethe,
   // SIGMOD'20), as long as the owner lives and reaches the leaf; if it dies, the entry goes when
-  // another client takes its keys over. 10 or more; 0: no bound. The shorter it is, the fewer
+  // another client takes over its keys. 10 or more; 0: no bound. The shorter it is, the fewer
   // erases share the write of a leaf. Fixed at creation.
   uint32_t delete_persistence_ms = 0;
   // Fixed at creation. Places a leaf's keys so that a get READs some 300 bytes instead of 1,024

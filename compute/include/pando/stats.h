@@ -13,7 +13,7 @@ struct FabricStats {
 struct TreeStats {
   uint64_t cache_hits = 0, cache_misses = 0, cache_evictions = 0;
   uint64_t cache_bytes = 0;  // level-1 nodes held now
-  // Values in cells that were where this client had last met them, and others; places held now.
+  // Gets that found the value at its remembered place, and others; places held now, bytes.
   uint64_t place_hits = 0, place_misses = 0, place_bytes = 0;
   uint64_t splits = 0, root_splits = 0, merges = 0, root_shrinks = 0;
   uint64_t nodes_reused = 0;       // nodes of splits and loads whose memory had been used before

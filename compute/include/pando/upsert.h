@@ -18,7 +18,7 @@ enum class UpsertFunction : uint32_t {
   kAdd = 1,
   kMin = 2,
   kMax = 3,
-  kAppend = 4,  // the operand behind the present value
+  kAppend = 4,  // the operand after the present value
   // From here on: what programs register (Client::RegisterUpsertFunction()).
   kFirstRegistered = 1024,
 };

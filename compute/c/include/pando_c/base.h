@@ -29,7 +29,7 @@ enum {
   PANDO_UNIMPLEMENTED = 12,
   PANDO_INTERNAL = 13,     // a bug of Pando itself
   PANDO_UNAVAILABLE = 14,  // a memory server is gone
-  PANDO_DATA_LOSS = 15,    // memory is damaged, or a memory server lost what it had
+  PANDO_DATA_LOSS = 15,    // memory is damaged, or a memory server restarted without its data
   PANDO_UNAUTHENTICATED = 16,
   PANDO_CONDITION_FAILED = 32,  // the key does not have the expected value, or the upsert's
                                 // function refused: nothing was changed

@@ -30,20 +30,20 @@ typedef struct pando_client_options {
   int64_t memory_servers_min;
   // Deadline of operations that have none of their own. At least 1.
   int64_t operation_timeout_ms;
-  // For decoded inner nodes.
+  // Bound on memory for decoded internal nodes.
   uint64_t index_cache_bytes;
   // Operations that a session has in flight at once, 1 to 4096.
   int64_t coroutines_per_session;
   int64_t handover_max;  // handovers of a lock in a row, from 0 on
   int64_t combine_max;   // operations in one write of a leaf, from 1 on
   int64_t techniques;    // PANDO_TECHNIQUES_...
-  // Owned trees: join the owners at once; memory for their records, and for their log on a memory
-  // server, at least 64 KiB each; where others ask (NULL: any place, which they find).
+  // Owned trees. owner, a flag: join the owners at once. Memory for records here, and for the log
+  // on a memory server, at least 64 KiB each. Where others send requests (NULL: Pando chooses).
   int64_t owner;
   uint64_t hot_bytes;
   uint64_t log_bytes;
   const char* service_address;
-  // RDMA; what is NULL, 0, or -1 of the GID's index is found.
+  // RDMA. Pando chooses what is NULL, 0, or -1 (rdma_gid_index).
   const char* rdma_device;
   int64_t rdma_port;
   int64_t rdma_gid_index;
@@ -56,7 +56,7 @@ typedef struct pando_client_options {
       spread_ranges;  // flag: owned keys go to owners that have less to do, and come from others
   // For where values in cells are (pando_tree_options): some 26 bytes each. 0: none.
   uint64_t value_places_bytes;
-  int64_t service_threads;  // owned trees: that execute what others ask of this client, 1 to 64
+  int64_t service_threads;  // owned trees: execute what others ask of this client, 1 to 64
 } pando_client_options;
 #define PANDO_CLIENT_OPTIONS_INIT                                                         \
   {                                                                                       \
@@ -68,12 +68,12 @@ typedef struct pando_client_options {
 // Joins the cluster. PANDO_UNAVAILABLE: too few memory servers answer, or not the one with the
 // catalog.
 pando_code pando_connect(const pando_client_options* options, pando_client** client);
-// Closes all that came of it, and leaves the cluster in order. Waits, see pando.h.
+// Closes everything that the client made, and leaves the cluster in order. Waits, see pando.h.
 pando_code pando_close_client(pando_client* client);
-// Before a program ends, while it is still in use: all keys that the client owns go to others that
-// have their trees open, and it owns none for the rest of its life. timeout_ms 0:
-// connect_timeout_ms. PANDO_DEADLINE_EXCEEDED, or what else is in the way: it owns some still, goes
-// on as before, and may be asked again.
+// Call this before the program ends, while it is still in use. All keys that the client owns go to
+// other clients that have their trees open, and it owns none from then on. timeout_ms 0:
+// connect_timeout_ms. PANDO_DEADLINE_EXCEEDED, or another error: it still owns some keys and goes
+// on as before; call again.
 pando_code pando_leave(pando_client* client, int64_t timeout_ms);
 // 1: memory servers have cut this client off, every operation is PANDO_FAILED_PRECONDITION. Close
 // it and connect again.
@@ -85,7 +85,7 @@ pando_code pando_compute_server_id(const pando_client* client, uint16_t* id);
 
 enum {
   PANDO_MODE_SHARED = 0,  // every compute server reads and writes every key
-  PANDO_MODE_OWNED = 1    // one at a time has the keys; keys of at most 240 bytes
+  PANDO_MODE_OWNED = 1    // each key has one owner at a time; keys of at most 240 bytes
 };
 
 // Fixed when a tree is created.
@@ -95,14 +95,14 @@ typedef struct pando_tree_options {
   uint64_t value_bytes_max;  // 0 to 65536; in owned trees 255
   uint64_t node_bytes;       // 0: derived
   int64_t mode;              // PANDO_MODE_...
-  // A flag: leaves are laid out so that a get reads some lines of them, not all, where the network
-  // gains by it. Older releases cannot open such a tree.
+  // A flag: leaves are laid out so that a get reads some of their lines, not all, on networks that
+  // gain by it. Older releases cannot open such a tree.
   int64_t narrow_reads;
-  // Owned trees: what is erased is gone from its leaf after so many milliseconds, as long as its
-  // owner lives and reaches that; at least 10. 0: whenever there is reason to.
+  // Owned trees: an erased entry is gone from its leaf after this many milliseconds, as long as its
+  // owner lives and reaches the leaf; at least 10. 0: no bound.
   uint64_t delete_persistence_ms;
-  // Shared trees: longer values, of 1 to 254 bytes and more, have memory of their own beside the
-  // leaves. A get of one takes one round trip more, a write, too. 0: all values are in the leaves
+  // Shared trees: values longer than this, 1 to 254 bytes, have memory of their own outside the
+  // leaves. A get or a write of one takes one more round trip. 0: all values are in the leaves
   // up to a value_bytes_max of 255, and above that those of up to 20 bytes.
   uint64_t inline_value_bytes_max;
 } pando_tree_options;
@@ -117,7 +117,7 @@ typedef struct pando_tree_info {
   int64_t mode;
   int64_t narrow_reads;
   uint64_t delete_persistence_ms;
-  uint64_t inline_value_bytes_max;  // value_bytes_max: none lies beside the leaves
+  uint64_t inline_value_bytes_max;  // value_bytes_max: none lies outside the leaves
 } pando_tree_info;
 
 // Creates the tree if there is none of that name. options NULL: the defaults.
@@ -187,7 +187,7 @@ pando_code pando_list_range(const pando_list* list, size_t index, pando_range_in
 pando_code pando_list_members(pando_client* client, pando_list** list);
 pando_code pando_list_member(const pando_list* list, size_t index, pando_member_info* info);
 
-// --- Counters since the client connected, of all its sessions. pando/stats.h says more of each.
+// --- Counters since the client connected, of all its sessions. pando/stats.h explains each.
 
 typedef struct pando_client_stats {
   size_t size;  // set by the caller
@@ -204,7 +204,7 @@ typedef struct pando_client_stats {
   uint64_t owned_log_batches, owned_log_messages, owned_log_bytes, owned_base_lines;
   uint64_t owned_flushed, owned_flush_rounds, owned_refused;
   uint64_t owned_splits, owned_given, owned_tombstones, owned_oldest_tombstone_ms;
-  // Values in cells: at known places, at others; bytes of places held now.
+  // Gets that found the value at its remembered place, and others; places held now, bytes.
   uint64_t place_hits, place_misses, place_bytes;
   uint64_t owned_forwarded, owned_served, owned_messages, owned_flushed_leaves;
   uint64_t owned_log_used_bytes, owned_log_capacity_bytes;

@@ -15,15 +15,15 @@ typedef struct pando_cursor_options {
   size_t size;
   pando_bytes from;  // none: from the smallest key
   pando_bytes to;
-  int64_t has_to;                        // flag; 0: to the greatest key, `to` does not count
+  int64_t has_to;                        // flag; 0: to the greatest key, `to` is ignored
   int64_t from_exclusive, to_inclusive;  // flags: from < key, key <= to
   pando_bytes prefix;                    // and only keys that begin so
   int64_t reverse;                       // flag: the greatest key first
   uint64_t limit;                        // entries at most; UINT64_MAX: all
   int64_t read_ahead;                    // leaves that are read at once, 1 to 256; 0: as is useful
   int64_t timeout_ms;                    // of each call; 0: the client's operation_timeout_ms
-  pando_operation_cost* cost;  // as of operations, added to with each call; of a cursor: it has to
-                               // outlive that
+  pando_operation_cost* cost;            // each call adds its cost to this; may be NULL; has to
+                                         // outlive a cursor
 } pando_cursor_options;
 #define PANDO_CURSOR_OPTIONS_INIT                                                                \
   {                                                                                              \

@@ -31,12 +31,12 @@ typedef struct pando_operation {
   size_t size;
   int64_t kind;          // PANDO_OPERATION_...
   pando_bytes key;       // scan: from
-  pando_bytes value;     // writes; replace: what is desired, upsert: the operand
+  pando_bytes value;     // writes; replace: the desired value, upsert: the operand
   pando_bytes expected;  // replace, erase_if
   uint64_t function;     // upsert: PANDO_UPSERT_..., or one that was registered
   uint64_t limit;        // scan: rows at most
   pando_bytes to;        // scan: keys below this one only
-  int64_t has_to;        // flag; 0: `to` does not count
+  int64_t has_to;        // flag; 0: `to` is ignored
   int64_t reverse;       // flag; scan: the greatest keys first
   int64_t timeout_ms;    // from pando_submit() on; 0: the client's operation_timeout_ms
 } pando_operation;
@@ -64,8 +64,8 @@ pando_code pando_open_executor(pando_client* client, const pando_executor_option
 pando_code pando_close_executor(pando_executor* executor);
 
 // Begins an operation. PANDO_OK: Pando will call `callback`, perhaps before this returns. Another
-// code: it will not. Writes that wait at the same time go together. Operations that have not ended
-// have no order among each other. `context` may be NULL.
+// code: it will not. Writes that wait at the same time may be executed together. Operations that
+// have not ended have no order among each other. `context` may be NULL.
 pando_code pando_submit(pando_executor* executor, const pando_tree* tree,
                         const pando_operation* operation, pando_callback callback, void* context);
 // Executes an operation and waits for it: a list of one result, for a scan a list of its rows.

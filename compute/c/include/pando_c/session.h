@@ -15,7 +15,7 @@ extern "C" {
 
 // For one thread at a time. A session has its own memory and, on verbs, its own queue pairs.
 pando_code pando_open_session(pando_client* client, pando_session** session);
-// With its cursors.
+// Closes its cursors, too.
 pando_code pando_close_session(pando_session* session);
 
 // The sum of what operations cost.
@@ -69,7 +69,7 @@ enum {
   PANDO_UPSERT_ADD = 1,
   PANDO_UPSERT_MIN = 2,
   PANDO_UPSERT_MAX = 3,
-  PANDO_UPSERT_APPEND = 4,              // the operand behind the present value
+  PANDO_UPSERT_APPEND = 4,              // the operand after the present value
   PANDO_UPSERT_FIRST_REGISTERED = 1024  // from here on: pando_register_upsert()
 };
 // PANDO_OK: the function was applied once. Another code: it was not applied, unless
@@ -81,7 +81,7 @@ pando_code pando_upsert(pando_session* session, const pando_tree* tree, pando_by
                         size_t* value_size, const pando_operation_options* options);
 
 // --- Many operations in one call, in flight together, each of them independent. The calls return
-// PANDO_OK and a list with one result each, in order (pando_list_results()), also where operations
+// PANDO_OK and a list with one result each, in order (pando_list_results()), even if operations
 // failed. `count` may be 0.
 
 pando_code pando_multi_get(pando_session* session, const pando_tree* tree, const pando_bytes* keys,
@@ -106,7 +106,7 @@ enum {
 typedef struct pando_write {
   int64_t kind;  // PANDO_WRITE_...
   pando_bytes key;
-  pando_bytes value;     // replace: what is desired, upsert: the operand; no matter for erasing
+  pando_bytes value;     // replace: the desired value, upsert: the operand; unused by erases
   pando_bytes expected;  // replace, erase_if
   uint64_t function;     // upsert
 } pando_write;

@@ -17,23 +17,23 @@ typedef int (*pando_next_row)(void* context, pando_row* row);
 pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando_next_row next,
                            void* context);
 
-// How far an erasing has come.
+// How far pando_erase_range() got.
 typedef struct pando_range_erased {
   size_t size;      // set by the caller
-  uint64_t erased;  // keys, for sure
-  int64_t done;     // flag: the whole range was gone through
-  // All keys of the range below this one were: pando_erase_range() from here on does the rest. Any
-  // bytes; they hold until the session's next call, or the end of the callback.
+  uint64_t erased;  // keys that are erased for sure
+  int64_t done;     // flag: the whole range is finished
+  // The call is finished with all keys below this one; pando_erase_range() from here on does the
+  // rest. Any bytes, valid until the session's next call, or the end of the callback.
   pando_bytes next;
 } pando_range_erased;
-// On the thread of pando_erase_range(), after each few leaves. Returns 0 to go on; else the call
-// ends.
+// Called on the thread of pando_erase_range(), after every few leaves. Returns 0 to go on; else the
+// call ends.
 typedef int (*pando_erase_progress)(void* context, const pando_range_erased* so_far);
-// Erases all keys with from <= key < to, both any bytes; `to` NULL: to the end. By leaf, or in
-// owned trees by the keys' owners, some leaves at a time; each key at a moment of its own. Where it
-// ends early (PANDO_CANCELLED: `progress` has said so) some are erased, and others are not.
-// `progress` and `result` may be NULL; `result` counts whatever is returned, once `from`, `to` and
-// the options are good.
+// Erases all keys with from <= key < to, both any bytes; `to` NULL: to the end. Leaf by leaf, in
+// owned trees by the keys' owners; not atomic: each key has its own moment. A call that ends early
+// (PANDO_CANCELLED: `progress` ended it) has erased some keys and not others. `progress` and
+// `result` may be NULL. The call sets `*result` whatever code it returns, provided that `from`,
+// `to` and the options are valid.
 pando_code pando_erase_range(pando_session* session, const pando_tree* tree, pando_bytes from,
                              const pando_bytes* to, pando_erase_progress progress, void* context,
                              const pando_operation_options* options, pando_range_erased* result);
@@ -42,7 +42,7 @@ typedef struct pando_size_estimate {
   size_t size;  // set by the caller
   uint64_t keys, key_bytes, value_bytes, leaves, nodes_bytes;
   double relative_error;  // 19 of 20 estimates of `keys` are off by no more; 0: exact count
-  uint64_t cells_bytes;   // of values beside the leaves; nodes_bytes does not have them
+  uint64_t cells_bytes;   // of values outside the leaves; not part of nodes_bytes
 } pando_size_estimate;
 // Estimates the tree's size from some of its leaves. It reads at most `reads_max` nodes, one round
 // trip each: at least 8; 0: 400.
@@ -66,7 +66,7 @@ typedef struct pando_check_report {
   uint64_t keys, key_bytes, value_bytes, nodes_bytes;
   uint64_t missing_separators, locks_held, looked_again;
   uint64_t nodes_reachable, nodes_held, nodes_free, nodes_orphans;
-  // Values in memory of their own, what they take there, and such memory that nothing refers to.
+  // Values in memory of their own, the bytes they take, and such memory that nothing refers to.
   uint64_t cells, cells_bytes, cells_unused;
 } pando_check_report;
 // Reads the whole tree and reports what is wrong with it. `problems` may be NULL; else it becomes a
@@ -79,8 +79,8 @@ typedef struct pando_sweep_result {
   size_t size;  // set by the caller
   uint64_t freed, settled, left;
 } pando_sweep_result;
-// Gives back what dead clients left of this tree. Sessions do that by themselves; this is for tools
-// and tests. `result` may be NULL.
+// Cleans up after dead clients in this tree. Sessions do that by themselves; this is for tools and
+// tests. `result` may be NULL.
 pando_code pando_sweep(pando_session* session, const pando_tree* tree,
                        const pando_operation_options* options, pando_sweep_result* result);
 
