@@ -120,7 +120,7 @@ TEST_P(CatalogTest, ADroppedNameIsFreeAtOnceButItsRecordOnlyAfterRelease) {
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_GT(second->tree_id, first->tree_id);
   EXPECT_NE(second->root_record, first->root_record);
-  memory_.lock_words()[first->root_lock_index] = 77;  // whoever held it is gone
+  memory_.lock_words()[first->root_lock_index] = 77;  // its holder is gone
   catalog_.Release(first->tree_id);
   EXPECT_TRUE(RecordOf(*first).dropped);
   EXPECT_EQ(memory_.lock_words()[first->root_lock_index], 0u);

@@ -11,9 +11,9 @@
 //      answered in between.
 //   5. Spares (rule W7): pieces that are kept for logs to come, taken by no nodes. There is one, as
 //      long as the longest extent, while there are extents; two, as long as the last one that there
-//      was, once there are none. An extent is granted only where that holds afterwards, or where an
-//      extent of a holder that has ended is there: whoever takes over frees that one, and it is the
-//      spare then. What a spare had in it rests, too.
+//      was, once there are none. An extent is granted only if that holds afterwards, or if there is
+//      an extent whose holder has ended: the client that takes over frees it, and it is then the
+//      spare. What a spare had in it rests, too.
 #pragma once
 
 #include <cstdint>

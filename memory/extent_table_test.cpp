@@ -266,7 +266,7 @@ class SpareLogTest : public testing::Test {
   static constexpr uint32_t kTree = 100;
   static constexpr auto kFull = absl::StatusCode::kResourceExhausted;
 
-  // NotFound: later. Fills it, as whoever uses it does.
+  // NotFound: later. Fills it, as its user does.
   absl::StatusOr<ExtentGrant> Ask(const ClientId& holder, uint64_t chunks) {
     const auto grant =
         extents_.Allocate(holder, chunks * chunk_bytes_, [&](const ClientId& client) {

@@ -47,7 +47,7 @@ TEST_F(FenceTest, ALivingOneIsCutOffAndOverWhenItsLockWordsAreFree) {
   server_->OnPeerGone(1);
   EXPECT_EQ(memory_.lock_words()[300], 0u);
   EXPECT_TRUE(IsConfirmed(anna_->id));
-  EXPECT_TRUE(IsConfirmed(anna_->id)) << "whoever asks again";
+  EXPECT_TRUE(IsConfirmed(anna_->id)) << "even if another client asks";
   server_->OnPeerGone(1);  // its connection, too
   EXPECT_TRUE(IsConfirmed(anna_->id));
   EXPECT_EQ(CounterOf(*server_, "fences"), 1u);

@@ -46,7 +46,7 @@ class LedgerTest : public testing::Test {
     }
     return nodes;
   }
-  // Everything that is to be had, node by node.
+  // Everything that is available, node by node.
   std::vector<uint64_t> AllocateAll(const ClientId& who, uint32_t tree = kTree) {
     std::vector<uint64_t> nodes;
     for (auto grant = Allocate(who, tree); grant.ok(); grant = Allocate(who, tree)) {

@@ -196,7 +196,7 @@ TEST_F(NodeLedgerTest, AChunkWhoseNodesAreAllFreeServesOtherTreesAndItsLivesStil
     const uint32_t tree = trees[round % 2];
     const std::vector<uint64_t> nodes = AllocateAll(kAnna, tree);
     ASSERT_EQ(nodes.size(), chunk_count_ * chunk_bytes_ / kNode) << round;
-    // Write() expects every life to be newer than the last one there, whoever's it was.
+    // Write() expects every life to be newer than the last one there, of any holder.
     for (const uint64_t node : nodes) (void)Write(node, tree);
     for (const uint64_t node : nodes) {
       ASSERT_TRUE(Free(node, GlanceAtNode(memory_.main() + node).life, tree));

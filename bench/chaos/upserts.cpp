@@ -53,7 +53,7 @@ struct Tally {
   std::array<Count, kUpsertCounters> begun, acknowledged, unknown, no_effect;
 };
 
-// A file that several processes have mapped; zeroed by whoever is first. As long as the program.
+// A file that several processes have mapped; zeroed by the first one. Lives as long as the program.
 template <typename T>
 absl::StatusOr<T*> Map(const std::string& file) {
   const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -189,7 +189,7 @@ class UpsertsRun {
     for (const Tally* const tally : tallies_) done += tally->done;
     return done;
   }
-  // Whoever owns most of the counters. Nobody just now: the next time.
+  // Kills the owner of most counters. If there is none now: the next time.
   void KillOwner() {
     size_t most = servers_.size();
     for (size_t life = 0; life < servers_.size(); ++life) {

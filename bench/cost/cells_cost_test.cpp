@@ -89,7 +89,7 @@ TEST(CellsCost, AGetIsTwoRoundTripsAndAWriteOneMoreThanOthers) {
   EXPECT_LE(replace.round_trips, kEach * 5.05);
 }
 
-// Rule K5: slot and cell in one round trip, whoever of this client has met the value before.
+// Rule K5: slot and cell in one round trip, if any session of this client has met the value before.
 TEST(CellsCost, AGetOfAValueWhosePlaceIsKnownIsOneRoundTrip) {
   constexpr uint64_t kRecords = 2'000;
   LargeTree large(kRecords);

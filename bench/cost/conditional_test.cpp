@@ -107,7 +107,7 @@ TEST(Conditional, EverybodyAddsToOneCounter) {
   }
 }
 
-// A counter by compare and swap: each success counts once, whoever executed it.
+// A counter by compare and swap: each success counts once, on any client.
 TEST(Conditional, WhoeverReplacesAValueDoesItAlone) {
   int64_t replaced = 0;
   Together(

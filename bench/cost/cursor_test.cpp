@@ -269,7 +269,7 @@ TEST_P(CursorTest, TurnsAnywhereAfterErrors) {
   EXPECT_GT(failed_moves_, 100);
 }
 
-// Whoever reads piece by piece goes on behind the last key, of whatever length.
+// A reader that reads piece by piece goes on after the last key, of any length.
 TEST_P(CursorTest, GoesOnBehindAKeyOfFullLength) {
   Fill(300);
   for (const bool reverse : {false, true}) {

@@ -130,7 +130,7 @@ TEST(ChannelTest, KeepsMessagesApart) {
   EXPECT_EQ(other.Receive(-1).status().code(), absl::StatusCode::kUnavailable);
 }
 
-// Folders lie in one of the test's own: whoever makes one elsewhere, meanwhile, may be removing
+// Folders lie in one of the test's own: a test that makes one elsewhere may be removing meanwhile
 // what a test expects to be gone already.
 class PathsTest : public testing::Test {
  protected:

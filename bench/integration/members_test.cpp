@@ -102,7 +102,7 @@ TEST_F(MembersTest, WhatIsLostIsSaidAndWhatIsNotIsNot) {
   EXPECT_OK(client_->TreeStatus(**first));
   ASSERT_NO_FATAL_FAILURE(ExpectWhole(*session_, **first, 300));
 
-  // The advice, without connecting anew.
+  // The advice, without a new connection.
   ASSERT_OK(client_->DropTree("second"));
   auto again = client_->CreateTree("second", kWide);
   ASSERT_OK(again);

@@ -95,7 +95,7 @@ TEST(BrokenRules, EachVariantHasARunOrATest) {
   }
 }
 
-// One line each, in columns: for people, and for whoever looks for a rule's run.
+// One line each, in columns: for people who look for a rule's run.
 TEST(BrokenRules, AreListed) {
   std::string list;
   ASSERT_EQ(Execute(std::string(PANDO_SIM) + " --list_rules", &list), 0) << list;

@@ -156,7 +156,7 @@ TEST_P(ExhaustiveCrashes, CellsAreLinkedOrFreed) {
   ExpectOk(options);
 }
 
-// Rule N8: the victims, and whoever comes after them, know no more of a leaf than a window says.
+// Rule N8: the victims, and those after them, know no more of a leaf than a window says.
 TEST_P(ExhaustiveCrashes, NarrowWritesGoOnToo) {
   ExhaustiveOptions options = SmallNodes();
   options.mode = GetParam();

@@ -98,7 +98,7 @@ void MixDeaths(Random* random, SimRunOptions* options) {
     options->pauses = 1 + static_cast<int>(random->Uniform(4));
     options->lease_ns =
         Pick<int64_t>(random, std::array<int64_t, 4>{0, 1'000'000, 4'000'000, 10'000'000});
-    // Whoever is fenced leaves all its operations without an outcome: dozens of those at one key
+    // A fenced client leaves all its operations without an outcome: dozens of those at one key
     // are more than any checker can decide.
     options->keys = std::max<uint64_t>(options->keys, 16);
     options->hot_share = std::min(options->hot_share, 0.5);
@@ -156,7 +156,7 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   if (mix.cruel_moves && options->pauses > 0) options->move_pauses = 0.1;
   options->many = 1;  // runs of leaves are the shared tree's
   options->main_bytes = std::max<uint64_t>(options->main_bytes, 64 << 20);
-  // Whoever asks an owner that ends does not know what it has done.
+  // A client that asks an owner that ends does not know what it has done.
   options->keys = std::max<uint64_t>(options->keys, 16);
   options->hot_share = std::min(options->hot_share, 0.5);
   // Without local locks a chain of unknown end is a reason to leave, and who comes back as an owner

@@ -15,7 +15,7 @@ namespace {
 
 // By then the memory servers have freed the locks of the dead, however slowly they are told to.
 constexpr int64_t kFencedByNs = 100 * kMillisecondNs;
-// Whoever loses a tenth of its calls, with a lease of a few chain times, may not live for as long
+// A client that loses a tenth of its calls, with a lease of a few chain times, may not live as long
 // as a sweep takes, however often it comes back: the last attempts are made in a network that is
 // well.
 constexpr int kLossySweepsMax = 4;

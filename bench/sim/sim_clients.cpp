@@ -292,7 +292,7 @@ void SimRun::MaybeSweep() {
 
 void SimRun::SweepSomewhere() {
   if (options_.pauses > 0) {
-    // Whoever is in the middle of something meanwhile. (At() is no event: it may stop somebody.)
+    // A compute server in the middle of something. (At() is no event: it may stop somebody.)
     world_.At(NowNs() + 1 + static_cast<int64_t>(sweeps_.random().Uniform(kPauseWithinNs)), [this] {
       ComputeServer* const server = Choose(&sweeps_.random());
       const auto longest_ns = static_cast<uint64_t>(options_.pause_max_ns);

@@ -12,7 +12,7 @@
 namespace pando::sim_run {
 namespace {
 
-// Whoever moves a range waits so long to hear of it, and goes on.
+// A client that moves a range waits so long to hear of it, and goes on.
 constexpr int64_t kMoveNs = 20 * kMillisecondNs;
 constexpr double kDivide = 0.3;  // of the moves
 // Within that a move that nobody holds up is over.

@@ -101,7 +101,7 @@ void SimRun::StepReopenings() {
       BeginTree(server, refused);
       continue;
     }
-    // Whoever has a handle to a tree that was dropped changes to its successor, some time later.
+    // A client with a handle to a dropped tree changes to its successor, some time later.
     if (options_.drops == 0 || server.gave_up || !CanConnect()) continue;
     for (size_t slot = 0; slot < server.handles.size(); ++slot) {
       const TreeLife* const life = server.handles[slot].life;

@@ -118,7 +118,7 @@ absl::Status Coordinator::StartComputeServers() {
 
 void Coordinator::Shutdown(bool orderly) {
   if (orderly) (void)CommandAll({{"do", "quit"}});
-  // An end of the channel makes whoever still works stop and leave in order.
+  // The end of the channel makes those that still work stop and leave in order.
   for (ComputeServerHandle& server : compute_servers_) server.channel.Close();
   const int64_t deadline_ns = RealClock().NowNs() + kGraceMs * kMillisecondNs;
   for (ComputeServerHandle& server : compute_servers_) {
@@ -241,7 +241,7 @@ void Coordinator::ShowProgress(const std::string& what, int64_t start_ns, uint64
 // --- The phases.
 
 absl::Status Coordinator::OpenTree() {
-  // Whoever takes a share of a run finds the tree made.
+  // A process that takes a share of a run finds the tree made.
   const bool create = plan_.load != "none" || (!plan_.workload.preload && !plan_.is_share());
   PANDO_RETURN_IF_ERROR(
       Command(0, {{"do", "open"}, {"create", create}, {"drop", plan_.drop}}, kConnect));

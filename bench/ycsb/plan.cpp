@@ -119,7 +119,7 @@ uint64_t Plan::region_bytes() const {
   // times is plenty. The region is sparse, so that too much costs nothing.
   const uint64_t bytes =
       (initial_records() + inserts) * slot_bytes * 4 / memory_servers + 256 * kMiB;
-  // Whoever has most room has the next log, and keeps room for another one.
+  // The server with most room gets the next log, and keeps room for another one.
   const uint64_t logs = owned() ? log_bytes * ((compute_servers - 1) / memory_servers + 2) : 0;
   return (bytes + logs) / kMiB * kMiB;
 }

@@ -23,7 +23,7 @@ class ThreadTeam {
     Step finish;  // always
   };
   ThreadTeam(int threads, Steps steps);
-  // Whoever has not started never will; the others are waited for.
+  // Threads that have not started never will; the destructor waits for the others.
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;

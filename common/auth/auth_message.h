@@ -35,7 +35,7 @@ enum class AuthType : uint16_t {
 
 enum class AuthRefusal : uint8_t {
   kNone = 0,
-  kWrongProof = 1,         // whoever gets this has another secret
+  kWrongProof = 1,         // the receiver has another secret
   kServerHasSecret = 2,    // and the client has none
   kServerHasNoSecret = 3,  // and the client has one
 };

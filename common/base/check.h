@@ -32,7 +32,7 @@ class LogStatement {
   const char* const file_;
   const int line_;
   const int severity_;
-  // Not a member by value: it would lie in the frame of whoever may log, on a coroutine's stack.
+  // Not a member by value: it would lie in the frame of each caller, on a coroutine's stack.
   const std::unique_ptr<std::ostringstream> text_;
 };
 

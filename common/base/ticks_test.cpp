@@ -52,7 +52,7 @@ TEST(TickClockTest, MeasuresWhatTheClockMeasures) {
   }
   const int64_t ns = clock.NowNs() - start_ns;
   const int64_t expected_ns = RealClock().NowNs() - start_ns;
-  // Whoever else uses the machine may have come between the two looks.
+  // Other users of the machine may have run between the two looks.
   EXPECT_NEAR(static_cast<double>(ns), static_cast<double>(expected_ns), 5e6);
 }
 

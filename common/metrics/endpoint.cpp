@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::string_view kLoopback = "127.0.0.1";
 constexpr int kPortMax = 65535;
-// A scraper's request is one packet. Whoever takes longer to say what he wants, or to take the
-// answer, gives the thread back.
+// A scraper's request is one packet. A client that takes longer to send it, or to take the answer,
+// loses the thread.
 constexpr char kRequestTimeoutMs[] = "500";
 // So many half-open requests, and a scrape still has a thread at once; twice as many, and it has
 // one after the time above.

@@ -139,7 +139,7 @@ absl::StatusOr<std::string> LocalRegistry::IdentityKeyPath(std::string_view) con
 absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
     const ServerLocation& location) {
   PANDO_RETURN_IF_ERROR(CheckEntryText(location));
-  // Each time anew: the directory may have been made again since, or opened to others.
+  // Every time: the directory may have been made again since, or opened to others.
   PANDO_ASSIGN_OR_RETURN(PrivateDirectory directory,
                          PrivateDirectory::Open(directory_, kWhat, /*make=*/false));
   const std::string lock_name = LockName(location.id);

@@ -36,7 +36,7 @@ class MemcachedMember {
   // MemcachedClient and ParseEntry().
   absl::StatusOr<Claim> TryPublish();
 
-  // Makes the entry last again, or publishes it anew where it is gone. AlreadyExists: another
+  // Makes the entry last again, or publishes it again if it is gone. AlreadyExists: another
   // process has it. Unlike when first publishing it does not matter whether that one still lives.
   absl::Status Renew();
 

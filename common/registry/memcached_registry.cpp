@@ -190,7 +190,7 @@ MemcachedRegistry::MemcachedRegistry(MemcachedRegistryOptions options)
 absl::StatusOr<std::unique_ptr<Registry>> MemcachedRegistry::Open(
     MemcachedRegistryOptions options) {
   auto registry = std::make_unique<MemcachedRegistry>(std::move(options));
-  // Whoever mistyped the address learns it here.
+  // A mistyped address shows here.
   const std::string prefix = MemcachedKeyPrefix(registry->options_.cluster);
   PANDO_RETURN_IF_ERROR(registry->client_.Get(MemcachedIndexKey(prefix)).status());
   return registry;

@@ -33,7 +33,7 @@ bool Parking::ParkUntil(int64_t deadline_ns) {
   if (deadline_ns != kNeverNs) impl.timers.Arm(&worker->timer, deadline_ns);
   impl.Suspend(worker, Worker::State::kWaiting);
   state_->waiter = nullptr;
-  // Time and Unpark() may have come together: whoever changed the phase decides.
+  // Time and Unpark() may have come together: the one that changed the phase decides.
   return state_->phase.exchange(State::kEmpty, std::memory_order_acq_rel) == State::kUnparked;
 }
 

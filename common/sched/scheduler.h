@@ -36,7 +36,7 @@ struct Worker;
 // A place where one coroutine waits until another thread, coroutine or timer wakes it.
 // Park() is for the owning scheduler's coroutines; Unpark() for any thread, any number of times.
 // An Unpark() before Park() makes that Park() return at once. Must outlive every Unpark() in
-// progress: share it (shared_ptr) with whoever may call late.
+// progress: share it (shared_ptr) with callers that may be late.
 class Parking {
  public:
   explicit Parking(Scheduler* scheduler);

@@ -168,7 +168,7 @@ void FillLeaf(std::byte* image, const NodeLayout& layout, std::span<const LeafEn
 
 // Rule S: where a leaf that is to hold so many entries, more than it has slots, is cut: the
 // positions of the first entries of its new siblings. `sorted`: by key, no two of one. `ascending`:
-// whoever writes goes on above them, so all leaves but the last become nearly full; else all get
+// the writer goes on above them, so all leaves but the last become nearly full; else all get
 // about as many, give or take for a shorter separator.
 std::vector<size_t> ChooseCuts(const std::vector<LeafEntry>& sorted, uint32_t slot_count,
                                bool ascending);

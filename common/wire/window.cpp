@@ -156,7 +156,7 @@ using wire::FlaggedIn;
 namespace {
 
 // A flag is set in advance while one slot in so many is free; later few keys come that need it, and
-// NotFound is dearer for each.
+// NotFound costs more for each.
 constexpr uint32_t kFreeForFlags = 14;
 
 }  // namespace

@@ -62,7 +62,7 @@ class Leaves {
     std::sort(entries.begin(), entries.end(),
               [](const auto& a, const auto& b) { return a.key < b.key; });
     const std::string separator = entries[entries.size() / 2].key;
-    // As where a packet has all of a leaf (rule N5). Whoever is here is below the separator.
+    // As where a packet has all of a leaf (rule N5). Every key here is below the separator.
     FillLeaf(at->second.data(), layout_, std::span(entries).first(entries.size() / 2));
     SealNodeLevel(at->second.data(), at->second.data(), layout_, false);
     entries.erase(entries.begin(), entries.begin() + static_cast<ptrdiff_t>(entries.size() / 2));

@@ -272,7 +272,7 @@ inline std::string NodeScene(const NodeLayout& layout, bool crc, bool upwards, b
   return stage.Check();
 }
 
-// A split that places what stays anew, all lines but the first in one packet (rule N5). `landed`:
+// A split that places again what stays, all lines but the first in one packet (rule N5). `landed`:
 // of the two WRITEs.
 inline std::string RefillScene(const NodeLayout& layout, bool crc, bool upwards, uint64_t seed,
                                size_t landed = SIZE_MAX) {

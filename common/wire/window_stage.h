@@ -1,9 +1,9 @@
 // For tests of windows (rules N): one leaf in remote memory, written line by line, and readers that
 // take each of its lines at any moment between two of them.
 //
-// A key goes through its values in order, each another one; so whoever has returned a later one
-// before somebody else begins has decided that this one returns no earlier one. Lines of one WRITE
-// land in the order in which they are added here, which tests turn round.
+// A key goes through its values in order, each another one. So if a reader has returned one before
+// another reader begins, that one returns no earlier value. Lines of one WRITE land in the order in
+// which they are added here, which tests turn round.
 #pragma once
 
 #include <algorithm>

@@ -16,7 +16,7 @@ namespace pando::c {
 // open, and how many Held there are.
 struct Slot {
   std::atomic<uint64_t> state{0};
-  std::shared_ptr<Object> object;  // of whoever holds it, or has closed it
+  std::shared_ptr<Object> object;  // kept by calls that use it, or have closed it
 };
 
 namespace {

@@ -8,7 +8,7 @@
 //   1. What a handle stands for lives at least while a Held of it does. Closing it first refuses
 //      all that come later, and then waits for those.
 //   2. Objects end after their children (a client's trees, sessions and executors, a session's
-//      cursors), each once, by whoever closes it or its parent first.
+//      cursors), each once, by the call that closes it or its parent first.
 //   3. A place is given out again under another number: 2^39 times, then it stays unused.
 //   4. After fork() the child has none of its parent's: they are refused, and not closed.
 //   5. Nobody waits here inside a callback: that is refused before (call.h).

@@ -42,7 +42,7 @@ class IndexCache {
   // guard.
   const CachedNode* Find(const Reference& reference) const;
 
-  // The tree's shortcut. Whoever searches the tree keeps it; after InvalidateTree() it stays empty.
+  // The tree's shortcut. Searches of the tree keep it; after InvalidateTree() it stays empty.
   std::shared_ptr<const ParentDirectory> DirectoryOf(uint32_t tree_id);
   // A level-1 node that covers the key, or null: then it may still be found level by level. Needs a
   // guard.

@@ -7,7 +7,7 @@ namespace pando {
 namespace {
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
-// An array is made anew when this many nodes, and this share of it, have found no slot.
+// An array is rebuilt when this many nodes, and this share of it, have found no slot.
 constexpr size_t kRebuildMin = 16;
 constexpr size_t kRebuildShare = 16;
 

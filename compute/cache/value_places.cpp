@@ -151,7 +151,7 @@ size_t ValuePlaces::FreeWay(Bucket* bucket) {
   for (size_t way = 0; way < kWays; ++way) {
     if (LoadWord(bucket->places[way].address) == 0) return way;
   }
-  // A clock: who was found gets another round. Whoever finds meanwhile does not hold it up.
+  // A clock: a place that was found gets another round. Lookups meanwhile do not hold it up.
   size_t way = 0;
   for (size_t steps = 0; steps <= kWays; ++steps) {
     const uint32_t marks =

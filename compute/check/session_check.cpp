@@ -198,8 +198,8 @@ absl::StatusOr<bool> SessionCheck::GoesBack(RemoteAddress node) {
 
 absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
   PANDO_ASSIGN_OR_RETURN(AccountingResult result, Account(walked->nodes));
-  // On a live tree nodes come and go between the walk and the lists: whoever stays a suspect is
-  // one.
+  // On a live tree nodes come and go between the walk and the lists: only a node that stays a
+  // suspect is a problem.
   for (int passes = 1; !options_.quiet_tree && !result.suspects.empty() && passes < kPassesMax;
        ++passes) {
     context_.session.scheduler().SleepUntil(context_.session.NowNs() + kLastPauseNs);

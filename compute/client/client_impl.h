@@ -67,7 +67,7 @@ class ClientImpl {
   // owner.cpp: before that, of an owned tree that nobody uses any more.
   void GiveUpTree(OwnedTree* tree);
   // members.cpp: makes a server that has come, or come back, one of the client's. Called by the
-  // member watch; where the fabric is simulated, by whoever drives it. Not concurrently with
+  // member watch; on a simulated fabric, by the code that drives it. Not concurrently with
   // itself. Errors: those of Fabric::AddServer(), and why the server is none of the client's.
   absl::Status AddMember(const ServerLocation& location);
 

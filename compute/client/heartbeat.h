@@ -65,7 +65,7 @@ class Heartbeat {
     std::atomic<uint32_t> answered{0};  // the last life of which everything is known
     int64_t ask_again_ns = 0, ask_pause_ns = 0;
   };
-  // Begins to ask the server anew, unless that has been done, or is too early.
+  // Begins to ask the server again, unless that has been done, or is too early.
   void Ask(Pulse* pulse);
   void Beat(const std::shared_ptr<Pulse>& pulse);
   void Stop();

@@ -87,7 +87,7 @@ void ClientImpl::DetachFromAll(OperationContext& context, uint32_t tree_id, bool
 
 absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
   PANDO_RETURN_IF_ERROR(tree.fate.status());
-  // Not inside: whoever looks for servers needs the control session.
+  // Not inside a control call: the search for servers needs the control session.
   (void)AwaitServers(
       [&](OperationContext& context) { return ListTreeServers(context, tree.id()); });
   return RunControl(

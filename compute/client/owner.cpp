@@ -100,7 +100,7 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Introduced(std::shared_ptr
 }
 
 void ClientImpl::GiveUpTree(OwnedTree* tree) {
-  // Whatever is left is in the log, and found there by whoever needs it.
+  // What is left is in the log, where the next client that needs it finds it.
   (void)member_->Close(tree, ConnectDeadlineNs());
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kRepairTimeoutChains = 1024;
 // Of what takes as long as there is data.
 constexpr int64_t kWholeTreeTimeoutMs = 24 * 3600 * 1000;
 
-// Inline, and the refusals apart: a status that is only looked at is dear (compute/README.md).
+// Inline, with refusals apart: a status that is only examined costs time (compute/README.md).
 bool KeyFits(const TreeContext& tree, std::string_view key) {
   return !key.empty() && key.size() <= tree.layout.key_bytes_max();
 }
@@ -142,7 +142,7 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
   OperationContext context(context_.get(),
                            RepairDeadlineNs(kRepairTimeoutChains * context_->chain_ns()));
   context.fate = &fate;
-  // Best effort: whoever misses it next tries again.
+  // Best effort: the next operation that misses it tries again.
   if (repair.missing.has_value()) {
     context.BackOff(kRepairDelayChains);
     context_->counters().separator_repairs.Add();

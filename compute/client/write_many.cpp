@@ -42,7 +42,7 @@ class CallHost final : public WriteWorkers::Host {
         [&](OperationContext& context) {
           absl::Status status = context.expired() ? context.DeadlineError("inserting separators")
                                                   : routed().InsertMissing(context, separators);
-          // Whoever misses the others inserts them.
+          // The next operations that miss the others insert them.
           if (!separators->empty()) context.missing = std::move(separators->front());
           return status;
         },

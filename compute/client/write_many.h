@@ -31,7 +31,7 @@ struct CallWrite {
 };
 
 // The same for a call of `count` writes with these options, which is to end by `deadline_ns`: what
-// is no good is refused, and the rest executed. `write_of(i)`: the i-th, whenever it is asked for.
+// is invalid is refused, and the rest executed. `write_of(i)`: the i-th, whenever it is asked for.
 void ExecuteCall(SessionImpl& session, const Tree& tree, size_t count,
                  absl::FunctionRef<CallWrite(size_t)> write_of, const OperationOptions& options,
                  int64_t deadline_ns);

@@ -30,9 +30,9 @@ struct HeldExtent {
 absl::StatusOr<LogExtent> AllocateExtent(OperationContext& context, ControlChannel& control,
                                          ServerId server, uint64_t bytes);
 
-// False: it is free already, or gone with an earlier life of the server. Whoever frees his own says
-// that nothing of his is in flight to it. FailedPrecondition: it is somebody's who has not ended
-// there (AwaitFence()).
+// False: it is free already, or gone with an earlier life of the server. A client that frees its
+// own says that nothing of it is in flight there. FailedPrecondition: it belongs to a client that
+// has not ended there (AwaitFence()).
 absl::StatusOr<bool> FreeExtent(OperationContext& context, ControlChannel& control,
                                 const LogExtent& extent, uint32_t holder_incarnation);
 

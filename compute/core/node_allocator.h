@@ -123,7 +123,7 @@ class NodeAllocator {
     bool refilling = false;
     uint32_t waiting = 0;    // callers of Refill() that have not got anything yet
     bool scarce = false;     // the last request found all servers full
-    int64_t rested_ns = 0;   // nothing is to be had before
+    int64_t rested_ns = 0;   // nothing is available before
     int64_t flushed_ns = 0;  // when frees were sent, or the first one was queued
     bool uncertain = false;
     bool orphans = false;

@@ -34,7 +34,7 @@ bool HeldNode::WindowDecides(const Descent& descent, bool adds) {
                      tree_.environment.crc, &match_);
   if (verdict == WindowVerdict::kFlagged && !RuleHolds(Rule::kN8)) verdict = WindowVerdict::kAbsent;
   if (verdict != WindowVerdict::kFound && verdict != WindowVerdict::kAbsent) return false;
-  // Rule M7: whoever works on such a leaf has to look after the merge first.
+  // Rule M7: a holder that works on such a leaf has to resolve the merge first.
   if (IsMarked(image_.data) && RuleHolds(Rule::kN8Marker)) return false;
   return verdict == WindowVerdict::kFound || !adds ||
          HasRoomInWindow(image_.data, layout, descent.key());

@@ -105,7 +105,7 @@ TEST(LeafWindowTest, ABatchThatFillsAWindowAndSpillsHasAnOrderOrNone) {
     ASSERT_TRUE(SpillsAreFlagged(image.data(), layout));
     unordered += runs.empty() ? 1 : 0;
     // As somebody sees it after the first WRITE, and before the others: no key without its flag,
-    // and whoever finds a flag missing finds no such key in the leaf after any of them.
+    // and a reader that finds a flag missing finds no such key in the leaf after any of them.
     TestImage landed(read);
     bool later = false;
     for (const LineRun& run : runs) {

@@ -54,8 +54,8 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
       if (write.result->ok() || !alone) *write.result = written;
     }
   }
-  // The operations are done; separators that cannot be inserted now are inserted by whoever misses
-  // them.
+  // The operations are done; separators that cannot be inserted now are inserted by the next
+  // operations that miss them.
   if (division_ != nullptr && !division_->separators.empty()) [[unlikely]] {
     std::vector<MissingSeparator>& missing = division_->separators;
     if (later_ != nullptr) {

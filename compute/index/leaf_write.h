@@ -35,7 +35,7 @@ class LeafWrite {
   // waiting ones with them, writes back and gives the lock up. They are sorted by key; the first
   // one's key is covered, and in `slot` (-1: absent). Returns how many have their results now. 0:
   // the leaf is full and no spare node was at hand; nothing happened, refill and try again: they
-  // are decided anew then (rule U5).
+  // are then decided again (rule U5).
   size_t Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, int slot);
 
  private:

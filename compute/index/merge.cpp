@@ -22,7 +22,7 @@
 namespace pando {
 namespace {
 
-// A merge that meets locks in use is tried again so often; the next erase there tries anew.
+// A merge that meets locks in use is tried again so often; the next erase there tries again.
 constexpr int kAttemptsMax = 8;
 constexpr int64_t kMergeAgainChains = 8;
 

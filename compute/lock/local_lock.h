@@ -44,7 +44,7 @@ class LocalLock {
 
   // A hint: Release() serves a waiter that arrives a moment later.
   bool HasWaiters() const { return state_.load(std::memory_order_relaxed) == kQueued; }
-  // For whoever works otherwise where nobody waits: a hint, for so many turns after it was noted.
+  // For code that works otherwise when nobody waits: a hint, for so many turns after it was noted.
   void NoteCrowd() { crowded_turns_.store(kCrowdedTurns, std::memory_order_relaxed); }
   bool TakeCrowdedTurn() {
     const uint8_t turns = crowded_turns_.load(std::memory_order_relaxed);

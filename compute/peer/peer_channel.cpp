@@ -238,7 +238,7 @@ absl::Status PeerChannel::TakeAnswer(const PeerAnswerView& answer, bool is_other
     return absl::DataLossError(absl::StrCat("an answer to request ", answer.number,
                                             ", which was not sent or has been answered"));
   }
-  // Whoever has the peer's address now can only say that he is not the owner.
+  // Another process at the peer's address can only say that it is not the owner.
   if (!is_other && !answer.not_owner) return absl::DataLossError("an answer of somebody else");
   Slot& slot = slots_[index];
   PeerCall* const call = slot.call;

@@ -35,7 +35,7 @@ TEST(PeerCount, OneInFlightTakesTwoMessages) {
   }
 }
 
-// A number is used again and again, and the part of it that makes it differ starts anew.
+// Numbers are reused, and the part that distinguishes them wraps around.
 TEST(PeerCount, NumbersWrapAround) {
   sim::SimWorld world({.seed = 2});
   TestOwner owner(&world, kOwner);

@@ -84,7 +84,7 @@ TEST(PeerHostile, AnAskerTakesNoGarbage) {
   }
 }
 
-// The second answer to a request is for nobody, whoever has its place now.
+// The second answer to a request is for nobody, even if another request has its place now.
 TEST(PeerHostile, AnAskerTakesNoAnswerTwice) {
   sim::SimWorld world({.seed = 1});
   HostileOwner owner(&world, kOwner);

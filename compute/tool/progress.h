@@ -29,7 +29,7 @@ class Progress {
     keys_.fetch_add(keys, std::memory_order_relaxed);
     part_.fetch_add(part, std::memory_order_relaxed);
   }
-  // Begins anew: what was done counts no more.
+  // Starts over: earlier work no longer counts.
   void Reset() {
     keys_.store(0);
     part_.store(0);

@@ -15,7 +15,7 @@ class Error(Exception):
 
 
 class InvalidArgumentError(Error, ValueError):
-    """A key, value or option that is no good."""
+    """An invalid key, value or option."""
 
 
 class NotFoundError(Error, KeyError):

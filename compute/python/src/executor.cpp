@@ -24,7 +24,7 @@ struct Answer {
   std::vector<std::pair<std::string, std::string>> rows;
 };
 
-// Thread-safe. Put() by workers, Take() by whoever answers.
+// Thread-safe. Workers call Put(), the thread that answers calls Take().
 class Answers {
  public:
   void Put(Answer answer) {

@@ -160,7 +160,7 @@ class BadInputTest(ClusterTest):
         self.assertEqual(len(self.session.scan(self.tree)), 500)
 
     def test_a_child_of_fork(self):
-        """It cannot use what its parent has open, closes none of it, ends as other processes, and may connect anew."""
+        """It cannot use what its parent has open, closes none of it, ends as other processes, and may connect again."""
         program = ("import os, pando\n"
                    "client = pando.connect(os.environ['PANDO_REGISTRY'])\n"
                    f"tree = client.open_tree({self.tree.name!r})\n"
