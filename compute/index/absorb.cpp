@@ -219,6 +219,7 @@ absl::Status Absorption::WriteSurvivor() {
   SetMarker(image.data, NodeState::kLive, rights_.front().node);
   SealNodeLevel(image.data, image.data, layout(), crc());
   WriteBack writes(context_, tree_, left_.address.server());
+  // Line 0 last: it raises `high` over the keys of the absorbed leaves, and so commits (rule M4).
   PANDO_RETURN_IF_ERROR(writes.AddNodeHeaderLast(left_.address, image));
   return writes.Flush();
 }
@@ -241,6 +242,9 @@ absl::Status Absorption::WriteDead() {
   return writes->Flush();
 }
 
+// Each step is complete before the next begins, as in a merge of two (merge.cpp): the markers keep
+// out separators and updates; the parent forgets the leaves before they die, so that it never leads
+// to a dead one; they die before the survivor's marker goes (rules M2 to M6).
 absl::Status Absorption::Write() {
   PANDO_RETURN_IF_ERROR(WriteErased());
   PANDO_RETURN_IF_ERROR(WriteParent());

@@ -81,6 +81,8 @@ absl::Status WriteParent(OperationContext& context, TreeContext& tree, Trio* tri
   EncodeInternal(parent, tree.layout, trio->parent_image.data, tree.environment.crc,
                  trio->parent_image.data);
   WriteBack writes(context, tree, trio->parent.address.server());
+  // Line 0 first, for repair to trust: it rebuilds the entries from the child level, and skips the
+  // right node, which is marked by now (rules C4, M2).
   PANDO_RETURN_IF_ERROR(writes.AddNodeHeaderFirst(trio->parent.address, trio->parent_image));
   return writes.Flush();
 }

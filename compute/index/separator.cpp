@@ -178,6 +178,8 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
   }
   EncodeInternal(node, tree.layout, image.data, tree.environment.crc, image.data);
   WriteBack writes(context, tree, self.address.server());
+  // Line 0 first: after a death between two packets repair trusts it, and rebuilds the entries from
+  // the child level (rule C4). The lock goes in the same chain, after the WRITEs (rule L4).
   const absl::Status added = writes.AddNodeHeaderFirst(self.address, image);
   if (!added.ok()) {
     tree.environment.hocl.LeaveToFencing(context, parent.TakeLock(), added);

@@ -33,8 +33,9 @@ absl::StatusOr<std::optional<Reference>> OnlyChild(OperationContext& context, Tr
   return alone ? std::optional<Reference>(root.header.leftmost) : std::nullopt;
 }
 
-// The old root is marked while the record changes. After a death the next holder finds the mark,
-// and sees from the record whether it is the root still (redo.cpp).
+// The old root is marked while the record changes: after a death the next holder finds the mark,
+// and sees from the record whether it is still the root (redo.cpp). It dies only after the record
+// has named its child, so that no record ever leads to a dead root (rules R1, M7).
 absl::Status WriteShrink(OperationContext& context, TreeContext& tree, const Reference& old_root,
                          LocalBuffer image, const RootRecord& shrunk, LocalBuffer line) {
   PANDO_RETURN_IF_ERROR(
