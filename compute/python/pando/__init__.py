@@ -78,10 +78,10 @@ def connect(registry: str, **options: Any) -> Client:
 
 def _create_tree(self: Client, name: str, *, key_bytes_max: int = 8, value_bytes_max: int = 8, node_bytes: int = 0,
                  mode: str = "shared", inline_value_bytes_max: int = 0) -> Tree:
-    """Creates the tree where there is none of that name. FailedPreconditionError: it is there, with other options.
+    """Creates the tree if there is none of that name. FailedPreconditionError: it exists with other options.
 
     Keys have 1 to 255 bytes. Values have up to 65,536, in owned trees 255; those above inline_value_bytes_max (1 to 254)
-    lie beside the leaves, which costs a get a round trip more. 0: where value_bytes_max is above 255, those above 20.
+    lie outside the leaves, which costs a get one more round trip. 0: if value_bytes_max is above 255, those above 20.
     """
     if mode not in ("shared", "owned"):
         raise ValueError(f"mode is 'shared' or 'owned', not {mode!r}")
@@ -99,7 +99,7 @@ class Write(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What came of one write. value: an upsert's new one; of a ConditionFailedError the present one; else b''."""
+    """The result of one write. value: an upsert's new one; with ConditionFailedError the present one; else b''."""
 
     error: Optional[Error]
     value: bytes
@@ -107,7 +107,7 @@ class WriteResult(NamedTuple):
 
 def _write_many(self: Session, tree: Tree, writes: Iterable[Write], *,
                 timeout: Optional[float] = None) -> List[WriteResult]:
-    """Many writes, each an operation by itself with a result of its own, in order; those of a leaf go together."""
+    """Many writes, each an operation with its own result, in order; those to one leaf are executed together."""
     return [WriteResult(*result) for result in self._write_many(tree, writes, timeout=timeout)]
 
 
@@ -122,5 +122,5 @@ def int64(number: int) -> bytes:
 
 
 def parse_int64(value: bytes) -> int:
-    """And back. struct.error: it is not of 8 bytes."""
+    """The number back from its bytes. struct.error: they are not 8."""
     return int(struct.unpack("<q", value)[0])

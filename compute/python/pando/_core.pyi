@@ -20,7 +20,7 @@ class TreeInfo(TypedDict):
     value_bytes_max: int
     node_bytes: int
     mode: str
-    inline_value_bytes_max: int  # value_bytes_max: no value lies beside the leaves
+    inline_value_bytes_max: int  # value_bytes_max: no value lies outside the leaves
 
 class ServerInfo(TypedDict):
     id: int
@@ -56,7 +56,7 @@ class SizeEstimate(TypedDict):
     value_bytes: int
     leaves: int
     nodes_bytes: int
-    cells_bytes: int  # of values beside the leaves; nodes_bytes does not have them
+    cells_bytes: int  # of values outside the leaves; not part of nodes_bytes
     relative_error: float
 
 class CheckReport(TypedDict):
@@ -68,7 +68,7 @@ class CheckReport(TypedDict):
     value_bytes: int
     nodes_bytes: int
     locks_held: int
-    cells: int  # values beside the leaves
+    cells: int  # values outside the leaves
     cells_bytes: int
     cells_unused: int
 
@@ -117,7 +117,7 @@ class Session:
     def __enter__(self) -> Session: ...
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Optional[TracebackType]) -> None: ...
     def get(self, tree: Tree, key: Bytes, default: Any = None, *, timeout: Optional[float] = None) -> Any:
-        """The value; `default` where there is no such key."""
+        """The value; `default` if there is no such key."""
     def put(self, tree: Tree, key: Bytes, value: Bytes, *, timeout: Optional[float] = None) -> None: ...
     def insert(self, tree: Tree, key: Bytes, value: Bytes, *, timeout: Optional[float] = None) -> None:
         """AlreadyExistsError."""
@@ -134,12 +134,12 @@ class Session:
                timeout: Optional[float] = None) -> bytes:
         """The new value. function: "add", "min", "max", "append", or the number of one that C has registered."""
     def multi_get(self, tree: Tree, keys: Iterable[Bytes], *, timeout: Optional[float] = None) -> List[Optional[bytes]]:
-        """A value for each key, None where there is none. BatchError."""
+        """A value for each key, None if it is absent. BatchError."""
     def multi_put(self, tree: Tree, rows: Union[Mapping[bytes, bytes], Iterable[Sequence[Bytes]]], *,
                   timeout: Optional[float] = None) -> None:
         """BatchError."""
     def multi_erase(self, tree: Tree, keys: Iterable[Bytes], *, timeout: Optional[float] = None) -> List[bool]:
-        """For each key whether it was there. BatchError."""
+        """For each key whether it existed. BatchError."""
     def _write_many(self, tree: Tree, writes: Iterable[Write], *,
                     timeout: Optional[float] = None) -> List[Tuple[Any, bytes]]: ...
     def write_many(self, tree: Tree, writes: Iterable[Write], *,

@@ -1,4 +1,4 @@
-"""Exceptions: one class for each code of pando.h that a program may want to tell from others."""
+"""Exceptions: one class for each code of pando.h that a program may want to distinguish."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Type
 
 
 class Error(Exception):
-    """Something did not work. code: its name in pando.h, without PANDO_."""
+    """An operation failed. code: its name in pando.h, without PANDO_."""
 
     code: str = "INTERNAL"
 
@@ -23,11 +23,11 @@ class NotFoundError(Error, KeyError):
 
 
 class AlreadyExistsError(Error):
-    """The key of an insert is there."""
+    """The key of an insert exists."""
 
 
 class DeadlineExceededError(Error, TimeoutError):
-    """The time was over; the operation had no effect."""
+    """The timeout passed; the operation had no effect."""
 
 
 class OutcomeUnknownError(Error):
@@ -47,7 +47,7 @@ class ClosedError(FailedPreconditionError):
 
 
 class ConditionFailedError(FailedPreconditionError):
-    """The key has another value than expected: nothing was changed. actual: the value that it has."""
+    """The key does not have the expected value: nothing was changed. actual: its value."""
 
     actual: Optional[bytes] = None
 
@@ -57,15 +57,15 @@ class UnavailableError(Error, ConnectionError):
 
 
 class DataLossError(Error):
-    """Damaged memory, or a memory server that lost what it had."""
+    """Damaged memory, or a memory server that restarted without its data."""
 
 
 class CancelledError(Error):
-    """A load that has ended early: nothing was loaded."""
+    """A load that ended early: nothing was loaded."""
 
 
 class BatchError(Error):
-    """Some operations of a call of many have failed. results: of each what the call would have returned, or its Error."""
+    """Some operations of a call of many have failed. results: for each what the call would have returned, or its Error."""
 
     code = "BATCH"
 
