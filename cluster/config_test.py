@@ -88,6 +88,8 @@ class ConfigTest(unittest.TestCase):
         self.refused("[defaults]\nmtu = 1\n" + HOST, "defaults.mtu")
         self.refused(HOST + '[bench]\nduration = "1"\n', "bench.duration", "a number")
         self.refused(HOST + '[bench]\nload = "put"\n', "bench.load", "bulk, none")
+        self.refused(HOST + '[bench]\nmode = "hot"\n', "bench.mode", "shared, owned")
+        self.refused(HOST + '[bench]\nroute = "owner"\n', "bench.route", 'mode = "owned"')
         self.refused('[cluster]\nwork = "tmp"\n' + HOST, "cluster.work", "absolute")
         self.refused('host = "a"\n', "host", "[[host]]")
         self.refused("host = [1]\n", "host[0]", "table")

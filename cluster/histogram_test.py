@@ -85,6 +85,7 @@ def document(values, start_s, end_s, per_second, errors=0):
             "end_unix_ns": end_s * 10**9,
             "cpu_ns": 10**9, "backlog": 1, "gave_up": False, "first_error": "",
             "fabric": {"reads": len(values)}, "tree": {"splits": 2}, "cache_bytes": 7, "place_bytes": 3,
+            "owned": {"hits": 5, "forwarded": 1},
         },
     }  # fmt: skip
 
@@ -107,6 +108,7 @@ class MergeTest(unittest.TestCase):
         self.assertEqual(summary["cpu_seconds"], 2)
         self.assertEqual(summary["fabric"], {"reads": 400})
         self.assertEqual(summary["tree"], {"splits": 4, "cache_bytes": 14, "place_bytes": 6})
+        self.assertEqual(summary["owned"], {"hits": 10, "forwarded": 2})
         read = summary["by_operation"]["read"]
         expected = histogram_of(fast + slow)
         self.assertEqual(read["latency_us"]["p99"], expected.percentile(99) / 1000)
@@ -124,6 +126,8 @@ class MergeTest(unittest.TestCase):
             lambda d: d["run"]["by_operation"]["read"].update(errors=-1),
             lambda d: d["run"].update(per_second=["x"]),
             lambda d: d["run"].update(by_operation=[]),
+            lambda d: d["run"].pop("owned"),
+            lambda d: d["run"]["owned"].update(hits=-1),
         ):
             bad = json.loads(json.dumps(good))
             spoil(bad)

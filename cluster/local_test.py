@@ -56,6 +56,22 @@ class LocalTest(testing.ClusterTest):
         self.assertIn("nothing was running", self.expect(0, "down"))
         self.expect(3, "status")
 
+    def test_owned_trees(self):
+        owned = "operations = 6000\nmode = 'owned'\nroute = 'owner'\nhot_bytes = '1M'\nlog_bytes = '1M'\n"
+        self.write_config(TWO, owned + "service_threads = 2\nstart_delay_s = 8")
+        self.expect(0, "up")
+        out = self.expect(0, "bench", f"--output={self.folder}/out")
+        self.assertRegex(out, r"owned +[1-9][0-9.]* % hits, .* flushed into")
+        (run_name,) = os.listdir(f"{self.folder}/out")
+        with open(f"{self.folder}/out/{run_name}/result.json", encoding="utf-8") as file:
+            result = json.load(file)
+        run, owned = result["run"], result["run"]["owned"]
+        self.assertEqual((run["operations"], run["errors"]), (6000, 0))
+        self.assertEqual(result["config"]["mode"], "owned")
+        self.assertGreaterEqual(owned["ranges"], 3)  # each compute server has keys of its own
+        self.assertGreater(owned["log_messages"], 0)
+        self.assertLess(owned["forwarded"], run["operations"] / 2)
+
     def check_results(self, folder):
         with open(f"{folder}/result.json", encoding="utf-8") as file:
             result = json.load(file)
@@ -91,6 +107,7 @@ class LocalTest(testing.ClusterTest):
             self.assertEqual(summary, theirs["by_operation"][name])
         self.assertEqual(run.summary()["fabric"], theirs["fabric"])
         self.assertEqual(run.summary()["tree"], theirs["tree"])
+        self.assertEqual(run.summary()["owned"], theirs["owned"])
 
     def test_down_after_a_kill(self):
         self.write_config(ONE)

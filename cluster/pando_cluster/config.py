@@ -123,6 +123,11 @@ class Bench:
     drop: bool = option(True)  # what is there of that tree, before loading
     preset: str = option("everything", _name)
     index_cache: str = option("64M", _size)
+    mode: str = option("shared", one_of("shared", "owned"))
+    route: str = option("any", one_of("any", "owner"))  # owned: which keys a compute server asks for
+    hot_bytes: str = option("64M", _size)  # owned: an owner's memory for records
+    log_bytes: str = option("16M", _size)  # owned: an owner's log on a memory server
+    service_threads: int = option(1, between(1, 64))  # owned: that execute what others ask for
     seed: int = option(1, between(0, 2**63 - 1))
     start_delay_s: float = option(5.0, between(0.5, 3600))  # for connecting, before the start
     clock_skew_max_ms: float = option(50.0, between(0.1, 60_000))
@@ -254,6 +259,8 @@ def _check_whole(config):
             raise ConfigError("host", f"{count} {role} servers are too many: {SERVERS_MAX} at most")
     if config.bench.operations == 0 and config.bench.duration == 0:
         raise ConfigError("bench.duration", "when to stop? Set operations or duration above 0")
+    if config.bench.route == "owner" and config.bench.mode != "owned":
+        raise ConfigError("bench.route", 'keys of a shared tree have no owner: set mode = "owned"')
     if config.local:
         return
     addresses = {host.address for host in config.hosts}

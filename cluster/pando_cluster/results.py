@@ -75,6 +75,7 @@ class Run:
     first_error: str = ""
     fabric: dict = field(default_factory=dict)
     tree: dict = field(default_factory=dict)
+    owned: dict = field(default_factory=dict)
 
     @property
     def count(self):
@@ -107,8 +108,9 @@ class Run:
         self.backlog += other.backlog
         self.gave_up = self.gave_up or other.gave_up
         self.first_error = self.first_error or other.first_error
-        for mine, theirs in ((self.fabric, other.fabric), (self.tree, other.tree)):
-            for name, value in theirs.items():
+        for counters in ("fabric", "tree", "owned"):
+            mine = getattr(self, counters)
+            for name, value in getattr(other, counters).items():
                 mine[name] = mine.get(name, 0) + value
 
     def summary(self):
@@ -123,6 +125,7 @@ class Run:
             "by_operation": {name: o.summary() for name, o in self.operations.items()},
             "fabric": self.fabric,
             "tree": self.tree,
+            "owned": self.owned,
         }
 
 
@@ -151,6 +154,7 @@ def read_run(document):
         run.gave_up, run.first_error = bool(raw["gave_up"]), str(raw["first_error"])
         run.fabric = {name: _whole(value) for name, value in raw["fabric"].items()}
         run.tree = {name: _whole(value) for name, value in raw["tree"].items()}
+        run.owned = {name: _whole(value) for name, value in raw["owned"].items()}
         for name in ("cache_bytes", "place_bytes"):
             run.tree[name] = _whole(raw[name])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -194,6 +198,16 @@ def _row(name, summary):
     )
 
 
+def _owned_line(owned):
+    """What the owners did, all together."""
+    asked = max(1, owned["hits"] + owned["misses"])
+    return (
+        f"owned     {100 * owned['hits'] / asked:.2f} % hits, {owned['forwarded']} forwarded; log: "
+        f"{owned['log_messages']} writes in {owned['log_batches']} batches; "
+        f"{owned['flushed']} flushed into {owned['flushed_leaves']} leaves"
+    )
+
+
 def table(config, run_name, runs, whole):
     """Text: the whole, and a line a host."""
     lines = [
@@ -209,6 +223,8 @@ def table(config, run_name, runs, whole):
         _HEADER,
     ]
     lines += [_row(name, o.summary()) for name, o in whole.operations.items() if o.count]
+    if config.bench.mode == "owned":
+        lines += ["", _owned_line(whole.owned)]
     lines.append("")
     width = max(9, *(len(name) for name in runs))
     lines += [

@@ -125,6 +125,9 @@ def _ycsb(config, host):
         flags["operations"] = bench.operations
     if bench.distribution:
         flags["distribution"] = bench.distribution
+    if bench.mode == "owned":
+        for name in ("mode", "route", "hot_bytes", "log_bytes", "service_threads"):
+            flags[name] = getattr(bench, name)
     words = [program(config, "pando-ycsb"), *(f"--{name}={value}" for name, value in flags.items())]
     return words + ["--noprogress", *_transport(config, host), *bench.flags, *host.compute_flags]
 
