@@ -65,9 +65,11 @@ Client Connect(const std::string& registry, const py::kwargs& given) {
   keywords.Take("value_places_bytes", &options.value_places_bytes);
   keywords.Take("coroutines_per_session", &options.coroutines_per_session);
   keywords.Take("techniques", &options.techniques);
-  bool owner = false;
+  bool owner = options.owner != 0, spread_ranges = options.spread_ranges != 0;
   keywords.Take("owner", &owner);
+  keywords.Take("spread_ranges", &spread_ranges);
   options.owner = owner ? 1 : 0;
+  options.spread_ranges = spread_ranges ? 1 : 0;
   keywords.Take("hot_bytes", &options.hot_bytes);
   keywords.Take("log_bytes", &options.log_bytes);
   keywords.Take("service_threads", &options.service_threads);
