@@ -45,14 +45,14 @@ DEFINE_int32(
     "largest write that is whole or absent when its sender dies; 0: 4096, and no more than "
     "an RDMA path's MTU");
 DEFINE_int32(numa_node, -1, "NUMA node that the memory is bound to; -1: none in particular");
-DEFINE_bool(huge_pages, false, "take huge pages where there are some, else normal pages");
+DEFINE_bool(huge_pages, false, "use huge pages if there are any, else normal pages");
 DEFINE_bool(memory_overcommit, false,
-            "take --memory also where this machine, NUMA node or control group has less available: "
+            "take --memory even if this machine, NUMA node or control group has less available: "
             "the kernel ends processes when it has none left");
 DEFINE_int32(connections_max, 1024, "client processes at once; each takes two file descriptors");
 DEFINE_int32(
     endpoints_max, 0,
-    "endpoints of all clients, one a client and one a session; 0: 1024 on shm, 4096 on verbs");
+    "endpoints of all clients, one per client and one per session; 0: 1024 on shm, 4096 on verbs");
 DEFINE_int32(registry_wait, 2,
              "how many seconds to wait at the start for a registry that does not answer");
 DEFINE_string(catalog, "auto",
@@ -68,11 +68,10 @@ DEFINE_string(
 DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
 DEFINE_int32(
     lease_ms, 10'000,
-    "verbs: a client that is silent for so long is cut off and taken for dead; 0: none is");
+    "verbs: a client that is silent for this long is cut off and declared dead; 0: none is");
 DEFINE_int32(serving_lease_ms, 1'000,
-             "verbs, of the server that keeps the catalog: for how long keys of an owned tree wait "
-             "when their owner is gone or silent, before another takes them over; 0: there are no "
-             "owned trees");
+             "verbs, on the catalog's server: how long keys of an owned tree wait when their owner "
+             "is gone or silent, before another client takes them over; 0: no owned trees");
 DEFINE_string(
     metrics_address, "",
     "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape; default: none");
@@ -86,8 +85,8 @@ const ProgramInfo kProgram = {.name = "pando-memory",
                                   "pando-memory --registry=DIR --server_id=N --memory=SIZE\n\n"
                                   "Offers memory to Pando clients (of this host, or with "
                                   "--fabric=verbs of others) until it gets "
-                                  "SIGTERM or SIGINT. What it held is gone "
-                                  "when it ends.",
+                                  "SIGTERM or SIGINT. Its data is gone when it "
+                                  "ends.",
                               .source = __FILE__,
                               .shared_source = kRdmaFlagsSource};
 
@@ -225,10 +224,11 @@ absl::StatusOr<std::shared_ptr<const IdentityKey>> FindKey(const Registry& regis
   PANDO_ASSIGN_OR_RETURN(const auto secret, LoadClusterSecret(FLAGS_secret_file));
   PANDO_ASSIGN_OR_RETURN(const std::string path, registry.IdentityKeyPath(FLAGS_fabric));
   if (FLAGS_fabric == "verbs" && secret == nullptr) {
-    PANDO_LOG(WARNING) << "this cluster has no secret: whoever reaches the TCP port of a memory "
-                          "server can read and write all of its memory. Give servers and clients "
-                          "one file with --secret_file (umask 077; openssl rand -hex 32 >FILE), or "
-                          "keep strangers out of this network";
+    PANDO_LOG(WARNING)
+        << "this cluster has no secret: anybody who reaches the TCP port of a memory "
+           "server can read and write all of its memory. Give servers and clients "
+           "one file with --secret_file (umask 077; openssl rand -hex 32 >FILE), or "
+           "keep strangers out of this network";
   }
   return FindIdentityKey(secret.get(), path);
 }

@@ -42,7 +42,8 @@ DEFINE_int32(threads, 2, "threads a compute server, each with a session");
 DEFINE_int32(coroutines, 4, "operations in flight a thread");
 DEFINE_uint64(records, 10'000, "records loaded before the run");
 DEFINE_uint32(value_bytes, 8, "length of values, 8 to 65536 bytes; upserts add numbers of 8");
-DEFINE_uint32(inline_value_bytes, 0, "longer values lie beside the leaves; 0: as the library does");
+DEFINE_uint32(inline_value_bytes, 0,
+              "longer values lie outside the leaves; 0: as the library does");
 DEFINE_bool(narrow_reads, false, "the tree has windows (rules N), and gets READ them anywhere");
 DEFINE_bool(narrow_writes, false, "with --narrow_reads: and so do writes (rule N8)");
 DEFINE_double(rate, 3'000, "operations a second of all compute servers together");

@@ -33,7 +33,7 @@ absl::StatusOr<AuthMessage> ParseAuthMessage(std::string_view bytes) {
   uint32_t magic = 0;
   uint16_t version = 0, type = 0;
   if (!reader.Take(&magic) || magic != kAuthMagic) {
-    return absl::DataLossError("message is no proof of a secret (wrong magic number)");
+    return absl::DataLossError("message is not a proof of a secret (wrong magic number)");
   }
   if (!reader.Take(&version) || !reader.Take(&type)) {
     return absl::DataLossError("message is too short for a proof of a secret");

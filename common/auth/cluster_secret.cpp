@@ -18,7 +18,7 @@ namespace {
 
 absl::Status CheckFile(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat("secret file ", path, " is no regular file"));
+    return absl::InvalidArgumentError(absl::StrCat("secret file ", path, " is not a regular file"));
   }
   if (info.st_uid != geteuid() && info.st_uid != 0) {
     return absl::PermissionDeniedError(absl::StrCat("secret file ", path, " belongs to user ",

@@ -38,7 +38,8 @@ std::string LittleEndian(uint64_t value, size_t bytes) {
 
 absl::Status CheckKeyFile(const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) {
-    return absl::PermissionDeniedError(absl::StrCat("identity key ", path, " is no regular file"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("identity key ", path, " is not a regular file"));
   }
   if ((info.st_uid != geteuid() && info.st_uid != 0) || (info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(absl::StrCat(

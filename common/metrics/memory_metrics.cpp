@@ -63,7 +63,7 @@ constexpr Known kKnown[] = {
     {"extent_bytes", {"pando_memory_extent_bytes", kGauge, "Bytes of redo logs"}},
     {"spare_log_bytes",
      {"pando_memory_spare_log_bytes", kGauge,
-      "Bytes kept for the redo logs of whoever takes over"}},
+      "Bytes kept for the redo logs of clients that take over"}},
     {"tombstones",
      {"pando_memory_tombstones", kGauge,
       "Erases of owned trees that are not in their leaves yet, as owners said"}},

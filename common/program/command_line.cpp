@@ -107,7 +107,7 @@ std::vector<std::string> ParseCommandLine(int argc, char** argv, const ProgramIn
     }
   }
   if (!arguments.empty() && !program.takes_arguments) {
-    ExitWithUsageError(program, "'" + arguments.front() + "' is no flag");
+    ExitWithUsageError(program, "'" + arguments.front() + "' is not a flag");
   }
   return arguments;
 }

@@ -38,7 +38,7 @@ std::optional<uint32_t> ParseMark(std::string_view text, const std::string& wher
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), mark);
     if (error == std::errc() && end == digits.data() + digits.size()) return mark;
   }
-  PANDO_LOG(ERROR) << where << " does not say which ids were given out: it is written anew";
+  PANDO_LOG(ERROR) << where << " does not say which ids were given out: it is written again";
   return std::nullopt;
 }
 

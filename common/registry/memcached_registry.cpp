@@ -133,7 +133,7 @@ absl::StatusOr<uint16_t> ParsePort(std::string_view text) {
   uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (error != std::errc() || end != text.data() + text.size() || port == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("'", std::string(text), "' is no port"));
+    return absl::InvalidArgumentError(absl::StrCat("'", std::string(text), "' is not a port"));
   }
   return port;
 }

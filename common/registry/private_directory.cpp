@@ -137,7 +137,7 @@ absl::Status Walk::Enter(const std::string& name, bool last) {
   }
   if (!next && errno == ENOTDIR) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what_, " ", path_, ": ", at, " is no directory"));
+        absl::StrCat(what_, " ", path_, ": ", at, " is not a directory"));
   }
   if (!next) return Failed(at);
   directory_ = std::move(next);
@@ -194,7 +194,7 @@ absl::StatusOr<UniqueFd> PrivateDirectory::OpenFile(const std::string& name, int
   if (!S_ISREG(info.st_mode) || info.st_uid != geteuid()) {
     return absl::PermissionDeniedError(absl::StrCat(
         PathOf(name), S_ISREG(info.st_mode) ? absl::StrCat(" belongs to user ", info.st_uid) : "",
-        S_ISREG(info.st_mode) ? "" : " is no regular file", ": remove it"));
+        S_ISREG(info.st_mode) ? "" : " is not a regular file", ": remove it"));
   }
   return file;
 }

@@ -60,7 +60,7 @@ pando_code Call(const Job& job) noexcept {
   } catch (const std::exception& error) {
     return Fail(PANDO_INTERNAL, error.what());
   } catch (...) {
-    return Fail(PANDO_INTERNAL, "an exception that is no std::exception");
+    return Fail(PANDO_INTERNAL, "an exception that is not a std::exception");
   }
 }
 

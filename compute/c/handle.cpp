@@ -152,7 +152,7 @@ class Table {
 // One holder less.
 void Release(Slot* slot) {
   const uint64_t before = slot->state.fetch_sub(1, std::memory_order_acq_rel);
-  // Who closes it waits for the last.
+  // The call that closes it waits for the last.
   if ((before & kOpen) == 0 && (before & kHolders) == 1) slot->state.notify_all();
 }
 
@@ -180,7 +180,7 @@ absl::Status HeldObject::Take(const void* handle, Kind kind) {
   if (slot == nullptr) return NoHandleError(handle, kind);
   if (Table::Get().IsInherited(reference)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "this ", NameOf(kind), " is the process's that this one came of by fork(): connect anew"));
+        "this ", NameOf(kind), " belongs to the process that forked this one: connect again"));
   }
   uint64_t state = slot->state.load(std::memory_order_relaxed);
   do {

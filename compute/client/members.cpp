@@ -165,8 +165,8 @@ absl::StatusOr<ClientImpl::ServerRecord> ClientImpl::Examine(OperationContext& c
   const ServerRecord* const before = FindRecord(server);
   if (before != nullptr && before->info.life == info.life) {
     return absl::FailedPreconditionError(
-        "it lives, but the connection to it was lost and it takes this client for gone: connect "
-        "anew");
+        "it is alive, but the connection to it was lost and it has declared this client gone: "
+        "connect again");
   }
   if ((info.is_catalog != 0) != (server == catalog_server_)) {
     return absl::FailedPreconditionError(

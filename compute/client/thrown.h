@@ -16,7 +16,7 @@ inline std::string DescribeThrown(const std::exception_ptr& thrown) {
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {
-    return "it is no std::exception";
+    return "it is not a std::exception";
   }
 }
 

@@ -62,14 +62,14 @@ absl::StatusOr<std::string> BytesOf(const Json& object, const std::string& name)
   const bool encoded = object.contains(encoded_name);
   const Json& member = object.at(encoded ? encoded_name : name);
   if (!member.is_string()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no string"));
+    return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is not a string"));
   }
   const auto& text = member.get_ref<const std::string&>();
   if (!encoded) return text;
   std::string bytes;
   // Only what AddBytes() writes: else several texts would be one key.
   if (!absl::Base64Unescape(text, &bytes) || absl::Base64Escape(bytes) != text) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", encoded_name, "\" is no base64"));
+    return absl::InvalidArgumentError(absl::StrCat("\"", encoded_name, "\" is not base64"));
   }
   return bytes;
 }
@@ -89,7 +89,7 @@ absl::StatusOr<std::string> FromHex(std::string_view digits) {
   }
   if (bytes.size() * 2 == digits.size()) return bytes;
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", absl::CHexEscape(View(digits)), "' is not made of hexadecimal digits, two a byte"));
+      "'", absl::CHexEscape(View(digits)), "' is not made of hexadecimal digits, two per byte"));
 }
 
 std::string EscapeTsv(std::string_view bytes) {

@@ -43,7 +43,7 @@ std::string Text(const std::string& name, const CheckReport& report) {
                   report.missing_separators, " missing separators, ", report.locks_held,
                   " locks held");
   if (report.cells > 0 || report.cells_unused > 0) {
-    absl::StrAppend(&text, "; ", report.cells, " values beside the leaves in ",
+    absl::StrAppend(&text, "; ", report.cells, " values outside the leaves in ",
                     SizeText(report.cells_bytes), ", ", report.cells_unused, " unused");
   }
   absl::StrAppend(&text, "; on record: ", report.nodes.held, " nodes held by clients, ",

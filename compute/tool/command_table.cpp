@@ -20,9 +20,9 @@ std::vector<CommandText> MakeCommandTexts() {
        "put the records of a text, or of standard input (-), into a tree",
        std::string(
            "Creates the tree if there is none, for the longest key and value of the text (8 bytes "
-           "for an empty text). If a key is there twice, the last value counts; empty lines are "
+           "for an empty text). If a key occurs twice, the last value counts; empty lines are "
            "skipped. Formats:\n"
-           "  lines  keys, a line each; their values are the numbers of the lines\n"
+           "  lines  keys, one per line; their values are the line numbers\n"
            "  tsv    a key, a tab, a value; \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "
            "returns, backslashes\n"
            "  csv    a key, a comma, a value; in double quotes what has commas, quotes (doubled) "
@@ -41,15 +41,15 @@ std::vector<CommandText> MakeCommandTexts() {
        "KEY",
        "print the value of a key",
        std::string("Prints the value as it is and a line feed; with --json key and value, as one "
-                   "object on a line. Exit code 1: there is no such key.\n\n") +
+                   "object on one line. Exit code 1: there is no such key.\n\n") +
            kJsonBytes,
        {"tree=NAME", "hex", "json"}},
       {"put",
        "KEY VALUE",
        "set the value of a key",
-       "Sets the value, whether the key was there or not; 65,536 bytes at most. Put '--' before "
-       "words that begin with a "
-       "dash. A value may come from elsewhere, unchanged to the last byte:\n"
+       "Sets the value, whether the key existed or not; 65,536 bytes at most. Put '--' before "
+       "words that begin with a dash. A value may come from elsewhere, unchanged to the last "
+       "byte:\n"
        "  @FILE  the contents of the file\n"
        "  @-     standard input\n"
        "  @@...  a value that begins with one @",
@@ -57,27 +57,27 @@ std::vector<CommandText> MakeCommandTexts() {
       {"delete",
        "KEY",
        "remove a key",
-       "Removes a key. Exit code 1: it was not there.",
+       "Removes a key. Exit code 1: there is no such key.",
        {"tree=NAME", "hex"}},
       {"erase",
        "",
        "remove all keys of a range",
-       "Removes the keys from --from on that are below --to, and prints how many they were. Give "
-       "at least one; --from= with nothing behind it means all keys. Works by leaf, not by key. "
-       "Other clients go on meanwhile, and keys that they put there at that time may stay. It is "
-       "not atomic: an error says how to go on, and it is safe to repeat the command.",
+       "Removes the keys from --from on that are below --to, and prints their number. Give at "
+       "least one of the two; --from= without a value means all keys. Works by leaf, not by key. "
+       "Other clients go on meanwhile, and keys that they put at that time may stay. It is not "
+       "atomic: an error says how to go on, and it is safe to repeat the command.",
        {"tree=NAME", "from=KEY", "to=KEY", "hex", "json", "progress"}},
       {"scan",
        "",
        "print keys in order",
-       std::string("Prints the keys of a range in order, one a line, and with --values their "
+       std::string("Prints the keys of a range in order, one per line, and with --values their "
                    "values. It is not a snapshot: keys that come and go meanwhile may be in it or "
                    "not. Formats:\n"
                    "  raw   bytes as they are, a tab between key and value\n"
                    "  tsv   the same, and \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "
                    "returns, backslashes\n"
-                   "  hex   two hexadecimal digits a byte, a tab between key and value\n"
-                   "  json  an object a line; --json is the same\n\n") +
+                   "  hex   two hexadecimal digits per byte, a tab between key and value\n"
+                   "  json  one object per line; --json is the same\n\n") +
            kJsonBytes,
        {"tree=NAME", "from=KEY", "to=KEY", "prefix=BYTES", "reverse", "limit=N", "values",
         "format=raw|tsv|hex|json", "json", "hex"}},
@@ -86,10 +86,9 @@ std::vector<CommandText> MakeCommandTexts() {
        "write the tree's options and entries to a file or, as -, to standard output",
        "Writes a stream with checksums, from which 'pando restore' makes the tree again; the same "
        "tree gives the same bytes. It is not a snapshot: each key is as it was at some moment. "
-       "Does "
-       "not touch a file that exists (exit code 1), except with --resume: that keeps the whole "
-       "blocks, cuts off the rest, and goes on behind the last key in the file. Exit code 74: the "
-       "file is damaged, or cannot be written.",
+       "Does not touch a file that exists (exit code 1), except with --resume: that keeps the "
+       "whole blocks, cuts off the rest, and goes on after the last key in the file. Exit code "
+       "74: the file is damaged, or cannot be written.",
        {"tree=NAME", "resume", "rate=BYTES", "progress"}},
       {"restore",
        "FILE",
@@ -98,7 +97,7 @@ std::vector<CommandText> MakeCommandTexts() {
        "one go: other clients see all of it or, after an error, nothing. If the tree has keys, and "
        "with --nobulk or --rate, it puts the entries one after the other, in the order of keys: "
        "keys of the dump get its values, and all others stay. It is safe to repeat. An error says "
-       "how far it came: go on there with --from. Exit code 74: the dump is damaged or ends too "
+       "how far it got: go on there with --from. Exit code 74: the dump is damaged or ends too "
        "early; the message has the offset.",
        {"tree=NAME", "[no]bulk", "from=KEY", "hex", "rate=BYTES", "progress"}},
       {"count",
@@ -109,10 +108,9 @@ std::vector<CommandText> MakeCommandTexts() {
       {"create",
        "",
        "make an empty tree",
-       "Makes a tree for keys and values of so many bytes at most. Long values lie beside the "
-       "leaves of a shared tree; an owned tree takes values of up to 255 bytes. A tree that is "
-       "there and has "
-       "just these options is fine; with others: exit code 1.",
+       "Makes a tree for keys and values of at most so many bytes. Long values lie outside the "
+       "leaves of a shared tree; an owned tree takes values of up to 255 bytes. If the tree exists "
+       "with the same options, that is fine; with other options: exit code 1.",
        {"tree=NAME", "key_bytes=N", "value_bytes=N", "inline_value_bytes=N", "mode=shared|owned",
         "delete_persistence_ms=N", "[no]narrow_reads"}},
       {"drop",
@@ -122,15 +120,15 @@ std::vector<CommandText> MakeCommandTexts() {
        {"tree=NAME"}},
       {"flush",
        "",
-       "owned trees: bring what ended compute servers have left in logs to the leaves",
-       "Exit code 1: keys belong to compute servers that are at work, which flush themselves.",
+       "owned trees: write to the leaves what ended compute servers have left in logs",
+       "Exit code 1: keys belong to running compute servers, which flush themselves.",
        {"tree=NAME"}},
       {"recover",
        "",
        "owned trees: take over all that ended compute servers have left",
-       "Brings their logs to the leaves, and leaves their keys to whoever asks next. Compute "
-       "servers do this themselves when they need the keys, or share a tree with them. Exit code "
-       "69: something could not be taken over in time.",
+       "Writes their logs to the leaves, and leaves their keys to the next client that asks. "
+       "Compute servers do this themselves when they need the keys, or share a tree with them. "
+       "Exit code 69: something could not be taken over in time.",
        {}},
       {"ranges",
        "",
@@ -146,24 +144,22 @@ std::vector<CommandText> MakeCommandTexts() {
       {"stats",
        "",
        "print the memory servers' memory and counters",
-       "Exit code 69: one does not answer. With --watch it prints again and again, also then, and "
-       "by how much each counter has grown, until it is interrupted or its output is closed; as "
-       "JSON: an object a line, with the time in milliseconds since 1970.",
+       "Exit code 69: one does not answer. With --watch it prints repeatedly, even then, and by "
+       "how much each counter has grown, until it is interrupted or its output is closed; as "
+       "JSON: one object per line, with the time in milliseconds since 1970.",
        {"json", "watch[=SECONDS]"}},
       {"check",
        "",
-       "say what is wrong with a tree, or with any",
-       "Reads every node and value of the tree of --tree, or of all trees, also while others work "
-       "on them. "
-       "Exit code 74: something is wrong with a tree. Other codes: the check failed.",
+       "say what is wrong with one tree, or with all",
+       "Reads every node and value of the tree of --tree, or of all trees, even while others work "
+       "on them. Exit code 74: something is wrong with a tree. Other codes: the check failed.",
        {"tree=NAME", "quiet_tree", "json"}},
       {"doctor",
        "",
        "say what is missing on this machine and how to fix it",
        "Looks at this host and its registry. Reports a missing part of RDMA as an error only if "
-       "you "
-       "ask for RDMA (--fabric=verbs, --device, --port, --gid_index, --mtu) or the memory servers "
-       "use it. Exit code 1: something has to be fixed.",
+       "you ask for RDMA (--fabric=verbs, --device, --port, --gid_index, --mtu) or the memory "
+       "servers use it. Exit code 1: something has to be fixed.",
        {"litmus", "seconds=N"}},
       {"completion",
        "bash|zsh",
@@ -177,7 +173,7 @@ std::vector<CommandText> MakeCommandTexts() {
       {"help",
        "[COMMAND]",
        "say what a command does, and its flags",
-       "The same as --help behind the command; without one: all commands, the flags of the "
+       "The same as --help after the command. Without a command: all commands, the flags of the "
        "connection, and the exit codes.",
        {"man_directory=DIR"},
        /*connects=*/false},

@@ -175,7 +175,8 @@ void JudgeSecret(bool has_secret, DoctorReport* report) {
     return;
   }
   report->Note(
-      "no secret: whoever reaches the TCP port of a memory server can read and write all of its "
+      "no secret: anybody who reaches the TCP port of a memory server can read and write all of "
+      "its "
       "memory",
       "umask 077; openssl rand -hex 32 >pando.secret; give that file to all servers and clients "
       "with --secret_file, or keep strangers out of the network");

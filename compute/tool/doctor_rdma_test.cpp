@@ -74,7 +74,7 @@ TEST(DoctorRdma, AGoodDeviceIsDescribed) {
 TEST(DoctorRdma, NoSecretIsSaidWithWhatItMeans) {
   DoctorReport without, with;
   JudgeSecret(false, &without);
-  EXPECT_THAT(without.text(), HasSubstr("[note] no secret: whoever reaches the TCP port"));
+  EXPECT_THAT(without.text(), HasSubstr("[note] no secret: anybody who reaches the TCP port"));
   EXPECT_THAT(without.text(), HasSubstr("--secret_file"));
   EXPECT_EQ(without.fixes(), 0);
   JudgeSecret(true, &with);

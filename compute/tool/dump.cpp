@@ -47,10 +47,10 @@ absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {
   DumpTarget target{.name = path};
   if (path == "-") {
     if (isatty(STDOUT_FILENO) == 0) return target;
-    return absl::InvalidArgumentError("a dump is no text for a terminal: give a file, or a pipe");
+    return absl::InvalidArgumentError("a dump is not text for a terminal: give a file, or a pipe");
   }
   struct stat status = {};
-  // What is no regular file is for whoever made it, as a pipe: nothing in it is overwritten.
+  // What is not a regular file is for whoever made it, as a pipe: nothing in it is overwritten.
   const bool other = stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
   const int flags = other ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL;
   target.file = UniqueFd(open(path.c_str(), flags | O_CLOEXEC, 0600));
@@ -166,7 +166,7 @@ absl::Status Dump(const Settings& settings, const Arguments& arguments) {
     status = absl::DataLossError(absl::StrCat("writing ", target->name, ": ", strerror(errno)));
   }
   if (!status.ok()) {
-    const std::string how = target->file ? "; --resume goes on behind them" : "";
+    const std::string how = target->file ? "; --resume goes on after them" : "";
     return Annotate(status, absl::StrCat(writer.totals().records, " keys are dumped", how));
   }
   const std::string before =

@@ -53,7 +53,7 @@ std::string DumpOptionsText(const DumpOptions& options) {
 
 absl::StatusOr<DumpOptions> ParseDumpOptions(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto bad = absl::InvalidArgumentError("these are no options of a tree");
+  const auto bad = absl::InvalidArgumentError("these are not the options of a tree");
   if (!json.is_object()) return bad;
   DumpOptions options;
   if (!TakeNumber(json, "key_bytes_max", 1, kDumpKeyBytesMax, &options.key_bytes_max) ||

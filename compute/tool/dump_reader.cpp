@@ -61,7 +61,7 @@ absl::StatusOr<DumpOptions> DumpReader::ReadHeader() {
   const absl::Status magic = Fill(kDumpMagic.size(), kWhat);
   if (!magic.ok() && !IsDumpTruncated(magic)) return magic;
   if (!kDumpMagic.starts_with(buffer_)) {
-    return absl::InvalidArgumentError("this is no dump of pando: it begins with other bytes");
+    return absl::InvalidArgumentError("this is not a dump of pando: it begins with other bytes");
   }
   PANDO_RETURN_IF_ERROR(magic);
   PANDO_RETURN_IF_ERROR(Fill(kDumpHeaderFixedBytes - kDumpMagic.size(), kWhat));
@@ -168,7 +168,7 @@ absl::Status DumpReader::TakeEnd() {
   offset_ += buffer_.size();
   char more = 0;
   PANDO_ASSIGN_OR_RETURN(const size_t behind, source_(&more, 1));
-  return behind == 0 ? absl::OkStatus() : Damaged("bytes behind its end");
+  return behind == 0 ? absl::OkStatus() : Damaged("bytes after its end");
 }
 
 }  // namespace pando::tool

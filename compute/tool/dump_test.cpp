@@ -218,7 +218,7 @@ TEST(DumpTest, BlocksThatAreMissingTwiceOrForeignAreFound) {
               HasSubstr("block 1 where block 0 has to be"));
   EXPECT_THAT(ReadAll(bytes.substr(0, second) + bytes.substr(first)).status.ToString(),
               HasSubstr("block 0 where block 1 has to be"));
-  EXPECT_THAT(ReadAll(bytes + "x").status.ToString(), HasSubstr("bytes behind its end"));
+  EXPECT_THAT(ReadAll(bytes + "x").status.ToString(), HasSubstr("bytes after its end"));
   EXPECT_THAT(ReadAll(DumpOf({{"b", ""}, {"a", ""}})).status.ToString(),
               HasSubstr("keys that do not ascend"));
   EXPECT_THAT(ReadAll(DumpOf({{"a", ""}, {"a", ""}})).status.ToString(),

@@ -26,7 +26,7 @@ absl::Status WithPlace(const Settings& settings, const absl::Status& status, uin
 absl::Status EraseRange(const Settings& settings, const Arguments&) {
   if (!settings.from_given && !settings.to_given) {
     return absl::InvalidArgumentError(
-        "which keys? Give --from or --to; --from= with nothing behind it is for all keys");
+        "which keys? Give --from or --to; --from= without a value means all keys");
   }
   const auto opened = Open(settings);
   if (!opened.ok()) return opened.status();

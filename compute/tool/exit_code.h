@@ -29,13 +29,12 @@ inline constexpr std::array<ExitCodeText, 6> kExitCodeTexts = {{
     {kDone, "done; get: found; check: everything holds"},
     {kNo,
      "no such key or tree, or not as it has to be (a tree with other options; doctor: something "
-     "has "
-     "to be fixed)"},
-    {kUsage, "the command line, or a key, value or file that it names, is no good"},
+     "has to be fixed)"},
+    {kUsage, "the command line, or a key, value or file that it names, is invalid"},
     {kUnavailable,
-     "memory servers or registry are unavailable, full or too slow, or do not let this user in; of "
-     "a write that was under way the outcome is not known"},
-    {kBug, "a bug of pando"},
+     "memory servers or registry are unavailable, full or too slow, or refuse this user; the "
+     "outcome of a write that was under way is unknown"},
+    {kBug, "a bug in pando"},
     {kDamaged,
      "damaged or lost data (check: something is wrong with a tree), or a file could not be read or "
      "written"},

@@ -35,23 +35,24 @@ DEFINE_string(tree, "default", "name of the tree");
 DEFINE_int32(timeout_ms, 10'000, "how long one operation may take, milliseconds");
 DEFINE_int32(key_bytes, 0,
              "longest key, 1 to 255 bytes; 0: as long as the longest that is loaded, or 8");
-DEFINE_int32(value_bytes, -1, "longest value, 0 to 65536 bytes; -1: what is loaded needs, or 8");
+DEFINE_int32(value_bytes, -1,
+             "longest value, 0 to 65536 bytes; -1: as long as the longest that is loaded, or 8");
 DEFINE_int32(inline_value_bytes, 0,
-             "shared trees: values of more than so many bytes, 1 to 254, lie beside the leaves, "
-             "which costs a get a round trip; 0: where --value_bytes is above 255, those of more "
-             "than 20, else none");
+             "shared trees: values of more than so many bytes, 1 to 254, lie outside the leaves, "
+             "which costs a get one more round trip; 0: if --value_bytes is above 255, values of "
+             "more than 20, else none");
 DEFINE_string(
     mode, "",
     "shared (every compute server reads and writes every key) or owned (the owner of a key, one "
     "compute server at a time, keeps it in memory and in a log); default: shared, or as the tree "
     "is");
 DEFINE_int32(delete_persistence_ms, 0,
-             "owned trees: what is deleted is in its leaf so many milliseconds later at the latest "
-             "(10 or more); 0: some time");
+             "owned trees: a deleted entry is gone from its leaf within so many milliseconds (10 "
+             "or more); 0: no bound");
 DEFINE_bool(narrow_reads, pando::TreeOptions().narrow_reads,
-            "leaves are laid out so that a get READs some lines of them, where the network gains "
-            "by it; older releases cannot open such a tree");
-DEFINE_int32(sessions, 0, "sessions that put at the same time; 0: one a CPU, at most 8");
+            "leaves are laid out so that a get READs only some of their lines, on networks that "
+            "gain by it; older releases cannot open such a tree");
+DEFINE_int32(sessions, 0, "sessions that put at the same time; 0: one per CPU, at most 8");
 DEFINE_bool(bulk, true, "fill an empty tree in one go; --nobulk puts key by key");
 DEFINE_string(from, "", "first key, or the least key above it");
 DEFINE_string(to, "", "only keys below this one");
@@ -59,12 +60,12 @@ DEFINE_string(prefix, "", "only keys that begin so");
 DEFINE_bool(reverse, false, "from the greatest key down");
 DEFINE_uint64(limit, 0, "at most this many keys; 0: all");
 DEFINE_bool(values, false, "also print values, after a tab");
-DEFINE_bool(quiet_tree, false, "no client uses the tree now: a held lock is a problem then");
+DEFINE_bool(quiet_tree, false, "no client uses the tree now, so a held lock is a problem");
 DEFINE_bool(json, false, "print the result as JSON");
 DEFINE_bool(hex, false,
-            "keys and values on the command line are hexadecimal digits, two a byte, and so is the "
-            "value that get prints");
-DEFINE_string(format, "", "of what is read or printed");
+            "keys and values on the command line are hexadecimal digits, two per byte, and so is "
+            "the value that get prints");
+DEFINE_string(format, "", "format of the input or output");
 DEFINE_string(watch, "", "print again every so many seconds (0.1 to 86400), or every 2");
 DEFINE_bool(
     resume, false,
@@ -266,7 +267,7 @@ Settings SettingsFromFlags(const Command& command) {
 
 // A CHECK that failed, or an exception that nobody caught; what it was has been printed.
 void OnAbort(int) {
-  constexpr std::string_view kText = "pando: this is a bug of pando; please report it\n";
+  constexpr std::string_view kText = "pando: this is a bug in pando; please report it\n";
   const ssize_t ignored = write(STDERR_FILENO, kText.data(), kText.size());
   static_cast<void>(ignored);
   _exit(tool::kBug);

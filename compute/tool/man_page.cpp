@@ -104,7 +104,7 @@ std::string ManPage(const ToolText& texts) {
   for (const CommandText& command : CommandTexts()) {
     absl::StrAppend(&roff, ".TP\n", CommandUse(command), "\n", Escaped(command.summary), "\n");
   }
-  roff += ".SH OPTIONS\nOf each command that works with memory servers:\n";
+  roff += ".SH OPTIONS\nFor every command that connects to memory servers:\n";
   for (const std::string& flag : ConnectionFlags()) roff += FlagRoff(texts, flag);
   absl::StrAppend(&roff, ExitStatus(), kEnvironment, ".SH SEE ALSO\n");
   for (const CommandText& command : CommandTexts()) {

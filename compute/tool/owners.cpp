@@ -31,7 +31,7 @@ std::string OwnerText(const OwnerInfo& owner) {
   return absl::StrCat(owner.compute_server, " (incarnation ", owner.incarnation, ")");
 }
 
-// Who asks for keys of an owner that has ended takes over what that one has left, its log first.
+// A client that asks for keys of an ended owner takes over what that one has left, its log first.
 absl::Status AskFor(Session* session, const Tree& tree, const RangeInfo& range) {
   std::vector<KeyValue> rows;
   return session->Scan(tree, range.low, 1, &rows);

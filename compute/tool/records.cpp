@@ -63,7 +63,7 @@ class RecordParser {
 
   absl::Status ParseJson(std::string_view line) {
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_discarded()) return absl::InvalidArgumentError("this is no JSON");
+    if (json.is_discarded()) return absl::InvalidArgumentError("this is not JSON");
     PANDO_ASSIGN_OR_RETURN(const std::string key, BytesOf(json, "key"));
     PANDO_ASSIGN_OR_RETURN(const std::string value, BytesOf(json, "value"));
     return Add(records_->Keep(key), records_->Keep(value));

@@ -74,7 +74,7 @@ TEST(RecordsTest, JsonObjects) {
                      TextFormat::kJsonl),
               ElementsAre(Pair("b", "\xc3\xb6"), Pair("\xff", std::string("\0\xff", 2))));
   EXPECT_THAT(Refusal("{\"key\":\"a\",\"value\":\"\"}\n{", TextFormat::kJsonl),
-              HasSubstr("file:2: this is no JSON"));
+              HasSubstr("file:2: this is not JSON"));
   EXPECT_THAT(Refusal("{\"key\":\"a\"}", TextFormat::kJsonl), HasSubstr("\"value\""));
   EXPECT_THAT(Refusal("{\"key\":\"\",\"value\":\"\"}", TextFormat::kJsonl), HasSubstr("empty key"));
   EXPECT_THAT(Refusal(std::string(100'000, '['), TextFormat::kJsonl), HasSubstr("no JSON"));

@@ -150,7 +150,7 @@ absl::Status FillAtOnce(Session* session, const Tree& tree, EntryStream* stream,
 std::string GoOnText(const std::string& last_key) {
   if (last_key.empty()) return "";
   return absl::StrCat("; the same command again is right, and with --hex --from=", ToHex(last_key),
-                      " it goes on behind them");
+                      " it goes on after them");
 }
 
 // In the order of keys, many at a time.
@@ -202,10 +202,11 @@ Restored RestoreOnce(const Settings& settings, const DumpInput& input, Client* c
   const auto target = OpenTarget(settings, *options, client, session->get());
   if (!target.ok()) return {target.status()};
   const Tree& tree = *target->tree;
-  restored.into = absl::StrCat(target->made    ? "new tree '"
-                               : target->empty ? "empty tree '"
-                                               : "tree '",
-                               settings.tree, target->empty ? "'" : "', beside what it has");
+  restored.into =
+      absl::StrCat(target->made    ? "new tree '"
+                   : target->empty ? "empty tree '"
+                                   : "tree '",
+                   settings.tree, target->empty ? "'" : "', in addition to what it has");
   // What is throttled takes too long for one operation.
   bool at_once = settings.bulk && target->empty && settings.rate == 0;
   if (at_once) {

@@ -82,7 +82,7 @@ test_dump() {
 
   kill_beyond keys_restored 1000 restore "$work/dump" --tree=killed --rate=$((bytes / 3))
   run 0 restore "$work/dump" --tree=killed
-  says "into tree 'killed', beside what it has"
+  says "into tree 'killed', in addition to what it has"
   same_dump killed "$work/dump"
 }
 
@@ -108,7 +108,7 @@ test_dump_errors() {
   run 0 put 7 other --tree=other
   run 0 put a kept --tree=other
   run 0 restore "$work/dump" --tree=other
-  says "restored 20000 keys into tree 'other', beside what it has"
+  says "restored 20000 keys into tree 'other', in addition to what it has"
   run 0 get 7 --tree=other
   prints 7
   run 0 get a --tree=other
@@ -167,7 +167,7 @@ test_dump_errors() {
   run 74 restore - --tree=cut <"$work/cut"
   says 'standard input: the dump ends too early'
   run 2 restore "$work/numbers" --tree=cut
-  says 'this is no dump of pando'
+  says 'this is not a dump of pando'
   run 2 restore "$work" --tree=cut
   says 'is a directory'
   run 2 restore "$work/nowhere"

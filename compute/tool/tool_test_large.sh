@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2004  # variables of tool_test; servers are known by name
-# Cases of tool_test: values that lie beside the leaves.
+# Cases of tool_test: values that lie outside the leaves.
 
 # large_records: a line of JSON each, keys key-00 to key-39, values of 0 to 65,536 bytes.
 large_records() {
@@ -120,7 +120,7 @@ for row in map(json.loads, open(sys.argv[1])):
     "($(awk 'length($2) > 400' "$work/hex--bulk" | wc -l), 0)"
   expect_json '1 <= document["trees"][0]["cells_bytes"] / document["trees"][0]["value_bytes"] < 1.2' True
   run 0 check --quiet-tree
-  says ' values beside the leaves in '
+  says ' values outside the leaves in '
   run 0 erase --tree=tsv --from=
   prints 'erased 40 keys'
   run 0 check --tree=tsv --json

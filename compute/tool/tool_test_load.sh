@@ -39,7 +39,7 @@ test_load() {
   run 2 load "$work/text" --format=tsv --tree=none
   says_in_one_line "$work/text:2: no tab between a key and a value"
   run 2 load - --format=jsonl --tree=none <"$work/text"
-  says_in_one_line 'standard input:1: this is no JSON'
+  says_in_one_line 'standard input:1: this is not JSON'
   run 1 get a --tree=none
   says 'there is no tree'
   run 2 load "$work/text" --format=xml

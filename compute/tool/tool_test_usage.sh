@@ -71,7 +71,7 @@ test_usage() {
   wait "${children[0]}" || code=$?
   kill -CONT "${servers[1]}"
   [[ $code == 70 ]] || fail "exit code $code after an abort"
-  says 'this is a bug of pando'
+  says 'this is a bug in pando'
 }
 
 # catches_abort PID: it is a pando that has come to its own handler of SIGABRT, not this script before its exec.

@@ -14,7 +14,7 @@ const char* Hint(ibv_wc_status status) {
     case IBV_WC_RNR_RETRY_EXC_ERR:
       return "the server's queue pair was not ready";
     case IBV_WC_REM_ACCESS_ERR:
-      return "the server's memory is no longer what this client knows; was it started anew?";
+      return "the server's memory is no longer what this client knows; was it restarted?";
     case IBV_WC_REM_INV_REQ_ERR:
     case IBV_WC_REM_OP_ERR:
       return "the server's device refused the verb; see its kernel log";

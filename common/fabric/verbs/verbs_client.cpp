@@ -61,7 +61,7 @@ absl::StatusOr<uint32_t> VerbsClient::AddServer(const ServerLocation& location,
   if (lacking != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "server ", location.id, " at ", location.address, ", other than those that were there, ",
-        lacking, ": connect anew, or start it as they were"));
+        lacking, ": connect again, or start it as they were"));
   }
   about_to_add();
   AddLink(link);

@@ -117,7 +117,7 @@ absl::Status VerbsConnection::Open(const VerbsFrame& frame) {
 absl::Status VerbsConnection::BeginOpen(const VerbsOpen& request) {
   if (cut_off_) {
     return absl::PermissionDeniedError(
-        "this client was cut off, as nothing was heard of it for a lease: connect anew");
+        "this client was cut off, as nothing was heard of it for a lease: connect again");
   }
   if (request.replaces != 0) {
     // One that is gone already was destroyed for an earlier request of this kind.
@@ -138,7 +138,7 @@ void VerbsConnection::OnOpened(ServedPairOr opened) {
       opened->reset();
       host_->OnQueuePairsClosed(1);
     }
-    return ReplyToOpen(absl::PermissionDeniedError("this client was cut off: connect anew"));
+    return ReplyToOpen(absl::PermissionDeniedError("this client was cut off: connect again"));
   }
   if (!opened.ok()) return ReplyToOpen(opened.status());
   VerbsOpenReply reply;

@@ -174,7 +174,7 @@ struct TreeOptions {
   // (8/8), for NICs that are limited by bytes. Off by default: compute/index/README.md says what it
   // costs and gains. Releases without it cannot open such a tree.
   bool narrow_reads = false;
-  // Longer values have memory of their own beside the leaves: a get of one takes two round trips
+  // Longer values have memory of their own outside the leaves: a get takes two round trips
   // (one where ClientOptions::value_places_bytes helps), a write one more than others.
   // Bytes, 1..254; 0: all values are in their leaves up to a value_bytes_max of 255, and above that
   // those of up to 20 bytes, which take no more room there than what stands for the others. Fixed
