@@ -53,7 +53,7 @@ class ChunkPool {
   // back with GiveBack().
   void TakeRun(const Run& run, uint32_t count);
   // One that was cleared and is written now: it has to be cleared again.
-  void Soil(uint32_t chunk) { uncleared_[chunk] = true; }
+  void MarkUncleared(uint32_t chunk) { uncleared_[chunk] = true; }
   // All zero, no stamps, from now on. Returns the bytes that had to be zeroed.
   uint64_t Clear(uint32_t chunk);
 

@@ -45,7 +45,7 @@ absl::Status ExtentTable::Exhausted(uint64_t bytes) const {
   return absl::ResourceExhaustedError(absl::StrCat(
       "memory server ", region_->server_id(), " has no ", bytes, " bytes in one piece for a log, ",
       fits * chunk_bytes_, " bytes would fit",
-      spares_max_ > 0 ? " beside what it keeps for whoever takes over an owner's keys" : "",
+      spares_max_ > 0 ? " besides what it keeps for a client that takes over an owner's keys" : "",
       "; take a smaller log, drop a tree, or start servers with more --memory"));
 }
 
@@ -184,7 +184,7 @@ void ExtentTable::GiveBack(Extents::const_iterator entry) {
   const uint32_t kept = longest > 0 ? std::min(chunks, longest) : chunks;
   const bool is_missed = spares_.size() < SparesWanted(extents_.size());
   if (spares_max_ > 0 && (is_missed || (!HasSpareFor(1) && kept > spares_.front().chunks))) {
-    for (uint32_t i = 0; i < kept; ++i) nodes_->pool().Soil(first + i);
+    for (uint32_t i = 0; i < kept; ++i) nodes_->pool().MarkUncleared(first + i);
     const auto after = std::find_if(spares_.begin(), spares_.end(),
                                     [=](const Spare& spare) { return spare.chunks >= kept; });
     spares_.insert(after, {first, kept, clock_->NowNs() + times_.freed_rest_ns});

@@ -155,7 +155,7 @@ Outcome Play(Scene* scene, const ExhaustiveOptions& options, const ExhaustiveScr
     outcome.recoverer_died = !world.Act(recoverer, script.Writers(2'000'000), true);
   }
   Actor* const cold = world.Join(4);
-  // Who comes first looks after what is left: now a reader whose cache is older than the victim's
+  // The first that comes repairs what is left: now a reader whose cache is older than the victim's
   // end, now a writer, and then such a reader must not meet what was true before.
   if ((victim + packets) % 2 == 0) {
     world.Act(cold, script.Writers(3'000'000), true);
@@ -164,7 +164,7 @@ Outcome Play(Scene* scene, const ExhaustiveOptions& options, const ExhaustiveScr
   }
   // Now that the cold client has changed what the warm one has cached.
   world.ActTogether({{warm, script.Readers(4'000'000)}, {cold, script.Readers(5'000'000)}});
-  world.LookAfterTheDead();
+  world.SweepAfterDeaths();
   world.Check(script.StateBefore(victim));
   outcome.chains_failed_together = world.chains_failed_together();
   outcome.verbs_late = world.sim_stats().verbs_after_break;

@@ -191,7 +191,7 @@ void ExhaustiveWorld::StartErase(Actor* actor, std::vector<Operation> erases) {
     const RangeErasing erasing =
         PerformEraseRange(*actor->session, *actor->tree, erases.front().key, erases.back().key);
     Operation whole = erases.front();
-    // Who was killed says nothing.
+    // A victim that was killed says nothing.
     if (!End(actor, &whole, erasing.status) && actor->dead) return;
     SettleErases(erasing, Stamp(), &erases);
     std::move(erases.begin(), erases.end(), history_.begin() + static_cast<ptrdiff_t>(place));
@@ -296,7 +296,7 @@ void ExhaustiveWorld::ActTogether(
   RunUntilIdle(actors);
 }
 
-void ExhaustiveWorld::LookAfterTheDead() {
+void ExhaustiveWorld::SweepAfterDeaths() {
   for (const bool dead : {true, false}) {
     for (auto& actor : actors_) {
       if (actor->dead == dead) Leave(actor.get());

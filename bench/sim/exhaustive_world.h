@@ -61,7 +61,7 @@ class ExhaustiveWorld {
   void Leave(Actor* actor);
   void Quiet();
   // A client that comes after all others have left sweeps, and accounts for every node.
-  void LookAfterTheDead();
+  void SweepAfterDeaths();
   void Check(const history::State& initial);
   std::vector<std::string> TakeProblems() { return std::move(problems_); }
   const sim::SimStats& sim_stats() const { return world_.stats(); }

@@ -37,7 +37,7 @@ void SimRun::CheckGiversUp() {
   }
 }
 
-void SimRun::LookAfterTheDead() {
+void SimRun::SweepAfterDeaths() {
   // The living give back what they hold; the dead are run to their end, and fenced.
   CloseServers();
   world_.RunUntil(NowNs() + kFencedByNs);

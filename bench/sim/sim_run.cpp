@@ -224,7 +224,7 @@ SimRunResult SimRun::Run() {
   const bool has_dead = options_.crashes > 0 || options_.lease_ns > 0 ||
                         options_.break_probability > 0 || options_.reopens > 0 ||
                         options_.drops > 0;
-  if (set_up.ok() && has_dead && CanConnect() && result_.problems.empty()) LookAfterTheDead();
+  if (set_up.ok() && has_dead && CanConnect() && result_.problems.empty()) SweepAfterDeaths();
   TearDown();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
   result_.trace_hash = world_.trace_hash();

@@ -163,9 +163,9 @@ class SimRun {
   void MaybePartition();
 
   // --- sim_aftermath.cpp
-  // After crashes: a client that comes later looks after what the dead have left, and at every
+  // After crashes: a client that comes later cleans up what the dead have left, and checks every
   // node.
-  void LookAfterTheDead();
+  void SweepAfterDeaths();
   absl::Status SweepAndCheck();
   absl::Status SweepAndCheck(ComputeServer& server, const Tree& tree);
   void TearDown();

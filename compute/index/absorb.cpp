@@ -26,11 +26,11 @@ namespace {
 static_assert(1 + kAbsorbedMax + 2 <= static_cast<size_t>(Chain::kMaxVerbs));
 
 // A leaf that ends at this high fence ("": the tree does) has its keys below this cut.
-KeyCut CutBehind(std::string_view high, const NodeLayout& layout) {
+KeyCut CutAfter(std::string_view high, const NodeLayout& layout) {
   return high.empty() ? KeyCut::Highest(layout.key_bytes_max()) : KeyCut{std::string(high), false};
 }
 
-// One parent, a leaf L of it and leaves R1 to Rk behind that, all held.
+// One parent, a leaf L of it and leaves R1 to Rk after that, all held.
 class Absorption {
  public:
   Absorption(OperationContext& context, TreeContext& tree, std::string_view key,
@@ -143,7 +143,7 @@ absl::StatusOr<bool> Absorption::TakeRight(size_t position) {
       HighFence(before, layout(), &high_scratch) == LowFence(image, layout(), &low_scratch) &&
       ReserveOf(before) == ReserveOf(image) &&
       (entries_.empty() || !range_.low.IsAbove(LowFence(image, layout(), &low_scratch))) &&
-      CutBehind(HighFence(image, layout(), &high_scratch), layout()) <= range_.high;
+      CutAfter(HighFence(image, layout(), &high_scratch), layout()) <= range_.high;
   if (!fits) {
     if (!sound) unsound_.emplace(right.node, Low(position));
     PANDO_RETURN_IF_ERROR(locks_.ReleaseLast());
@@ -162,7 +162,7 @@ absl::Status Absorption::Take() {
   PANDO_RETURN_IF_ERROR(DecodeInternal(parent_image_.data, layout(), &parent_));
   PANDO_ASSIGN_OR_RETURN(bool more, TakeLeft());
   for (size_t at = position_ + 1; more && at < children() && rights_.size() < kAbsorbedMax; ++at) {
-    if (CutBehind(High(at), layout()) > range_.high) break;
+    if (CutAfter(High(at), layout()) > range_.high) break;
     PANDO_ASSIGN_OR_RETURN(more, TakeRight(at));
   }
   return absl::OkStatus();
@@ -231,7 +231,8 @@ absl::Status Absorption::WriteDead() {
     const RemoteAddress at = rights_[i].node.address;
     const LocalBuffer image = rights_[i].image.buffer();
     if (!writes.has_value() || writes->server() != at.server()) {
-      // Chains to two servers have no order: what lies behind is dead before what leads to it.
+      // Chains to two servers have no order: a leaf further right is dead before the one that leads
+      // to it.
       if (writes.has_value()) PANDO_RETURN_IF_ERROR(writes->Flush());
       writes.emplace(context_, tree_, at.server());
     }
@@ -296,14 +297,14 @@ absl::StatusOr<Absorbed> Absorption::Run(HeldLock parent, LocalBuffer parent_ima
   FenceScratch scratch;
   return Absorbed{.leaves = rights_.size(),
                   .erased = erased,
-                  .next = CutBehind(HighFence(left_image_.data(), layout(), &scratch), layout()),
+                  .next = CutAfter(HighFence(left_image_.data(), layout(), &scratch), layout()),
                   .low = std::string(LowFence(left_image_.data(), layout(), &scratch))};
 }
 
 }  // namespace
 
-LeavesBehind LookBehind(OperationContext& context, const TreeContext& tree, std::string_view key,
-                        const KeyCut& end) {
+LeavesAfter FindLeavesAfter(OperationContext& context, const TreeContext& tree,
+                            std::string_view key, const KeyCut& end) {
   const EpochDomain::Guard guard(tree.environment.cache.epochs(), context.session.epoch_slot());
   const SearchKey search_key(key);
   const CachedNode* const parent = FindParentOfLeaf(tree, search_key);
@@ -311,15 +312,14 @@ LeavesBehind LookBehind(OperationContext& context, const TreeContext& tree, std:
     Reference root;
     return {.known = tree.root.Load(&root) == 0};
   }
-  LeavesBehind behind{
-      .known = true, .parent = parent->self(), .siblings = parent->child_count() - 1};
+  LeavesAfter after{.known = true, .parent = parent->self(), .siblings = parent->child_count() - 1};
   for (uint32_t at = parent->ChildIndex(search_key) + 1; at < parent->child_count(); ++at) {
     const std::string high =
         at + 1 == parent->child_count() ? std::string(parent->high()) : parent->ChildLow(at + 1);
-    if (CutBehind(high, tree.layout) > end || behind.inside == kAbsorbedMax) break;
-    ++behind.inside;
+    if (CutAfter(high, tree.layout) > end || after.inside == kAbsorbedMax) break;
+    ++after.inside;
   }
-  return behind;
+  return after;
 }
 
 absl::StatusOr<Absorbed> AbsorbErased(OperationContext& context, TreeContext& tree,

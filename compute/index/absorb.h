@@ -17,15 +17,15 @@
 
 namespace pando {
 
-// What is known here, without network, of the leaf that covers a key and of those behind it.
-struct LeavesBehind {
+// What is known here, without network, of the leaf that covers a key and of those after it.
+struct LeavesAfter {
   bool known = false;   // the parent is cached, or the leaf is the root
   Reference parent;     // null: it has none
   size_t siblings = 0;  // of the same parent, on either side
-  size_t inside = 0;    // of them, directly behind it, that end at or below the range's end
+  size_t inside = 0;    // of them, directly after it, that end at or below the range's end
 };
-LeavesBehind LookBehind(OperationContext& context, const TreeContext& tree, std::string_view key,
-                        const KeyCut& end);
+LeavesAfter FindLeavesAfter(OperationContext& context, const TreeContext& tree,
+                            std::string_view key, const KeyCut& end);
 
 struct Absorbed {
   size_t leaves = 0;     // that are gone; 0: nothing has happened
@@ -34,7 +34,7 @@ struct Absorbed {
   KeyCut next;           // all keys of the range below are erased
   std::string low;       // the survivor's low fence
 };
-// Erases what the leaf that covers `key` has of `range`, and the leaves behind it that lie in the
+// Erases what the leaf that covers `key` has of `range`, and the leaves after it that lie in the
 // range as a whole, or are empty and end in it or below, which go: up to kAbsorbedMax of one
 // parent. Locks are held for that long, all but the parent's only tried. Unknown: some of the keys
 // may be erased; call again. `keys`, where given, gets what was erased.

@@ -38,13 +38,13 @@ class RangeEraser {
 
  private:
   absl::Status StepByKeys();
-  // Ascending, in runs. The first error; not all of the keys behind it were tried.
+  // Ascending, in runs. The first error; not all keys after it were tried.
   absl::Status EraseKeys(const std::vector<std::string>& keys);
   // From the leaf on that covers `key`. False: nothing was done.
   absl::StatusOr<bool> StepByLeaves(std::string_view key);
-  // Empty leaves of one parent, behind the first one, go into that; some at a time, unless `all`.
+  // Empty leaves of one parent, after the first one, go into that; some at a time, unless `all`.
   void Gather(bool all);
-  LeavesBehind Look(std::string_view key, const KeyCut& end);
+  LeavesAfter Look(std::string_view key, const KeyCut& end);
 
   OperationContext& context_;
   TreeContext& tree_;
@@ -58,12 +58,12 @@ class RangeEraser {
   std::optional<std::string> first_;
 };
 
-LeavesBehind RangeEraser::Look(std::string_view key, const KeyCut& end) {
-  LeavesBehind behind = LookBehind(context_, tree_, key, end);
-  if (!behind.known && LeadTo(context_, tree_, key).ok()) {
-    behind = LookBehind(context_, tree_, key, end);
+LeavesAfter RangeEraser::Look(std::string_view key, const KeyCut& end) {
+  LeavesAfter after = FindLeavesAfter(context_, tree_, key, end);
+  if (!after.known && LeadTo(context_, tree_, key).ok()) {
+    after = FindLeavesAfter(context_, tree_, key, end);
   }
-  return behind;
+  return after;
 }
 
 absl::Status RangeEraser::Step() {
@@ -151,12 +151,12 @@ void RangeEraser::Tidy(bool last) {
   if (survivor_.has_value()) {
     const std::string low = *std::exchange(survivor_, std::nullopt);
     // The only leaf of its parent gets neighbours by a merge of the parents.
-    LeavesBehind behind = Look(low, range_.low);
-    if (behind.siblings == 0) {
+    LeavesAfter after = Look(low, range_.low);
+    if (after.siblings == 0) {
       (void)MergeUnderfull(context_, tree_, /*level=*/1, low);
-      behind = Look(low, range_.low);
+      after = Look(low, range_.low);
     }
-    if (first_.has_value() && Look(*first_, range_.low).parent != behind.parent) {
+    if (first_.has_value() && Look(*first_, range_.low).parent != after.parent) {
       Gather(/*all=*/true);
       first_.reset();
     }

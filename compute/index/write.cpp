@@ -23,7 +23,7 @@ absl::Status WriteKey(OperationContext& context, TreeContext& tree, const WriteO
                                              tree.id(), descent.node(), operation);
     return request;
   };
-  // Who erases has to know how full the leaf is.
+  // An erase has to know how full the leaf is.
   const bool narrow = tree.narrow_writes && !MayErase(operation.kind);
   while (true) {
     PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt attempt,
