@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -23,17 +24,19 @@ constexpr Proportion kProportions[] = {
     {"readmodifywriteproportion", OperationKind::kRmw},
 };
 
-// Hands out properties one by one, and knows in the end which nobody has asked for.
+// Hands out properties one by one, and knows in the end which were not asked for.
 class Reader {
  public:
   explicit Reader(const Properties& properties) : rest_(properties) {}
 
-  // Nothing: it is not there.
+  // Nothing: the property is absent. Java keeps blanks at the end of a line; no property here means
+  // anything by them.
   std::optional<std::string> Text(std::string_view name) {
     const auto at = rest_.find(name);
     if (at == rest_.end()) return std::nullopt;
     std::string value = std::move(at->second);
     rest_.erase(at);
+    absl::StripTrailingAsciiWhitespace(&value);
     return value;
   }
 
@@ -57,7 +60,7 @@ class Reader {
     return number;
   }
 
-  // One that has to have this value here.
+  // A property that may only have this value here.
   void Only(const std::string& name, const std::string& value, const std::string& because) {
     const std::optional<std::string> text = Text(name);
     if (text.has_value() && *text != value) {

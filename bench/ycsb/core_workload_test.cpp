@@ -1,6 +1,7 @@
 #include "bench/ycsb/core_workload.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -91,6 +92,69 @@ TEST(CoreWorkloadTest, FlagsCountMore) {
   EXPECT_EQ(plan.distribution.name, "latest");
   EXPECT_EQ(plan.operations, 9u);
   EXPECT_EQ(plan.workload.share(OperationKind::kRead), 0.95);
+}
+
+// A file as YCSB's repository has them: a header of comments with blanks up to one column, the
+// class under its old name or its new one, values with blanks behind them, lines that end as on
+// Windows.
+std::string FileInYcsbsForm(const char* package, const char* mix) {
+  const std::string blanks(120, ' ');
+  return absl::StrCat(
+      "# Anybody may use and copy this file.", blanks, "\n#", blanks,
+      "\n# There is no warranty: \"as it is\", 100/0.", blanks, "\n\n\n",
+      "# A workload with recordcount=7 in a comment\n#   Records: 1 KB\n#          \n\n",
+      "recordcount=1000\noperationcount=1000\nworkload=", package,
+      ".workloads.CoreWorkload\n\nreadallfields=true\n\n", mix, "\n\n\n");
+}
+
+TEST(CoreWorkloadTest, FilesInTheFormOfYcsbsOwnArePlans) {
+  struct Mix {
+    const char* text;
+    double read, update, insert, scan, rmw;
+    const char* distribution;
+  };
+  const Mix mixes[] = {
+      {"readproportion=0.5\nupdateproportion=0.5\nscanproportion=0\ninsertproportion=0\n\n"
+       "requestdistribution=zipfian\n",
+       0.5, 0.5, 0, 0, 0, "zipfian"},
+      {"readproportion=1\nupdateproportion=0\nscanproportion=0\ninsertproportion=0\n"
+       "requestdistribution=uniform  ",
+       1, 0, 0, 0, 0, "uniform"},
+      {"readproportion=0.95 \nupdateproportion=0\nscanproportion=0\ninsertproportion=0.05\t\n\n"
+       "requestdistribution=latest \n",
+       0.95, 0, 0.05, 0, 0, "latest"},
+      {"readproportion=0\nupdateproportion=0\nscanproportion=0.95\ninsertproportion=0.05\n\n"
+       "requestdistribution=zipfian\n\nmaxscanlength=100\n\nscanlengthdistribution=uniform ",
+       0, 0, 0.05, 0.95, 0, "zipfian"},
+      {"readproportion=0.5\nupdateproportion=0\nscanproportion=0\ninsertproportion=0\n"
+       "readmodifywriteproportion=0.5\n\nrequestdistribution=zipfian",
+       0.5, 0, 0, 0, 0.5, "zipfian"},
+  };
+  for (const Mix& mix : mixes) {
+    for (const char* package : {"com.yahoo.ycsb", "site.ycsb"}) {
+      for (const char* end : {"\n", "\r\n"}) {
+        const std::string text =
+            absl::StrReplaceAll(FileInYcsbsForm(package, mix.text), {{"\n", end}});
+        const auto said = ParseProperties(text);
+        ASSERT_TRUE(said.ok()) << said.status();
+        Plan plan;
+        const auto unknown = ApplyCoreWorkload(OfFile(*said), NoFlag, &plan);
+        ASSERT_TRUE(unknown.ok()) << unknown.status() << text;
+        EXPECT_THAT(*unknown, IsEmpty());
+        EXPECT_EQ(plan.records, 1'000u);
+        EXPECT_EQ(plan.operations, 1'000u);
+        EXPECT_EQ(plan.value_bytes, 1'000u);
+        EXPECT_EQ(plan.keys.kind, "user");
+        EXPECT_EQ(plan.distribution.name, mix.distribution);
+        EXPECT_EQ(plan.workload.scan_lengths, "uniform");
+        EXPECT_DOUBLE_EQ(plan.workload.share(OperationKind::kRead), mix.read);
+        EXPECT_DOUBLE_EQ(plan.workload.share(OperationKind::kUpdate), mix.update);
+        EXPECT_DOUBLE_EQ(plan.workload.share(OperationKind::kInsert), mix.insert);
+        EXPECT_DOUBLE_EQ(plan.workload.share(OperationKind::kScan), mix.scan);
+        EXPECT_DOUBLE_EQ(plan.workload.share(OperationKind::kRmw), mix.rmw);
+      }
+    }
+  }
 }
 
 // Over a workload of our own only what is said changes.

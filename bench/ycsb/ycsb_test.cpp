@@ -174,6 +174,24 @@ TEST_F(YcsbTest, AnOpenLoopKeepsItsRate) {
   EXPECT_NEAR(result["run"]["seconds"].get<double>(), 1, 0.2);
 }
 
+// In the form of those in YCSB's repository, by a path: the records have 1,000 bytes.
+TEST_F(YcsbTest, RunsAPropertyFileOfYcsbUnchanged) {
+  std::ofstream(File("workloady"))
+      << "# Header" << std::string(150, ' ') << "\r\n#" << std::string(150, ' ') << "\r\n\r\n"
+      << "#   Mix: 50/50\r\nrecordcount=1000\r\noperationcount=1000\r\n"
+         "workload=com.yahoo.ycsb.workloads.CoreWorkload\r\n\r\nreadallfields=true\r\n"
+         "readproportion=0.5\r\nupdateproportion=0.5\r\nscanproportion=0\r\ninsertproportion=0\r\n"
+         "\r\nrequestdistribution=zipfian \r\n\r\n";
+  const nlohmann::json result = Run(absl::StrCat("-P ", File("workloady")));
+  EXPECT_EQ(Log().find("without a meaning here"), std::string::npos) << Log();
+  EXPECT_EQ(result["config"]["records"], 1'000);
+  EXPECT_EQ(result["config"]["value_bytes"], 1'000);
+  EXPECT_EQ(result["run"]["operations"], 1'000);
+  EXPECT_EQ(result["run"]["errors"], 0);
+  EXPECT_GT(result["run"]["by_operation"]["read"]["count"], 400);
+  EXPECT_GT(result["run"]["by_operation"]["update"]["count"], 400);
+}
+
 TEST_F(YcsbTest, TakesPropertyFilesOfYcsb) {
   std::ofstream(File("workloadx")) << "# Mine\nrecordcount=1000\noperationcount=3000\n"
                                       "workload=site.ycsb.workloads.CoreWorkload\n"
@@ -254,7 +272,7 @@ TEST_F(YcsbTest, AMemoryServerThatDoesNotStartIsNotWaitedFor) {
   for (const char* const flags : {"--memory=64K", "--memory=64K --in_process"}) {
     EXPECT_NE(Fail(flags).find("a region of 64.0 KiB is too small"), std::string::npos) << flags;
   }
-  // Who waits for a server to be announced does so for 20 seconds.
+  // The wait for a server to be announced takes 20 seconds.
   EXPECT_LT(RealClock().NowNs() - start_ns, 10 * kSecondNs);
 }
 
