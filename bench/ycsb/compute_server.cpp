@@ -148,7 +148,7 @@ absl::Status ComputeServer::BulkLoad() {
   if (!absl::IsFailedPrecondition(status)) return status;
   return Annotate(status, absl::StrCat("load tree '", plan_.tree,
                                        "' (is there data already? use --load=none to keep it, "
-                                       "--load=put to add to it, --drop to begin anew, or another "
+                                       "--load=put to add to it, --drop to start over, or another "
                                        "--tree)"));
 }
 
@@ -248,7 +248,7 @@ void ComputeServer::PinThread(int thread) const {
 
 void ComputeServer::LearnOwnKeys() {
   if (!plan_.routed()) return;
-  // Who does not hear of it goes on with what it knew: others execute what is theirs.
+  // A process that does not hear of it goes on with what it knew: others execute what is theirs.
   const auto ranges = client_->ListRanges(*tree_);
   if (ranges.ok()) own_keys_.Learn(*ranges, client_->compute_server_id());
 }

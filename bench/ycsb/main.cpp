@@ -39,8 +39,8 @@ DEFINE_int32(all_compute_servers, 0,
              "0: it is the whole run");
 DEFINE_int32(first_compute_server, 0, "number of the first compute server here, of all");
 DEFINE_bool(in_process, false, "compute servers are threads of this process");
-DEFINE_int32(threads, 1, "threads a compute server, each with a session");
-DEFINE_int32(coroutines, 8, "operations in flight a thread");
+DEFINE_int32(threads, 1, "threads per compute server, each with a session");
+DEFINE_int32(coroutines, 8, "operations in flight per thread");
 DEFINE_bool(pin, false, "pin each thread to a CPU");
 
 DEFINE_string(workload, "a",
@@ -49,7 +49,7 @@ DEFINE_uint64(records, 1'000'000, "records loaded before the run");
 DEFINE_uint64(operations, 1'000'000,
               "operations of all threads together; workload load: --records; 0: see --duration");
 DEFINE_double(duration, 0, "end after this many seconds; without --operations: only then");
-DEFINE_double(warmup, 0, "seconds that run before and are not measured");
+DEFINE_double(warmup, 0, "seconds to run before the measurement begins");
 DEFINE_double(rate, 0,
               "open loop: operations a second of all threads together, latency from the intended "
               "start; 0: closed loop");
@@ -60,9 +60,9 @@ DEFINE_string(
 DEFINE_double(theta, 0.99, "of zipfian and latest, between 0 and 1");
 DEFINE_double(hotspot_items, 0.2, "share of the records that is hot");
 DEFINE_double(hotspot_operations, 0.8, "share of the operations on hot records");
-DEFINE_double(start_at, 0, "UNIX time at which the run starts; 0: when all is ready");
+DEFINE_double(start_at, 0, "UNIX time at which the run starts; 0: when everything is ready");
 DEFINE_bool(load_only, false, "load, and run nothing");
-DEFINE_uint64(seed, 1, "of everything that is drawn");
+DEFINE_uint64(seed, 1, "seed of all random choices");
 
 DEFINE_string(keys, "integer",
               "integer (in random order), ordered, user, user_ordered (YCSB's), words");
@@ -75,16 +75,16 @@ DEFINE_string(
     "who reads and writes the tree's leaves: shared (every compute server) or owned (one, which "
     "keeps records in memory and a log; the others ask it)");
 DEFINE_bool(narrow_reads, pando::TreeOptions().narrow_reads,
-            "the tree is made so that a get READs some lines of a leaf, where the fabric gains by "
-            "it");
+            "the tree is laid out so that a get READs only some lines of a leaf, on fabrics that "
+            "gain by it");
 DEFINE_string(load, "bulk",
-              "how records are loaded: bulk (into a tree without any), put (into any), none (they "
-              "are there)");
+              "how records are loaded: bulk (into an empty tree), put (into any), none (they are "
+              "there)");
 DEFINE_bool(drop, false, "drop the tree first if it exists");
 
 DEFINE_string(preset, "everything", "techniques: everything, sherman (as published), fgplus");
 DEFINE_bool(command_combining, true, "write-back and release in one chain");
-DEFINE_bool(on_chip_locks, true, "global locks in NIC memory where there is some");
+DEFINE_bool(on_chip_locks, true, "global locks in NIC memory if there is any");
 DEFINE_bool(local_locks, true, "local lock tables before the global locks");
 DEFINE_bool(wait_queue, true, "local waiters are served in order");
 DEFINE_bool(handover, true, "a held lock goes to the next local waiter");
@@ -95,12 +95,11 @@ DEFINE_bool(lock_back_off, true, "pauses between attempts at a global lock");
 DEFINE_bool(two_level_versions, true, "an update writes back a line, not the node");
 DEFINE_string(index_cache, "64M", "bound of a compute server's index cache");
 DEFINE_string(value_places, "32M",
-              "bound on what a compute server remembers of where values beside leaves are");
+              "bound on a compute server's memory of where values outside leaves are");
 DEFINE_string(hot_bytes, "64M", "--mode=owned: memory of an owner for records");
 DEFINE_string(log_bytes, "16M", "--mode=owned: an owner's log on a memory server");
-DEFINE_string(
-    route, "any",
-    "--mode=owned: each compute server asks for any key, or for those that it owns: owner");
+DEFINE_string(route, "any",
+              "--mode=owned: keys that a compute server uses: any, or owner (those that it owns)");
 DEFINE_int32(service_threads, 1,
              "--mode=owned: threads of an owner that execute what other compute servers ask for");
 DEFINE_int32(handover_max, 32, "handovers in a row");
@@ -133,8 +132,8 @@ const ProgramInfo kProgram = {
         "runs, and shows what it cost. Ctrl-C ends the run and shows what was measured until "
         "then.\n\n"
         "--workload takes YCSB's own property files too. As in YCSB:\n"
-        "  -P FILE        the same; may be repeated, what is said later counts\n"
-        "  -p NAME=VALUE  sets a property; flags count more",
+        "  -P FILE        the same; may be repeated, later values win\n"
+        "  -p NAME=VALUE  sets a property; flags win over both",
     .source = __FILE__,
     .shared_source = kRdmaFlagsSource};
 
@@ -189,7 +188,7 @@ struct PropertyWords {
 };
 
 // Takes -P FILE and -p NAME=VALUE out of the command line: as flags, all but the last would be
-// forgotten.
+// lost.
 PropertyWords TakePropertyWords(int* argc, char** argv) {
   PropertyWords words;
   int kept = 1;
