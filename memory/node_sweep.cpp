@@ -32,7 +32,7 @@ void NodeLedger::CellsBecomeDue(uint32_t tree_id) {
   if (cells == cells_.end()) return;
   cells->second.due = ++cells->second.last;
   cells->second.taken_until_ns = 0;
-  // Who has ended may have taken these out of the tree before their holders say that they were in.
+  // An ended client may have taken these out before their holders said that they were in.
   for (const NodePoolId pool : PoolsOf(tree_id)) {
     if (!pool.is_of_cells()) continue;
     for (const uint32_t index : trees_.at(pool).chunks) chunks_[index].nodes->NoteOut();

@@ -64,7 +64,7 @@ TEST(EstimateSize, LargeTreesAboutAndWithoutBias) {
   EXPECT_GE(within, kEstimates * 9 / 10);
 }
 
-// Values that lie beside the leaves, in trees of which all leaves, and some, are read.
+// Values that lie outside the leaves, in trees of which all leaves, and some, are read.
 TEST(EstimateSize, CountsValuesBesideLeaves) {
   SimCluster cluster({});
   const auto client = cluster.NewClient({});

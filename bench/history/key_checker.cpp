@@ -93,7 +93,7 @@ bool Search::SettleStore(const Value& value, bool* changed, KeyVerdict* verdict)
   return !Takes(store) || NoteRead(value.store, store.prior, verdict);
 }
 
-// Who takes which value away, and where that leads.
+// Which operation takes which value away, and where that leads.
 bool Search::CollectTakers(KeyVerdict* verdict) {
   for (const KeyOperation& o : operations_) {
     if (o.kind != Kind::kEraseIf) continue;

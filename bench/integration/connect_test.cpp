@@ -89,7 +89,7 @@ TEST_F(MembersTest, SilentServersAreWaitedForTogether) {
   auto session = (*client)->NewSession();
   ASSERT_OK(session);
   ASSERT_OK(Fill(**session, **tree, 0, 1'000));
-  // Who comes later is not behind them, nor is a session that begins, or the client's end.
+  // A later client does not wait for them, nor does a new session, or the client's end.
   std::atomic<bool> stop{false};
   std::atomic<int64_t> longest_ms{0};
   std::thread beginner([&] {

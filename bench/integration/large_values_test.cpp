@@ -1,5 +1,5 @@
-// Values that lie beside the leaves while clients on threads of their own replace them: no one ever
-// sees a torn, stale or foreign one, and in the end no memory is left behind.
+// Values that lie outside the leaves while clients on threads of their own replace them: no client
+// ever sees a torn, stale or foreign one, and in the end no memory is left behind.
 #include <gtest/gtest.h>
 
 #include <algorithm>

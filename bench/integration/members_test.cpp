@@ -177,7 +177,7 @@ TEST_F(MembersTest, ATreeIsSweptThoughAServerThatItHasNothingOnIsDead) {
   EXPECT_OK(session_->Sweep(**tree, &swept));
 }
 
-// Who could not open a tree does not keep its memory from others.
+// A client that could not open a tree does not keep its memory from others.
 TEST_F(MembersTest, ATreeThatIsLostIsGivenBackThoughOthersTriedToOpenIt) {
   cluster_.Start(2);
   ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));

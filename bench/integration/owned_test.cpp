@@ -198,7 +198,7 @@ TEST_F(OwnedTest, WhoJoinsGetsRangesAndWhoLeavesGivesThem) {
   Process second = NewProcess(/*joins=*/true);
   Worker at_second(NewSession(second), second.tree.get(), "b");
   ASSERT_TRUE(Worker::Await([&] { return second.client->Stats().owned.ranges > 0; }));
-  // Who finds a range that is nobody's takes it, before the giver has counted.
+  // A client that finds a range that is nobody's takes it, before the giver has counted.
   ASSERT_TRUE(Worker::Await([&] { return first.client->Stats().owned.given > 0; }));
   ASSERT_TRUE(at_first.AwaitTurns(1'000) && at_second.AwaitTurns(1'000));
   bool is_known = false;

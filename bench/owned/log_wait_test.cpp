@@ -99,7 +99,7 @@ TEST_F(LogWaitTest, AFullRingWaitsForItsBaseOrTheDeadline) {
     };
     EXPECT_FALSE(try_append().has_value());
     EXPECT_EQ(log_->next_lsn(), static_cast<Lsn>(appended) + 1) << "no effect";
-    // Who has to get on, gets on.
+    // A client that has to go on goes on.
     for (int i = 0; i < 4; ++i) {
       auto room = log_->Reserve(soon, 1, 1, RedoLog::Purpose::kReserve);
       EXPECT_TRUE(room.ok()) << room.status();

@@ -1,4 +1,4 @@
-// Values that lie beside the leaves, through each function that takes or gives values.
+// Values that lie outside the leaves, through each function that takes or gives values.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>

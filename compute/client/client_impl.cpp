@@ -203,7 +203,7 @@ ClientImpl::~ClientImpl() {
   PANDO_CHECK(sessions_.empty()) << "a session outlives its client";
   for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
   if (control_ == nullptr || control_channel_.incarnation() == 0) return;
-  // Who has left a lock behind must not leave in order: nobody would free it.
+  // A client that has left a lock behind must not leave in order: nobody would free it.
   if (fenced() || (hocl_ != nullptr && hocl_->has_left_locks())) return;
   control_->set_fenced_flag(nullptr);
   heartbeat_.reset();  // those that it has left need not hear of it
@@ -330,7 +330,7 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     // Opened again meanwhile: the new handle goes on with what the old one had.
     if (!trees_[tree.id()].expired()) return absl::OkStatus();
     trees_.erase(tree.id());
-    // Who was cut off, or lost a lock, does not know what became of its last writes.
+    // A client that was cut off, or lost a lock, does not know the outcome of its last writes.
     const bool certain = !fenced() && !hocl_->has_left_locks();
     const bool settled = allocator_.ReturnAll(context, tree.id()) && certain;
     cache_->InvalidateTree(tree.id());

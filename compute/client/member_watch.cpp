@@ -47,8 +47,8 @@ MemberWatch::~MemberWatch() {
 }
 
 std::vector<ServerLocation> MemberWatch::Wanted() const {
-  // Who is connected does not need the registry: what is wrong with it is said to those who
-  // connect.
+  // A connected client does not need the registry: only those that connect are told what is wrong
+  // with it.
   std::vector<absl::Status> bad;
   const absl::StatusOr<std::vector<ServerLocation>> servers = registry_->List(&bad);
   std::vector<ServerLocation> wanted;
@@ -63,8 +63,7 @@ std::vector<ServerLocation> MemberWatch::Wanted() const {
 
 void MemberWatch::Look() {
   std::vector<ServerLocation> wanted = Wanted();
-  // Who comes for the first time is not behind those that say nothing; these take turns, one a
-  // look.
+  // A new server goes before those that do not answer; these take turns, one per look.
   std::stable_sort(wanted.begin(), wanted.end(),
                    [&](const auto& a, const auto& b) { return AgainNs(a.id) < AgainNs(b.id); });
   for (const ServerLocation& server : wanted) {

@@ -308,8 +308,8 @@ TEST_F(PeerThreads, WritesAreDoneAtMostOnceWhateverBreaks) {
   EXPECT_GT(client_->counters().links, 1u);
 }
 
-// Who has as much under way as he may is not taken for one who has more, although his next request
-// may come before the service has got around to counting the answer.
+// A peer at its limit of requests under way is not taken for one above it, although its next
+// request may come before the service has counted the answer.
 TEST_F(PeerThreads, WhoKeepsToTheBoundKeepsHisLink) {
   Start({.requests_max_of_link = kSessions * kCoroutines});
   RunSessions(kLongNs);

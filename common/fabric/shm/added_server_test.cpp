@@ -61,7 +61,7 @@ TEST_F(AddedServerTest, WhatWasPostedToAnEarlierLifeDoesNotReachTheNext) {
   EXPECT_EQ(Word(), 0u) << "nobody would ever free it";
 }
 
-// Who is refused by a server tries again and again, for as long as he lives.
+// A client that a server refuses tries again for as long as it lives.
 TEST_F(AddedServerTest, AServerThatIsGivenUpKeepsNoSlots) {
   ShmServerOptions options = options_;
   options.server_id = 2;

@@ -244,7 +244,7 @@ TEST_F(ShmPeersTest, DescriptorsThatArePassedAreClosed) {
   EXPECT_EQ(descriptors(), before);
 }
 
-// Who reads nothing fills his own link, and nothing else.
+// A peer that reads nothing fills its own link, and nothing else.
 TEST_F(ShmPeersTest, WhoDoesNotReadIsFullAndHoldsUpNobody) {
   Start();
   const UniqueFd greedy = DialAndGreet();

@@ -91,7 +91,7 @@ absl::Status ShmServerImpl::Serve(ControlHandler* handler) {
   return status;
 }
 
-// Who cannot be let in is told why, instead of waiting for an answer. False: not even that.
+// Tells a client that cannot be let in why, instead of letting it wait. False: not even that.
 bool ShmServerImpl::AcceptWithout(int error) {
   if (error != EMFILE) return false;
   spare_.Reset();

@@ -309,7 +309,7 @@ TEST(SimPeer, MessagesShareTheWireAndTheReceiversThread) {
     EXPECT_NEAR(times[i] - times[i - 1], 1000 / kPeerBytesANs + kPeerHeader, 2);
 }
 
-// Who sends from his session's thread pays for it there.
+// A client that sends from its session's thread pays for it there.
 TEST(SimPeer, ASessionPaysForWhatItSends) {
   TwoTimedPeers sim;
   TestClient client(sim.a.fabric);

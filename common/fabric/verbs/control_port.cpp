@@ -64,7 +64,7 @@ void ControlPort::Welcome(UniqueFd socket) {
 
 void ControlPort::OnClosed(ServedLink* connection) {
   const PeerId peer = connection->peer();
-  // Who was cut off is reported once more: nothing arrives from him any more.
+  // A client that was cut off is reported once more: nothing arrives from it any more.
   const bool to_report = connection->introduced();
   if (opening_.contains(peer)) opener_->Withdraw(peer);
   Erase(peer);

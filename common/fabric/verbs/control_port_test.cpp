@@ -208,7 +208,7 @@ TEST_F(ControlPortTest, IdlersTakeNoClientsPlaceAndEndWithTheirTime) {
     EXPECT_TRUE(absl::IsUnavailable(speaker->HearTheEnd()));
   }
   StopWork();
-  // Who has left, or was cut off, is an idler as well.
+  // A client that has left, or was cut off, is idle as well.
   Speaker bert(port_->bound());
   ASSERT_TRUE(bert.Greet() && bert.Join().ok() && bert.Call(ControlOpcode::kLeave).ok());
   EXPECT_TRUE(absl::IsUnavailable(bert.HearTheEnd()));
