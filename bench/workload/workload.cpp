@@ -5,6 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/host/data_files.h"
@@ -121,8 +123,12 @@ bool WorkloadFile::is_json() const {
 }
 
 absl::StatusOr<WorkloadFile> ReadWorkloadFile(std::string_view name) {
-  PANDO_ASSIGN_OR_RETURN(const std::filesystem::path file,
-                         FindDataFile("workload", "workloads", name));
+  absl::StatusOr<std::filesystem::path> found = FindDataFile("workload", "workloads", name);
+  std::error_code error;
+  if (absl::IsNotFound(found.status()) && std::filesystem::is_regular_file(name, error)) {
+    found = std::filesystem::path(name);
+  }
+  PANDO_ASSIGN_OR_RETURN(const std::filesystem::path file, std::move(found));
   std::ifstream stream(file);
   if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file.string()));
   std::stringstream text;

@@ -47,8 +47,8 @@ struct WorkloadFile {
   bool is_json() const;  // else it is one of YCSB's property files (properties.h)
 };
 // `name` is a file (with a slash or ".json"), or the name of one of the files that come with Pando,
-// looked for in workloads/ beside the program and in share/pando/workloads of its prefix. NotFound
-// lists what there is.
+// in workloads/ next to the program or share/pando/workloads of its prefix; if none has that name,
+// of a file in the current directory. NotFound lists those of Pando.
 absl::StatusOr<WorkloadFile> ReadWorkloadFile(std::string_view name);
 
 // Of a file that is_json().

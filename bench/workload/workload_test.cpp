@@ -1,7 +1,10 @@
 #include "bench/workload/workload.h"
 
 #include <array>
+#include <filesystem>
+#include <fstream>
 
+#include "common/base/temporary_directory.h"
 #include "gtest/gtest.h"
 
 namespace pando::bench {
@@ -28,6 +31,25 @@ TEST(WorkloadTest, ShippedFilesAreYcsbs) {
   EXPECT_FALSE(LoadWorkload("load")->preload);
   EXPECT_FALSE(LoadWorkload("c")->writes());
   EXPECT_TRUE(LoadWorkload("e")->writes());
+}
+
+// As YCSB's own are named in their folder. Pando's names come first.
+TEST(WorkloadTest, AFileInTheCurrentDirectoryIsFound) {
+  const TemporaryDirectory folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  std::ofstream("workloada") << "recordcount=1\n";
+  std::ofstream("a") << "recordcount=1\n";
+  const auto found = ReadWorkloadFile("workloada");
+  const auto shipped = ReadWorkloadFile("a");
+  const auto directory = ReadWorkloadFile("..");
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->text, "recordcount=1\n");
+  EXPECT_FALSE(found->is_json());
+  ASSERT_TRUE(shipped.ok()) << shipped.status();
+  EXPECT_TRUE(shipped->is_json());
+  EXPECT_EQ(directory.status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(WorkloadTest, AMissingOneNamesTheOthers) {
