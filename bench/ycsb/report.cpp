@@ -54,13 +54,13 @@ std::string OwnedLine(const OwnedStats& o) {
       o.forwarded == 0 ? "" : absl::StrCat("; ", count(o.forwarded), " forwarded"), "\n");
 }
 
-// Of trees with values beside their leaves.
+// Of trees with values outside their leaves.
 std::string PlacesLine(const TreeStats& tree) {
   const uint64_t values = tree.place_hits + tree.place_misses;
   if (values == 0) return "";
   return absl::StrCat("places    ", Percent(tree.place_hits, values), " of ",
                       FormatCount(static_cast<double>(values)),
-                      " values beside leaves were where they had been, ",
+                      " values outside leaves were at their remembered places, ",
                       FormatBytes(tree.place_bytes), "\n");
 }
 
