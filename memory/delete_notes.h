@@ -1,5 +1,5 @@
 // What owners of keys report of their erases that are not in their leaves yet (rule B5), for
-// whoever asks the catalog's server: counters, and nothing that anything relies on.
+// clients that ask the catalog's server: counters on which nothing relies.
 //
 // Not thread-safe: one control thread. Invariant: at most the joined clients, and those that have
 // ended since somebody last said something, have a note.

@@ -1,5 +1,5 @@
-// A bulk load that dies between any two packets: the tree is empty or loaded, and whoever comes
-// next may load it if it is empty (rules R4, C4).
+// A bulk load that dies between any two packets: the tree is empty or loaded, and the next client
+// may load it if it is empty (rules R4, C4).
 #include <gtest/gtest.h>
 
 #include <memory>

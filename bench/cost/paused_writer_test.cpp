@@ -1,5 +1,5 @@
-// A writer that lives but has been stopped in the middle of a line keeps its lock. Whoever needs
-// what it writes waits, at most to the deadline; nobody takes it for damage (rules C1, C4, L3).
+// A writer that lives but has been stopped in the middle of a line keeps its lock. Operations that
+// need the line wait, at most to their deadline; none takes it for damage (rules C1, C4, L3).
 #include <gtest/gtest.h>
 
 #include <algorithm>

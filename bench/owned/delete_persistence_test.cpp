@@ -1,5 +1,5 @@
 // Rule B5: an erase is in its leaf within the tree's deadline, however much there is to write, and
-// whoever dies.
+// if any member dies.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -60,7 +60,7 @@ class MapStage {
   void Do(Actor* actor, const std::function<void(MapMember&, OperationContext&)>& job);
   OperationContext Hurried(size_t i);
   void Fence(size_t which);
-  // One recovers what one, or whoever has ended, has left; it ends after `lives` calls, unless that
+  // One recovers what one, or any ended one, has left; it ends after `lives` calls, unless that
   // is negative.
   void Recover(size_t i, MemberId dead, int lives);
   void RecoverAll(size_t i);

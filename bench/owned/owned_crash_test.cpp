@@ -1,5 +1,5 @@
-// An owner is killed between every two packets of all that owners do, and so is who recovers it;
-// whoever comes after that finds everything that was acknowledged, and nothing is left behind.
+// An owner is killed between every two packets of all that owners do, and so is the member that
+// recovers it. The next client finds everything that was acknowledged, and nothing is left behind.
 //
 // The first of the environment's PANDO_CRASH_STRIDE-th worlds are played (1: all of them).
 #include <gtest/gtest.h>

@@ -143,7 +143,7 @@ TEST(OwnedEraseTest, EndsInTimeWhereItSays) {
   }
 }
 
-// The owner dies at any moment of it: all below the place is gone, whoever takes over.
+// The owner dies at any moment of it: all below the place is gone for every successor.
 TEST(OwnedEraseTest, WhatIsSaidToBeErasedIsGoneAfterTheOwnersDeath) {
   constexpr uint64_t kKeys = 6'000;
   int in_the_middle = 0;

@@ -201,7 +201,7 @@ TEST_F(OwnedFullTest, BothWithLongerValues) {
   EraseAndDrain(taken);
 }
 
-// The owner dies with what was refused in its log: whoever has memory again finds all of it.
+// The owner dies with what was refused in its log: the next client with memory finds all of it.
 TEST_F(OwnedFullTest, WhatWasRefusedIsAdopted) {
   GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
   FillMemory();
@@ -303,7 +303,7 @@ TEST_P(OwnedFullAdoptionTest, IsCompleteWhereQueuePairsBreak) {
 INSTANTIATE_TEST_SUITE_P(Packets, OwnedFullAdoptionTest,
                          testing::Range(uint64_t{488}, uint64_t{556}, uint64_t{8}));
 
-// Rule W7: the only owner has died, and nobody else is a member. Whoever comes gets room for its
+// Rule W7: the only owner has died, and nobody else is a member. The next client gets room for its
 // log from what is kept for it, takes over, goes on, and so does the one after it.
 TEST_F(OwnedFullTest, WhoComesWhileTheyAreFullTakesOver) {
   GoOn(1, [&](uint64_t n) { return UpdateOrRead(n); });
@@ -357,7 +357,7 @@ TEST_F(OwnedFullTest, OfTwoThatComeWhileTheyAreFullOneTakesOver) {
 }
 
 // What its owner has left is in the leaves, and others have filled the memory since: what was kept
-// is for whoever comes.
+// is for the next client.
 TEST_F(OwnedFullTest, WhoComesWhenTheOwnerHasLeft) {
   GoOn(100, [&](uint64_t n) { return UpdateOrRead(n); });
   // Somebody has created a tree that nobody uses.

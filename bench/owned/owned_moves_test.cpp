@@ -133,7 +133,7 @@ class MoveStage : public OwnedStage {
     scan.limit = SIZE_MAX;
     if (Acts(actor)) Do(actor, 0, 0, std::move(scan));
   }
-  // Whoever has the key gives it away.
+  // The owner of the key gives it away.
   void GiveTo(OwnedActor* to, uint64_t key) {
     OwnedActor* const from = to == giver_ ? taker_ : giver_;
     if (Acts(from) && !to->closed) (void)Give(from, 0, 0, KeyOf(key), to);

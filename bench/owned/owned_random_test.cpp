@@ -99,7 +99,7 @@ TEST(OwnedRandom, LittleMemory) {
   EXPECT_GT(all.refused_records, 0u);
 }
 
-// Ranges are divided and go from one to the other all the time, whoever dies, breaks or is stopped.
+// Ranges are divided and given away all the time, while members die, break or are stopped.
 TEST(OwnedRandom, Moves) {
   const OwnedRunResult all = RunSeeds(60, [](Random* random, OwnedRunOptions* options) {
     options->moves = 0.2;
@@ -110,7 +110,7 @@ TEST(OwnedRandom, Moves) {
       options->leases = true;
       options->pause = 0.5;
     }
-    // Whoever is stopped may not come to drop it.
+    // A stopped member may not come to drop it.
     options->drop = !options->leases && random->Chance(0.3);
     if (options->drop) options->trees = 1 + options->trees % 3;
   });

@@ -75,7 +75,7 @@ TEST_F(OwnedRulesTest, T5) {
   });
 }
 
-// Whoever follows a dead owner dies, too.
+// The member that follows a dead owner dies, too.
 TEST_F(OwnedRulesTest, D4) {
   ExpectShown(Rule::kD4, [](uint64_t seed) {
     OwnedStageOptions options;

@@ -84,7 +84,7 @@ class OwnedStage {
   // Erases the range of these keys, ascending, each an operation of the history. As Do().
   bool EraseRange(OwnedActor* actor, size_t session, size_t tree,
                   const std::vector<std::string>& keys);
-  // A task that begins at once, whoever drives the world.
+  // A task that begins at once, whatever drives the world.
   void Spawn(OwnedActor* actor, size_t session, std::function<void()> task);
   bool BulkLoad(OwnedActor* actor, size_t tree, const std::vector<KeyValue>& entries);
   bool Flush(OwnedActor* actor, size_t tree);

@@ -70,7 +70,7 @@ TEST(OwnedTrouble, ALogOfFewLargeMessagesGoesRound) {
   EXPECT_EQ(stage.what(), "");
 }
 
-// Whoever takes over goes on where its queue pair has broken, and does not begin anew.
+// A member that takes over goes on where its queue pair broke, and does not start over.
 TEST(OwnedTrouble, ARecoveryGoesOnAfterQueuePairsBroke) {
   OwnedStage stage({.circumstances = {.breaks = true, .owners_end = true}});
   ClientOptions client = OwnedStage::SmallOwner();

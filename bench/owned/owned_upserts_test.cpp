@@ -1,4 +1,4 @@
-// Counters of an owned tree: four members add to them, and whoever owns them is killed twice on the
+// Counters of an owned tree: four members add to them, and their owner is killed twice on the
 // way.
 //
 // PANDO_UPSERTS: how many, all told.

@@ -67,7 +67,7 @@ struct SimRunOptions {
   int crashes = 0;  // compute servers killed on the way
   int pauses = 0;  // times that a compute server is stopped, and goes on up to `pause_max_ns` later
   int64_t pause_max_ns = 20 * kMillisecondNs;
-  // Who is not heard of for so long is fenced, and comes back as another (rules C1, C2); 0: nobody.
+  // A client silent for so long is fenced, and comes back as another (rules C1, C2); 0: none is.
   int64_t lease_ns = 0;
   // Of clients that serve keys of owned trees, where there are leases; 0: half of those.
   int64_t serving_lease_ns = 0;

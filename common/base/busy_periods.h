@@ -1,4 +1,4 @@
-// What one user at a time may hold, in simulated time: whoever comes while it is held waits for
+// What one user at a time may hold, in simulated time: a user that comes while it is held waits for
 // the first gap that is long enough. Users need not ask in the order of their times.
 //
 // Not thread-safe. Invariant: periods do not overlap.

@@ -1,5 +1,5 @@
-// For tests: a directory of its own, whoever else runs the same test, removed with all that is in
-// it. The path is short, because sockets go into it.
+// For tests: a directory for each object, also of the same test run twice at once; removed with all
+// that is in it. The path is short, because sockets go into it.
 #pragma once
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// Where time is simulated, with the timing of real hardware (common/fabric/sim): what a session's
-// thread does beside its chains takes no time by itself, and whoever does it says so here.
-// Elsewhere there is no such object (Endpoint::cpu_costs()), and time passes without being told.
+// Simulated time with the timing of real hardware (common/fabric/sim): what a session's thread does
+// in addition to its chains takes no time by itself, and the code that does it charges it here.
+// Elsewhere there is no such object (Endpoint::cpu_costs()), and time passes by itself.
 #pragma once
 
 #include <cstddef>

@@ -24,8 +24,8 @@
 //      Connect(). A handler must not wait; all links of the port would. It may send, close, connect
 //      and drop links, and must not destroy the port.
 //   5. What is under way on a link is bounded: TrySend() is kFull then, and OnWritable() follows
-//      once there is room for a message (it may also come for no reason). Whoever does not take his
-//      messages, or has been stopped, holds up his own links only; he is not gone.
+//      once there is room for a message (it may also come for no reason). A peer that does not take
+//      its messages, or has been stopped, holds up its own links only; it is not gone.
 //   6. Connect() does not wait for the other side. Until the link is open TrySend() is kFull;
 //      OnWritable() says that it is. One that is not open after `hello_timeout_ms` breaks: nothing
 //      that was to be sent on it was.

@@ -1,7 +1,7 @@
 // One connection to one memcached: the few operations that the registry needs, with statuses. Every
 // operation ends within three seconds (connecting and each of two answers have a second); only the
 // look-up of a name takes the resolver's own time. After a failure the next operation connects
-// anew, and one that finds its connection broken does so at once: it may then be executed twice.
+// again, and one that finds its connection broken does so at once: it may then be executed twice.
 //
 // Whatever else than a memcached listens there gives a status. That the bytes of a memcached's
 // answers are well-formed is libmemcached's to check, and it does not do so for every length: one

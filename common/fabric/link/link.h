@@ -1,5 +1,5 @@
 // One connection to a server, and one life of that server, as its client sees it: a memory server,
-// or whoever else serves (link_server.h).
+// or another process that serves (link_server.h).
 #pragma once
 
 #include <atomic>

@@ -12,11 +12,11 @@
 //   2. Once a link is gone it stays gone, and nothing is sent over it. Every request over it that
 //      was under way gets one Unavailable reply, and every attached mailbox is woken. Another life
 //      of the server is another link.
-//   3. A reply goes to who asked over that very link, and to nobody else, whatever the server says.
+//   3. A reply goes only to the caller that asked over that very link, whatever the server says.
 //      A sequence is used again only when nobody waits for it; 0 is none.
 //   4. What a server opened for an endpoint that does not want it any more is given back to it.
-//   5. A link that is gone is kept by whoever uses it, by the list of the latest until another life
-//      of its server follows, and by nobody else.
+//   5. A link that is gone is kept by its users, by the list of the latest until another life of
+//      its server follows, and by nobody else.
 #pragma once
 
 #include <poll.h>
@@ -210,7 +210,7 @@ class LinkClient : private LinkWatcher::Owner {
     const bool opened = reply->kind == ReplyKind::kOpened;
     const std::string body = opened ? reply->body : std::string();
     if (mailbox != nullptr && mailbox->Put(*std::move(reply))) return absl::OkStatus();
-    return opened ? GiveBack(link, body) : absl::OkStatus();  // whoever asked for it has given up
+    return opened ? GiveBack(link, body) : absl::OkStatus();  // its caller has given up
   }
 
  private:

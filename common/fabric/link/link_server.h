@@ -1,7 +1,7 @@
 // The serving side of links: accepts connections, bounds those that have no identity, hands what
 // comes to them, and runs the handler's timer, all on one thread. A memory server's backends derive
-// from it; whoever else answers requests (a compute server those of others) does the same with
-// connections of its own: nothing here knows of memory.
+// from it; a compute server that answers requests of others does the same with connections of its
+// own: nothing here knows of memory.
 //
 // Thread safety: Run() runs on one thread and calls the handler and all hooks there; Stop() from
 // any thread and from a signal handler; the rest belongs to the thread of Run().

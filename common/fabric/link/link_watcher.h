@@ -34,7 +34,7 @@ class LinkWatcher {
   absl::Status Start(const char* name, Owner* owner);
   // Returns when the thread has ended. Not from that thread.
   void Stop();
-  // Has AppendWatched() called anew.
+  // Has AppendWatched() called again.
   void Nudge();
 
  private:

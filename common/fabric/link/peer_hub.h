@@ -7,10 +7,10 @@
 //
 // Thread safety: as PeerPort and PeerLink; what is marked so belongs to the hub's thread.
 //
-// Invariants beside those of peer.h and link_server.h:
+// Invariants, in addition to those of peer.h and link_server.h:
 //   1. A HubLink is used for its connection only under its mutex and before the connection's end.
-//   2. Whoever has a handler is told of the link's end by the destructor of its connection, however
-//      it came to that: nothing can forget it.
+//   2. The destructor of a connection tells the owner of its handler of the link's end, however it
+//      came to that: nothing can forget it.
 //   3. Links that this side makes are no strangers (nobody else can make them, or push them out);
 //      they have the time of a hello.
 //   4. A thread that sends never waits for the hub's, and wakes it only when a link is full, or to

@@ -35,7 +35,7 @@ void Sleeper::Sleep(int64_t deadline_ns, int events_fd) {
     if (left_ns <= 0) break;
     if (left_ns < kYieldBelowNs) {
       sched_yield();
-      if (events_fd >= 0) break;  // whoever has events looks for them himself
+      if (events_fd >= 0) break;  // the caller that has events looks for them itself
       continue;
     }
     int awake = kAwake;

@@ -243,8 +243,8 @@ size_t ShmEndpoint::RunDeferred() {
 
 void ShmEndpoint::TakeTime() { last_ns_ = ticks_.Anchor(); }
 
-// Only READs have to be timed (rule F2), and clock readings are dear: a chain starts when the one
-// before it ended, or when the caller has looked.
+// Only READs have to be timed (rule F2), and reading the clock costs time: a chain starts when the
+// one before it ended, or when the caller last read the clock.
 void ShmEndpoint::Run(Chain* chain) {
   chain->MarkPosted(last_ns_);
   absl::Status status = Execute(chain);
@@ -314,7 +314,7 @@ absl::Status ShmEndpoint::ExecuteVerbs(const Target& target, Chain* chain) {
         break;
     }
   }
-  // A completed WRITE is seen by every READ that is posted later, whoever posts it.
+  // Every READ that is posted later, by any client, sees a completed WRITE.
   if (stored) FullFence();
   return absl::OkStatus();
 }

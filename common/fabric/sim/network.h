@@ -9,7 +9,7 @@
 // Not thread-safe. Invariants:
 //   1. Every posted chain is handed to the completion sink exactly once, or to KillProcess().
 //   2. After that its verbs and buffers are not touched again.
-//   3. A WRITE that has moved its first bytes moves them all, whoever dies (but its server).
+//   3. A WRITE that has moved its first bytes moves them all, even if its client dies.
 //
 // A queue pair may break between living ends (Break(); network_break.cpp), as on verbs
 // (common/fabric/recoverable.h). Invariants of that:

@@ -1,4 +1,4 @@
-// The litmus test of what a lock is for: whoever takes it sees what was written before its release.
+// The litmus test of what a lock is for: its next holder sees what was written before its release.
 #pragma once
 
 #include <memory>

@@ -7,8 +7,8 @@
 //      were not, attempts of all origins take turns.
 //   3. An address takes kThreadsOfAddress threads at most, and one that was not reached is tried
 //      again only after a growing pause (unreachable_peers.h).
-//   4. What waits for a thread has an owner who still wants it: whoever asks and goes leaves behind
-//      him what is under way, and nothing else.
+//   4. What waits for a thread has an owner that still wants it: a caller that asks and goes leaves
+//      behind what is under way, and nothing else.
 //   5. Destruction waits for the attempts that are under way: seconds at most.
 #pragma once
 

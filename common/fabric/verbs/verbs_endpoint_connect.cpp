@@ -157,7 +157,7 @@ void VerbsEndpoint::FailLate(Target* target, int64_t now_ns) {
                    target->refusal.ok() ? "is it stuck or stopped?" : target->refusal.ToString());
   for (ChainQueue::Entry& entry : target->queue->TakeLate(now_ns, first_wait_ns_)) {
     const absl::Status broken = BrokenChainError(target->link->location, *entry.chain, 0, why);
-    // Nothing was posted; and whoever has a lock there may try again.
+    // Nothing was posted; a session that has a lock there may try again.
     Complete(entry.chain, MarkRecoverable(absl::DeadlineExceededError(broken.message())), now_ns);
   }
 }

@@ -260,7 +260,7 @@ TEST_F(VerbsFabricTest, ConnectingAHundredTimesLeaksNothing) {
       ASSERT_TRUE(endpoint->AllocateBuffer(4096).ok());
       EXPECT_TRUE(Add(*endpoint).ok());
       EXPECT_TRUE(Add(*another).ok());
-      if (i % 3 == 0) BreakVerbsQueuePair(endpoint.get(), 1);  // gone while it is opened anew
+      if (i % 3 == 0) BreakVerbsQueuePair(endpoint.get(), 1);  // gone while it is opened again
     }
     while (handler_.gone().size() <= static_cast<size_t>(i)) std::this_thread::yield();
     EXPECT_EQ(server_->server().queue_pairs(), 0u);
