@@ -183,6 +183,8 @@ absl::Status Coordinator::AwaitAnswers(const std::string& what,
     uint64_t finished = 0;
     for (ComputeServerHandle& server : compute_servers_) finished += server.finished;
     ShowProgress(what, start_ns, finished - finished_at_start, 0);
+    // A load counts its own records; runs begin at 0.
+    for (ComputeServerHandle& server : compute_servers_) server.finished = 0;
   }
   return absl::OkStatus();
 }

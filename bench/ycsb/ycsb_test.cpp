@@ -174,6 +174,15 @@ TEST_F(YcsbTest, AnOpenLoopKeepsItsRate) {
   EXPECT_NEAR(result["run"]["seconds"].get<double>(), 1, 0.2);
 }
 
+// What was loaded before is not counted, nor taken off.
+TEST_F(YcsbTest, ProgressCountsTheRunsOperations) {
+  Run("--workload=c --records=50000 --rate=1000 --duration=2.5");
+  const std::string log = Log();
+  EXPECT_NE(log.find("loaded 50000 keys"), std::string::npos) << log;
+  EXPECT_NE(log.find(" operations  "), std::string::npos) << log;
+  EXPECT_EQ(log.find(" T operations"), std::string::npos) << log;
+}
+
 // In the form of those in YCSB's repository, by a path: the records have 1,000 bytes.
 TEST_F(YcsbTest, RunsAPropertyFileOfYcsbUnchanged) {
   std::ofstream(File("workloady"))
