@@ -165,6 +165,12 @@ constexpr RuleVariant kVariants[] = {
     {"K4", Rule::kK4, "a sweep asks the tree for the key of a cell", ""},
     {"K5", Rule::kK5, "a place that is remembered counts only where the slot still refers to it",
      ""},
+    {"K6", Rule::kK6, "an owner links its own cells alone, and copies a peer's",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.K6"},
+    {"K7", Rule::kK7, "what an owner's write replaces is freed when the write is durable",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.K7"},
+    {"K8", Rule::kK8, "a sweep asks the owner of a cell's key, not the leaf",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.K8"},
 };
 
 }  // namespace

@@ -115,6 +115,9 @@ enum class Rule {
   kK3,
   kK4,
   kK5,
+  kK6,
+  kK7,
+  kK8,
 };
 
 #ifdef PANDO_BROKEN_VARIANTS

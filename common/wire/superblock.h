@@ -34,9 +34,12 @@ inline constexpr FeatureMasks kKnownFeatures = {0, 0, kIncompatibleLineCrc};
 inline constexpr uint64_t kIncompatibleOwned = 4;    // rule O1
 inline constexpr uint64_t kIncompatibleWindows = 8;  // rule N1
 inline constexpr uint64_t kIncompatibleCells = 16;   // rule K1
+// Rule K6: of trees with both of these. Releases without it know each by itself.
+inline constexpr uint64_t kIncompatibleOwnedCells = 32;
 inline constexpr FeatureMasks kKnownTreeFeatures = {
     0, 0,
-    kKnownFeatures.incompatible | kIncompatibleOwned | kIncompatibleWindows | kIncompatibleCells};
+    kKnownFeatures.incompatible | kIncompatibleOwned | kIncompatibleWindows | kIncompatibleCells |
+        kIncompatibleOwnedCells};
 
 struct Superblock {
   uint64_t magic = kSuperblockMagic;

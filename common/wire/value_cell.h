@@ -74,5 +74,10 @@ void StoreInline(std::string_view value, std::string* stored);
 void StoreReference(const CellReference& reference, std::string* stored);
 // Nothing: it is neither.
 std::optional<StoredValue> ParseStored(std::string_view stored);
+// Of a reference its cell; nothing of anything else.
+inline std::optional<CellReference> CellOfStored(std::string_view stored) {
+  const std::optional<StoredValue> parsed = ParseStored(stored);
+  return parsed.has_value() ? parsed->reference : std::nullopt;
+}
 
 }  // namespace pando

@@ -26,8 +26,12 @@ std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, cons
   OwnedReader reader(this);
   reader.Start(range.low, range.high, /*down=*/false);
   piece->keys.clear();
-  const auto take = [piece](LeafEntry& entry) {
+  std::vector<std::optional<CellReference>> replaced;
+  const auto take = [&](LeafEntry& entry) {
     piece->keys.push_back(std::move(entry.key));
+    // Where no record says better when it is erased: somebody may have replaced that by then, and
+    // has freed it then. What a flush and an eviction have hidden since is left to a sweep.
+    if (cells_.has_value()) replaced.push_back(CellOfStored(entry.value));
     return true;
   };
   std::optional<absl::Status> read = reader.ReadHere(context, kEraseLeaves, take);
@@ -41,7 +45,8 @@ std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, cons
   std::optional<absl::StatusOr<Lsn>> lsn;
   for (; appended < piece->keys.size(); ++appended) {
     // Somebody else may have erased it since, so that it is not known who has.
-    lsn = AppendBlind(appending, piece->keys[appended], std::nullopt);
+    lsn = AppendBlind(appending, piece->keys[appended], std::nullopt,
+                      cells_.has_value() ? &replaced[appended] : nullptr);
     if (!lsn.has_value() || !lsn->ok()) break;
     last = **lsn;
   }
@@ -54,7 +59,13 @@ std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, cons
     piece->keys.resize(appended);
   }
   // With the last message all of them are durable.
-  return last == kNoLsn ? absl::OkStatus() : ConcludeWrite(context, last);
+  const absl::Status status = last == kNoLsn ? absl::OkStatus() : ConcludeWrite(context, last);
+  if (!cells_.has_value()) return status;
+  if (!status.ok()) cells_->NoteUncertain();
+  for (size_t i = 0; i < appended && status.ok(); ++i) {
+    if (replaced[i].has_value()) FreeCell(context, piece->keys[i], *replaced[i]);
+  }
+  return status;
 }
 
 absl::Status OwnedTree::EraseNext(OperationContext& context, KeyRange* range, uint64_t* erased,

@@ -126,7 +126,9 @@ absl::Status OwnedTree::WriteElsewhere(OperationContext& context, const WriteOpe
     return done;
   };
   absl::Status status = Route(context, operation.key, here, request, &peer);
-  if (!is_here && answer != nullptr) *answer = std::move(peer.value);
+  if (is_here) return status;
+  if (answer != nullptr) *answer = std::move(peer.value);
+  FreeUnlinked(context, operation);
   return status;
 }
 

@@ -10,6 +10,9 @@
 //      key had none (rule T3).
 //   4. A write whose message was appended is done, or of unknown outcome; before that it had no
 //      effect (rule T6).
+//   5. In a tree with large values records, log and leaves have what slots hold (value_cell.h). A
+//      reference is appended by the member that was granted its cell, and who appends knows what it
+//      replaces, whose cell is freed once the message is durable (rules K6, K7: owned_cells.cpp).
 #pragma once
 
 #include <atomic>
@@ -33,6 +36,8 @@
 #include "compute/log/redo_log.h"
 #include "compute/owner/own_range.h"
 #include "compute/peer/peer_format.h"
+#include "compute/value/cell_store.h"
+#include "compute/value/owned_slots.h"
 
 namespace pando {
 
@@ -44,32 +49,41 @@ struct ErasedPiece {
   std::vector<std::string> keys;  // these, unless somebody else was quicker
 };
 
-class OwnedTree {
+class OwnedTree final : public OwnedSlots {
  public:
   // Both outlive this.
-  OwnedTree(TreeContext* leaves, Member* member) : leaves_(*leaves), member_(*member) {}
+  OwnedTree(TreeContext* leaves, Member* member) : leaves_(*leaves), member_(*member) {
+    if (leaves->entry.shape.has_cells) cells_.emplace(leaves);
+  }
   OwnedTree(const OwnedTree&) = delete;
   OwnedTree& operator=(const OwnedTree&) = delete;
 
   // Results and errors: as the operations of a shared tree of that name
   // (compute/index/operations.h). At the key's owner, whoever that is: owned_route.cpp.
-  absl::Status Get(OperationContext& context, std::string_view key, std::string* value);
+  absl::Status Get(OperationContext& context, std::string_view key, std::string* value) override;
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
-                     std::string* answer);
+                     std::string* answer) override;
   // Writes at the head of `writes`, at least one; how many have their results. Puts and blind
   // erases share a commit.
-  size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes);
+  size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes) override;
   // All keys of the range, leaves at a time, each by its owner.
   absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
                           ErasedKeys* keys);
   // Up to where writes go to the same place as one to this key, as far as is known; "": to the end.
-  std::optional<std::string> NextBorder(std::string_view key) const;
+  std::optional<std::string> NextBorder(std::string_view key) const override;
+  // OwnedReader, from one place to the next.
+  absl::Status ReadOn(OperationContext& context, KeyCut* at, const KeyCut& end, bool down,
+                      size_t leaves_max, LeafReader::Take take) override;
 
   // The same where this member owns the key. Nothing: it does not, and nothing has happened.
   std::optional<absl::Status> GetHere(OperationContext& context, std::string_view key,
                                       std::string* value);
   std::optional<absl::Status> WriteHere(OperationContext& context, const WriteOperation& operation,
                                         std::string* answer);
+  // Of a write that a peer has sent. Where its value is a reference that is to the peer's cell:
+  // what is there goes to one of this member's own (rule K6).
+  std::optional<absl::Status> WriteForPeer(OperationContext& context,
+                                           const WriteOperation& operation, std::string* answer);
   // Keys of the range, which has some place between its cuts, from its beginning on: those of the
   // next leaves, or as many of them as three quarters of the time allow, are erased by messages,
   // and their leaves hear of it as of others. OK: it has got on. Unknown: some of them may be
@@ -78,7 +92,7 @@ class OwnedTree {
                                         ErasedPiece* piece);
 
   // Rule O8: of a tree without any records. Others' operations wait meanwhile.
-  absl::Status BulkLoad(OperationContext& context, NextEntry next);
+  absl::Status BulkLoad(OperationContext& context, NextEntry next) override;
   // All records that are dirty now are in their leaves (rule B4).
   absl::Status Flush(OperationContext& context);
 
@@ -162,12 +176,30 @@ class OwnedTree {
   bool KeepLoaded(OperationContext& context, OwnRange* range, std::string_view key, Load load,
                   const std::optional<std::string>& found);
   // Rule T4: a put, or an erase (no value), that need not know what is there. An error: it has no
-  // effect.
+  // effect. `replaced`, if given: the cell of what was there, where a record says that.
   std::optional<absl::StatusOr<Lsn>> AppendBlind(OperationContext& context, std::string_view key,
-                                                 std::optional<std::string_view> value);
-  // Rule T5.
+                                                 std::optional<std::string_view> value,
+                                                 std::optional<CellReference>* replaced = nullptr);
+  // What a write has appended, which nobody has waited for.
+  struct Appended {
+    Lsn lsn = kNoLsn;                       // none: it had no effect
+    std::optional<CellReference> replaced;  // the cell of what was there
+  };
+  // Rule T5. `appended`, if given: it is not concluded.
   std::optional<absl::Status> WriteKnowing(OperationContext& context,
-                                           const WriteOperation& operation, std::string* answer);
+                                           const WriteOperation& operation, std::string* answer,
+                                           Appended* appended = nullptr);
+  // --- owned_cells.cpp: of a tree with large values.
+  std::optional<absl::Status> WriteWithCells(OperationContext& context,
+                                             const WriteOperation& operation, std::string* answer);
+  // How many of the first ones are appended, or refused.
+  size_t WriteRunWithCells(OperationContext& context, absl::Span<const RunWrite> writes);
+  // The end of a write of which `appended` is known; its status, if it was appended.
+  absl::Status ConcludeWithCells(OperationContext& context, const WriteOperation& operation,
+                                 const Appended& appended, absl::Status refusal);
+  void FreeCell(OperationContext& context, std::string_view key, const CellReference& cell);
+  // This client has written the cell, and no message refers to it (rule K6).
+  void FreeUnlinked(OperationContext& context, const WriteOperation& operation);
   Decision Decide(const WriteOperation& operation, std::optional<std::string_view> present,
                   std::string* answer) const;
   // Appends the message, with room that is reserved or there, and changes the record, which `view`
@@ -186,6 +218,7 @@ class OwnedTree {
 
   TreeContext& leaves_;
   Member& member_;
+  std::optional<CellStore> cells_;  // of a tree with large values
   std::atomic<bool> dropped_{false};
 
   using Ranges = std::vector<OwnRange*>;  // ascending

@@ -23,6 +23,10 @@ void LetOthers(OperationContext& context, std::unique_lock<Partition::Mutex>* lo
   lock->lock();
 }
 
+bool HasValue(const Partition::View& view) {
+  return view.state == RecordState::kClean || view.state == RecordState::kDirty;
+}
+
 }  // namespace
 
 // What a write makes of its key.
@@ -80,7 +84,8 @@ OwnedTree::Decision OwnedTree::Decide(const WriteOperation& operation,
 
 std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& context,
                                                           std::string_view key,
-                                                          std::optional<std::string_view> value) {
+                                                          std::optional<std::string_view> value,
+                                                          std::optional<CellReference>* replaced) {
   const size_t value_bytes = value.has_value() ? value->size() : 0;
   RedoLog::Reservation reservation;
   while (true) {
@@ -92,8 +97,10 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(key);
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
-    const std::optional<Lsn> lsn =
-        Store(range, &reservation, range->partition.Find(key), key, value);
+    const Partition::View view = range->partition.Find(key);
+    if (replaced != nullptr && HasValue(view)) [[unlikely]]
+      *replaced = CellOfStored(view.value);
+    const std::optional<Lsn> lsn = Store(range, &reservation, view, key, value);
     if (lsn.has_value()) [[likely]]
       return *lsn;
     lock.unlock();
@@ -103,7 +110,7 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
 
 std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
                                                     const WriteOperation& operation,
-                                                    std::string* answer) {
+                                                    std::string* answer, Appended* appended) {
   // Whatever the decision, it fits into what is reserved.
   const size_t value_bytes = operation.kind == WriteKind::kUpsert ? leaves_.layout.value_bytes_max()
                                                                   : operation.value.size();
@@ -168,11 +175,15 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
       PANDO_RETURN_IF_ERROR(ConcludeRead(context, RuleHolds(Rule::kT5) ? view.lsn : kNoLsn));
       return decision.result;
     }
+    std::optional<CellReference> replaced;
+    if (appended != nullptr && present.has_value()) replaced = CellOfStored(*present);
     const std::optional<Lsn> lsn = Store(range, &reservation, view, operation.key,
                                          stores ? std::optional(value) : std::nullopt);
     if (lsn.has_value()) [[likely]] {
       lock.unlock();
-      return ConcludeWrite(context, *lsn);
+      if (appended == nullptr) return ConcludeWrite(context, *lsn);
+      *appended = {.lsn = *lsn, .replaced = replaced};
+      return absl::OkStatus();
     }
     if (load != Load()) KeepLoaded(context, range, operation.key, load, found);
     lock.unlock();
@@ -184,6 +195,8 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
 std::optional<absl::Status> OwnedTree::WriteHere(OperationContext& context,
                                                  const WriteOperation& operation,
                                                  std::string* answer) {
+  if (cells_.has_value()) [[unlikely]]
+    return WriteWithCells(context, operation, answer);
   if (operation.kind != WriteKind::kPut || member_.is_refusing()) [[unlikely]] {
     return WriteKnowing(context, operation, answer);
   }
@@ -195,6 +208,7 @@ std::optional<absl::Status> OwnedTree::WriteHere(OperationContext& context,
 }
 
 size_t OwnedTree::WriteRun(OperationContext& context, absl::Span<const RunWrite> writes) {
+  if (cells_.has_value()) return WriteRunWithCells(context, writes);
   std::array<Lsn, kRunMax> lsns;
   size_t appended = 0;
   while (appended < std::min(writes.size(), kRunMax)) {

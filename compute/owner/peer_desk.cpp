@@ -91,7 +91,7 @@ void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerR
     WriteOperation operation;
     answer->status = Prepare(*tree, request, &operation);
     if (!answer->status.ok()) return;
-    done = tree->WriteHere(context, operation, &answer->value);
+    done = tree->WriteForPeer(context, operation, &answer->value);
   }
   answer->not_owner = !done.has_value();
   if (done.has_value()) answer->status = *std::move(done);

@@ -1,11 +1,11 @@
 // A tree as sessions see it: the one place that knows kinds of trees. Every operation comes in here
 // and passes it to the room that executes it for that kind of tree.
 //
-// There are three: shared trees, whose operations are the index's own; owned trees, whose keys are
-// read and written at their owner's (compute/owner), with a shared tree below; and shared trees
-// with large values, whose slots refer to cells (compute/value). They are told apart in these
-// functions and nowhere else: the session does not ask, and the index does not hear of it. Each
-// call is inline, and costs a plain shared tree one look at a flag.
+// There are shared trees, whose operations are the index's own; owned trees, whose keys are read
+// and written at their owner's (compute/owner), with a shared tree below; and either of them with
+// large values, where slots refer to cells (compute/value). They are told apart in these functions
+// and nowhere else: the session does not ask, and the index does not hear of it. Each call is
+// inline, and costs a plain shared tree one look at a flag.
 //
 // Thread safety: as TreeContext. The operations run in a coroutine of the context's session; keys
 // and values have been validated.
@@ -86,7 +86,9 @@ class RoutedTree {
     if (shared_.entry.mode() == TreeMode::kOwned) {
       owned_ = std::make_unique<OwnedTree>(&shared_, member);
     }
-    if (shared_.entry.shape.has_cells) large_ = std::make_unique<LargeValues>(&shared_);
+    if (shared_.entry.shape.has_cells) {
+      large_ = std::make_unique<LargeValues>(&shared_, owned_.get());
+    }
     is_plain_ = owned_ == nullptr && large_ == nullptr;
   }
 
@@ -134,8 +136,8 @@ class RoutedTree {
   // Leaf by leaf: compute/index/erase_range.h.
   absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
                           ErasedKeys* keys = nullptr) {
-    if (large_ != nullptr) return large_->EraseRange(context, range, note, keys);
-    return owned_ != nullptr ? owned_->EraseRange(context, range, note, keys)
+    if (owned_ != nullptr) return owned_->EraseRange(context, range, note, keys);
+    return large_ != nullptr ? large_->EraseRange(context, range, note, keys)
                              : EraseRangeOfTree(context, shared_, range, note, keys);
   }
   RangeReader NewReader() { return RangeReader(&shared_, owned_.get(), large_.get()); }

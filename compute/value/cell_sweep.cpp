@@ -1,5 +1,5 @@
-// Rule K4: cells of the dead, and cells that the dead took out of the tree and did not free. Each
-// has its key, and the tree is asked for that.
+// Rules K4, K8: cells of the dead, and cells that the dead took out of the tree and did not free.
+// Each has its key, and the tree is asked for that, of an owned one the key's owner.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -113,7 +113,8 @@ absl::StatusOr<bool> LargeValues::IsReferredTo(OperationContext& context, Server
   *gone = key.empty();
   if (*gone) return false;
   std::string stored;
-  const absl::Status got = GetKey(context, tree_, key, &stored);
+  const absl::Status got =
+      RuleHolds(Rule::kK8) ? GetSlot(context, key, &stored) : GetKey(context, tree_, key, &stored);
   if (absl::IsNotFound(got)) return false;
   PANDO_RETURN_IF_ERROR(got);
   const std::optional<StoredValue> parsed = ParseStored(stored);
@@ -221,7 +222,7 @@ absl::Status LargeValues::LeaveOutReferredTo(OperationContext& context, ServerId
   for (size_t i = 0; i < cells->size(); ++i) {
     if ((*cells)[i].use == NodeUse::kSettled) settled.emplace((*cells)[i].offset, i);
   }
-  LeafReader reader(&tree_);
+  SlotReader reader = RuleHolds(Rule::kK8) ? NewSlotReader() : SlotReader(&tree_, nullptr);
   reader.Start(KeyCut::Lowest(), KeyCut::Highest(tree_.layout.key_bytes_max()), /*down=*/false);
   constexpr size_t kLeavesAtOnce = 16;
   while (!reader.done()) {

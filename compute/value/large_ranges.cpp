@@ -19,8 +19,8 @@ constexpr size_t kLoadedBytesMax = 256 << 10;
 
 absl::Status LargeReader::Read(OperationContext& context, size_t leaves_max, Take take) {
   entries_.clear();
-  leaves_.Start(at_, end_, down_);
-  PANDO_RETURN_IF_ERROR(leaves_.Read(context, leaves_max, [this](LeafEntry& entry) {
+  slots_.Start(at_, end_, down_);
+  PANDO_RETURN_IF_ERROR(slots_.Read(context, leaves_max, [this](LeafEntry& entry) {
     entries_.push_back(std::move(entry));
     return true;
   }));
@@ -39,7 +39,7 @@ absl::Status LargeReader::Read(OperationContext& context, size_t leaves_max, Tak
     first += count;
     together = std::min(together * 2, kResolvedMax);
   }
-  at_ = leaves_.at();
+  at_ = slots_.at();
   return absl::OkStatus();
 }
 
@@ -147,7 +147,8 @@ absl::Status LargeValues::BulkLoad(OperationContext& context, NextEntry next) {
     return true;
   };
   // What was written is this client's until it closes the tree: linked, or nobody knows.
-  const absl::Status loaded = BulkLoadTree(context, tree_, take);
+  const absl::Status loaded =
+      owned_ != nullptr ? owned_->BulkLoad(context, take) : BulkLoadTree(context, tree_, take);
   if (!loaded.ok() && wrote) cells_.NoteUncertain();
   return loaded;
 }

@@ -17,11 +17,6 @@ constexpr int kLooksMax = 8;
 // Writes of one leaf whose cells are written together.
 constexpr size_t kRunMax = 64;
 
-std::optional<CellReference> CellOf(std::string_view stored) {
-  const std::optional<StoredValue> parsed = ParseStored(stored);
-  return parsed.has_value() ? parsed->reference : std::nullopt;
-}
-
 absl::Status DamagedSlot(std::string_view key) {
   return absl::DataLossError(absl::StrCat("a slot with a key of ", key.size(),
                                           " bytes holds neither a value nor a reference to one"));
@@ -50,7 +45,7 @@ absl::StatusOr<bool> LargeValues::LookOnce(OperationContext& context, std::strin
       return true;
     }
   } else {
-    PANDO_RETURN_IF_ERROR(GetKey(context, tree_, key, stored));
+    PANDO_RETURN_IF_ERROR(GetSlot(context, key, stored));
   }
   const std::optional<StoredValue> parsed = ParseStored(*stored);
   if (!parsed.has_value()) return DamagedSlot(key);
@@ -59,7 +54,7 @@ absl::StatusOr<bool> LargeValues::LookOnce(OperationContext& context, std::strin
     if (place.has_value()) Remember(key, std::nullopt);
     return true;
   }
-  counters.place_misses.Add();
+  if (owned_ == nullptr) counters.place_misses.Add();
   const absl::StatusOr<bool> found = cells_.Read(context, key, *parsed->reference, value);
   *too_slow = absl::IsAborted(found.status());
   if (*too_slow) return false;
@@ -69,7 +64,9 @@ absl::StatusOr<bool> LargeValues::LookOnce(OperationContext& context, std::strin
 
 absl::Status LargeValues::Look(OperationContext& context, std::string_view key, std::string* stored,
                                std::string* value) {
-  std::optional<CellReference> place = places_.Try(HashOf(key));
+  // An owner has the slot at hand, and says nothing of cells: that is READ afterwards.
+  std::optional<CellReference> place;
+  if (owned_ == nullptr) place = places_.Try(HashOf(key));
   std::string before;
   for (int looks = 0;;) {
     bool too_slow = false;
@@ -90,6 +87,7 @@ absl::Status LargeValues::Look(OperationContext& context, std::string_view key, 
 }
 
 void LargeValues::Remember(std::string_view key, const std::optional<CellReference>& cell) {
+  if (owned_ != nullptr) return;
   if (cell.has_value()) {
     places_.Remember(HashOf(key), *cell);
   } else {
@@ -116,7 +114,7 @@ absl::Status LargeValues::Store(OperationContext& context, std::string_view key,
 
 void LargeValues::FreeReplaced(OperationContext& context, std::string_view key,
                                std::string_view previous) {
-  const std::optional<CellReference> old = CellOf(previous);
+  const std::optional<CellReference> old = CellOfStored(previous);
   if (!old.has_value()) return;
   cells_.Free(key, *old);
   cells_.FlushIfMany(context, key, *old);
@@ -125,6 +123,7 @@ void LargeValues::FreeReplaced(OperationContext& context, std::string_view key,
 void LargeValues::Settle(OperationContext& context, std::string_view key,
                          const absl::Status& result, const std::optional<CellReference>& linked,
                          std::string_view previous) {
+  if (owned_ != nullptr) return;
   const bool took_effect = result.ok() || (IsOutcomeUnknown(result) && !RuleHolds(Rule::kK2));
   if (took_effect) {
     Remember(key, linked);
@@ -146,7 +145,7 @@ absl::Status LargeValues::WriteBlind(OperationContext& context, const WriteOpera
   const WriteOperation of_slot{
       .kind = operation.kind, .key = operation.key, .value = stored.bytes, .wants_previous = true};
   std::string previous;
-  const absl::Status result = WriteKey(context, tree_, of_slot, &previous);
+  const absl::Status result = WriteSlot(context, of_slot, &previous);
   // The variant has put the reference there first.
   if (!RuleHolds(Rule::kK1) && stored.cell.has_value()) {
     PANDO_RETURN_IF_ERROR(cells_.WriteLate(context, operation.key, operation.value, *stored.cell));
@@ -158,7 +157,7 @@ absl::Status LargeValues::WriteBlind(OperationContext& context, const WriteOpera
 absl::Status LargeValues::Erase(OperationContext& context, std::string_view key) {
   const WriteOperation of_slot{.kind = WriteKind::kErase, .key = key, .wants_previous = true};
   std::string previous;
-  const absl::Status result = WriteKey(context, tree_, of_slot, &previous);
+  const absl::Status result = WriteSlot(context, of_slot, &previous);
   Settle(context, key, result, std::nullopt, previous);
   return result;
 }
@@ -180,7 +179,7 @@ absl::Status LargeValues::WriteIf(OperationContext& context, const WriteOperatio
     const WriteOperation of_slot{
         .kind = operation.kind, .key = operation.key, .value = stored.bytes, .expected = present};
     if (!RuleHolds(Rule::kK2Early)) FreeReplaced(context, operation.key, present);
-    const absl::Status result = WriteKey(context, tree_, of_slot, nullptr);
+    const absl::Status result = WriteSlot(context, of_slot, nullptr);
     Settle(context, operation.key, result, stored.cell, present);
     if (!IsConditionFailed(result)) return result;
     if (context.expired()) return context.DeadlineError("comparing a value");
@@ -197,7 +196,7 @@ absl::StatusOr<bool> LargeValues::Exchange(OperationContext& context, std::strin
     of_slot.kind = WriteKind::kReplace;
     of_slot.expected = *present;
   }
-  const absl::Status result = WriteKey(context, tree_, of_slot, nullptr);
+  const absl::Status result = WriteSlot(context, of_slot, nullptr);
   Settle(context, key, result, stored.cell, present.value_or(""));
   if (result.ok()) return true;
   if (absl::IsAlreadyExists(result) || absl::IsNotFound(result) || IsConditionFailed(result)) {
@@ -259,8 +258,9 @@ size_t LargeValues::RunLength(OperationContext& context, absl::Span<const RunWri
     return kind == WriteKind::kPut || kind == WriteKind::kInsert || kind == WriteKind::kUpdate ||
            kind == WriteKind::kErase;
   };
+  const std::string_view first = writes.front().operation->key;
   const std::optional<std::string> border =
-      NextBorder(context, tree_, writes.front().operation->key);
+      owned_ != nullptr ? owned_->NextBorder(first) : NextBorder(context, tree_, first);
   if (!border.has_value()) return 1;
   size_t length = 0;
   for (; length < std::min(writes.size(), kRunMax); ++length) {
@@ -304,9 +304,10 @@ size_t LargeValues::WriteRun(OperationContext& context, absl::Span<const RunWrit
   }
   std::vector<RunWrite> run;
   for (size_t i = 0; i < length; ++i) run.push_back({&operations[i], &results[i], &previous[i]});
-  const size_t done = pando::WriteRun(context, tree_, run, later);
+  const size_t done = owned_ != nullptr ? owned_->WriteRun(context, run)
+                                        : pando::WriteRun(context, tree_, run, later);
   for (size_t i = 0; i < length; ++i) {
-    const std::optional<CellReference> linked = CellOf(stored[i]);
+    const std::optional<CellReference> linked = CellOfStored(stored[i]);
     if (i < done) {
       Settle(context, operations[i].key, results[i], linked, previous[i]);
       *writes[i].result = std::move(results[i]);

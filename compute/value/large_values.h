@@ -1,9 +1,10 @@
-// Values of any length up to 64 KiB in a shared tree: operations of users, made of operations on
-// slots, which hold short values themselves, and references to the cells of longer ones
-// (value_cell.h).
+// Values of any length up to 64 KiB: operations of users, made of operations on slots, which hold
+// short values themselves, and references to the cells of longer ones (value_cell.h). The slots are
+// in the leaves, or, of an owned tree, at the owners of their keys (owned_slots.h), who then do
+// invariants 1 and 2.
 //
 // Thread-safe; inside a coroutine of the context's session; keys and values have been validated.
-// Invariants (rules K1 to K5 of common/protocol.md):
+// Invariants (rules K1 to K8 of common/protocol.md):
 //   1. A reference is put into the tree once, by who has written its cell, and no sooner.
 //   2. Who takes a reference out of the tree frees its cell, once it is known to be out. Who does
 //      not know what became of an operation frees nothing: a sweep does.
@@ -31,15 +32,16 @@
 #include "compute/index/tree_context.h"
 #include "compute/index/write_operation.h"
 #include "compute/value/cell_store.h"
+#include "compute/value/owned_slots.h"
 #include "pando/check.h"
 
 namespace pando {
 
 class LargeValues {
  public:
-  // Of a tree whose shape has cells; outlives this.
-  explicit LargeValues(TreeContext* tree)
-      : tree_(*tree), places_(tree->environment.places), cells_(tree) {}
+  // Of a tree whose shape has cells. `owned`: nullptr of a shared tree. Both outlive this.
+  LargeValues(TreeContext* tree, OwnedSlots* owned)
+      : tree_(*tree), owned_(owned), places_(tree->environment.places), cells_(tree) {}
 
   // As in compute/index/operations.h and its neighbours, with values of users.
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value);
@@ -51,6 +53,7 @@ class LargeValues {
   absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,
                           ErasedKeys* keys);
   absl::Status BulkLoad(OperationContext& context, NextEntry next);
+  SlotReader NewSlotReader() { return SlotReader(&tree_, owned_); }
 
   // Entries as a leaf has them become a user's. Those that were erased meanwhile are not `there`.
   absl::Status Resolve(OperationContext& context, absl::Span<LeafEntry> entries,
@@ -69,6 +72,16 @@ class LargeValues {
     std::optional<CellReference> cell;
   };
 
+  // The slot, wherever it is.
+  absl::Status GetSlot(OperationContext& context, std::string_view key, std::string* stored) {
+    return owned_ != nullptr ? owned_->Get(context, key, stored)
+                             : GetKey(context, tree_, key, stored);
+  }
+  absl::Status WriteSlot(OperationContext& context, const WriteOperation& of_slot,
+                         std::string* answer) {
+    return owned_ != nullptr ? owned_->Write(context, of_slot, answer)
+                             : WriteKey(context, tree_, of_slot, answer);
+  }
   bool NeedsCell(const WriteOperation& operation) const {
     return operation.kind != WriteKind::kErase &&
            operation.value.size() > tree_.entry.shape.inline_value_bytes_max;
@@ -89,8 +102,8 @@ class LargeValues {
                                 std::string* value, bool* too_slow);
   // From now on the key is looked for there; nothing: it has no cell.
   void Remember(std::string_view key, const std::optional<CellReference>& cell);
-  // What to do about cells when an operation has ended so. `previous`: what the slot had before,
-  // where it took effect.
+  // What to do about cells when an operation has ended so, unless the key's owner sees to it.
+  // `previous`: what the slot had before, where it took effect.
   void Settle(OperationContext& context, std::string_view key, const absl::Status& result,
               const std::optional<CellReference>& linked, std::string_view previous);
   // The cell of what the slot had, which it has not any more.
@@ -143,7 +156,8 @@ class LargeValues {
   };
 
   TreeContext& tree_;
-  ValuePlaces& places_;  // of all trees
+  OwnedSlots* const owned_;  // nullptr: the slots are in the leaves
+  ValuePlaces& places_;      // of all trees; not used for an owned one
   CellStore cells_;
   std::mutex passes_mutex_;
   std::map<ServerId, Pass> passes_;
@@ -155,7 +169,7 @@ class LargeReader {
   using Take = LeafReader::Take;
 
   LargeReader(TreeContext* tree, LargeValues* values)
-      : values_(*values), tree_(*tree), leaves_(tree) {}
+      : values_(*values), tree_(*tree), slots_(values->NewSlotReader()) {}
 
   void Start(KeyCut at, KeyCut end, bool down) {
     at_ = std::move(at);
@@ -169,7 +183,7 @@ class LargeReader {
  private:
   LargeValues& values_;
   TreeContext& tree_;
-  LeafReader leaves_;
+  SlotReader slots_;
   KeyCut at_, end_;
   bool down_ = false;
   std::vector<LeafEntry> entries_;

@@ -23,7 +23,7 @@ absl::Status LargeValues::Check(OperationContext& context, const CheckOptions& o
   };
   absl::flat_hash_set<Reference> referred_to;
   report->value_bytes = 0;
-  LeafReader reader(&tree_);
+  SlotReader reader = NewSlotReader();
   reader.Start(KeyCut::Lowest(), KeyCut::Highest(tree_.layout.key_bytes_max()), /*down=*/false);
   std::vector<LeafEntry> entries;
   while (!reader.done()) {
