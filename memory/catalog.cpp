@@ -41,12 +41,6 @@ absl::Status CheckMode(const CreateTreeRequest& request) {
   if (request.name == kClusterTreeName) {
     return absl::InvalidArgumentError("the tree of the owners is itself a shared one");
   }
-  if (request.shape.has_cells) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an owned tree keeps all values in its leaves, of at most ", kValueBytesLimit,
-                     " bytes: give a smaller value_bytes_max, no inline_value_bytes_max, or a "
-                     "shared tree"));
-  }
   if (request.shape.key_bytes_max <= kOwnedKeyBytesMax) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("keys of an owned tree have at most ",
                                                  kOwnedKeyBytesMax, " bytes, not ",
@@ -202,6 +196,9 @@ absl::StatusOr<CatalogEntry> Catalog::Create(const CreateTreeRequest& request) {
   if (request.mode == TreeMode::kOwned) entry.features.incompatible |= kIncompatibleOwned;
   if (request.windows) entry.features.incompatible |= kIncompatibleWindows;
   if (shape.has_cells) entry.features.incompatible |= kIncompatibleCells;
+  if (shape.has_cells && request.mode == TreeMode::kOwned) {
+    entry.features.incompatible |= kIncompatibleOwnedCells;
+  }
   entry.delete_persistence_ms = request.delete_persistence_ms;
   entry.servers = {{region_->server_id(), life_}};
   record_used_[index] = true;

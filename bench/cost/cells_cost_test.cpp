@@ -428,13 +428,5 @@ TEST(CellsCost, PlacesOnADeadServerCostOneWait) {
   EXPECT_FALSE(large.session->Get(*large.tree, KeyOf(kKeys)).ok()) << "the cells are elsewhere";
 }
 
-TEST(CellsCost, AnOwnedTreeRefusesThem) {
-  SimCluster cluster({.sim = {.seed = 1}});
-  const auto client = cluster.NewClient();
-  const auto refused =
-      client->CreateTree("t", {.value_bytes_max = 256, .mode = TreeOptions::Mode::kOwned});
-  EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
-}
-
 }  // namespace
 }  // namespace pando

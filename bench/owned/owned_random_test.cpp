@@ -118,6 +118,25 @@ TEST(OwnedRandom, Moves) {
   EXPECT_GT(all.retired, 0u);
 }
 
+// Values in cells (rules K6 to K8), under all of that.
+TEST(OwnedRandom, LargeValues) {
+  const OwnedRunResult all = RunSeeds(60, [](Random* random, OwnedRunOptions* options) {
+    options->cells = true;
+    options->keys = random->Chance(0.5) ? 20 : 60;
+    options->kill = random->Chance(0.5) ? 0.3 : 0.8;
+    options->erase = random->Chance(0.3) ? 0.03 : 0;
+    options->moves = random->Chance(0.5) ? 0.2 : 0;
+    options->break_probability = random->Chance(0.3) ? 0.002 : 0;
+    if (random->Chance(0.3)) {
+      options->leases = true;
+      options->pause = 0.5;
+    }
+    options->drop = !options->leases && random->Chance(0.2);
+    if (options->drop) options->trees = 1 + options->trees % 3;
+  });
+  EXPECT_GT(all.adopted, 0u);
+}
+
 TEST(OwnedRandom, DroppedTrees) {
   RunSeeds(40, [](Random*, OwnedRunOptions* options) {
     options->drop = true;

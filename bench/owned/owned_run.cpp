@@ -34,6 +34,7 @@ OwnedStageOptions StageOptions(const OwnedRunOptions& options) {
     stage.cluster.serving_lease_ns = kServingLeaseNs;
   }
   stage.trees = options.trees;
+  if (options.cells) stage.tree.inline_value_bytes_max = 4;
   stage.circumstances = {.leases = options.leases,
                          .breaks = options.break_probability > 0,
                          .little_memory = options.little_memory};

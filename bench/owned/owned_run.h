@@ -29,6 +29,8 @@ struct OwnedRunOptions {
   // This share of the turns erases a range of keys.
   double erase = 0;
   bool little_memory = false;
+  // Values of more than a few bytes lie in cells (rules K).
+  bool cells = false;
   // Before that share of the operations a range is divided, or goes to somebody else; who leaves
   // may do so while it works.
   double moves = 0;

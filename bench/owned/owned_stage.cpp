@@ -376,6 +376,9 @@ void OwnedStage::CheckTree(size_t tree) {
   if (report->nodes.orphans > 0) {
     Problem(absl::StrCat(report->nodes.orphans, " nodes nobody looks after"));
   }
+  if (report->cells_unused > 0) {
+    Problem(absl::StrCat(report->cells_unused, " cells nobody looks after"));
+  }
 }
 
 history::State OwnedStage::ReadLeaves(const CatalogEntry& entry, std::string_view name) {

@@ -13,6 +13,26 @@ namespace pando {
 namespace {
 
 constexpr TreeOptions kOwned = {.mode = TreeOptions::Mode::kOwned};
+// Values lie in cells (rules K).
+constexpr TreeOptions kWithCells = {.mode = TreeOptions::Mode::kOwned, .inline_value_bytes_max = 4};
+
+// Of trees of both kinds.
+class OwnedTreeTest : public testing::TestWithParam<TreeOptions> {};
+INSTANTIATE_TEST_SUITE_P(Values, OwnedTreeTest, testing::Values(kOwned, kWithCells),
+                         [](const auto& info) {
+                           return info.param.inline_value_bytes_max > 0 ? "Cells" : "Slots";
+                         });
+
+// Nothing is wrong, and no cell is nobody's, once a sweep has gone through all.
+void ExpectInOrder(OwnerProcess* owner, const std::string& where) {
+  SweepResult swept;
+  const absl::Status sweep = owner->session().Sweep(owner->tree(), &swept);
+  ASSERT_TRUE(sweep.ok()) << sweep << ", " << where;
+  const auto report = owner->session().Check(owner->tree(), {.quiet_tree = true});
+  ASSERT_TRUE(report.ok()) << report.status() << ", " << where;
+  EXPECT_TRUE(report->ok()) << report->problems[0] << ", " << where;
+  EXPECT_EQ(report->cells_unused, 0u) << where;
+}
 
 ClientOptions SmallOwner() {
   ClientOptions options;
@@ -79,13 +99,13 @@ void Step(Random* random, OwnerProcess* owner, uint64_t keys, uint64_t n, Model*
 
 // Rules T1 to T8, B1 to B3: memory for some hundred records, so that they come and go. Rules O1,
 // O4, O7, O9: each life gives everything up and leaves.
-TEST(OwnedTreeTest, AnswersAsAModelDoesWhileRecordsComeAndGo) {
+TEST_P(OwnedTreeTest, AnswersAsAModelDoesWhileRecordsComeAndGo) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SimCluster cluster({.sim = {.seed = seed}});
     Random random(seed);
     Model model;
     for (int life = 0; life < 3; ++life) {
-      OwnerProcess owner(&cluster, SmallOwner(), kOwned);
+      OwnerProcess owner(&cluster, SmallOwner(), GetParam());
       for (uint64_t n = 0; n < 6000; ++n) {
         Step(&random, &owner, 4000, n, &model);
         ASSERT_FALSE(testing::Test::HasFatalFailure()) << "seed " << seed << ", step " << n;
@@ -101,16 +121,16 @@ TEST(OwnedTreeTest, AnswersAsAModelDoesWhileRecordsComeAndGo) {
 }
 
 // Rules O6, P1 to P4.
-TEST(OwnedTreeTest, OthersAskTheOwnerAndFollowIt) {
+TEST_P(OwnedTreeTest, OthersAskTheOwnerAndFollowIt) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     SimCluster cluster({.sim = {.seed = seed}});
     Random random(seed);
     Model model;
-    auto owner = std::make_unique<OwnerProcess>(&cluster, SmallOwner(), kOwned);
+    auto owner = std::make_unique<OwnerProcess>(&cluster, SmallOwner(), GetParam());
     ASSERT_TRUE(owner->session().Put(owner->tree(), KeyOf(1), "x").ok());
     model[KeyOf(1)] = "x";
     for (int life = 0; life < 3; ++life) {
-      OwnerProcess asker(&cluster, SmallOwner(), kOwned);
+      OwnerProcess asker(&cluster, SmallOwner(), GetParam());
       for (uint64_t n = 0; n < 1500; ++n) {
         Step(&random, random.Uniform(3) == 0 ? owner.get() : &asker, 1000, n, &model);
         ASSERT_FALSE(testing::Test::HasFatalFailure()) << "seed " << seed << ", step " << n;
@@ -125,26 +145,28 @@ TEST(OwnedTreeTest, OthersAskTheOwnerAndFollowIt) {
       }
       EXPECT_EQ(asker.client().Stats().owned.ranges, 1u);
       asker.Close();
-      owner = std::make_unique<OwnerProcess>(&cluster, SmallOwner(), kOwned);
+      owner = std::make_unique<OwnerProcess>(&cluster, SmallOwner(), GetParam());
       ASSERT_TRUE(owner->session().Put(owner->tree(), KeyOf(1), "x").ok());
       model[KeyOf(1)] = "x";
     }
+    ASSERT_NO_FATAL_FAILURE(ExpectInOrder(owner.get(), "seed " + std::to_string(seed)));
     owner->Close();
     EXPECT_EQ(cluster.Counter("extents"), 0u);
   }
 }
 
 // Rules D1 to D5, T6, W5: owners die at any moment, and the next one goes on.
-TEST(OwnedTreeTest, NothingAcknowledgedIsLostWithItsOwner) {
+TEST_P(OwnedTreeTest, NothingAcknowledgedIsLostWithItsOwner) {
+  uint64_t adopted = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SimCluster cluster({.sim = {.seed = seed}});
     Random random(seed);
     constexpr uint64_t kKeys = 400;
     constexpr int kClients = 8;
     std::vector<KeyTruth> truth(kKeys);
-    uint64_t adopted = 0, n = 0;
+    uint64_t n = 0;
     for (int life = 0; life < 3; ++life) {
-      OwnerProcess owner(&cluster, SmallOwner(), kOwned);
+      OwnerProcess owner(&cluster, SmallOwner(), GetParam());
       // What the one before may have done is what it has done.
       for (uint64_t k = 0; k < kKeys; ++k) {
         const auto got = owner.session().Get(owner.tree(), KeyOf(k));
@@ -183,15 +205,18 @@ TEST(OwnedTreeTest, NothingAcknowledgedIsLostWithItsOwner) {
       ASSERT_TRUE(owner.killed());
       owner.Close();
     }
-    EXPECT_GT(adopted, 0u) << "seed " << seed;
+    OwnerProcess last(&cluster, SmallOwner(), GetParam());
+    ASSERT_NO_FATAL_FAILURE(ExpectInOrder(&last, "seed " + std::to_string(seed)));
+    last.Close();
   }
+  EXPECT_GT(adopted, 1'000u);
 }
 
 // Rule O8.
-TEST(OwnedTreeTest, LoadedInBulkAndDropped) {
+TEST_P(OwnedTreeTest, LoadedInBulkAndDropped) {
   SimCluster cluster({.sim = {.seed = 3}});
-  OwnerProcess owner(&cluster, SmallOwner(), kOwned);
-  OwnerProcess other(&cluster, SmallOwner(), kOwned);
+  OwnerProcess owner(&cluster, SmallOwner(), GetParam());
+  OwnerProcess other(&cluster, SmallOwner(), GetParam());
   uint64_t n = 0;
   const auto next = [&](KeyValue* entry) {
     *entry = {KeyOf(n), ValueOf(n)};
@@ -218,16 +243,16 @@ TEST(OwnedTreeTest, LoadedInBulkAndDropped) {
   }
   owner.Close();
   other.Close();
-  OwnerProcess again(&cluster, SmallOwner(), kOwned);
+  OwnerProcess again(&cluster, SmallOwner(), GetParam());
   EXPECT_TRUE(absl::IsNotFound(again.session().Get(again.tree(), KeyOf(7)).status()));
   again.Close();
   EXPECT_EQ(cluster.Counter("extents"), 0u);
 }
 
 // Rule B4: leaves have everything then, as somebody sees who looks at them alone.
-TEST(OwnedTreeTest, FlushedRecordsAreInTheirLeaves) {
+TEST_P(OwnedTreeTest, FlushedRecordsAreInTheirLeaves) {
   SimCluster cluster({.sim = {.seed = 4}});
-  OwnerProcess owner(&cluster, ClientOptions(), kOwned);
+  OwnerProcess owner(&cluster, ClientOptions(), GetParam());
   for (uint64_t k = 0; k < 500; ++k) {
     ASSERT_TRUE(owner.session().Put(owner.tree(), KeyOf(k), ValueOf(k)).ok());
   }
@@ -244,7 +269,7 @@ TEST(OwnedTreeTest, FlushedRecordsAreInTheirLeaves) {
   owner.Close();
 }
 
-TEST(OwnedTreeTest, WhatReadsAndWritesCostAtTheOwner) {
+TEST(OwnedTreeCost, WhatReadsAndWritesCostAtTheOwner) {
   SimCluster cluster({.sim = {.seed = 1}});
   ClientOptions options;
   OwnerProcess owner(&cluster, options, kOwned);

@@ -187,7 +187,7 @@ void MixNarrow(uint64_t seed, SimRunOptions* options) {
 // own, too.
 void MixCells(uint64_t seed, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixCellsSeed));
-  if (options->tree.mode == TreeOptions::Mode::kOwned || !random.Chance(0.4)) return;
+  if (!random.Chance(0.4)) return;
   TreeOptions& tree = options->tree;
   if (random.Chance(0.5)) tree.value_bytes_max = std::max<uint32_t>(400, tree.node_bytes / 2);
   tree.inline_value_bytes_max =

@@ -109,8 +109,8 @@ std::vector<CommandText> MakeCommandTexts() {
        "",
        "make an empty tree",
        "Makes a tree for keys and values of at most so many bytes. Long values lie outside the "
-       "leaves of a shared tree; an owned tree takes values of up to 255 bytes. If the tree exists "
-       "with the same options, that is fine; with other options: exit code 1.",
+       "leaves. If the tree exists with the same options, that is fine; with other options: exit "
+       "code 1.",
        {"tree=NAME", "key_bytes=N", "value_bytes=N", "inline_value_bytes=N", "mode=shared|owned",
         "delete_persistence_ms=N", "[no]narrow_reads"}},
       {"drop",

@@ -178,7 +178,7 @@ struct TreeOptions {
   // (one where ClientOptions::value_places_bytes helps), a write one more than others.
   // Bytes, 1..254; 0: all values are in their leaves up to a value_bytes_max of 255, and above that
   // those of up to 20 bytes, which take no more room there than what stands for the others. Fixed
-  // at creation. Shared trees only; releases without it cannot open such a tree.
+  // at creation. Releases without it cannot open such a tree.
   uint32_t inline_value_bytes_max = 0;
 };
 

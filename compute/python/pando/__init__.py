@@ -80,7 +80,7 @@ def _create_tree(self: Client, name: str, *, key_bytes_max: int = 8, value_bytes
                  mode: str = "shared", inline_value_bytes_max: int = 0) -> Tree:
     """Creates the tree if there is none of that name. FailedPreconditionError: it exists with other options.
 
-    Keys have 1 to 255 bytes. Values have up to 65,536, in owned trees 255; those above inline_value_bytes_max (1 to 254)
+    Keys have 1 to 255 bytes. Values have up to 65,536; those above inline_value_bytes_max (1 to 254)
     lie outside the leaves, which costs a get one more round trip. 0: if value_bytes_max is above 255, those above 20.
     """
     if mode not in ("shared", "owned"):

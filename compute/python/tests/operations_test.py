@@ -100,8 +100,6 @@ class OperationsTest(ClusterTest):
         self.assertIn((most, 40), [(tree["value_bytes_max"], tree["inline_value_bytes_max"]) for tree in self.client.trees()])
         with self.assertRaises(pando.InvalidArgumentError):
             self.client.create_tree("none", value_bytes_max=most + 1)
-        with self.assertRaises(pando.InvalidArgumentError):
-            self.client.create_tree("none", value_bytes_max=most, mode="owned")
         values = {b"k%d" % n: os.urandom(length) for n, length in enumerate((most, 0, 40, 41, 255, 256, 1000, most - 1))}
         s.put(t, b"k0", values[b"k0"])
         self.assertEqual(s.get(t, b"k0"), values[b"k0"])

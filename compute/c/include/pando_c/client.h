@@ -92,7 +92,7 @@ enum {
 typedef struct pando_tree_options {
   size_t size;
   uint64_t key_bytes_max;    // 1 to 255
-  uint64_t value_bytes_max;  // 0 to 65536; in owned trees 255
+  uint64_t value_bytes_max;  // 0 to 65536
   uint64_t node_bytes;       // 0: derived
   int64_t mode;              // PANDO_MODE_...
   // A flag: leaves are laid out so that a get reads some of their lines, not all, on networks that
