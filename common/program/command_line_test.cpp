@@ -54,11 +54,11 @@ TEST(CommandLineDeathTest, ReturnsArgumentsBetweenFlags) {
 }
 
 TEST(CommandLineDeathTest, WhatIsWrongIsSaidAndExitsWithTwo) {
-  EXPECT_EXIT(Parse({"--colour=red"}), ExitedWithCode(2), "there is not a flag --colour");
+  EXPECT_EXIT(Parse({"--colour=red"}), ExitedWithCode(2), "there is no flag --colour");
   EXPECT_EXIT(Parse({"--count=many"}), ExitedWithCode(2),
               "--count takes a value of type int32, not 'many'");
   EXPECT_EXIT(Parse({"--count"}), ExitedWithCode(2), "--count needs a value");
-  EXPECT_EXIT(Parse({"--noname"}), ExitedWithCode(2), "there is not a flag --noname");
+  EXPECT_EXIT(Parse({"--noname"}), ExitedWithCode(2), "there is no flag --noname");
   ProgramInfo strict = kProgram;
   strict.takes_arguments = false;
   EXPECT_EXIT(Parse({"word"}, strict), ExitedWithCode(2), "'word' is not a flag");

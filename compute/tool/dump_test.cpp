@@ -234,7 +234,7 @@ TEST(DumpTest, WhatIsNoDumpIsToldFromADamagedOne) {
   for (const std::string bytes : {"x", "hello world, this is a text", "PANDODMQ"}) {
     const absl::Status status = ReadAll(bytes).status;
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("no dump"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not a dump"));
   }
   std::string newer = EncodeDumpHeader(kOptions);
   newer[8] = 3;

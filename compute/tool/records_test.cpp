@@ -77,7 +77,7 @@ TEST(RecordsTest, JsonObjects) {
               HasSubstr("file:2: this is not JSON"));
   EXPECT_THAT(Refusal("{\"key\":\"a\"}", TextFormat::kJsonl), HasSubstr("\"value\""));
   EXPECT_THAT(Refusal("{\"key\":\"\",\"value\":\"\"}", TextFormat::kJsonl), HasSubstr("empty key"));
-  EXPECT_THAT(Refusal(std::string(100'000, '['), TextFormat::kJsonl), HasSubstr("no JSON"));
+  EXPECT_THAT(Refusal(std::string(100'000, '['), TextFormat::kJsonl), HasSubstr("not JSON"));
 }
 
 // More than is allocated at once: nothing of it moves.
