@@ -38,7 +38,7 @@ DEFINE_int32(key_bytes, 0,
 DEFINE_int32(value_bytes, -1,
              "longest value, 0 to 65536 bytes; -1: as long as the longest that is loaded, or 8");
 DEFINE_int32(inline_value_bytes, 0,
-             "shared trees: values of more than so many bytes, 1 to 254, lie outside the leaves, "
+             "values of more than so many bytes, 1 to 254, lie outside the leaves, "
              "which costs a get one more round trip; 0: if --value_bytes is above 255, values of "
              "more than 20, else none");
 DEFINE_string(

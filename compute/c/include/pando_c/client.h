@@ -101,7 +101,7 @@ typedef struct pando_tree_options {
   // Owned trees: an erased entry is gone from its leaf after this many milliseconds, as long as its
   // owner lives and reaches the leaf; at least 10. 0: no bound.
   uint64_t delete_persistence_ms;
-  // Shared trees: values longer than this, 1 to 254 bytes, have memory of their own outside the
+  // Values longer than this, 1 to 254 bytes, have memory of their own outside the
   // leaves. A get or a write of one takes one more round trip. 0: all values are in the leaves
   // up to a value_bytes_max of 255, and above that those of up to 20 bytes.
   uint64_t inline_value_bytes_max;
