@@ -88,8 +88,8 @@ void SimRun::MaybeDrop() {
 }
 
 void SimRun::StepReopenings() {
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    ComputeServer& server = *servers_[i];
+  for (size_t i = 0; i < open_.size(); ++i) {
+    ComputeServer& server = *open_[i];
     if (!IsAlive(server)) continue;
     if (server.reopening.has_value()) {
       StepReopening(server);

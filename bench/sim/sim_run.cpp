@@ -126,6 +126,7 @@ bool SimRun::WasCutOff(ComputeServer& server, const absl::Status& why) {
 absl::Status SimRun::TryAddComputeServer() {
   servers_.push_back(std::make_unique<ComputeServer>());
   ComputeServer& server = *servers_.back();
+  open_.push_back(&server);
   server.fabric = world_.NewFabric();
   if (options_.peer_break_probability > 0) {
     world_.SetPeerBreakProbability(*server.fabric, options_.peer_break_probability);
@@ -146,16 +147,16 @@ absl::Status SimRun::TryAddComputeServer() {
 
 ComputeServer* SimRun::Choose(Random* random) {
   std::vector<ComputeServer*> free;
-  for (const auto& server : servers_) {
+  for (ComputeServer* const server : open_) {
     if (IsAlive(*server) && !server->gave_up && !server->reopening.has_value())
-      free.push_back(server.get());
+      free.push_back(server);
   }
   return free.empty() ? nullptr : free[random->Uniform(free.size())];
 }
 
 void SimRun::Reconnect() {
-  for (size_t i = 0; i < servers_.size(); ++i) {
-    ComputeServer& server = *servers_[i];
+  for (size_t i = 0; i < open_.size(); ++i) {
+    ComputeServer& server = *open_[i];
     if (!server.gave_up || server.running() > 0 || !IsAlive(server)) continue;
     if (!server.client->fenced()) continue;  // it has only seen that its queue pairs are gone
     AddStats(server.client->Stats(), &result_.stats);
@@ -170,7 +171,7 @@ void SimRun::Reconnect() {
 }
 
 bool SimRun::Unfinished() const {
-  return std::any_of(servers_.begin(), servers_.end(), [this](const auto& server) {
+  return std::any_of(open_.begin(), open_.end(), [this](const ComputeServer* server) {
     return server->running() > 0 && !world_.IsKilled(*server->fabric);
   });
 }
@@ -181,7 +182,12 @@ void SimRun::Drive() {
   const uint64_t events_max = options_.events_max > 0
                                   ? options_.events_max
                                   : kEventsAtLeast + kEventsAnOperation * options_.operations;
+  size_t come = servers_.size();
   while (Unfinished() && result_.problems.empty()) {
+    if (servers_.size() != come) {
+      come = servers_.size();
+      std::erase_if(open_, [](const ComputeServer* server) { return server->closed; });
+    }
     if (!world_.Step()) {
       Problem(
           absl::StrCat("deadlock: nothing is under way after ", begun_, " operations had begun"));

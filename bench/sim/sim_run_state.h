@@ -185,6 +185,9 @@ class SimRun {
   std::vector<std::unique_ptr<memory::MemoryServer>> memory_servers_;
   std::vector<bool> server_dead_;  // by place in memory_servers_
   std::vector<std::unique_ptr<ComputeServer>> servers_;
+  // Those that may not be closed yet, in the same order: the loop looks at them after each event,
+  // and where leases are short thousands have come and gone.
+  std::vector<ComputeServer*> open_;
   std::vector<std::unique_ptr<TreeLife>> lives_;
   SimWorkload workload_;
   int64_t last_stamp_ns_ = 0;
