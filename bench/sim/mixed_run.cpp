@@ -137,8 +137,8 @@ void MixWalks(uint64_t seed, SimRunOptions* options) {
   options->scan = std::max(options->scan, 0.05);
 }
 
-// Trees with owners, which are asked over links, end, and are followed. What owners do not outlive
-// yet is left out: a memory server's death, and with it their log.
+// Trees with owners, which are asked over links, end, and are followed. A memory server with their
+// logs may die (rule W6), where nobody else can: who ends after that may not have both lost.
 void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixOwnedSeed));
   options->tree.mode = TreeOptions::Mode::kOwned;
@@ -163,6 +163,9 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   // has more to do than a broken chain in a hundred leaves time for.
   if (!client.techniques.local_locks)
     options->break_probability = std::min(options->break_probability, 0.001);
+  const bool all_live = options->crashes == 0 && options->lease_ns == 0 &&
+                        options->break_probability == 0 && options->drops == 0;
+  if (all_live && options->memory_servers > 1 && random.Chance(0.6)) options->server_deaths = 1;
 }
 
 // Many writes at once. From a random stream of its own, too.

@@ -30,8 +30,10 @@ absl::Status RedoLog::Move(OperationContext& context, const LogExtent& extent, u
   epoch_ = epoch;
   ring_.MoveTo(shape, epoch);
   failure_ = absl::OkStatus();
+  stays_ = false;
   turn_ = 0;
   suspects_ = 0;
+  // What was complete in an extent that no entry has named is in its records (`again`).
   const LogRing::Mark first = ring_.MarkAt(durable() + 1);
   absl::Status status =
       WriteBaseLine(lock, context, {.sequence = 1, .lsn = first.place.lsn, .place = first.place});
@@ -50,6 +52,7 @@ absl::Status RedoLog::Move(OperationContext& context, const LogExtent& extent, u
   if (status.ok()) {
     WakeDurable(&wakes);
     GiveTurn(context, &wakes);
+    GiveRoom(&wakes);
   } else {
     Fail(status, &wakes);
   }

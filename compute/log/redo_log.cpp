@@ -64,6 +64,11 @@ RedoLog::~RedoLog() {
   PANDO_CHECK_EQ(reservations_, 0u) << "a reservation outlives its redo log";
 }
 
+bool RedoLog::will_move() const {
+  Lock lock(mutex_);
+  return WillMove();
+}
+
 bool RedoLog::idle() const {
   Lock lock(mutex_);
   return durable_waiters_.empty() && room_waiters_.empty() && base_waiters_.empty() &&
@@ -93,7 +98,7 @@ absl::StatusOr<RedoLog::Reservation> RedoLog::Reserve(OperationContext& context,
   Lock lock(mutex_);
   if (!failure_.ok() && !WillMove()) return failure_;
   // A waiter is not overtaken, except by a message that may use the last of the room.
-  if ((last || room_waiters_.empty()) && ring_.TryPromise(cost, last)) {
+  if (GivesRoom(last) && (last || room_waiters_.empty()) && ring_.TryPromise(cost, last)) {
     ++reservations_;
     return Reservation(this, cost);
   }
@@ -125,7 +130,7 @@ void RedoLog::GiveRoom(Wakes* wakes) {
   bool writers_wait = false;
   for (auto at = room_waiters_.begin(); at != room_waiters_.end();) {
     Waiter& waiter = **at;
-    const bool may = waiter.last || !writers_wait;
+    const bool may = GivesRoom(waiter.last) && (waiter.last || !writers_wait);
     if (!may || !ring_.TryPromise(waiter.cost, waiter.last)) {
       writers_wait = writers_wait || !waiter.last;
       ++at;
@@ -148,10 +153,11 @@ Lsn RedoLog::Append(Reservation reservation, const LogMessage& message) {
   return ring_.Append(message, cost);
 }
 
-std::optional<Lsn> RedoLog::TryAppend(const LogMessage& message) {
+std::optional<Lsn> RedoLog::TryAppend(const LogMessage& message, Purpose purpose) {
   const uint64_t cost = LogRing::CostOf(LogMessageBytes(message.key.size(), message.value.size()));
+  const bool last = purpose == Purpose::kReserve;
   Lock lock(mutex_);
-  if (!failure_.ok() || !room_waiters_.empty() || !ring_.TryPromise(cost, /*last=*/false)) {
+  if (!GivesRoom(last) || (!last && !room_waiters_.empty()) || !ring_.TryPromise(cost, last)) {
     return std::nullopt;
   }
   return ring_.Append(message, cost);
@@ -266,10 +272,33 @@ void RedoLog::Fail(const absl::Status& why, Wakes* wakes) {
   failure_ =
       Annotate(is_over ? why : absl::UnavailableError(why.message()), "the redo log has failed");
   PANDO_LOG(ERROR) << failure_;
+  TakeAll(wakes);
+}
+
+void RedoLog::TakeAll(Wakes* wakes) {
   for (Waiters* queue : {&durable_waiters_, &room_waiters_, &base_waiters_}) {
     for (auto& waiter : *queue) wakes->push_back(std::move(waiter));
     queue->clear();
   }
+}
+
+void RedoLog::NoteServerGone(const absl::Status& why) {
+  Lock lock(mutex_);
+  Wakes wakes;
+  Fail(absl::UnavailableError(why.message()), &wakes);
+  Wake(lock, wakes);
+}
+
+void RedoLog::NoteStays(const absl::Status& why) {
+  Lock lock(mutex_);
+  if (!absl::IsUnavailable(failure_)) return;
+  stays_ = true;
+  failure_ = absl::UnavailableError(absl::StrCat(
+      "the redo log's memory server is gone, and the log cannot go on at another one: ",
+      why.message()));
+  Wakes wakes;
+  TakeAll(&wakes);
+  Wake(lock, wakes);
 }
 
 void RedoLog::Wake(Lock& lock, const Wakes& wakes) {

@@ -23,6 +23,8 @@
 //      Unconfirmed for 15 s, the log has failed.
 //   6. A log that has failed (its server is gone, or this client is cut off) begins nothing more
 //      until it moves. Its messages stay; of them only what was being written may become durable.
+//      Until then, and while it moves, no room is given to new messages: those of Move() come
+//      first.
 #pragma once
 
 #include <atomic>
@@ -70,7 +72,7 @@ class RedoLog {
     // packets.
     uint32_t batch_bytes_max = 16 << 10;
     // If its server is gone, waiters go on waiting, to the deadline: the owner of the log will
-    // Move() it.
+    // Move() it, or say that it cannot (NoteStays()).
     bool moves = false;
     TimeConstants times;
   };
@@ -118,7 +120,7 @@ class RedoLog {
   Lsn Append(Reservation reservation, const LogMessage& message);
   // Reserves and appends at once, if there is room and no waiter for room. No value: nothing has
   // happened; call Reserve(). Like Append(), may be called under other mutexes.
-  std::optional<Lsn> TryAppend(const LogMessage& message);
+  std::optional<Lsn> TryAppend(const LogMessage& message, Purpose purpose = Purpose::kWrite);
 
   // Waits until the LSN, which has been appended, is durable, and writes batches where it is this
   // waiter's turn. Ok: it is. DeadlineExceeded: it was not by then, and may become so. Unavailable,
@@ -141,15 +143,28 @@ class RedoLog {
 
   // Rule W6, after failure(): goes on in another extent, zeroed, at least as large, under another
   // epoch. Whatever is not durable is written there first, with the LSNs that it has; then `again`
-  // appends, with room of kReserve, all records that are dirty (whose newest message may be in the
-  // old extent alone); when all of that is complete `commit` has the log's entry name the new
-  // extent, and only then anything more is durable. Ok: that has happened. Else the log has failed
-  // again, nothing more is durable, and another extent is needed. InvalidArgument: this one does
-  // not do; FailedPrecondition: the log has not failed. One at a time. Chains to the old extent may
-  // still be in flight: the caller frees it only once this client's queue pairs there are gone.
+  // appends, with room of kReserve, all records that are dirty and whose newest message is below
+  // base() (it may be in an old extent alone); when all of that is complete `commit` has the log's
+  // entry name the new extent, and only then anything more is durable. Ok: that has happened. Else
+  // the log has failed again, nothing more is durable, and another extent is needed.
+  // InvalidArgument: this one does not do; FailedPrecondition: the log has not failed. One at a
+  // time. Chains to the old extent may still be in flight: the caller frees it only once this
+  // client's queue pairs there are gone.
   absl::Status Move(OperationContext& context, const LogExtent& extent, uint32_t epoch,
                     absl::FunctionRef<absl::Status()> again,
                     absl::FunctionRef<absl::Status()> commit);
+  // In `again`: waits until the LSN is complete in the new extent, so that it takes no more room
+  // than it has to. Errors as AwaitDurable().
+  absl::Status AwaitComplete(OperationContext& context, Lsn lsn) {
+    return AwaitBatch(context, lsn, /*moving=*/true);
+  }
+  // Its server is gone, as the caller knows before any chain says so.
+  void NoteServerGone(const absl::Status& why);
+  // A log that has failed does not move, for that reason, until Move() is called again: waiters
+  // end.
+  void NoteStays(const absl::Status& why);
+  // It has failed, and waiters wait for Move().
+  bool will_move() const;
 
   // The service calls it often: takes over what a session that does not poll has left (invariant
   // 4). OK also if there is nothing to do. Errors as AwaitDurable().
@@ -181,7 +196,8 @@ class RedoLog {
   // `moving`: of Move(), for which complete is enough.
   absl::Status AwaitBatch(OperationContext& context, Lsn lsn, bool moving = false);
   // The log has failed, and its waiters have to wait for the move.
-  bool WillMove() const { return options_.moves && absl::IsUnavailable(failure_); }
+  bool WillMove() const { return options_.moves && !stays_ && absl::IsUnavailable(failure_); }
+  bool GivesRoom(bool last) const { return failure_.ok() && (last || !moving_); }
   Lsn Complete(bool moving) const { return moving ? ring_.durable() : durable(); }
   // Suspends without the lock; whether it was woken. It is in no queue afterwards.
   bool Park(Lock& lock, Waiters* queue, const std::shared_ptr<Waiter>& waiter, int64_t deadline_ns);
@@ -193,6 +209,7 @@ class RedoLog {
   void WakeDurable(Wakes* wakes);
   void GiveRoom(Wakes* wakes);
   void Fail(const absl::Status& why, Wakes* wakes);
+  void TakeAll(Wakes* wakes);
   // Without the lock for a moment.
   static void Wake(Lock& lock, const Wakes& wakes);
 
@@ -222,6 +239,7 @@ class RedoLog {
   LogRing ring_;
   uint64_t moves_ = 0;   // how often it has moved
   bool moving_ = false;  // what is complete is not durable yet
+  bool stays_ = false;   // nobody waits for a move
   std::atomic<Lsn> durable_;
   absl::Status failure_;
   Turn turn_ = 0, last_turn_ = 0;

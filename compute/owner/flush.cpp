@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/fabric/recoverable.h"
 #include "compute/index/operations.h"
 #include "compute/index/write_run.h"
 #include "compute/index/write_workers.h"
@@ -17,7 +18,9 @@ constexpr size_t kFlushCoroutines = 16;
 FlushResult ResultOf(const FlushItem& item, const absl::Status& status) {
   // What was to be erased and is not there, as its leaf said under its lock, is done.
   if (status.ok() || (item.erased && status == KeyNotFound())) return FlushResult::kDone;
-  return absl::IsResourceExhausted(status) ? FlushResult::kRefused : FlushResult::kFailed;
+  // A server that is gone takes nothing either, and may be gone for long.
+  return absl::IsResourceExhausted(status) || IsServerGone(status) ? FlushResult::kRefused
+                                                                   : FlushResult::kFailed;
 }
 
 class FlushHost final : public WriteWorkers::Host {
@@ -81,6 +84,10 @@ class FlushHost final : public WriteWorkers::Host {
 
 }  // namespace
 
+bool IsServerGone(const absl::Status& status) {
+  return absl::IsUnavailable(status) && !IsRecoverable(status);
+}
+
 absl::Status FlushToLeaves(SessionContext* session, TreeContext* leaves, int64_t deadline_ns,
                            const std::vector<FlushItem>& items, FlushCounts* counts,
                            absl::FunctionRef<void(size_t, FlushResult)> ended) {
@@ -106,6 +113,7 @@ absl::Status FlushToLeaves(SessionContext* session, TreeContext* leaves, int64_t
         break;
       case FlushResult::kRefused:
         ++counts->refused;
+        if (IsServerGone(results[i])) ++counts->gone;
         break;
       case FlushResult::kFailed:
         ++counts->failed;

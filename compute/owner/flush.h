@@ -20,9 +20,14 @@ namespace pando {
 struct FlushCounts {
   uint64_t messages = 0;  // that are in their leaves now
   uint64_t leaves = 0;    // that were written for them; one that was split counts once
-  uint64_t refused = 0;   // that memory servers had no room for
+  uint64_t refused = 0;   // that memory servers had no room for, or whose leaf's is gone
+  uint64_t gone = 0;      // of these, the latter
   uint64_t failed = 0;    // of unknown outcome, or not begun: they stay dirty
 };
+
+// Whether a memory server is gone that an operation needed, as far as this client knows: it had no
+// effect there.
+bool IsServerGone(const absl::Status& status);
 
 // Writes `items`, ascending, into their leaves: puts and erases, those of a leaf as one change,
 // several leaves in flight. `ended(i, result)` for each: kDone means that items[i] is in its leaf

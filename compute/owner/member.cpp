@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/quiet_thread.h"
 #include "common/base/status.h"
+#include "compute/owner/log_move.h"
 #include "compute/owner/turnstile.h"
 
 namespace pando {
@@ -30,6 +31,26 @@ Member::Member(Parts* parts)
       desk_(this, std::move(parts->find_function)),
       turnstile_(std::make_unique<Turnstile>(&session_->scheduler())),
       flushing_(std::make_unique<Turnstile>(&session_->scheduler())) {
+  log_move_ = std::make_unique<LogMove>(
+      LogMove::Parts{.self = self(),
+                     .map = &map_,
+                     .stamps = &stamps_,
+                     .sources =
+                         [this] {
+                           std::vector<LogMove::Source> sources;
+                           for (const auto& [tree, range] : Places()) {
+                             sources.push_back({tree->id(), range->records});
+                           }
+                           if (adopted_.has_value())
+                             sources.push_back({adopted_->tree_id, adopted_->records});
+                           return sources;
+                         },
+                     .kept_lsn = [this] { return kept_lsn_; },
+                     .find_extent =
+                         [this](OperationContext& context, uint64_t bytes, ServerId without) {
+                           return FindExtent(context, bytes, nullptr, without);
+                         }},
+      &scheduler());
   if (event_driven_) return;
   thread_ = StartQuietThread("pando-member", [this] {
     scheduler().RunUntil(
@@ -233,7 +254,9 @@ void Member::DropRecords(OwnRange* range) {
   NoteChange(before, range->partition);
 }
 
-bool Member::log_failed() const { return log_ != nullptr && !log_->failure().ok(); }
+bool Member::log_failed() const {
+  return log_ != nullptr && !log_->failure().ok() && !log_->will_move();
+}
 
 absl::Status Member::Join(int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this](OperationContext& context) {

@@ -42,6 +42,7 @@
 #include "compute/log/redo_log.h"
 #include "compute/owner/claim.h"
 #include "compute/owner/load_report.h"
+#include "compute/owner/loss.h"
 #include "compute/owner/map_store.h"
 #include "compute/owner/member_options.h"
 #include "compute/owner/owned_tree.h"
@@ -55,6 +56,7 @@
 
 namespace pando {
 
+class LogMove;
 class Recovery;
 class Turnstile;
 
@@ -103,6 +105,8 @@ class Member {
   absl::Status Retire(int64_t deadline_ns);
   // Of a tree that was dropped: its entries of nobody go, and logs that no tree needs any more.
   absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
+  // Rule D6: recovers all that have ended, with what an operator has said.
+  absl::Status AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns);
   // All of the tree's records that are dirty now are in their leaves (rule B4).
   absl::Status Flush(OwnedTree* tree, int64_t deadline_ns);
   // member_view.cpp: hints. The owner of the key; all ranges of the tree; all members with a log.
@@ -141,13 +145,10 @@ class Member {
   // Room in the log for one message, and in memory for one more dirty record (rules T4, W5, B2).
   absl::StatusOr<RedoLog::Reservation> ReserveForWrite(OperationContext& context, size_t key_bytes,
                                                        size_t value_bytes);
-  // Of a member that has joined: whoever has a range has.
-  RedoLog& log() { return *log_; }
+  RedoLog& log() { return *log_; }  // of one that has joined, as whoever has a range has
   ServingLease& lease() { return lease_; }
-  // Before whoever somebody else is in the way of looks again.
-  int64_t retry_ns() const { return times_.lock_recovery_poll_ns; }
-  // Whether a record that was READ should stay.
-  bool MayKeep(Random& random) const;
+  int64_t retry_ns() const { return times_.lock_recovery_poll_ns; }  // before another look
+  bool MayKeep(Random& random) const;                                // a record that was READ
   // What a partition, whose mutex is held, takes, before and after a change.
   struct Sizes {
     size_t bytes = 0, dirty_bytes = 0, refused_bytes = 0;
@@ -166,8 +167,7 @@ class Member {
 
  private:
   explicit Member(Parts* parts);
-  // Where peers ask this member, and from where it asks them.
-  absl::Status OpenPort(Parts* parts);
+  absl::Status OpenPort(Parts* parts);  // for peers
 
   using Job = std::function<absl::Status(OperationContext&)>;
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
@@ -181,7 +181,7 @@ class Member {
 
   Scheduler& scheduler() { return session_->scheduler(); }
   int64_t NowNs() const { return session_->NowNs(); }
-  bool log_failed() const;
+  bool log_failed() const;  // and does not move
   bool IsOpen(const OwnedTree* tree) const;
   OwnedTree* FindOpen(uint32_t tree_id) const;  // nullptr: it is not
   std::vector<OwnedTree*> OpenTrees() const;
@@ -203,9 +203,9 @@ class Member {
   void DropRecords(OwnRange* range);
 
   // --- member_join.cpp: at the turnstile.
-  // `largest`, where given: of all memory servers' memory.
+  // `largest`, where given: of all memory servers' memory. Not on `without`.
   absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes,
-                                       uint64_t* largest = nullptr);
+                                       uint64_t* largest = nullptr, ServerId without = 0);
   absl::StatusOr<LogExtent> ObtainExtent(OperationContext& context);
   absl::Status JoinCluster(OperationContext& context);
   // Aborted: it has no room, but somebody else may have got it, for what this one has left.
@@ -226,7 +226,7 @@ class Member {
   static void ServeAgain(OwnRange* range);
   absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
   static absl::Status KeptError();
-  absl::Status Recover(OperationContext& context, MemberId ended);
+  absl::Status Recover(OperationContext& context, MemberId ended, LossAcceptance* loss = nullptr);
   absl::Status RecoverRange(OperationContext& context, Recovery* recovery,
                             const MappedRange& range);
   // For a tree that no session uses any more.
@@ -299,8 +299,9 @@ class Member {
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
                                     const std::vector<FlushItem>& items);
-  // What is refused, and has messages below that, gets new ones (rule W5), the oldest first.
-  size_t AppendAgain(OperationContext& context, Lsn below);
+  // What is refused (erases, too: that cannot be flushed), and has messages below that, gets new
+  // ones (rule W5), the oldest first.
+  size_t AppendAgain(OperationContext& context, Lsn below, bool erases);
   // What is dirty in the range, a part of it at a time under its mutex.
   void SeeDirty(OperationContext& context, OwnRange* range,
                 absl::FunctionRef<void(const Partition::Seen&)> see);
@@ -349,6 +350,7 @@ class Member {
   // --- member_loops.cpp
   void LeaseLoop(Parking* parking);
   void TendLoop(Parking* parking);
+  void LogLoop(Parking* parking);
   void LookLoop(Parking* parking);
   absl::Status LookForEnded(OperationContext& context);
   // With its address, if it has one.
@@ -401,6 +403,7 @@ class Member {
   int64_t no_room_since_ns_ = 0, room_again_ns_ = 0;
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;
+  std::unique_ptr<LogMove> log_move_;
   LogEntry log_entry_;
   MemberEntry member_entry_;
   std::atomic<bool> joined_{false};

@@ -23,6 +23,13 @@ constexpr int64_t kBackOffChains = 16;
 // Places that the clock looks at for one record that comes.
 constexpr size_t kEvictLooks = 64;
 
+// What has failed otherwise is told first (flush.h).
+absl::Status RefusalOf(const absl::Status& flushed) {
+  return absl::IsResourceExhausted(flushed)
+             ? flushed
+             : absl::ResourceExhaustedError("memory servers have no room for more");
+}
+
 }  // namespace
 
 // --- What operations ask for.
@@ -75,7 +82,7 @@ std::optional<Lsn> Member::TryAppend(const LogMessage& message) {
 absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& context,
                                                              size_t key_bytes, size_t value_bytes) {
   while (!HasRoom()) {
-    PANDO_RETURN_IF_ERROR(log_->failure());
+    if (log_failed()) return log_->failure();
     if (session_->fenced()) return FencedError();
     const auto parking = std::make_shared<Parking>(&context.session.scheduler());
     {
@@ -153,7 +160,7 @@ void Member::FlushUntilLow(OperationContext& context) {
     const bool log_is_full = LogIsFull();
     const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
     // With a log that has failed, what is durable is brought to the leaves all the same.
-    const bool failed = log_failed();
+    const bool failed = !log_->failure().ok();
     if (!log_is_full && !failed && !(is_over && flush_wanted_.load(std::memory_order_relaxed))) {
       break;
     }
@@ -170,8 +177,9 @@ void Member::FlushUntilLow(OperationContext& context) {
       gone = FlushGroups(context, &groups);
     }
     if (gone == 0) gone = FlushSome(context, UINT64_MAX, /*refused=*/false);
-    const bool appends_again = holds_base && is_refusing();
-    if (appends_again) gone += AppendAgain(context, middle);
+    // An erase is refused by nobody, but its leaf's server may be gone.
+    const bool appends_again = holds_base && (is_refusing() || gone == 0);
+    if (appends_again) gone += AppendAgain(context, middle, /*erases=*/gone == 0);
     if (gone == 0 || (!failed && !AdvanceBase(context, /*exactly=*/appends_again).ok())) break;
     WakeWriters();
   }
@@ -199,8 +207,15 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     range->Charge(*session_, /*records=*/1);
     range->partition.EndFlush(items[i], result);
     NoteChange(before, range->partition);
+    if (result != FlushResult::kRefused) return;
+    if (!is_refusing()) {
+      const bool gone = counts.refused == counts.gone;
+      std::lock_guard why(mutex_);
+      refused_ = gone ? absl::UnavailableError("leaves on a memory server that is gone")
+                      : absl::OkStatus();  // as yet
+    }
     // At once: until then blind puts bring new keys.
-    if (result == FlushResult::kRefused) is_refusing_.store(true, std::memory_order_relaxed);
+    is_refusing_.store(true, std::memory_order_relaxed);
   };
   // A leaf that somebody holds keeps no others' erases waiting (rule B5).
   const int64_t deadline_ns = std::min(context.deadline_ns(), NowNs() + FlushRoundNs());
@@ -212,7 +227,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     stats_.flushed_leaves += counts.leaves;
     stats_.refused += counts.refused;
     ++stats_.flush_rounds;
-    if (counts.refused > 0) refused_ = flushed;
+    if (counts.refused > counts.gone) refused_ = RefusalOf(flushed);
   }
   NoteRefusing();
   WakeWriters();

@@ -10,6 +10,7 @@
 #include "compute/core/extent_calls.h"
 #include "compute/core/fence_calls.h"
 #include "compute/owner/client_state.h"
+#include "compute/owner/log_move.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
 #include "compute/owner/recovery.h"
@@ -72,12 +73,17 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
     if (context.expired()) return context.DeadlineError("waiting for the log's last writes");
     scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
   }
+  const Turnstile::Pass log_turn(log_move_->turnstile());
+  PANDO_RETURN_IF_ERROR(log_move_->SettleEntry(context, &log_entry_));
   PANDO_RETURN_IF_ERROR(
       SettleChange(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
   PANDO_RETURN_IF_ERROR(
       SettleChange(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
   joined_.store(false, std::memory_order_release);
-  return FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
+  const absl::Status freed =
+      FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
+  // With its memory server it is gone, or freed by others, as no entry names it.
+  return absl::IsUnavailable(freed) ? absl::OkStatus() : freed;
 }
 
 // --- Ranges.
@@ -211,7 +217,31 @@ absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChang
   return TakeUp(context, tree, change.range());
 }
 
-absl::Status Member::Recover(OperationContext& context, MemberId ended) {
+absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) {
+  return RunBlocking(NowNs() + timeout_ns, [&](OperationContext& context) -> absl::Status {
+    for (const ServerId server : acceptance->servers_dead) {
+      OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+      if (control_.Call(asking, server, ControlOpcode::kServerInfo, "").ok()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("memory server ", server, " answers: it is not dead"));
+      }
+    }
+    while (true) {
+      absl::Status first;
+      {
+        const Turnstile::Pass pass(turnstile_.get());
+        PANDO_RETURN_IF_ERROR(JoinCluster(context));
+        PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
+        for (const MemberId member : ended) first.Update(Recover(context, member, acceptance));
+      }
+      // Others that have the trees open try it as well, and cannot go on.
+      if (!absl::IsAborted(first) || context.expired()) return first;
+      scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
+    }
+  });
+}
+
+absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcceptance* loss) {
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   Recovery recovery({.control = &control_,
                      .catalog_server = catalog_server_,
@@ -220,7 +250,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended) {
                      .map = &map_,
                      .stamps = &stamps_,
                      .self = self(),
-                     .is_gone = is_gone_},
+                     .is_gone = is_gone_,
+                     .loss = loss},
                     ended);
   absl::Status status = recovery.Begin(context);
   // Bringing its messages to the leaves takes its time: who began again would begin at the start.
@@ -229,6 +260,14 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended) {
   for (const MappedRange& range : recovery.ranges()) {
     if (!status.ok()) break;
     status = RecoverRange(bringing, &recovery, range);
+    OwnedTree* const tree = FindOpen(range.tree_id);
+    if (!status.ok() || recovery.loss().ok() || tree == nullptr) continue;
+    loss->losses.push_back({.tree = tree->leaves().entry.name,
+                            .low = range.low,
+                            .high = range.high,
+                            .owner = ended,
+                            .since = range.entry.since,
+                            .why = recovery.loss().ToString()});
   }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.

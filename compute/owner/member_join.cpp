@@ -28,10 +28,11 @@ constexpr uint64_t kLogBytesMin = 64 << 10;
 }  // namespace
 
 absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t bytes,
-                                             uint64_t* largest) {
+                                             uint64_t* largest, ServerId without) {
   std::vector<std::pair<uint64_t, ServerId>> servers;
   absl::Status refusal = absl::UnavailableError("there is no memory server");
   for (const ServerId server : members_.Ids()) {
+    if (server == without) continue;
     const auto body = control_.Call(context, server, ControlOpcode::kServerInfo, "");
     if (!body.ok()) {
       refusal = body.status();
@@ -145,6 +146,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
     auto log = RedoLog::Create(context, {.extent = extent,
                                          .log_id = self().incarnation,
                                          .packet_bytes = packet_bytes_,
+                                         .moves = true,
                                          .times = times_});
     if (!log.ok()) {
       (void)FreeExtent(context, control_, extent, self().incarnation);
@@ -171,6 +173,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
   joined_.store(true, std::memory_order_release);
   StartLoop(&Member::LeaseLoop);
   StartLoop(&Member::TendLoop);
+  StartLoop(&Member::LogLoop);
   StartLoop(&Member::FlushLoop);
   StartLoop(&Member::LookLoop);
   StartLoop(&Member::SpreadLoop);

@@ -1,10 +1,12 @@
 // What a member does again and again, beside its users' operations.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "compute/core/extent_calls.h"
 #include "compute/core/fence_calls.h"
 #include "compute/owner/client_state.h"
+#include "compute/owner/log_move.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
 #include "compute/owner/turnstile.h"
@@ -16,6 +18,7 @@ constexpr int kPingsPerLease = 8;
 constexpr int64_t kTendChains = 8;  // rule W3
 constexpr int64_t kTendIdleNs = 10 * kMillisecondNs;
 constexpr int64_t kLookAroundNs = kSecondNs;
+constexpr int64_t kMoveNsMax = 10 * kSecondNs;
 
 }  // namespace
 
@@ -38,6 +41,43 @@ void Member::TendLoop(Parking* parking) {
     if (!joined_.load(std::memory_order_acquire)) continue;  // it has left
     OperationContext context(session_.get(), NowNs() + kJobNsMin);
     (void)log_->Tend(context);
+  }
+}
+
+// Rule W6.
+void Member::LogLoop(Parking* parking) {
+  int64_t pause_ns = kTendIdleNs;
+  while (Pause(parking, NowNs() + pause_ns)) {
+    pause_ns = kTendIdleNs;
+    if (!joined_.load(std::memory_order_acquire)) continue;
+    const LogExtent extent = log_entry_.extent;
+    session_->AdoptServers();
+    // Also where nobody writes: what is acknowledged is here alone from then on.
+    const bool gone =
+        session_->LifeOf(extent.server) != extent.server_life || is_gone_(extent.server);
+    if (log_->failure().ok() && gone) {
+      log_->NoteServerGone(absl::UnavailableError(
+          absl::StrCat("memory server ", extent.server, ", or its life with the log, is over")));
+    }
+    const absl::Status failure = log_->failure();
+    if (failure.ok()) continue;
+    if (!absl::IsUnavailable(failure)) return;  // this client is cut off
+    OperationContext context(session_.get(), NowNs() + kMoveNsMax);
+    const absl::Status moved = log_move_->Run(context, log_.get(), &log_entry_);
+    if (moved.ok()) {
+      PANDO_LOG(WARNING) << "the redo log of this compute server goes on at memory server "
+                         << log_entry_.extent.server;
+      // Whatever has a new message is as old as any.
+      if (!marks_.empty()) marks_.resize(1);
+      NoteTime();
+      KickFlush();
+      continue;
+    }
+    if (absl::IsResourceExhausted(moved) || absl::IsFailedPrecondition(moved)) {
+      log_->NoteStays(moved);
+      WakeWriters();
+      pause_ns = kRetryNsMax;
+    }
   }
 }
 

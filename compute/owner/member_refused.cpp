@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "compute/owner/flush.h"
 #include "compute/owner/member.h"
 
 namespace pando {
@@ -21,6 +22,8 @@ constexpr size_t kLooksAtOnce = 8192;
 absl::Status Member::Refusal() const {
   if (!is_refusing()) return absl::OkStatus();
   std::lock_guard lock(mutex_);
+  // Leaves that cannot be reached: those of other keys can, as whoever looks first has seen.
+  if (IsServerGone(refused_)) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("memory servers take no new keys for now; reads, updates and erases go on (",
                    refused_.ok() ? "they have just refused one" : refused_.message(), ")"));
@@ -39,7 +42,8 @@ absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange&
         why.message(), ") than this compute server may keep"));
   }
   const auto records = std::make_shared<Partition>();
-  adopted_ = AdoptedRecords{.records = records, .since = log_->next_lsn()};
+  adopted_ =
+      AdoptedRecords{.tree_id = range.tree_id, .records = records, .since = log_->next_lsn()};
   const absl::Status appended = [&]() -> absl::Status {
     Lsn last = kNoLsn;
     for (const FlushItem& item : refused) {
@@ -56,13 +60,18 @@ absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange&
         room = reserve(context.deadline_ns());
       }
       PANDO_RETURN_IF_ERROR(room.status());
-      last = log_->Append(*std::move(room), {.kind = LogMessage::Kind::kPut,
-                                             .tree_id = range.tree_id,
-                                             .key = item.key,
-                                             .value = item.value});
+      last = log_->Append(*std::move(room),
+                          {.kind = item.erased ? LogMessage::Kind::kErase : LogMessage::Kind::kPut,
+                           .tree_id = range.tree_id,
+                           .key = item.key,
+                           .value = item.erased ? std::string_view() : item.value});
       std::lock_guard lock(records->mutex());
       const Sizes before = SizesOf(*records);
-      records->Put(item.key, item.value, last);
+      if (item.erased) {
+        records->Erase(item.key, last);
+      } else {
+        records->Put(item.key, item.value, last);
+      }
       NoteChange(before, *records);
     }
     return log_->AwaitDurable(context, last);
@@ -153,7 +162,7 @@ void Member::SeeDirty(OperationContext& context, OwnRange* range,
   }
 }
 
-size_t Member::AppendAgain(OperationContext& context, Lsn below) {
+size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
   struct Refused {
     Lsn lsn;
     const OwnedTree* tree;
@@ -164,7 +173,7 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below) {
   std::vector<Refused> oldest;
   for (const auto& [tree, range] : Places()) {
     SeeDirty(context, range, [&, tree = tree, range = range](const Partition::Seen& seen) {
-      if (!seen.refused || seen.lsn >= below) return;
+      if (!(seen.refused || (erases && seen.erased)) || seen.lsn >= below) return;
       oldest.push_back({.lsn = seen.lsn,
                         .tree = tree,
                         .range = range,
@@ -192,11 +201,14 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below) {
     std::lock_guard lock(refused.range->partition.mutex());
     Partition& partition = refused.range->partition;
     const Partition::View view = partition.Find(refused.key);
-    if (view.state != RecordState::kDirty || view.lsn != refused.lsn) continue;  // it is newer
-    last = log_->Append(*std::move(room), {.kind = LogMessage::Kind::kPut,
-                                           .tree_id = refused.tree->id(),
-                                           .key = refused.key,
-                                           .value = view.value});
+    const bool erased = view.state == RecordState::kTombstone;
+    if (!erased && view.state != RecordState::kDirty) continue;  // it is in its leaf
+    if (view.lsn != refused.lsn) continue;                       // it is newer
+    last = log_->Append(*std::move(room),
+                        {.kind = erased ? LogMessage::Kind::kErase : LogMessage::Kind::kPut,
+                         .tree_id = refused.tree->id(),
+                         .key = refused.key,
+                         .value = erased ? std::string_view() : view.value});
     partition.Renew(refused.key, last);
     ++appended;
   }

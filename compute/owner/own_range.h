@@ -84,6 +84,7 @@ struct DirtyGroup {
 // Records of a range that is being adopted: their messages are in the log, from that LSN on, and no
 // term refers to them yet.
 struct AdoptedRecords {
+  uint32_t tree_id;
   std::shared_ptr<Partition> records;
   Lsn since;
 };

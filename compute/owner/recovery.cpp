@@ -85,6 +85,7 @@ absl::Status Recovery::Claim(OperationContext& context) {
 // --- D2
 
 absl::Status Recovery::FenceAt(OperationContext& context, ServerId server, MemberId member) {
+  if (IsDeclaredDead(server)) return absl::OkStatus();
   const absl::Status fenced =
       AwaitFence(context, *parts_.control, server, member.compute_server, member.incarnation);
   if (absl::IsUnavailable(fenced) && parts_.is_gone(server)) return absl::OkStatus();
@@ -108,19 +109,26 @@ absl::Status Recovery::FenceAll(OperationContext& context, MemberId member) {
     PANDO_ASSIGN_OR_RETURN(const TreeServerList on, ParseTreeServers(*body));
     for (const TreeServer& server : on) servers.insert(server.server);
   }
-  const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, member);
-  if (!log.ok() && !absl::IsNotFound(log.status())) return log.status();
-  if (log.ok()) servers.insert(log->extent.server);
   servers.erase(parts_.catalog_server);
+  for (const ServerId server : servers)
+    PANDO_RETURN_IF_ERROR(FenceOnceKnown(context, server, member));
+  // Last: until the cluster tree's servers had confirmed it, its log might still move (rule W6).
+  const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, member);
+  if (absl::IsNotFound(log.status())) return absl::OkStatus();
+  PANDO_RETURN_IF_ERROR(log.status());
+  const ServerId of_log = log->extent.server;
+  if (of_log == parts_.catalog_server || servers.contains(of_log)) return absl::OkStatus();
+  return FenceOnceKnown(context, of_log, member);
+}
+
+absl::Status Recovery::FenceOnceKnown(OperationContext& context, ServerId server, MemberId member) {
+  if (IsDeclaredDead(server)) return absl::OkStatus();
   const std::vector<ServerId> known = parts_.members->Ids();
-  for (const ServerId server : servers) {
-    if (!std::binary_search(known.begin(), known.end(), server) && !context.AwaitServer(server)) {
-      return NotYet(absl::StrCat("memory server ", server, " is not connected, and has to confirm ",
-                                 "that ", ToText(member), " can do nothing any more"));
-    }
-    PANDO_RETURN_IF_ERROR(FenceAt(context, server, member));
+  if (!std::binary_search(known.begin(), known.end(), server) && !context.AwaitServer(server)) {
+    return NotYet(absl::StrCat("memory server ", server, " is not connected, and has to confirm ",
+                               "that ", ToText(member), " can do nothing any more"));
   }
-  return absl::OkStatus();
+  return FenceAt(context, server, member);
 }
 
 // --- D3
@@ -129,10 +137,10 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
   absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, ended_);
   if (absl::IsNotFound(log.status())) {
     if (ranges_.empty()) return absl::OkStatus();  // it was nearly done with leaving
-    return absl::DataLossError(
-        absl::StrCat(ToText(ended_),
-                     " has ranges in the cluster tree, and no log: what it had acknowledged and "
-                     "not yet brought to the leaves cannot be found"));
+    return Accept(context, absl::DataLossError(absl::StrCat(
+                               ToText(ended_),
+                               " has ranges in the cluster tree, and no log: what it had "
+                               "acknowledged and not yet brought to the leaves cannot be found")));
   }
   PANDO_RETURN_IF_ERROR(log.status());
   log_ = *std::move(log);
@@ -148,6 +156,10 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
   };
   absl::Status read;
   while (true) {
+    if (IsDeclaredDead(log_->extent.server)) {
+      read = absl::UnavailableError("the memory server is dead, as was said");
+      break;
+    }
     read = ReadLog(context, log_->extent, ended_.incarnation, log_->epoch, take).status();
     if (read.ok()) {
       messages_.Seal();
@@ -156,8 +168,23 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
     messages_.Clear();
     if (!GoesAgain(context, read)) break;
   }
-  return Annotate(
-      read, absl::StrCat("the log of ", ToText(ended_), " on memory server ", log_->extent.server));
+  return Accept(context, Annotate(read, absl::StrCat("the log of ", ToText(ended_),
+                                                     " on memory server ", log_->extent.server)));
+}
+
+absl::Status Recovery::Accept(const OperationContext& context, const absl::Status& why) {
+  if (parts_.loss == nullptr) return why;
+  const auto is_over = [&] {
+    const LogExtent& extent = log_->extent;
+    return IsDeclaredDead(extent.server) || parts_.is_gone(extent.server) ||
+           context.session.LifeOf(extent.server) != extent.server_life;
+  };
+  const bool lost = absl::IsDataLoss(why) || (IsServerGone(why) && log_.has_value() && is_over());
+  if (!lost) return why;
+  messages_.Clear();
+  messages_.Seal();
+  loss_ = why;
+  return absl::OkStatus();
 }
 
 // --- D4
@@ -193,18 +220,21 @@ absl::Status Recovery::BringToLeaves(OperationContext& context, TreeContext* lea
   while (true) {
     std::vector<FlushItem> left;
     FlushCounts counts;
-    const absl::Status flushed =
-        FlushToLeaves(&context.session, leaves, context.deadline_ns(), *items, &counts,
-                      [&](size_t i, FlushResult result) {
-                        if (result == FlushResult::kDone) return;
-                        const bool no_room = result == FlushResult::kRefused && !(*items)[i].erased;
-                        (no_room ? *refused : left).push_back((*items)[i]);
-                      });
+    const absl::Status flushed = FlushToLeaves(&context.session, leaves, context.deadline_ns(),
+                                               *items, &counts, [&](size_t i, FlushResult result) {
+                                                 if (result == FlushResult::kDone) return;
+                                                 const bool keeps = result == FlushResult::kRefused;
+                                                 (keeps ? *refused : left).push_back((*items)[i]);
+                                               });
     replayed_ += counts.messages;
-    if (absl::IsResourceExhausted(flushed)) refusal_ = flushed;
+    if (counts.refused > counts.gone) {
+      refusal_ = absl::ResourceExhaustedError("memory servers have no room for more");
+    } else if (counts.gone > 0 && refusal_.ok()) {
+      refusal_ = absl::UnavailableError("leaves on a memory server that is gone");
+    }
     if (left.empty()) return absl::OkStatus();
     // Where some were refused, what is left may have failed for another reason.
-    const bool some_refused = absl::IsResourceExhausted(flushed) && left.size() < items->size();
+    const bool some_refused = counts.refused > 0 && left.size() < items->size();
     if (!some_refused && !GoesAgain(context, flushed)) return flushed;
     std::sort(left.begin(), left.end(), HasLowerKey);
     *items = std::move(left);
@@ -241,6 +271,7 @@ absl::Status Recovery::End(OperationContext& context) {
 }
 
 absl::Status Recovery::FreeExtentOf(OperationContext& context) {
+  if (IsDeclaredDead(log_->extent.server)) return absl::OkStatus();
   const absl::Status freed =
       FreeExtent(context, *parts_.control, log_->extent, ended_.incarnation).status();
   // With its memory server everything is gone.

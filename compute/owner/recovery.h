@@ -26,6 +26,7 @@
 #include "compute/hot/partition.h"
 #include "compute/index/tree_context.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/loss.h"
 #include "compute/owner/members.h"
 #include "compute/owner/newest_messages.h"
 
@@ -41,6 +42,8 @@ struct RecoveryParts {
   MemberId self;
   // Whether a memory server is gone for good: nothing of anybody is in flight to it.
   std::function<bool(ServerId)> is_gone;
+  // Rule D6. nullptr: nobody has said anything.
+  const LossAcceptance* loss = nullptr;
 };
 
 class Recovery {
@@ -62,15 +65,23 @@ class Recovery {
   absl::Status End(OperationContext& context);
 
   uint64_t replayed() const { return replayed_; }
+  // Why its log was not read, which is accepted (rule D6).
+  const absl::Status& loss() const { return loss_; }
   const absl::Status& refusal() const { return refusal_; }  // why they have no room
 
  private:
   absl::Status Claim(OperationContext& context);
   absl::Status FenceAll(OperationContext& context, MemberId member);
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
+  absl::Status FenceOnceKnown(OperationContext& context, ServerId server, MemberId member);
   absl::Status ReadMessages(OperationContext& context);
   absl::Status BringToLeaves(OperationContext& context, TreeContext* leaves,
                              std::vector<FlushItem>* items, std::vector<FlushItem>* refused);
+  bool IsDeclaredDead(ServerId server) const {
+    return parts_.loss != nullptr && parts_.loss->IsDead(server);
+  }
+  // Ok, where an operator has said that the log may be lost, and it is.
+  absl::Status Accept(const OperationContext& context, const absl::Status& why);
   absl::Status HandBack(OperationContext& context);
   absl::Status FreeExtentOf(OperationContext& context);
 
@@ -81,7 +92,7 @@ class Recovery {
   std::vector<MappedRange> ranges_;
   NewestMessages messages_;
   uint64_t replayed_ = 0;
-  absl::Status refusal_;
+  absl::Status refusal_, loss_;
 };
 
 }  // namespace pando

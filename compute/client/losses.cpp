@@ -1,0 +1,39 @@
+#include "pando/losses.h"
+
+#include <utility>
+
+#include "common/sched/scheduler.h"
+#include "compute/client/access.h"
+#include "compute/client/client_impl.h"
+#include "compute/owner/loss.h"
+#include "compute/owner/member.h"
+
+namespace pando {
+
+absl::Status AcceptLoss(Client& client, const AcceptLossOptions& options,
+                        std::vector<LossInfo>* losses) {
+  losses->clear();
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("call it outside of a session's tasks: it blocks");
+  }
+  Member* const member = ImplOf(client).member();
+  if (member == nullptr) {
+    return absl::FailedPreconditionError("this client has no owned tree open");
+  }
+  LossAcceptance acceptance;
+  acceptance.servers_dead.assign(options.servers_dead.begin(), options.servers_dead.end());
+  const absl::Status accepted =
+      member->AcceptLoss(&acceptance, options.timeout_ms * kMillisecondNs);
+  for (Loss& loss : acceptance.losses) {
+    losses->push_back({.tree = std::move(loss.tree),
+                       .low = std::move(loss.low),
+                       .high = std::move(loss.high),
+                       .owner = {.compute_server = loss.owner.compute_server,
+                                 .incarnation = loss.owner.incarnation},
+                       .since = loss.since,
+                       .why = std::move(loss.why)});
+  }
+  return accepted;
+}
+
+}  // namespace pando

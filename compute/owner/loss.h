@@ -1,0 +1,32 @@
+// What an operator has said of logs that are lost (rule D6), and what was taken over without one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/wire/lsn.h"
+#include "common/wire/remote_address.h"
+#include "compute/owner/cluster_entries.h"
+
+namespace pando {
+
+struct Loss {
+  std::string tree;
+  std::string low, high;
+  MemberId owner;
+  Lsn since = kNoLsn;
+  std::string why;
+};
+
+struct LossAcceptance {
+  std::vector<ServerId> servers_dead;
+  std::vector<Loss> losses;
+
+  bool IsDead(ServerId server) const {
+    return std::find(servers_dead.begin(), servers_dead.end(), server) != servers_dead.end();
+  }
+};
+
+}  // namespace pando
