@@ -128,8 +128,18 @@ std::vector<CommandText> MakeCommandTexts() {
        "owned trees: take over all that ended compute servers have left",
        "Writes their logs to the leaves, and leaves their keys to the next client that asks. "
        "Compute servers do this themselves when they need the keys, or share a tree with them. "
-       "Exit code 69: something could not be taken over in time.",
-       {}},
+       "Exit code 69: something could not be taken over in time.\n\n"
+       "A compute server that has ended left acknowledged writes in its log that are not yet in "
+       "the "
+       "leaves. If that log is lost as well (its memory server has ended, or was started again), "
+       "its keys stay unavailable: nobody can tell that the log does not come back. --accept_loss "
+       "takes over these keys without it, and prints which of them may have lost acknowledged "
+       "writes. Logs that can be read are read as ever. Over verbs, or if a memory server's "
+       "machine "
+       "is off, name that server with --server_dead; if it answers, the command does nothing, and "
+       "ends with exit code 1. Name only machines that are off for good: otherwise what ended "
+       "compute servers have sent there may still arrive.",
+       {"accept_loss", "server_dead=ID,...", "json"}},
       {"ranges",
        "",
        "owned trees: list ranges of keys, their owners, and how much they are used",

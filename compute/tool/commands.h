@@ -47,7 +47,9 @@ struct Settings {
   bool resume = false;       // dump: go on with a file that ended half way
   uint64_t rate = 0;         // dump, restore: bytes a second; 0: as fast as it goes
   ShowProgress progress = ShowProgress::kOnTerminal;
-  std::string man_directory;  // help: write the manual pages there; "": print the help
+  std::string man_directory;           // help: write the manual pages there; "": print the help
+  bool accept_loss = false;            // recover: also where a log is lost
+  std::vector<uint16_t> servers_dead;  // recover: memory servers, as the operator says
   bool litmus = false;  // doctor: the litmus tests of an RDMA device instead of everything else
   int64_t litmus_seconds = 2;  // of each of them
 };

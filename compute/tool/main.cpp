@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
@@ -73,6 +74,12 @@ DEFINE_bool(
 DEFINE_string(rate, "0", "at most so many bytes a second, such as 512K or 10M; 0: no limit");
 DEFINE_bool(progress, false, "show progress on standard error; default: if that is a terminal");
 DEFINE_string(man_directory, "", "write the manual pages into this directory instead");
+DEFINE_bool(accept_loss, false,
+            "take over keys of compute servers whose logs are lost with a memory server, too: "
+            "writes that were acknowledged may be lost, and what these may be is printed");
+DEFINE_string(server_dead, "",
+              "with --accept_loss: memory servers that are switched off for good, such as 2 or "
+              "2,5; nothing is asked of them any more");
 DEFINE_bool(litmus, false,
             "only test what an RDMA device's verbs do to one lock and one line at the same moment "
             "(--device, --port, --gid_index, --mtu)");
@@ -200,6 +207,22 @@ uint64_t RateFromFlag() {
   return *rate;
 }
 
+std::vector<uint16_t> ServersDeadFromFlag() {
+  std::vector<uint16_t> servers;
+  for (const absl::string_view text : absl::StrSplit(FLAGS_server_dead, ',', absl::SkipEmpty())) {
+    uint32_t id = 0;
+    if (!absl::SimpleAtoi(text, &id) || id == 0 || id > UINT16_MAX) {
+      ExitWithUsageError(kProgram, "--server_dead is a list of memory servers' ids, not '" +
+                                       FLAGS_server_dead + "'");
+    }
+    servers.push_back(static_cast<uint16_t>(id));
+  }
+  if (!servers.empty() && !FLAGS_accept_loss) {
+    ExitWithUsageError(kProgram, "--server_dead needs --accept_loss");
+  }
+  return servers;
+}
+
 // 0: once.
 double WatchSeconds() {
   if (FLAGS_watch.empty()) return 0;
@@ -260,6 +283,8 @@ Settings SettingsFromFlags(const Command& command) {
   settings.progress = ProgressFromFlag();
   settings.watch_seconds = WatchSeconds();
   settings.man_directory = FLAGS_man_directory;
+  settings.accept_loss = FLAGS_accept_loss;
+  settings.servers_dead = ServersDeadFromFlag();
   settings.litmus = FLAGS_litmus;
   settings.litmus_seconds = FLAGS_seconds;
   return settings;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "compute/tool/byte_text.h"
 #include "compute/tool/commands.h"
+#include "pando/losses.h"
 
 namespace pando::tool {
 namespace {
@@ -71,6 +72,80 @@ Json ToJson(const RangeInfo& range) {
   json["dirty_records"] = range.is_known ? Json(range.dirty_records) : Json();
   json["dirty_bytes"] = range.is_known ? Json(range.dirty_bytes) : Json();
   return json;
+}
+
+Json ToJson(const LossInfo& loss) {
+  Json json;
+  AddBytes(&json, "tree", loss.tree);
+  AddBytes(&json, "from", loss.low);
+  if (loss.high.empty()) {
+    json["to"] = nullptr;
+  } else {
+    AddBytes(&json, "to", loss.high);
+  }
+  json["owner"] = ToJson(loss.owner);
+  json["since"] = loss.since;
+  json["why"] = loss.why;
+  return json;
+}
+
+std::string LossText(const LossInfo& loss) {
+  return absl::StrCat(
+      "tree '", absl::CHexEscape(loss.tree), "', keys from '", absl::CHexEscape(loss.low), "' to ",
+      loss.high.empty() ? "the end" : absl::StrCat("'", absl::CHexEscape(loss.high), "'"),
+      ": acknowledged writes of compute server ", OwnerText(loss.owner), " may be lost, from its ",
+      "message ", loss.since, " on (", loss.why, ")\n");
+}
+
+absl::Status PrintRecovered(const Settings& settings, size_t ended, const OwnedStats& owned,
+                            const std::vector<LossInfo>& losses) {
+  if (settings.json) {
+    Json list = Json::array();
+    for (const LossInfo& loss : losses) list.push_back(ToJson(loss));
+    return PrintJson({{"ended", ended},
+                      {"ranges", owned.adoptions},
+                      {"writes", owned.adopted_messages},
+                      {"may_have_lost", std::move(list)}});
+  }
+  // Others may have taken over as well.
+  return Print(absl::StrCat("nothing is left of ", ended,
+                            " compute servers that had ended; this command took over ",
+                            owned.adoptions, " ranges, and brought ", owned.adopted_messages,
+                            " writes that were in logs alone to their leaves\n"));
+}
+
+absl::Status AskForAll(Client* client, Session* session,
+                       const std::vector<std::unique_ptr<Tree>>& trees,
+                       const std::vector<MemberInfo>& members) {
+  std::set<MemberKey> ended;
+  for (const MemberInfo& member : members) ended.insert(IdentityOf(member.identity));
+  for (const auto& tree : trees) {
+    const auto ranges = client->ListRanges(*tree);
+    if (!ranges.ok()) return ranges.status();
+    for (const RangeInfo& range : *ranges) {
+      if (!ended.contains(IdentityOf(range.owner))) continue;
+      const absl::Status asked = AskFor(session, *tree, range);
+      if (!asked.ok()) return asked;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What those have left who own nothing any more is looked for once a second.
+absl::Status AwaitNothingLeft(const Settings& settings, Client* client) {
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(settings.timeout_ms);
+  auto left = ListEnded(client);
+  while (left.ok() && !left->empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kLookAgain);
+    left = ListEnded(client);
+  }
+  if (!left.ok()) return left.status();
+  if (left->empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("compute server ", OwnerText(left->front().identity), " has ended, and ",
+                   "after --timeout_ms=", settings.timeout_ms,
+                   " not all that it has left is taken over; 'pando members' shows it"));
 }
 
 }  // namespace
@@ -179,7 +254,10 @@ absl::Status Recover(const Settings& settings, const Arguments&) {
   if (!session.ok()) return session.status();
   const auto before = ListEnded(client->get());
   if (!before.ok()) return before.status();
-  if (before->empty()) return Print("no compute server that has ended has left anything\n");
+  if (before->empty()) {
+    if (settings.json) return PrintRecovered(settings, 0, {}, {});
+    return Print("no compute server that has ended has left anything\n");
+  }
   const auto listed = (*client)->ListTrees();
   if (!listed.ok()) return listed.status();
   // All of them stay open: who recovers a compute server takes over its ranges of all trees.
@@ -191,42 +269,28 @@ absl::Status Recover(const Settings& settings, const Arguments&) {
     if (!tree.ok()) return tree.status();
     trees.push_back(*std::move(tree));
   }
-  std::set<MemberKey> ended;
-  for (const MemberInfo& member : *before) ended.insert(IdentityOf(member.identity));
+  std::vector<LossInfo> losses;
+  absl::Status taken;
+  if (settings.accept_loss) {
+    taken = AcceptLoss(**client,
+                       {.servers_dead = settings.servers_dead, .timeout_ms = settings.timeout_ms},
+                       &losses);
+  } else {
+    taken = AskForAll(client->get(), session->get(), trees, *before);
+  }
+  // What has been given up is said whatever comes of the rest.
+  if (!settings.json) {
+    for (const LossInfo& loss : losses) taken.Update(Print(LossText(loss)));
+  }
+  if (taken.ok()) taken = AwaitNothingLeft(settings, client->get());
   for (const auto& tree : trees) {
-    const auto ranges = (*client)->ListRanges(*tree);
-    if (!ranges.ok()) return ranges.status();
-    for (const RangeInfo& range : *ranges) {
-      if (!ended.contains(IdentityOf(range.owner))) continue;
-      const absl::Status asked = AskFor(session->get(), *tree, range);
-      if (!asked.ok()) return asked;
-    }
+    if (taken.ok()) taken = (*session)->Flush(*tree);
   }
-  // What those have left who own nothing any more is looked for once a second.
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(settings.timeout_ms);
-  auto left = ListEnded(client->get());
-  while (left.ok() && !left->empty() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(kLookAgain);
-    left = ListEnded(client->get());
-  }
-  if (!left.ok()) return left.status();
-  if (!left->empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("compute server ", OwnerText(left->front().identity), " has ended, and ",
-                     "after --timeout_ms=", settings.timeout_ms,
-                     " not all that it has left is taken over; 'pando members' shows it"));
-  }
-  for (const auto& tree : trees) {
-    const absl::Status flushed = (*session)->Flush(*tree);
-    if (!flushed.ok()) return flushed;
-  }
-  const OwnedStats owned = (*client)->Stats().owned;
-  // Others may have taken over as well.
-  return Print(absl::StrCat("nothing is left of ", before->size(),
-                            " compute servers that had ended; this command took over ",
-                            owned.adoptions, " ranges, and brought ", owned.adopted_messages,
-                            " writes that were in logs alone to their leaves\n"));
+  const absl::Status printed =
+      taken.ok() || settings.json
+          ? PrintRecovered(settings, before->size(), (*client)->Stats().owned, losses)
+          : absl::OkStatus();
+  return taken.ok() ? printed : taken;
 }
 
 }  // namespace pando::tool

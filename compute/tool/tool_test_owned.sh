@@ -166,3 +166,70 @@ test_owned() {
   no_logs
   run 0 check --quiet-tree
 }
+
+# members_log: the memory server that has the log of the compute server at work.
+members_log() {
+  run 0 members --json
+  grep -o '"log_server": [0-9]*' "$work/out" | head -1 | grep -o '[0-9]*$'
+}
+
+# A memory server with a log dies: its owner goes on; of both, only an operator can say that they are lost.
+test_lost() {
+  local tries log
+  # The tree lies on the first server, logs go to the one with most memory.
+  start_server 1 --memory=256M
+  run 0 create --tree=kept --mode=owned --key_bytes=20 --value_bytes=20
+  run 0 put kept value --tree=kept
+  start_server 2 --memory=512M
+  run 2 recover --server_dead=2
+  says '--server_dead needs --accept_loss'
+  start_writer kept
+  log=$(members_log)
+  [[ $log == 2 ]] || fail "the log is on server $log"
+  stop_server 2 KILL
+  local acknowledged
+  acknowledged=$(wc -l <"$work/acknowledged")
+  for ((tries = 0; tries < 200; ++tries)); do
+    (($(wc -l <"$work/acknowledged") < acknowledged + 2000)) || break
+    kill -0 "${children[0]}" 2>/dev/null || fail "the writer: $(cat "$work/writer.err")"
+    sleep 0.05
+  done
+  ((tries < 200)) || fail 'the owner does not go on'
+  kill_writer
+  start_server 2 --memory=512M
+  expect_acknowledged kept
+  run 0 check --tree=kept --quiet-tree
+  run 0 recover --accept_loss --json
+  says '"may_have_lost": []'
+
+  run 0 drop kept
+  # A few writes: the tree does not grow onto the second server yet.
+  run 0 create --tree=few --mode=owned --key_bytes=20 --value_bytes=20
+  run 0 put kept value --tree=few
+  : >"$work/acknowledged"
+  "$programs/owned_writer" "$PANDO_REGISTRY" few >"$work/acknowledged" 2>"$work/writer.err" &
+  children=($!)
+  for ((tries = 0; tries < 2000; ++tries)); do
+    [[ ! -s $work/acknowledged ]] || break
+    sleep 0.001
+  done
+  [[ -s $work/acknowledged ]] || fail "the writer: $(cat "$work/writer.err")"
+  kill -STOP "${children[0]}"
+  log=$(members_log)
+  kill_writer
+  [[ $log == 2 ]] || fail "the log is on server $log"
+  stop_server 2 KILL
+  start_server 2 --memory=512M
+  run 69 get kept --tree=few --timeout_ms=3000
+  run 69 recover --timeout_ms=3000
+  run 1 recover --accept_loss --server_dead=2
+  says 'it is not dead'
+  run 0 recover --accept_loss
+  says "tree 'few', keys from '' to the end: acknowledged writes of compute server"
+  says 'nothing is left of 1 compute servers that had ended'
+  run 0 get kept --tree=few
+  prints value
+  run 0 recover --accept_loss
+  says 'has left anything'
+  no_logs
+}
