@@ -191,6 +191,15 @@ TEST_P(CatalogTest, ATreeHasOneModeForEver) {
   EXPECT_EQ(catalog_.Create({"s", Shape(8, 8), TreeMode::kOwned}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(catalog_.Create({"longest", Shape(240, 8), TreeMode::kOwned}).ok());
+  // Rule K6: whoever knows of owners and of cells need not know of both.
+  TreeShape cells = Shape(8, 1000);
+  cells.has_cells = true;
+  cells.inline_value_bytes_max = 20;
+  const auto large = catalog_.Create({"large", cells, TreeMode::kOwned});
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_EQ(large->features.incompatible, region_.superblock().features.incompatible |
+                                              kIncompatibleOwned | kIncompatibleCells |
+                                              kIncompatibleOwnedCells);
   EXPECT_EQ(catalog_.Create({"longer", Shape(241, 8), TreeMode::kOwned}).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(catalog_.Create({std::string(kClusterTreeName), Shape(8, 8), TreeMode::kOwned})
