@@ -29,10 +29,11 @@ class OwnedTest : public testing::Test {
     options.log_bytes = 1 << 20;
     return options;
   }
-  Process NewProcess(bool joins = false) {
+  Process NewProcess(bool joins = false, int flush_threads = 1) {
     Process process;
     ClientOptions options = Options();
     options.owner = joins;
+    options.flush_threads = flush_threads;
     process.client = cluster_.NewClient(options);
     auto tree = process.client->CreateTree(
         "t", {.key_bytes_max = 16, .value_bytes_max = 16, .mode = TreeOptions::Mode::kOwned});
@@ -251,7 +252,8 @@ TEST_F(OwnedTest, EveryUpsertOfManySessionsCountsOnce) {
 }
 
 TEST_F(OwnedTest, WritersReadersAndFlushesSideBySide) {
-  Process owner = NewProcess(), other = NewProcess();
+  Process owner = NewProcess(/*joins=*/false, /*flush_threads=*/3);
+  Process other = NewProcess(/*joins=*/false, /*flush_threads=*/2);
   const uint64_t keys = IntegrationCluster::is_slow() ? 2'000 : 20'000;
   std::vector<std::thread> threads;
   for (size_t i = 0; i < 4; ++i) {
@@ -288,6 +290,12 @@ TEST_F(OwnedTest, WhatCannotBeIsRefused) {
   EXPECT_CODE(Client::Connect([this] {
                 auto options = Options();
                 options.hot_bytes = 0;
+                return options;
+              }()),
+              InvalidArgument);
+  EXPECT_CODE(Client::Connect([this] {
+                auto options = Options();
+                options.flush_threads = 17;
                 return options;
               }()),
               InvalidArgument);

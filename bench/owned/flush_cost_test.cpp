@@ -34,13 +34,16 @@ struct Cost {
 // as many as may be dirty, the cost of twice as many again.
 class PutCost {
  public:
-  explicit PutCost(uint64_t seed, bool inserts = false)
+  explicit PutCost(uint64_t seed, bool inserts = false, int flush_threads = 1)
       : inserts_(inserts),
         records_(Records()),
         dirty_(records_ * 11 / 100),
         cluster_({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole},
                   .main_bytes = (uint64_t{64} << 20) + records_ * 128}),
-        owner_(&cluster_, {.hot_bytes = 2 * dirty_ * kDirtyBytes, .log_bytes = 32 << 20},
+        owner_(&cluster_,
+               {.hot_bytes = 2 * dirty_ * kDirtyBytes,
+                .log_bytes = 32 << 20,
+                .flush_threads = flush_threads},
                {.mode = TreeOptions::Mode::kOwned}),
         random_(seed) {
     uint64_t n = 0;
@@ -118,6 +121,17 @@ TEST(FlushCost, UniformPuts) {
   PutCost puts(1);
   const Cost cost = puts.Measure(
       "uniform", [&](Random* random) { return 1000 * random->Uniform(puts.records()); });
+  EXPECT_GE(cost.messages, 5);
+  EXPECT_LE(cost.chains, 0.6);
+  EXPECT_LE(cost.bytes, 300);
+}
+
+// Side by side they bring as many to a leaf, and write none of them twice.
+TEST(FlushCost, UniformPutsThatThreeSessionsFlush) {
+  PutCost puts(1, /*inserts=*/false, /*flush_threads=*/3);
+  const Cost cost = puts.Measure("uniform, flushed by three", [&](Random* random) {
+    return 1000 * random->Uniform(puts.records());
+  });
   EXPECT_GE(cost.messages, 5);
   EXPECT_LE(cost.chains, 0.6);
   EXPECT_LE(cost.bytes, 300);

@@ -15,6 +15,7 @@ constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSe
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
+constexpr uint64_t kMixFlushSeed = 0x6d697866;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -148,6 +149,9 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   client.hot_bytes = Pick<size_t>(&random, std::array<size_t, 3>{64 << 10, 128 << 10, 64 << 20});
   client.log_bytes =
       Pick<uint64_t>(&random, std::array<uint64_t, 3>{64 << 10, 128 << 10, 256 << 10});
+  // From a random stream of its own, too.
+  Random flushers(DeriveSeed(seed, kMixFlushSeed));
+  client.flush_threads = 1 + static_cast<int>(flushers.Uniform(3));
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
   options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});
   options->flushes = Pick<double>(&random, std::array{0.0, 0.002, 0.02});
@@ -329,8 +333,9 @@ std::string DescribeRun(const SimRunOptions& o) {
   std::string owned;
   if (o.tree.mode == TreeOptions::Mode::kOwned) {
     owned = absl::StrCat("owned (", o.client.hot_bytes, " hot bytes, log of ", o.client.log_bytes,
-                         ", links broken by ", o.peer_break_probability, ", moves ", o.moves,
-                         ", stopped ", o.move_pauses, ") ");
+                         ", flushed by ", o.client.flush_threads, ", links broken by ",
+                         o.peer_break_probability, ", moves ", o.moves, ", stopped ", o.move_pauses,
+                         ") ");
   }
   return absl::StrCat(
       mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max,

@@ -94,6 +94,7 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.hot_bytes = plan_.hot_bytes;
   options.log_bytes = plan_.log_bytes;
   options.service_threads = plan_.service_threads;
+  options.flush_threads = plan_.flush_threads;
   options.seed = DeriveSeed(plan_.seed, 1'000'000 + static_cast<uint64_t>(index_));
   return options;
 }

@@ -102,6 +102,7 @@ DEFINE_string(route, "any",
               "--mode=owned: keys that a compute server uses: any, or owner (those that it owns)");
 DEFINE_int32(service_threads, 1,
              "--mode=owned: threads of an owner that execute what other compute servers ask for");
+DEFINE_int32(flush_threads, 1, "--mode=owned: threads of an owner that bring writes to leaves");
 DEFINE_int32(handover_max, 32, "handovers in a row");
 DEFINE_int32(combine_max, 64, "operations in a write-back");
 DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
@@ -302,6 +303,7 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   PANDO_ASSIGN_OR_RETURN(plan.log_bytes, BytesFromFlag("log_bytes", FLAGS_log_bytes));
   plan.route = FLAGS_route;
   plan.service_threads = FLAGS_service_threads;
+  plan.flush_threads = FLAGS_flush_threads;
   plan.load = FLAGS_load;
   plan.drop = FLAGS_drop;
   PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());

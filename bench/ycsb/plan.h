@@ -67,6 +67,7 @@ struct Plan {
   uint64_t hot_bytes = ClientOptions().hot_bytes;  // of an owner
   uint64_t log_bytes = ClientOptions().log_bytes;
   int service_threads = ClientOptions().service_threads;
+  int flush_threads = ClientOptions().flush_threads;
   std::string route = "any";  // owned trees: of operations; or owner
 
   // Output.

@@ -30,6 +30,7 @@ ENDS(pando_client_options, seed, 192);
 ENDS(pando_client_options, spread_ranges, 200);
 ENDS(pando_client_options, value_places_bytes, 208);
 ENDS(pando_client_options, service_threads, 216);
+ENDS(pando_client_options, flush_threads, 224);
 HOLDS(offsetof(pando_client_options, registry) == 8);
 HOLDS(offsetof(pando_client_options, operation_timeout_ms) == 48);
 HOLDS(offsetof(pando_client_options, owner) == 96);

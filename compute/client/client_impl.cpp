@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kControlCoroutines = 4;
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
-constexpr int kServiceThreadsMax = 64;
+constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
 constexpr uint32_t kDeletePersistenceMsMin = 10;
 constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
 // Seeds of a client's parts, derived from one.
@@ -34,6 +34,9 @@ absl::Status ValidateOptions(const ClientOptions& options) {
   if (options.service_threads < 1 || options.service_threads > kServiceThreadsMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("service_threads must be 1..", kServiceThreadsMax));
+  }
+  if (options.flush_threads < 1 || options.flush_threads > kFlushThreadsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("flush_threads must be 1..", kFlushThreadsMax));
   }
   if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
     return absl::InvalidArgumentError("timeouts must be at least 1 ms");

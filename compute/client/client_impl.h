@@ -133,6 +133,8 @@ class ClientImpl {
   // --- owner.cpp: owned trees. Outside coroutines.
   // This client is a member, from its first owned tree on.
   absl::Status EnsureMember();
+  // Those of its threads; an error: none of its sessions is registered.
+  absl::Status AddSessions(MemberParts* parts);
   absl::StatusOr<std::shared_ptr<TreeImpl>> Introduced(std::shared_ptr<TreeImpl> tree);
   // Whether the tree's owners may be asked for: outside tasks, of an owned tree of this client's.
   absl::Status CheckAsked(TreeImpl& tree) const;

@@ -13,6 +13,8 @@ namespace {
 
 // Beside those of a session of users: loops, flushes with sixteen leaves in flight, recoveries.
 constexpr int kMemberCoroutines = 64;
+// Of a session that does nothing but flush.
+constexpr int kFlushCoroutines = 32;
 // Requests of peers that are executed at a time, beside those of a session of users.
 constexpr int kServiceCoroutines = 1024;
 
@@ -20,6 +22,27 @@ constexpr int kServiceCoroutines = 1024;
 
 int64_t ClientImpl::ConnectDeadlineNs() const {
   return control_->NowNs() + options_.connect_timeout_ms * kMillisecondNs;
+}
+
+absl::Status ClientImpl::AddSessions(MemberParts* parts) {
+  const auto add = [this](int count, int coroutines,
+                          std::vector<std::unique_ptr<SessionContext>>* to) {
+    for (int i = 0; i < count; ++i) {
+      absl::StatusOr<std::unique_ptr<SessionContext>> session = NewSessionContext(coroutines);
+      if (!session.ok()) return session.status();
+      to->push_back(*std::move(session));
+    }
+    return absl::OkStatus();
+  };
+  absl::Status added = add(options_.service_threads, kServiceCoroutines, &parts->service_sessions);
+  // One of those that flush is the member's own.
+  if (added.ok()) added = add(options_.flush_threads - 1, kFlushCoroutines, &parts->flush_sessions);
+  if (added.ok()) return added;
+  for (const auto* const sessions : {&parts->service_sessions, &parts->flush_sessions}) {
+    for (const auto& made : *sessions) RemoveSession(made.get());
+  }
+  RemoveSession(parts->session.get());
+  return added;
 }
 
 absl::Status ClientImpl::EnsureMember() {
@@ -43,15 +66,7 @@ absl::Status ClientImpl::EnsureMember() {
                                        .value_bytes_max = kClusterValueBytesMax}));
   Member::Parts parts;
   PANDO_ASSIGN_OR_RETURN(parts.session, NewSessionContext(kMemberCoroutines));
-  for (int i = 0; i < options_.service_threads; ++i) {
-    absl::StatusOr<std::unique_ptr<SessionContext>> service = NewSessionContext(kServiceCoroutines);
-    if (!service.ok()) {
-      for (const auto& made : parts.service_sessions) RemoveSession(made.get());
-      RemoveSession(parts.session.get());
-      return service.status();
-    }
-    parts.service_sessions.push_back(*std::move(service));
-  }
+  PANDO_RETURN_IF_ERROR(AddSessions(&parts));
   parts.on_session_end = [this](const SessionContext* ended) { RemoveSession(ended); };
   parts.event_driven = capabilities.event_driven;
   parts.control = &control_channel_;

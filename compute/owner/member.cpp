@@ -30,7 +30,8 @@ Member::Member(Parts* parts)
       lease_(parts->serving_lease_ns, parts->lease_clock),
       desk_(this, std::move(parts->find_function)),
       turnstile_(std::make_unique<Turnstile>(&session_->scheduler())),
-      flushing_(std::make_unique<Turnstile>(&session_->scheduler())) {
+      flushing_(std::make_unique<Turnstile>(&session_->scheduler())),
+      team_(std::make_unique<FlushTeam>(std::move(parts->flush_sessions), parts->event_driven)) {
   log_move_ = std::make_unique<LogMove>(
       LogMove::Parts{.self = self(),
                      .map = &map_,
@@ -108,9 +109,17 @@ Member::~Member() {
   } else {
     scheduler().Drain();
   }
+  for (const SessionContext* const session : team_->sessions()) on_session_end_(session);
+  team_.reset();
   loops_.clear();
   log_.reset();
   on_session_end_(session_.get());
+}
+
+Member::Sessions Member::sessions() const {
+  Sessions sessions = {.flushes = team_->sessions(), .service = service_sessions_};
+  sessions.flushes.push_back(session_.get());
+  return sessions;
 }
 
 void Member::Stop() {

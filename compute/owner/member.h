@@ -41,10 +41,11 @@
 #include "compute/index/tree_context.h"
 #include "compute/log/redo_log.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/flush_team.h"
 #include "compute/owner/load_report.h"
 #include "compute/owner/loss.h"
 #include "compute/owner/map_store.h"
-#include "compute/owner/member_options.h"
+#include "compute/owner/member_parts.h"
 #include "compute/owner/owned_tree.h"
 #include "compute/owner/peer_desk.h"
 #include "compute/owner/serving_lease.h"
@@ -56,33 +57,14 @@
 
 namespace pando {
 
+class GroupList;
 class LogMove;
 class Recovery;
 class Turnstile;
 
 class Member {
  public:
-  struct Parts {
-    std::unique_ptr<SessionContext> session;                    // of its own
-    std::function<void(const SessionContext*)> on_session_end;  // before it goes
-    bool event_driven = false;  // the session's endpoint drives it; else a thread
-    ControlChannel* control = nullptr;
-    Membership* members = nullptr;
-    ServerId catalog_server = 0;
-    TreeContext* cluster_tree = nullptr;
-    Fabric* fabric = nullptr;  // for links to other members
-    // Of their own: peers' requests are executed on these; at least one.
-    std::vector<std::unique_ptr<SessionContext>> service_sessions;
-    PeerDesk::FindFunction find_function;
-    std::string service_address;            // "": the fabric chooses
-    std::function<bool(ServerId)> is_gone;  // a memory server, for good
-    std::function<void()> on_fenced;  // the catalog's server takes this client for dead (rule C2)
-    const Clock* lease_clock = nullptr;
-    int64_t serving_lease_ns = 0;  // 0: there are no leases
-    uint32_t packet_bytes = 4096;
-    TimeConstants times;
-    MemberOptions options;
-  };
+  using Parts = MemberParts;
 
   // AlreadyExists, InvalidArgument: the service's address is taken, or is none.
   static absl::StatusOr<std::unique_ptr<Member>> Create(Parts parts);
@@ -115,6 +97,12 @@ class Member {
   absl::StatusOr<std::vector<MemberInfo>> ListMembers(int64_t deadline_ns);
   // Of what it has and has done, but hits and misses, which sessions count.
   void AddTo(OwnedStats* stats) const;
+  // Of its threads beside its users': those that flush, and those that execute what peers ask. For
+  // whoever measures what they do.
+  struct Sessions {
+    std::vector<const SessionContext*> flushes, service;
+  };
+  Sessions sessions() const;
 
   // --- For operations, in coroutines.
   // Claims the range of the key, or takes it over from an owner that has ended. Ok: look again.
@@ -293,10 +281,17 @@ class Member {
   std::vector<DirtyGroup> FullestGroups(OperationContext& context);
   bool AddGroups(OperationContext& context, const Place& place, size_t* descents,
                  std::vector<DirtyGroup>* groups);
-  // Some of the records of the last ones, which are taken from the list; how many.
-  size_t FlushGroups(OperationContext& context, std::vector<DirtyGroup>* groups);
+  // Some of the records of the last ones, which are taken from the list; how many. In any session
+  // that flushes.
+  size_t FlushGroups(OperationContext& context, GroupList* groups);
+  // The team does so as well, until there are no more of them, or enough was flushed.
+  std::unique_ptr<FlushTeam::Run> CallTeam(OperationContext& context,
+                                           std::shared_ptr<GroupList> groups);
+  // Too much is dirty, or in the log.
+  bool WantsFlush() const;
   // Some of the dirty records with messages below that, from where the last call ended; how many.
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
+  // In any session that flushes; how many.
   absl::StatusOr<size_t> FlushItems(OperationContext& context, OwnedTree* tree, OwnRange* range,
                                     const std::vector<FlushItem>& items);
   // What is refused (erases, too: that cannot be flushed), and has messages below that, gets new
@@ -420,10 +415,12 @@ class Member {
 
   std::atomic<size_t> bytes_{0}, dirty_bytes_{0}, refused_bytes_{0};
   std::atomic<bool> is_refusing_{false};
+  std::mutex refusing_mutex_;  // before partitions' mutexes: no refusal is told while that is noted
   std::atomic<bool> flush_wanted_{false};
 
   // The service's coroutines.
   std::unique_ptr<Turnstile> turnstile_, flushing_;
+  std::unique_ptr<FlushTeam> team_;              // at work only while a coroutine is at flushing_
   std::vector<std::unique_ptr<Parking>> loops_;  // under mutex_
   Parking* flush_parking_ = nullptr;             // under mutex_
   uint32_t flush_tree_id_ = 0;                   // where the last round has ended

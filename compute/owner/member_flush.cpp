@@ -1,12 +1,14 @@
 // How a member's records come to their leaves, how its log's base follows, and who waits for that
 // (rules B2, B4, T7, W5).
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/owner/collect.h"
 #include "compute/owner/flush.h"
+#include "compute/owner/group_list.h"
 #include "compute/owner/member.h"
 #include "compute/owner/turnstile.h"
 
@@ -154,27 +156,34 @@ void Member::FlushLoop(Parking* parking) {
   flush_parking_ = nullptr;
 }
 
+bool Member::WantsFlush() const {
+  const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
+  // With a log that has failed, what is durable is brought to the leaves all the same.
+  return LogIsFull() || !log_->failure().ok() ||
+         (is_over && flush_wanted_.load(std::memory_order_relaxed));
+}
+
 void Member::FlushUntilLow(OperationContext& context) {
-  std::vector<DirtyGroup> groups;
-  while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
-    const bool log_is_full = LogIsFull();
-    const bool is_over = dirty_bytes_.load(std::memory_order_relaxed) > LowMark();
-    // With a log that has failed, what is durable is brought to the leaves all the same.
+  const auto groups = std::make_shared<GroupList>();
+  std::unique_ptr<FlushTeam::Run> team;
+  while (!stopping_.load(std::memory_order_acquire) && !context.expired() && WantsFlush()) {
     const bool failed = !log_->failure().ok();
-    if (!log_is_full && !failed && !(is_over && flush_wanted_.load(std::memory_order_relaxed))) {
-      break;
-    }
     FlushOverdue(context);
     // What holds the base first (rule W5).
     const Lsn base = log_->base();
     const Lsn middle = base + (log_->next_lsn() - base) / 2;
-    const bool holds_base = log_is_full && !failed;
+    const bool holds_base = LogIsFull() && !failed;
     size_t gone = 0;
     if (holds_base) gone = FlushSome(context, middle, /*refused=*/false);
     // The base is known by segments of LSNs: one that reaches beyond the middle holds it, too.
     if (gone == 0) {
-      if (groups.empty()) groups = FullestGroups(context);
-      gone = FlushGroups(context, &groups);
+      if (groups->empty()) {
+        team.reset();  // what it has in hand is flushed
+        groups->Fill(FullestGroups(context));
+        team = CallTeam(context, groups);
+      }
+      gone = FlushGroups(context, groups.get());
+      if (gone == 0) gone = team->Join();
     }
     if (gone == 0) gone = FlushSome(context, UINT64_MAX, /*refused=*/false);
     // An erase is refused by nobody, but its leaf's server may be gone.
@@ -183,6 +192,9 @@ void Member::FlushUntilLow(OperationContext& context) {
     if (gone == 0 || (!failed && !AdvanceBase(context, /*exactly=*/appends_again).ok())) break;
     WakeWriters();
   }
+  // Whoever passes the turnstile next finds no flush under way.
+  groups->Close();
+  team.reset();
   if (dirty_bytes_.load(std::memory_order_relaxed) <= LowMark()) {
     flush_wanted_.store(false, std::memory_order_relaxed);
   }
@@ -194,17 +206,23 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
   if (items.empty()) return size_t{0};
   FlushCounts counts;
   const auto ended = [&](size_t i, FlushResult result) {
+    std::unique_lock refusing(refusing_mutex_, std::defer_lock);
+    if (result == FlushResult::kRefused) refusing.lock();
+    std::unique_lock lock(range->partition.mutex());
     // Before the record may go from where it is: until then nothing of its key follows.
-    if (range->behind != nullptr && RuleHolds(Rule::kO10Behind)) {
-      Partition& behind = *range->behind;
-      std::lock_guard lock(behind.mutex());
-      const Sizes before = SizesOf(behind);
-      behind.Forget(items[i].key);
-      NoteChange(before, behind);
+    if (range->behind != nullptr && RuleHolds(Rule::kO10Behind)) [[unlikely]] {
+      const std::shared_ptr<Partition> behind = range->behind;
+      lock.unlock();
+      {
+        std::lock_guard behind_lock(behind->mutex());
+        const Sizes before = SizesOf(*behind);
+        behind->Forget(items[i].key);
+        NoteChange(before, *behind);
+      }
+      lock.lock();
     }
-    std::lock_guard lock(range->partition.mutex());
     const Sizes before = SizesOf(range->partition);
-    range->Charge(*session_, /*records=*/1);
+    range->Charge(context.session, /*records=*/1);
     range->partition.EndFlush(items[i], result);
     NoteChange(before, range->partition);
     if (result != FlushResult::kRefused) return;
@@ -218,9 +236,10 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     is_refusing_.store(true, std::memory_order_relaxed);
   };
   // A leaf that somebody holds keeps no others' erases waiting (rule B5).
-  const int64_t deadline_ns = std::min(context.deadline_ns(), NowNs() + FlushRoundNs());
+  const int64_t deadline_ns =
+      std::min(context.deadline_ns(), context.session.NowNs() + FlushRoundNs());
   const absl::Status flushed =
-      FlushToLeaves(session_.get(), &tree->leaves(), deadline_ns, items, &counts, ended);
+      FlushToLeaves(&context.session, &tree->leaves(), deadline_ns, items, &counts, ended);
   {
     std::lock_guard lock(mutex_);
     stats_.flushed += counts.messages;

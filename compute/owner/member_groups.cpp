@@ -1,15 +1,21 @@
 // Which records go to their leaves first: those of the level-1 node below which most are dirty
 // (rule B2), the child with most messages of a Bε-tree's root.
 //
+// Whoever flushes takes the last group of one list: this member's session, and those of its team
+// (ClientOptions::flush_threads). The member's session stays at the flushes' turnstile until all of
+// them have come to their end.
+//
 // A group has no fewer dirty records than were counted until its turn comes: flushes are at one
 // turnstile, and nothing else but an erase's deadline and a refusal makes fewer of them. What never
 // gathers many goes as what holds the log's base (rule W5), or as tombstones (rule B5).
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "compute/index/write_run.h"
 #include "compute/owner/collect.h"
+#include "compute/owner/group_list.h"
 #include "compute/owner/member.h"
 
 namespace pando {
@@ -70,7 +76,7 @@ bool Member::AddGroups(OperationContext& context, const Place& place, size_t* de
     {
       std::lock_guard lock(range->partition.mutex());
       group.records = range->partition.CountDirty(from, *to);
-      range->Charge(*session_, /*records=*/1);
+      range->Charge(context.session, /*records=*/1);
     }
     groups->push_back(std::move(group));
     if (is_last) return true;
@@ -79,18 +85,23 @@ bool Member::AddGroups(OperationContext& context, const Place& place, size_t* de
   }
 }
 
-size_t Member::FlushGroups(OperationContext& context, std::vector<DirtyGroup>* groups) {
-  while (!groups->empty()) {
-    OwnedTree* const tree = groups->back().tree;
-    OwnRange* const range = groups->back().range;
+size_t Member::FlushGroups(OperationContext& context, GroupList* groups) {
+  while (true) {
+    std::optional<DirtyGroup> group = groups->Take(/*range=*/nullptr, SIZE_MAX);
+    if (!group.has_value()) return 0;
+    OwnedTree* const tree = group->tree;
+    OwnRange* const range = group->range;
     std::vector<FlushItem> items;
     // Groups as a whole, where they fit, so that no leaf is written twice.
-    while (!groups->empty() && groups->back().range == range &&
-           (items.empty() || items.size() + groups->back().records <= kFlushRoundMax)) {
-      DirtyGroup& group = groups->back();
-      group.from = CollectDirty(context, range, log_->durable(), group.from, group.to, {}, &items);
-      if (!group.from.empty()) break;
-      groups->pop_back();
+    while (group.has_value()) {
+      group->from =
+          CollectDirty(context, range, log_->durable(), group->from, group->to, {}, &items);
+      if (!group->from.empty()) {
+        groups->PutBack(*std::move(group));
+        break;
+      }
+      const size_t room = kFlushRoundMax - std::min(items.size(), kFlushRoundMax);
+      group = groups->Take(range, items.empty() ? SIZE_MAX : room);
     }
     std::sort(items.begin(), items.end(),
               [](const FlushItem& a, const FlushItem& b) { return a.key < b.key; });
@@ -99,7 +110,20 @@ size_t Member::FlushGroups(OperationContext& context, std::vector<DirtyGroup>* g
     if (context.expired()) return 0;
     context.session.scheduler().Yield();  // very many may be looked at in vain
   }
-  return 0;
+}
+
+std::unique_ptr<FlushTeam::Run> Member::CallTeam(OperationContext& context,
+                                                 std::shared_ptr<GroupList> groups) {
+  const auto work = [this, groups = std::move(groups),
+                     deadline_ns = context.deadline_ns()](SessionContext* session) {
+    OperationContext own(session, deadline_ns);
+    size_t flushed = 0;
+    for (size_t some = 1; some > 0 && WantsFlush(); flushed += some) {
+      some = FlushGroups(own, groups.get());
+    }
+    return flushed;
+  };
+  return std::make_unique<FlushTeam::Run>(team_.get(), &context.session.scheduler(), work);
 }
 
 }  // namespace pando

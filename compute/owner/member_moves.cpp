@@ -145,6 +145,8 @@ void Member::FollowRecords(OperationContext& context, OwnedTree* tree) {
       context.BackOff(1);  // for whoever needs one of them
     }
     // What has not followed is nobody's, and the clock takes it.
+    if (part->behind == nullptr) continue;
+    const std::lock_guard lock(part->partition.mutex());
     part->behind = nullptr;
   }
 }

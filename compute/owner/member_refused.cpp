@@ -104,6 +104,8 @@ void Member::DropAdopted() {
 }
 
 void Member::NoteRefusing() {
+  // What another session is told meanwhile counts.
+  const std::lock_guard refusing_lock(refusing_mutex_);
   bool refusing = false;
   for (const OwnedTree* const tree : OpenTrees()) {
     for (OwnRange* const range : tree->OwnRanges()) {
@@ -156,7 +158,7 @@ void Member::SeeDirty(OperationContext& context, OwnRange* range,
         }
         return !more;
       });
-      range->Charge(*session_, looks);
+      range->Charge(context.session, looks);
     }
     if (more) context.session.scheduler().Yield();
   }

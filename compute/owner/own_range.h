@@ -68,7 +68,8 @@ struct OwnRange {
   RangeMeter meter;
   std::string try_from;  // what was refused is tried again from this key on; the flushes'
   // Where clean records of this range are still, since it was divided from another one (rule O10):
-  // what its leaf holds, or forgotten. The service's; nullptr: they are all here, or given up.
+  // what its leaf holds, or forgotten. Set by the service, with no flush under way, and taken away
+  // under the mutex; nullptr: they are all here, or given up.
   std::shared_ptr<Partition> behind;
   int64_t came_ns = 0;  // when it, or what it is a part of, came to this member
 };

@@ -142,6 +142,10 @@ struct ClientOptions {
   // its own. All requests of one asking client are executed by one of them, so more threads than
   // there are other compute servers gain nothing.
   int service_threads = 1;
+  // Threads that bring writes from memory and log to their leaves, 1..16, each with a session of
+  // its own; one of them has the other work of an owner as well. One brings one to three million
+  // records a second to leaves; beyond that writers wait for it.
+  int flush_threads = 1;
 
   // Seed of back-off and placement decisions; 0: from the fabric.
   uint64_t seed = 0;

@@ -73,6 +73,7 @@ Client Connect(const std::string& registry, const py::kwargs& given) {
   keywords.Take("hot_bytes", &options.hot_bytes);
   keywords.Take("log_bytes", &options.log_bytes);
   keywords.Take("service_threads", &options.service_threads);
+  keywords.Take("flush_threads", &options.flush_threads);
   keywords.TakeText("service_address", &service_address, &options.service_address);
   keywords.TakeText("rdma_device", &device, &options.rdma_device);
   keywords.Take("rdma_port", &options.rdma_port);
