@@ -41,7 +41,10 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("hot_bytes_max", result.hot_bytes_max);
   visit("log_batches", result.owned.log_batches);
   visit("log_messages", result.owned.log_messages);
+  visit("log_bytes", result.owned.log_bytes);
   visit("flushed", result.owned.flushed);
+  visit("flushed_leaves", result.owned.flushed_leaves);
+  visit("flush_rounds", result.owned.flush_rounds);
   visit("tombstones", result.owned.tombstones);
   visit("peer_messages", result.peer_messages);
   visit("looks", result.looks);
@@ -54,7 +57,10 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("busy_atomics", result.busy.atomics);
   visit("busy_lock", result.busy.lock);
   visit("busy_cpu", result.busy.cpu);
+  visit("busy_waits", result.busy.waits);
   visit("busy_partition", result.busy.partition);
+  visit("busy_flush", result.busy.flush);
+  visit("busy_service", result.busy.service);
   visit("events", result.events);
   visit("verbs", result.verbs);
   visit("doorbells", result.doorbells);

@@ -49,8 +49,8 @@ struct Owners {
   bool routed = true;
   // Memory for records of all compute servers, as a share of what the leaves take.
   double hot_share = 0.25;
-  size_t hot_bytes = 0;     // of each, instead, if not 0
-  int service_threads = 1;  // of each
+  size_t hot_bytes = 0;                        // of each, instead, if not 0
+  int service_threads = 1, flush_threads = 1;  // of each
 };
 
 // Clients that work in closed loop on a loaded tree. Each of the threads has a session.
@@ -110,10 +110,12 @@ struct CaseResult {
   bool cut_short = false;              // at Span::events_max
   // Shares of the span in which parts were busy, with a NIC's timing: of the memory server's host
   // whose part was busiest, links each way, the NIC's engines, PCIe, its engines and its busiest
-  // internal lock for atomics; of all threads of compute servers; and of an owner's partition,
-  // which one thread at a time holds, the busiest.
+  // internal lock for atomics; of the threads of all clients, and of that what these wait until
+  // others let a partition go; of an owner's partition, which one thread at a time holds, of its
+  // threads that flush, and of those that execute what peers ask: the busiest of each.
   struct Busy {
-    double link = 0, engines = 0, pcie = 0, atomics = 0, lock = 0, cpu = 0, partition = 0;
+    double link = 0, engines = 0, pcie = 0, atomics = 0, lock = 0;
+    double cpu = 0, waits = 0, partition = 0, flush = 0, service = 0;
   };
   Busy busy;
   // For messages, in no file: of the simulation, without what came before and after it.

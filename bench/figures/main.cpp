@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "bench/figures/parts.h"
 #include "bench/figures/runner.h"
 #include "bench/nic/nic_bench.h"
 #include "common/program/command_line.h"
@@ -36,6 +38,10 @@ DEFINE_int32(threads, 0, "of a compute server; default: 22, on shm and verbs 1")
 DEFINE_int32(coroutines, 0, "coroutines of a thread; 0: as the figure says");
 DEFINE_uint64(operations, 0,
               "measured operations of a case, at least; default: 100,000, with --quick 10,000");
+DEFINE_string(
+    cases, "",
+    "only cases that have this in \"SERIES: X\", with what limits them instead of what the "
+    "figure compares");
 DEFINE_uint64(seed, 1, "of everything that is drawn: same seed, same numbers");
 DEFINE_int32(jobs, 0, "cases at once, each a process; default: one for each core");
 
@@ -107,12 +113,22 @@ void SetFabric(RunnerOptions* options) {
   options->profile = options->grid.nic->name;
 }
 
+// For who works at a few of them.
+void Select(const std::string& part, Figure* figure) {
+  std::erase_if(figure->cases, [&part](const FigureCase& one) {
+    return !absl::StrContains(absl::StrCat(one.series, ": ", FormatX(one.x)), part);
+  });
+  for (FigureCase& one : figure->cases) one.against.clear();
+  figure->extra = &AddLimits;  // the figure's own knows them by their places
+}
+
 std::vector<Figure> FiguresFromFlag(const Grid& grid) {
   std::vector<Figure> figures;
   const bool all = FLAGS_figure == "all";
   for (const std::string& name : all ? FigureNames() : std::vector{FLAGS_figure}) {
     absl::StatusOr<Figure> figure = MakeFigure(name, grid);
     if (!figure.ok()) ExitWithUsageError(kProgram, std::string(figure.status().message()));
+    if (!FLAGS_cases.empty()) Select(FLAGS_cases, &*figure);
     if (!IsReal() || RunsForReal(name)) {
       figures.push_back(*std::move(figure));
     } else if (!all) {

@@ -18,7 +18,8 @@ constexpr uint64_t kDeletesRecordsMax = 100'000;
 // Sherman (SIGMOD'22), zipfian 0.99, 528 clients: what a throughput is compared with.
 constexpr double kShermanPublishedMops = 9;
 constexpr double kDeletesDirtyShare = 0.25;  // of the records
-constexpr int kServiceThreads = 4;           // of each owner, beside its clients' threads
+// Of each owner, beside its clients' threads.
+constexpr int kServiceThreads = 4, kFlushThreads = 2;
 constexpr char kAgainstNone[] = "_against_none";
 // Of a dirty record of 8/8 while it counts (compute/owner/member_flush.cpp); half of an owner's
 // memory, and of its log, may be dirty.
@@ -74,9 +75,12 @@ Figure MakeOwned(const Grid& grid) {
         const char* name;
         Owners owners;
       };
-      const Series all[] = {{"owned, routed", {.routed = true}},
-                            {"owned, any", {.routed = false, .service_threads = kServiceThreads}},
-                            {"owned, any, one service thread", {.routed = false}}};
+      const Series all[] = {
+          {"owned, routed", {.routed = true, .flush_threads = kFlushThreads}},
+          {"owned, routed, one flush thread", {.routed = true}},
+          {"owned, any",
+           {.routed = false, .service_threads = kServiceThreads, .flush_threads = kFlushThreads}},
+          {"owned, any, one of each thread", {.routed = false}}};
       for (const Series& series : all) {
         FigureCase owned = like;
         owned.series = series.name;
@@ -90,6 +94,7 @@ Figure MakeOwned(const Grid& grid) {
   figure.extra = [](const Figure& of, const std::vector<CaseResult>& results,
                     std::vector<Point>* points) {
     AddCosts(of, results, points);
+    AddLimits(of, results, points);
     for (size_t i = 0; i < results.size(); ++i) {
       points->push_back({of.cases[i].series, of.cases[i].x, "throughput_over_published_sherman",
                          results[i].mops() / kShermanPublishedMops});

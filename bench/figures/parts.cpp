@@ -106,4 +106,49 @@ void WarmUp(const Grid& grid, double operations_a_record, FigureCase* one) {
   span.events_max = std::max(span.events_max, kEventsEach * span.warmup_operations);
 }
 
+void AddLimits(const Figure& figure, const std::vector<CaseResult>& results,
+               std::vector<Point>* points) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const CaseResult& result = results[i];
+    const auto add = [&](const char* metric, double value) {
+      points->push_back({.series = figure.cases[i].series,
+                         .x = figure.cases[i].x,
+                         .metric = metric,
+                         .simulated = value});
+    };
+    const auto each = [&](uint64_t count) {
+      return static_cast<double>(count) /
+             static_cast<double>(std::max<uint64_t>(1, result.operations));
+    };
+    add("link_busy_percent", 100 * result.busy.link);
+    add("engines_busy_percent", 100 * result.busy.engines);
+    add("pcie_busy_percent", 100 * result.busy.pcie);
+    add("atomics_busy_percent", 100 * result.busy.atomics);
+    add("nic_lock_busy_percent", 100 * result.busy.lock);
+    add("cpu_busy_percent", 100 * result.busy.cpu);
+    add("bytes_read_each", each(result.fabric.bytes_read));
+    add("bytes_written_each", each(result.fabric.bytes_written));
+    add("verbs_each", each(result.fabric.reads + result.fabric.writes + result.fabric.cas));
+    add("lock_failures_each", each(result.tree.lock_failures));
+    if (!figure.cases[i].snapshot.owned) continue;
+    add("partition_busy_percent", 100 * result.busy.partition);
+    add("partition_waits_percent", 100 * result.busy.waits);
+    add("flush_busy_percent", 100 * result.busy.flush);
+    add("service_busy_percent", 100 * result.busy.service);
+    // Where it is 100, writers wait until records have come to their leaves.
+    add("dirty_percent", 200 * static_cast<double>(result.owned.dirty_bytes) /
+                             static_cast<double>(std::max<uint64_t>(1, result.hot_bytes_max)));
+    add("hot_megabytes", static_cast<double>(result.hot_bytes_max) / 1e6);
+    add("owned_hits_percent", result.OwnedHitPercent());
+    add("chains_each", result.Each(result.fabric.chains));
+    add("messages_each", result.Each(result.peer_messages));
+    add("flushed_each", result.Each(result.owned.flushed));
+    add("flushed_a_leaf",
+        static_cast<double>(result.owned.flushed) /
+            static_cast<double>(std::max<uint64_t>(1, result.owned.flushed_leaves)));
+    add("log_bytes_each", result.Each(result.owned.log_bytes));
+    add("splits_each", result.Each(result.tree.splits));
+  }
+}
+
 }  // namespace pando::bench

@@ -50,6 +50,10 @@ void MakeOwnedCase(const Owners& owners, FigureCase* one);
 // So that every owner has written as much as may be dirty, and flushes. Of a quick grid nothing.
 void WarmUp(const Grid& grid, double operations_a_record, FigureCase* one);
 
+// What limits each: how busy everything was, and what an operation cost.
+void AddLimits(const Figure& figure, const std::vector<CaseResult>& results,
+               std::vector<Point>* points);
+
 // `values` as they are; of a quick grid the first and the last.
 template <typename T>
 std::vector<T> Thinned(const Grid& grid, std::vector<T> values) {

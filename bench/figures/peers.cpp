@@ -32,70 +32,80 @@ constexpr uint64_t kRecordsDivisor = 10;
 constexpr uint32_t kScanRows = 50;
 // Owners' memory, as a share of what the leaves take; half of it may be dirty.
 constexpr double kHotShare = 0.25, kHotShareSmall = 0.05;
-// Of uniform keys these are more writes than may be dirty; popular ones take more until as many
-// are.
-constexpr double kWarmUp = 0.3, kWarmUpPopular = 1;
+// Writes a record before the span begins: a leaf that waits for its flush has gathered as much as
+// any does by then, when all have been flushed twice. Until it is the first leaf's turn again they
+// get half of that. And writes of the span.
+constexpr double kWarmUp = 0.7, kWarmUpPopular = 1, kMeasured = 0.15;
+// Of an owner with 72 threads of clients, beside them; one of service for each other owner.
+constexpr int kFlushThreads = 6, kServiceThreads = 5;
 
 // Sherman's nodes are those of its public code.
 std::vector<Peer> Systems() {
   System narrow = OurSystem();
   narrow.techniques.narrow_writes = true;
-  const auto owned = [](const char* name, bool routed, double hot_share) {
+  const auto owned = [](const char* name, const System& system, bool routed, double hot_share,
+                        int flush_threads = kFlushThreads) {
     return Peer{.name = name,
-                .system = OurSystem(),
+                .system = system,
                 .key_bytes = 24,
                 .node_bytes = 0,
                 .narrow = true,
-                .owners = Owners{.routed = routed, .hot_share = hot_share}};
+                .owners = Owners{.routed = routed,
+                                 .hot_share = hot_share,
+                                 .service_threads = kServiceThreads,
+                                 .flush_threads = flush_threads}};
   };
-  return {{.name = "Sherman, 24/8",
-           .system = ShermanSystem(),
-           .key_bytes = 24,
-           .node_bytes = 1024,
-           .narrow = false},
-          {.name = "Pando, 24/8, whole leaves",
-           .system = OurSystem(),
-           .key_bytes = 24,
-           .node_bytes = 0,
-           .narrow = false},
-          {.name = "Pando, 24/8, narrow",
-           .system = OurSystem(),
-           .key_bytes = 24,
-           .node_bytes = 0,
-           .narrow = true},
-          {.name = "Pando, 24/8, narrow, 1 KiB",
-           .system = OurSystem(),
-           .key_bytes = 24,
-           .node_bytes = 1024,
-           .narrow = true},
-          {.name = "Pando, 24/8, narrow, also writes",
-           .system = narrow,
-           .key_bytes = 24,
-           .node_bytes = 0,
-           .narrow = true},
-          {.name = "Pando, 24/8, narrow, also writes, 1 KiB",
-           .system = narrow,
-           .key_bytes = 24,
-           .node_bytes = 1024,
-           .narrow = true},
-          {.name = "Pando, 8/8, whole leaves",
-           .system = OurSystem(),
-           .key_bytes = 8,
-           .node_bytes = 0,
-           .narrow = false},
-          {.name = "Pando, 8/8, narrow",
-           .system = OurSystem(),
-           .key_bytes = 8,
-           .node_bytes = 0,
-           .narrow = true},
-          {.name = "Pando, 8/8, narrow, also writes",
-           .system = narrow,
-           .key_bytes = 8,
-           .node_bytes = 0,
-           .narrow = true},
-          owned("Pando, 24/8, owned, routed", true, kHotShare),
-          owned("Pando, 24/8, owned, routed, less memory", true, kHotShareSmall),
-          owned("Pando, 24/8, owned, any", false, kHotShare)};
+  return {
+      {.name = "Sherman, 24/8",
+       .system = ShermanSystem(),
+       .key_bytes = 24,
+       .node_bytes = 1024,
+       .narrow = false},
+      {.name = "Pando, 24/8, whole leaves",
+       .system = OurSystem(),
+       .key_bytes = 24,
+       .node_bytes = 0,
+       .narrow = false},
+      {.name = "Pando, 24/8, narrow",
+       .system = OurSystem(),
+       .key_bytes = 24,
+       .node_bytes = 0,
+       .narrow = true},
+      {.name = "Pando, 24/8, narrow, 1 KiB",
+       .system = OurSystem(),
+       .key_bytes = 24,
+       .node_bytes = 1024,
+       .narrow = true},
+      {.name = "Pando, 24/8, narrow, also writes",
+       .system = narrow,
+       .key_bytes = 24,
+       .node_bytes = 0,
+       .narrow = true},
+      {.name = "Pando, 24/8, narrow, also writes, 1 KiB",
+       .system = narrow,
+       .key_bytes = 24,
+       .node_bytes = 1024,
+       .narrow = true},
+      {.name = "Pando, 8/8, whole leaves",
+       .system = OurSystem(),
+       .key_bytes = 8,
+       .node_bytes = 0,
+       .narrow = false},
+      {.name = "Pando, 8/8, narrow",
+       .system = OurSystem(),
+       .key_bytes = 8,
+       .node_bytes = 0,
+       .narrow = true},
+      {.name = "Pando, 8/8, narrow, also writes",
+       .system = narrow,
+       .key_bytes = 8,
+       .node_bytes = 0,
+       .narrow = true},
+      owned("Pando, 24/8, owned, routed", OurSystem(), true, kHotShare),
+      owned("Pando, 24/8, owned, routed, one flush thread", OurSystem(), true, kHotShare, 1),
+      owned("Pando, 24/8, owned, routed, less memory", OurSystem(), true, kHotShareSmall),
+      owned("Pando, 24/8, owned, routed, less memory, narrow writes", narrow, true, kHotShareSmall),
+      owned("Pando, 24/8, owned, any", OurSystem(), false, kHotShare)};
 }
 
 // Inserts bring keys that nobody has had, in no order: none of them is popular.
@@ -112,45 +122,6 @@ std::vector<PeerLoad> PeerLoads() {
           {.name = "update, zipfian", .mix = update, .distribution = Zipfian(0.99)},
           {.name = "scan, uniform", .mix = scan, .distribution = Uniform()},
           {.name = "scan, zipfian", .mix = scan, .distribution = Zipfian(0.99)}};
-}
-
-// What limits each: how busy everything was, and what an operation cost.
-void AddLimits(const Figure& figure, const std::vector<CaseResult>& results,
-               std::vector<Point>* points) {
-  for (size_t i = 0; i < results.size(); ++i) {
-    const CaseResult& result = results[i];
-    const auto add = [&](const char* metric, double value) {
-      points->push_back({.series = figure.cases[i].series,
-                         .x = figure.cases[i].x,
-                         .metric = metric,
-                         .simulated = value});
-    };
-    const auto each = [&](uint64_t count) {
-      return static_cast<double>(count) /
-             static_cast<double>(std::max<uint64_t>(1, result.operations));
-    };
-    add("link_busy_percent", 100 * result.busy.link);
-    add("engines_busy_percent", 100 * result.busy.engines);
-    add("pcie_busy_percent", 100 * result.busy.pcie);
-    add("atomics_busy_percent", 100 * result.busy.atomics);
-    add("nic_lock_busy_percent", 100 * result.busy.lock);
-    add("cpu_busy_percent", 100 * result.busy.cpu);
-    add("bytes_read_each", each(result.fabric.bytes_read));
-    add("bytes_written_each", each(result.fabric.bytes_written));
-    add("verbs_each", each(result.fabric.reads + result.fabric.writes + result.fabric.cas));
-    add("lock_failures_each", each(result.tree.lock_failures));
-    if (!figure.cases[i].snapshot.owned) continue;
-    add("partition_busy_percent", 100 * result.busy.partition);
-    // Where it is 100, writers wait until records have come to their leaves.
-    add("dirty_percent", 200 * static_cast<double>(result.owned.dirty_bytes) /
-                             static_cast<double>(std::max<uint64_t>(1, result.hot_bytes_max)));
-    add("hot_megabytes", static_cast<double>(result.hot_bytes_max) / 1e6);
-    add("owned_hits_percent", result.OwnedHitPercent());
-    add("chains_each", result.Each(result.fabric.chains));
-    add("messages_each", result.Each(result.peer_messages));
-    add("flushed_each", result.Each(result.owned.flushed));
-    add("splits_each", result.Each(result.tree.splits));
-  }
 }
 
 // Others have published figures and are not simulated.
@@ -219,6 +190,9 @@ Figure MakePeers(const Grid& grid) {
       if (peer.owners.has_value() && tree.mix.writes > 0) {
         const bool popular = tree.distribution.name == "zipfian";
         WarmUp(sized, popular ? kWarmUpPopular : kWarmUp, &one);
+        tree.span.operations =
+            std::max(grid.span.operations,
+                     static_cast<uint64_t>(kMeasured * static_cast<double>(sized.records)));
       }
       if (figure.cases.size() >= loads.size())
         one.against = {{.index = i, .suffix = "_over_sherman"}};

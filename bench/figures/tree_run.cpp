@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/figures/busy_meter.h"
 #include "bench/figures/owned_servers.h"
 #include "bench/workload/values.h"
 #include "bench/ycsb/operation_stats.h"
@@ -34,7 +35,8 @@ class TreeRun {
       : case_(tree_case),
         snapshot_(*snapshot),
         world_(snapshot->cluster().world()),
-        distribution_(Distribution::Create(tree_case.distribution, Numbers())) {}
+        distribution_(Distribution::Create(tree_case.distribution, Numbers())),
+        busy_meter_(&world_) {}
 
   absl::StatusOr<CaseResult> Run();
 
@@ -71,8 +73,7 @@ class TreeRun {
 
   // How many numbers keys are drawn from.
   uint64_t Numbers() const {
-    return case_.mix.keys == Mix::Keys::kLoaded ? snapshot_.options().records
-                                                : snapshot_.key_space();
+    return case_.mix.keys == Mix::Keys::kAny ? snapshot_.key_space() : snapshot_.options().records;
   }
   uint64_t DrawNumber(Random* random) const;
   absl::Status Connect();
@@ -96,7 +97,6 @@ class TreeRun {
   void Advance(int64_t now_ns);
   void EnterPhase(Phase phase, int64_t now_ns);
   PhaseStats Sum() const;
-  void NoteBusy(int64_t span_ns);
 
   const TreeCase& case_;
   Snapshot& snapshot_;
@@ -109,10 +109,8 @@ class TreeRun {
   int64_t phase_ns_ = 0;   // when it began
   int active_ = 0;
   PhaseStats before_;
-  std::vector<sim::NicUse> use_before_;
-  double cpu_before_ns_ = 0;
-  std::vector<int64_t> held_before_ns_;  // of owners' partitions
-  std::vector<NewKeys> new_keys_;        // of all, or of each server where operations are routed
+  BusyMeter busy_meter_;
+  std::vector<NewKeys> new_keys_;  // of all, or of each server where operations are routed
   uint64_t messages_before_ = 0;
   int64_t next_look_ns_ = 0;
   CaseResult result_;
@@ -154,6 +152,7 @@ absl::Status TreeRun::Connect() {
     options.owner = true;
     options.hot_bytes = HotBytes();
     options.service_threads = case_.owners->service_threads;
+    options.flush_threads = case_.owners->flush_threads;
     // Half of the memory may be dirty; the ring holds as much several times.
     options.log_bytes = 2 * options.hot_bytes;
   }
@@ -253,7 +252,7 @@ void TreeRun::Work(Worker& worker) {
 
 uint64_t TreeRun::DrawNumber(Random* random) const {
   const uint64_t drawn = distribution_->Next(random);
-  return case_.mix.keys == Mix::Keys::kLoaded ? Snapshot::LoadedNumber(drawn) : drawn;
+  return case_.mix.keys == Mix::Keys::kAny ? drawn : Snapshot::LoadedNumber(drawn);
 }
 
 void TreeRun::CountNewKeys() {
@@ -291,7 +290,10 @@ void TreeRun::AwaitTurn(Worker* worker) {
 }
 
 uint64_t TreeRun::NextNumber(Worker* worker) {
-  if (case_.mix.keys == Mix::Keys::kNew) return NextNewNumber(*worker);
+  // What is dirty when owners have flushed for a while, any writes have made so: that takes more of
+  // them than there are new keys.
+  const bool settles = case_.owners.has_value() && phase_ == Phase::kWarmUp;
+  if (case_.mix.keys == Mix::Keys::kNew && !settles) return NextNewNumber(*worker);
   while (true) {
     const uint64_t number = DrawNumber(&worker->random);
     if (!case_.owners.has_value() || !case_.owners->routed) return number;
@@ -368,9 +370,11 @@ void TreeRun::Advance(int64_t now_ns) {
 void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
   if (phase == Phase::kMeasured) {
     before_ = Sum();
-    use_before_ = world_.nic_use();
-    held_before_ns_ = HeldNs(OwnedServers());
-    cpu_before_ns_ = world_.stats().cpu_ns;
+    std::vector<const SessionContext*> users;
+    for (const ComputeServer& server : servers_) {
+      for (const auto& session : server.sessions) users.push_back(&ImplOf(*session).context());
+    }
+    busy_meter_.Begin(std::move(users), OwnedServers());
     messages_before_ = world_.stats().peer_messages;
   }
   if (phase == Phase::kDone) {
@@ -381,39 +385,11 @@ void TreeRun::EnterPhase(Phase phase, int64_t now_ns) {
     if (case_.owners.has_value()) result_.hot_bytes_max = HotBytes() * servers_.size();
     result_.peer_messages = world_.stats().peer_messages - messages_before_;
     result_.span_ns = now_ns - phase_ns_;
-    NoteBusy(result_.span_ns);
+    result_.busy = busy_meter_.End(result_.span_ns);
   }
   phase_ = phase;
   in_phase_ = 0;
   phase_ns_ = now_ns;
-}
-
-void TreeRun::NoteBusy(int64_t span_ns) {
-  const std::vector<sim::NicUse> use = world_.nic_use();
-  // An error may end the run in its warm-up.
-  if (use.size() != use_before_.size() || span_ns <= 0) return;
-  const auto share = [&](auto ns) {
-    return static_cast<double>(ns) / static_cast<double>(span_ns);
-  };
-  CaseResult::Busy& busy = result_.busy;
-  for (size_t i = 0; i < use.size(); ++i) {
-    const sim::NicUse& now = use[i];
-    const sim::NicUse& then = use_before_[i];
-    busy.link = std::max({busy.link, share(now.link_out_ns - then.link_out_ns),
-                          share(now.link_in_ns - then.link_in_ns)});
-    busy.engines = std::max(
-        {busy.engines, share(now.send_ns - then.send_ns), share(now.receive_ns - then.receive_ns)});
-    busy.pcie = std::max(busy.pcie, share(now.pcie_ns - then.pcie_ns));
-    busy.atomics = std::max(busy.atomics, share(now.atomics_ns - then.atomics_ns));
-    busy.lock = std::max(busy.lock, share(now.lock_ns - then.lock_ns));
-  }
-  const std::vector<int64_t> held_ns = HeldNs(OwnedServers());
-  // A range may have moved: then it is not known.
-  for (size_t i = 0; i < held_ns.size() && held_ns.size() == held_before_ns_.size(); ++i) {
-    busy.partition = std::max(busy.partition, share(held_ns[i] - held_before_ns_[i]));
-  }
-  busy.cpu = share(world_.stats().cpu_ns - cpu_before_ns_) /
-             (case_.compute_servers * static_cast<double>(case_.threads));
 }
 
 PhaseStats TreeRun::Sum() const {

@@ -322,6 +322,7 @@ void SimEndpoint::RunThread() {
   RingAll();
   busy_until_ns_ = core.NowNs();
   core.in_runner = false;
+  spent_.all_ns += core.spent_cpu_ns;
   core.spent_cpu_ns = 0;
   if (!completions_.empty()) {
     ScheduleRun(kPolled, std::max(busy_until_ns_, completions_.front().ready_ns));
@@ -338,6 +339,7 @@ void SimEndpoint::ChargeRecords(BusyPeriods* partition, size_t records) {
   const double ns = world_->timed->profile().cpu.record_ns * static_cast<double>(records);
   const auto length_ns = static_cast<int64_t>(std::llround(ns));
   const int64_t begin_ns = partition->Take(core.NowNs(), length_ns, core.now_ns);
+  spent_.waited_ns += static_cast<double>(begin_ns - core.NowNs());
   core.SpendCpu(static_cast<double>(begin_ns + length_ns - core.NowNs()));
 }
 

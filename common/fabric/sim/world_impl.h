@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/fabric/sim/core.h"
+#include "common/fabric/sim/cpu_meter.h"
 #include "common/fabric/sim/network.h"
 #include "common/fabric/sim/peer_network.h"
 #include "common/fabric/sim/sim_world.h"
@@ -124,7 +125,7 @@ class SimFabric final : public Fabric {
   Capabilities capabilities_;
 };
 
-class SimEndpoint final : public Endpoint, private CpuCosts {
+class SimEndpoint final : public Endpoint, public CpuCosts, public CpuMeter {
  public:
   SimEndpoint(SimWorld::Impl* world, const SimFabric* fabric);
   ~SimEndpoint() override;
@@ -197,6 +198,7 @@ class SimEndpoint final : public Endpoint, private CpuCosts {
   void RingAll();
   void ChargeOperation() override;
   void ChargeRecords(BusyPeriods* partition, size_t records) override;
+  Spent spent() const override { return spent_; }
   enum RunCause : uint8_t { kWoken, kTimed, kPolled };
   void ScheduleRun(RunCause cause, int64_t ns);
   Process& owner() { return *world_->core.processes[process_]; }
@@ -213,6 +215,7 @@ class SimEndpoint final : public Endpoint, private CpuCosts {
   // ask again after a Wake().
   int64_t next_run_ns_[3] = {kNeverNs, kNeverNs, kNeverNs};
   int64_t busy_until_ns_ = 0;  // its thread; with a timing model
+  Spent spent_;                // of earlier turns, and of this one the waits
   std::deque<Completion> completions_;
   std::function<void()> runner_;
   std::vector<std::unique_ptr<std::byte, FreeAligned>> buffers_;
