@@ -6,7 +6,9 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -18,6 +20,12 @@ class ByteWriter {
   ByteWriter& Put(T value) {
     static_assert(std::is_trivially_copyable_v<T>);
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    return *this;
+  }
+  // Each field of std::tie(...), in order.
+  template <typename... Fields>
+  ByteWriter& PutFields(const std::tuple<Fields&...>& fields) {
+    std::apply([this](const auto&... field) { (Put(field), ...); }, fields);
     return *this;
   }
   // Two bytes of length, then the bytes.
@@ -45,6 +53,11 @@ class ByteReader {
     std::memcpy(value, rest_.data(), sizeof(T));
     rest_.remove_prefix(sizeof(T));
     return true;
+  }
+  // Each field of std::tie(...), in order.
+  template <typename... Fields>
+  bool TakeFields(const std::tuple<Fields&...>& fields) {
+    return std::apply([this](auto&... field) { return (Take(&field) && ...); }, fields);
   }
   bool TakeString(size_t bytes_max, std::string* text) {
     uint16_t bytes = 0;

@@ -1,5 +1,6 @@
-// Bodies of control messages: one Encode and one Parse each, fields in the order of the struct.
+// Bodies of control messages: one Encode and one Parse each.
 
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,20 +20,37 @@ using wire::Malformed;
 
 constexpr size_t kCounterNameBytesMax = 120;
 
+// Fields in their order on the wire: Encode and Parse of a body go by one list.
+constexpr auto kShape = [](auto& shape) {
+  return std::tie(shape.key_bytes_max, shape.value_bytes_max, shape.node_bytes, shape.packet_bytes,
+                  shape.inline_value_bytes_max);
+};
+constexpr auto kTreeServer = [](auto& on) { return std::tie(on.server, on.life); };
+constexpr auto kEntryAfterRoot = [](auto& entry) {
+  return std::tie(entry.root_lock_index, entry.version, entry.features.compatible,
+                  entry.features.read_compatible, entry.features.incompatible,
+                  entry.delete_persistence_ms, entry.created);
+};
+constexpr auto kServerInfo = [](auto& info) {
+  return std::tie(info.superblock, info.is_catalog, info.free_bytes, info.used_bytes, info.lease_us,
+                  info.life, info.highest_id, info.serving_lease_us);
+};
+constexpr auto kJoinRequest = [](auto& request) {
+  return std::tie(request.process_id, request.id_floor);
+};
+constexpr auto kJoinReply = [](auto& reply) {
+  return std::tie(reply.compute_server, reply.incarnation, reply.proof);
+};
+constexpr auto kTreeAttach = [](auto& attach) { return std::tie(attach.tree_id, attach.life); };
+constexpr auto kTreeGrowth = [](auto& growth) {
+  return std::tie(growth.tree_id, growth.on.server, growth.on.life);
+};
+
 void PutShape(const TreeShape& shape, ByteWriter* writer) {
-  writer->Put(shape.key_bytes_max)
-      .Put(shape.value_bytes_max)
-      .Put(shape.node_bytes)
-      .Put(shape.packet_bytes)
-      .Put(shape.inline_value_bytes_max)
-      .Put(static_cast<uint8_t>(shape.has_cells ? 1 : 0));
+  writer->PutFields(kShape(shape)).Put(static_cast<uint8_t>(shape.has_cells ? 1 : 0));
 }
 bool TakeShape(ByteReader* reader, TreeShape* shape) {
-  reader->Take(&shape->key_bytes_max);
-  reader->Take(&shape->value_bytes_max);
-  reader->Take(&shape->node_bytes);
-  reader->Take(&shape->packet_bytes);
-  reader->Take(&shape->inline_value_bytes_max);
+  reader->TakeFields(kShape(*shape));
   uint8_t has_cells = 0;
   reader->Take(&has_cells);
   shape->has_cells = has_cells == 1;
@@ -50,15 +68,14 @@ absl::Status CheckName(std::string_view name) {
 
 void PutTreeServers(const TreeServerList& servers, ByteWriter* writer) {
   writer->Put(static_cast<uint32_t>(servers.size()));
-  for (const TreeServer& on : servers) writer->Put(on.server).Put(on.life);
+  for (const TreeServer& on : servers) writer->PutFields(kTreeServer(on));
 }
 bool TakeTreeServers(ByteReader* reader, TreeServerList* servers) {
   uint32_t count = 0;
   if (!reader->Take(&count) || count > kTreeServersMax) return false;
   for (uint32_t i = 0; i < count; ++i) {  // ends with the bytes, whatever `count` says
     TreeServer& on = servers->emplace_back();
-    reader->Take(&on.server);
-    if (!reader->Take(&on.life) || on.life == 0) return false;
+    if (!reader->TakeFields(kTreeServer(on)) || on.life == 0) return false;
   }
   return true;
 }
@@ -66,9 +83,7 @@ bool TakeTreeServers(ByteReader* reader, TreeServerList* servers) {
 void PutEntry(const CatalogEntry& entry, ByteWriter* writer) {
   writer->PutString(entry.name).Put(entry.tree_id);
   PutShape(entry.shape, writer);
-  writer->Put(entry.root_record.raw()).Put(entry.root_lock_index).Put(entry.version);
-  writer->Put(entry.features.compatible).Put(entry.features.read_compatible);
-  writer->Put(entry.features.incompatible).Put(entry.delete_persistence_ms).Put(entry.created);
+  writer->Put(entry.root_record.raw()).PutFields(kEntryAfterRoot(entry));
   PutTreeServers(entry.servers, writer);
 }
 bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
@@ -77,15 +92,9 @@ bool TakeEntry(ByteReader* reader, CatalogEntry* entry) {
   reader->Take(&entry->tree_id);
   const bool is_shape = TakeShape(reader, &entry->shape);
   reader->Take(&root_record);
-  reader->Take(&entry->root_lock_index);
-  reader->Take(&entry->version);
-  reader->Take(&entry->features.compatible);
-  reader->Take(&entry->features.read_compatible);
-  reader->Take(&entry->features.incompatible);
-  reader->Take(&entry->delete_persistence_ms);
   entry->root_record = RemoteAddress::FromRaw(root_record);
-  return is_shape && reader->Take(&entry->created) && TakeTreeServers(reader, &entry->servers) &&
-         !entry->name.empty();
+  return is_shape && reader->TakeFields(kEntryAfterRoot(*entry)) &&
+         TakeTreeServers(reader, &entry->servers) && !entry->name.empty();
 }
 
 // What a client relies on when it opens the tree, whatever kind of tree it is: that the entry's
@@ -130,28 +139,12 @@ absl::StatusOr<NodeLayout> TreeShape::Layout(bool windows) const {
 }
 
 std::string EncodeServerInfo(const ServerInfo& info) {
-  return ByteWriter()
-      .Put(info.superblock)
-      .Put(info.is_catalog)
-      .Put(info.free_bytes)
-      .Put(info.used_bytes)
-      .Put(info.lease_us)
-      .Put(info.life)
-      .Put(info.highest_id)
-      .Put(info.serving_lease_us)
-      .Take();
+  return ByteWriter().PutFields(kServerInfo(info)).Take();
 }
 absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
   ByteReader reader(body);
   ServerInfo info;
-  reader.Take(&info.superblock);
-  reader.Take(&info.is_catalog);
-  reader.Take(&info.free_bytes);
-  reader.Take(&info.used_bytes);
-  reader.Take(&info.lease_us);
-  reader.Take(&info.life);
-  reader.Take(&info.highest_id);
-  reader.Take(&info.serving_lease_us);
+  reader.TakeFields(kServerInfo(info));
   if (!reader.Done() || info.life == 0) return Malformed("server info");
   if (info.lease_us > kLeaseUsMax || info.serving_lease_us > kLeaseUsMax) {
     return Malformed("server info: a lease of more than a day");
@@ -162,25 +155,22 @@ absl::StatusOr<ServerInfo> ParseServerInfo(std::string_view body) {
 }
 
 std::string EncodeJoinRequest(const JoinRequest& request) {
-  return ByteWriter().Put(request.process_id).Put(request.id_floor).Take();
+  return ByteWriter().PutFields(kJoinRequest(request)).Take();
 }
 absl::StatusOr<JoinRequest> ParseJoinRequest(std::string_view body) {
   ByteReader reader(body);
   JoinRequest request;
-  reader.Take(&request.process_id);
-  reader.Take(&request.id_floor);
+  reader.TakeFields(kJoinRequest(request));
   return DoneOr(reader, request, "join request");
 }
 
 std::string EncodeJoinReply(const JoinReply& reply) {
-  return ByteWriter().Put(reply.compute_server).Put(reply.incarnation).Put(reply.proof).Take();
+  return ByteWriter().PutFields(kJoinReply(reply)).Take();
 }
 absl::StatusOr<JoinReply> ParseJoinReply(std::string_view body) {
   ByteReader reader(body);
   JoinReply reply;
-  reader.Take(&reply.compute_server);
-  reader.Take(&reply.incarnation);
-  reader.Take(&reply.proof);
+  reader.TakeFields(kJoinReply(reply));
   if (reader.Done() && (reply.compute_server == 0 || reply.incarnation == 0)) {
     return Malformed("identity: compute server and incarnation start at 1");
   }
@@ -281,25 +271,22 @@ absl::StatusOr<uint32_t> ParseTreeId(std::string_view body) {
 }
 
 std::string EncodeTreeAttach(const TreeAttach& attach) {
-  return ByteWriter().Put(attach.tree_id).Put(attach.life).Take();
+  return ByteWriter().PutFields(kTreeAttach(attach)).Take();
 }
 absl::StatusOr<TreeAttach> ParseTreeAttach(std::string_view body) {
   ByteReader reader(body);
   TreeAttach attach;
-  reader.Take(&attach.tree_id);
-  reader.Take(&attach.life);
+  reader.TakeFields(kTreeAttach(attach));
   return DoneOr(reader, attach, "tree to attach to");
 }
 
 std::string EncodeTreeGrowth(const TreeGrowth& growth) {
-  return ByteWriter().Put(growth.tree_id).Put(growth.on.server).Put(growth.on.life).Take();
+  return ByteWriter().PutFields(kTreeGrowth(growth)).Take();
 }
 absl::StatusOr<TreeGrowth> ParseTreeGrowth(std::string_view body) {
   ByteReader reader(body);
   TreeGrowth growth;
-  reader.Take(&growth.tree_id);
-  reader.Take(&growth.on.server);
-  reader.Take(&growth.on.life);
+  reader.TakeFields(kTreeGrowth(growth));
   if (reader.Done() && growth.on.life == 0) return Malformed("growth of a tree: no life");
   return DoneOr(reader, growth, "growth of a tree");
 }

@@ -1,5 +1,6 @@
 #include "common/wire/node_messages.h"
 
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,18 +28,55 @@ bool IsRun(uint64_t offset, uint64_t bytes) {
 
 bool IsPool(uint16_t cell_lines) { return cell_lines == 0 || IsCellSize(cell_lines); }
 
+// Fields in their order on the wire: Encode and Parse of a body go by one list.
+constexpr auto kNodeLife = [](auto& node) { return std::tie(node.offset, node.life); };
+constexpr auto kNodeRequest = [](auto& request) {
+  return std::tie(request.tree_id, request.node_bytes, request.nodes_max, request.cell_lines);
+};
+constexpr auto kNodeGrant = [](auto& grant) {
+  return std::tie(grant.free_bytes, grant.orphans, grant.rested_in_ns);
+};
+constexpr auto kGrantedRun = [](auto& run) {
+  return std::tie(run.offset, run.bytes, run.recycled, run.life);
+};
+constexpr auto kReturnedRun = [](auto& run) { return std::tie(run.offset, run.bytes); };
+constexpr auto kNodesFreed = [](auto& freed) { return std::tie(freed.count, freed.free_bytes); };
+constexpr auto kTreeDetach = [](auto& detach) { return std::tie(detach.tree_id, detach.settled); };
+constexpr auto kNodeQuery = [](auto& query) {
+  return std::tie(query.tree_id, query.after_offset, query.max);
+};
+constexpr auto kOrphan = [](auto& orphan) {
+  return std::tie(orphan.offset, orphan.compute_server, orphan.incarnation);
+};
+constexpr auto kUseRun = [](auto& run) {
+  return std::tie(run.offset, run.bytes, run.use, run.incarnation);
+};
+constexpr auto kCellQuery = [](auto& query) {
+  return std::tie(query.tree_id, query.after_lines, query.after_offset, query.max, query.which,
+                  query.takes, query.done);
+};
+constexpr auto kCellList = [](auto& list) {
+  return std::tie(list.more, list.next_lines, list.next_offset, list.due);
+};
+constexpr auto kCellUse = [](auto& cell) {
+  return std::tie(cell.cell_lines, cell.offset, cell.life, cell.use, cell.compute_server,
+                  cell.incarnation);
+};
+
 // A list: its count, then its elements. False: more than `max` of them, or one that does not parse.
-template <typename T, typename PutOne>
-void PutList(const std::vector<T>& list, ByteWriter* writer, PutOne put_one) {
+template <typename T, typename FieldsOf>
+void PutList(const std::vector<T>& list, const FieldsOf& fields_of, ByteWriter* writer) {
   writer->Put(static_cast<uint32_t>(list.size()));
-  for (const T& element : list) put_one(element);
+  for (const T& element : list) writer->PutFields(fields_of(element));
 }
-template <typename T, typename TakeOne>
-bool TakeList(ByteReader* reader, size_t max, std::vector<T>* list, TakeOne take_one) {
+template <typename T, typename FieldsOf, typename IsRight>
+bool TakeList(ByteReader* reader, size_t max, const FieldsOf& fields_of, const IsRight& is_right,
+              std::vector<T>* list) {
   uint32_t count = 0;
   if (!reader->Take(&count) || count > max) return false;
   for (uint32_t i = 0; i < count; ++i) {
-    if (!take_one(&list->emplace_back())) return false;
+    T& element = list->emplace_back();
+    if (!reader->TakeFields(fields_of(element)) || !is_right(element)) return false;
   }
   return true;
 }
@@ -48,8 +86,7 @@ template <typename Request>
 std::string EncodeLives(const Request& request) {
   ByteWriter writer;
   writer.Put(request.tree_id).Put(request.cell_lines);
-  PutList(request.nodes, &writer,
-          [&](const NodeLife& node) { writer.Put(node.offset).Put(node.life); });
+  PutList(request.nodes, kNodeLife, &writer);
   return writer.Take();
 }
 template <typename Request>
@@ -58,10 +95,9 @@ absl::StatusOr<Request> ParseLives(std::string_view body, absl::string_view what
   Request request;
   reader.Take(&request.tree_id);
   reader.Take(&request.cell_lines);
-  const bool taken = TakeList(&reader, kNodesPerRequestMax, &request.nodes, [&](NodeLife* node) {
-    reader.Take(&node->offset);
-    return reader.Take(&node->life) && IsNodeStart(node->offset);
-  });
+  const bool taken = TakeList(
+      &reader, kNodesPerRequestMax, kNodeLife,
+      [](const NodeLife& node) { return IsNodeStart(node.offset); }, &request.nodes);
   if (!taken || !IsPool(request.cell_lines)) return Malformed(what);
   return DoneOr(reader, std::move(request), what);
 }
@@ -69,20 +105,12 @@ absl::StatusOr<Request> ParseLives(std::string_view body, absl::string_view what
 }  // namespace
 
 std::string EncodeNodeRequest(const NodeRequest& request) {
-  return ByteWriter()
-      .Put(request.tree_id)
-      .Put(request.node_bytes)
-      .Put(request.nodes_max)
-      .Put(request.cell_lines)
-      .Take();
+  return ByteWriter().PutFields(kNodeRequest(request)).Take();
 }
 absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
   ByteReader reader(body);
   NodeRequest request;
-  reader.Take(&request.tree_id);
-  reader.Take(&request.node_bytes);
-  reader.Take(&request.nodes_max);
-  reader.Take(&request.cell_lines);
+  reader.TakeFields(kNodeRequest(request));
   if (!IsPool(request.cell_lines) ||
       (request.cell_lines != 0 && request.node_bytes != request.cell_lines * kLineBytes)) {
     return Malformed("request for cells");
@@ -98,25 +126,20 @@ absl::StatusOr<NodeRequest> ParseNodeRequest(std::string_view body) {
 
 std::string EncodeNodeGrant(const NodeGrant& grant) {
   ByteWriter writer;
-  writer.Put(grant.free_bytes).Put(grant.orphans).Put(grant.rested_in_ns);
-  PutList(grant.runs, &writer, [&](const NodeRun& run) {
-    writer.Put(run.offset).Put(run.bytes).Put(run.recycled).Put(run.life);
-  });
+  writer.PutFields(kNodeGrant(grant));
+  PutList(grant.runs, kGrantedRun, &writer);
   return writer.Take();
 }
 absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
   ByteReader reader(body);
   NodeGrant grant;
-  reader.Take(&grant.free_bytes);
-  reader.Take(&grant.orphans);
-  reader.Take(&grant.rested_in_ns);
-  const bool taken = TakeList(&reader, kGrantRunsMax, &grant.runs, [&](NodeRun* run) {
-    reader.Take(&run->offset);
-    reader.Take(&run->bytes);
-    reader.Take(&run->recycled);
-    return reader.Take(&run->life) && IsRun(run->offset, run->bytes) && run->recycled <= 1 &&
-           run->life != 0;
-  });
+  reader.TakeFields(kNodeGrant(grant));
+  const bool taken = TakeList(
+      &reader, kGrantRunsMax, kGrantedRun,
+      [](const NodeRun& run) {
+        return IsRun(run.offset, run.bytes) && run.recycled <= 1 && run.life != 0;
+      },
+      &grant.runs);
   const bool waits = grant.rested_in_ns > 0 && grant.rested_in_ns <= kRestNsMax;
   if (!taken || (grant.runs.empty() ? !waits : grant.rested_in_ns != 0)) {
     return Malformed("grant of nodes");
@@ -127,8 +150,7 @@ absl::StatusOr<NodeGrant> ParseNodeGrant(std::string_view body) {
 std::string EncodeNodeReturn(const NodeReturn& returned) {
   ByteWriter writer;
   writer.Put(returned.tree_id).Put(returned.cell_lines);
-  PutList(returned.runs, &writer,
-          [&](const NodeRun& run) { writer.Put(run.offset).Put(run.bytes); });
+  PutList(returned.runs, kReturnedRun, &writer);
   return writer.Take();
 }
 absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body) {
@@ -136,10 +158,9 @@ absl::StatusOr<NodeReturn> ParseNodeReturn(std::string_view body) {
   NodeReturn returned;
   reader.Take(&returned.tree_id);
   reader.Take(&returned.cell_lines);
-  const bool taken = TakeList(&reader, kRunsPerRequestMax, &returned.runs, [&](NodeRun* run) {
-    reader.Take(&run->offset);
-    return reader.Take(&run->bytes) && IsRun(run->offset, run->bytes);
-  });
+  const bool taken = TakeList(
+      &reader, kRunsPerRequestMax, kReturnedRun,
+      [](const NodeRun& run) { return IsRun(run.offset, run.bytes); }, &returned.runs);
   if (!taken || !IsPool(returned.cell_lines)) return Malformed("return of nodes");
   return DoneOr(reader, std::move(returned), "return of nodes");
 }
@@ -150,13 +171,12 @@ absl::StatusOr<NodeFree> ParseNodeFree(std::string_view body) {
 }
 
 std::string EncodeNodesFreed(const NodesFreed& freed) {
-  return ByteWriter().Put(freed.count).Put(freed.free_bytes).Take();
+  return ByteWriter().PutFields(kNodesFreed(freed)).Take();
 }
 absl::StatusOr<NodesFreed> ParseNodesFreed(std::string_view body) {
   ByteReader reader(body);
   NodesFreed freed;
-  reader.Take(&freed.count);
-  reader.Take(&freed.free_bytes);
+  reader.TakeFields(kNodesFreed(freed));
   return DoneOr(reader, freed, "number of freed nodes");
 }
 
@@ -174,35 +194,30 @@ absl::StatusOr<NodeSettle> ParseNodeSettle(std::string_view body) {
 }
 
 std::string EncodeTreeDetach(const TreeDetach& detach) {
-  return ByteWriter().Put(detach.tree_id).Put(detach.settled).Take();
+  return ByteWriter().PutFields(kTreeDetach(detach)).Take();
 }
 absl::StatusOr<TreeDetach> ParseTreeDetach(std::string_view body) {
   ByteReader reader(body);
   TreeDetach detach;
-  reader.Take(&detach.tree_id);
-  reader.Take(&detach.settled);
+  reader.TakeFields(kTreeDetach(detach));
   if (detach.settled > 1) return Malformed("detachment from a tree");
   return DoneOr(reader, detach, "detachment from a tree");
 }
 
 std::string EncodeNodeQuery(const NodeQuery& query) {
-  return ByteWriter().Put(query.tree_id).Put(query.after_offset).Put(query.max).Take();
+  return ByteWriter().PutFields(kNodeQuery(query)).Take();
 }
 absl::StatusOr<NodeQuery> ParseNodeQuery(std::string_view body) {
   ByteReader reader(body);
   NodeQuery query;
-  reader.Take(&query.tree_id);
-  reader.Take(&query.after_offset);
-  reader.Take(&query.max);
+  reader.TakeFields(kNodeQuery(query));
   return DoneOr(reader, query, "query for nodes");
 }
 
 std::string EncodeOrphanList(const OrphanList& list) {
   ByteWriter writer;
   writer.Put(list.more).Put(list.next);
-  PutList(list.orphans, &writer, [&](const Orphan& orphan) {
-    writer.Put(orphan.offset).Put(orphan.compute_server).Put(orphan.incarnation);
-  });
+  PutList(list.orphans, kOrphan, &writer);
   return writer.Take();
 }
 absl::StatusOr<OrphanList> ParseOrphanList(std::string_view body) {
@@ -210,11 +225,9 @@ absl::StatusOr<OrphanList> ParseOrphanList(std::string_view body) {
   OrphanList list;
   reader.Take(&list.more);
   reader.Take(&list.next);
-  const bool taken = TakeList(&reader, kListedNodesMax, &list.orphans, [&](Orphan* orphan) {
-    reader.Take(&orphan->offset);
-    reader.Take(&orphan->compute_server);
-    return reader.Take(&orphan->incarnation) && IsNodeStart(orphan->offset);
-  });
+  const bool taken = TakeList(
+      &reader, kListedNodesMax, kOrphan,
+      [](const Orphan& orphan) { return IsNodeStart(orphan.offset); }, &list.orphans);
   if (!taken || list.more > 1) return Malformed("list of orphans");
   return DoneOr(reader, std::move(list), "list of orphans");
 }
@@ -222,9 +235,7 @@ absl::StatusOr<OrphanList> ParseOrphanList(std::string_view body) {
 std::string EncodeNodeList(const NodeList& list) {
   ByteWriter writer;
   writer.Put(list.more).Put(list.next);
-  PutList(list.runs, &writer, [&](const NodeUseRun& run) {
-    writer.Put(run.offset).Put(run.bytes).Put(static_cast<uint8_t>(run.use)).Put(run.incarnation);
-  });
+  PutList(list.runs, kUseRun, &writer);
   return writer.Take();
 }
 absl::StatusOr<NodeList> ParseNodeList(std::string_view body) {
@@ -232,72 +243,44 @@ absl::StatusOr<NodeList> ParseNodeList(std::string_view body) {
   NodeList list;
   reader.Take(&list.more);
   reader.Take(&list.next);
-  const bool taken = TakeList(&reader, kListedNodesMax, &list.runs, [&](NodeUseRun* run) {
-    uint8_t use = 0;
-    reader.Take(&run->offset);
-    reader.Take(&run->bytes);
-    reader.Take(&use);
-    run->use = static_cast<NodeUse>(use);
-    return reader.Take(&run->incarnation) && IsRun(run->offset, run->bytes) &&
-           use <= static_cast<uint8_t>(NodeUse::kOrphan);
-  });
+  const bool taken = TakeList(
+      &reader, kListedNodesMax, kUseRun,
+      [](const NodeUseRun& run) {
+        return IsRun(run.offset, run.bytes) && run.use <= NodeUse::kOrphan;
+      },
+      &list.runs);
   if (!taken || list.more > 1) return Malformed("list of nodes");
   return DoneOr(reader, std::move(list), "list of nodes");
 }
 
 std::string EncodeCellQuery(const CellQuery& query) {
-  return ByteWriter()
-      .Put(query.tree_id)
-      .Put(query.after_lines)
-      .Put(query.after_offset)
-      .Put(query.max)
-      .Put(query.which)
-      .Put(query.takes)
-      .Put(query.done)
-      .Take();
+  return ByteWriter().PutFields(kCellQuery(query)).Take();
 }
 absl::StatusOr<CellQuery> ParseCellQuery(std::string_view body) {
   ByteReader reader(body);
   CellQuery query;
-  reader.Take(&query.tree_id);
-  reader.Take(&query.after_lines);
-  reader.Take(&query.after_offset);
-  reader.Take(&query.max);
-  reader.Take(&query.which);
-  reader.Take(&query.takes);
-  reader.Take(&query.done);
+  reader.TakeFields(kCellQuery(query));
   if (query.which > 2 || query.takes > 1) return Malformed("query for cells");
   return DoneOr(reader, query, "query for cells");
 }
 
 std::string EncodeCellList(const CellList& list) {
   ByteWriter writer;
-  writer.Put(list.more).Put(list.next_lines).Put(list.next_offset).Put(list.due);
-  PutList(list.cells, &writer, [&](const CellUse& cell) {
-    writer.Put(cell.cell_lines).Put(cell.offset).Put(cell.life);
-    writer.Put(static_cast<uint8_t>(cell.use)).Put(cell.compute_server).Put(cell.incarnation);
-  });
+  writer.PutFields(kCellList(list));
+  PutList(list.cells, kCellUse, &writer);
   return writer.Take();
 }
 absl::StatusOr<CellList> ParseCellList(std::string_view body) {
   ByteReader reader(body);
   CellList list;
-  reader.Take(&list.more);
-  reader.Take(&list.next_lines);
-  reader.Take(&list.next_offset);
-  reader.Take(&list.due);
-  const bool taken = TakeList(&reader, kListedNodesMax, &list.cells, [&](CellUse* cell) {
-    reader.Take(&cell->cell_lines);
-    reader.Take(&cell->offset);
-    uint8_t use = 0;
-    reader.Take(&cell->life);
-    reader.Take(&use);
-    cell->use = static_cast<NodeUse>(use);
-    reader.Take(&cell->compute_server);
-    return reader.Take(&cell->incarnation) && IsNodeStart(cell->offset) &&
-           IsCellSize(cell->cell_lines) && use >= static_cast<uint8_t>(NodeUse::kOut) &&
-           use <= static_cast<uint8_t>(NodeUse::kOrphan);
-  });
+  reader.TakeFields(kCellList(list));
+  const bool taken = TakeList(
+      &reader, kListedNodesMax, kCellUse,
+      [](const CellUse& cell) {
+        return IsNodeStart(cell.offset) && IsCellSize(cell.cell_lines) &&
+               cell.use >= NodeUse::kOut && cell.use <= NodeUse::kOrphan;
+      },
+      &list.cells);
   if (!taken || list.more > 1) return Malformed("list of cells");
   return DoneOr(reader, std::move(list), "list of cells");
 }

@@ -1,5 +1,6 @@
 #include "common/wire/owner_messages.h"
 
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,18 +22,30 @@ bool IsExtent(uint64_t offset, uint64_t bytes) {
          bytes != 0 && bytes <= RemoteAddress::kOffsetMask - offset && bytes % kLineBytes == 0;
 }
 
+// Fields in their order on the wire: Encode and Parse of a body go by one list.
+constexpr auto kExtentGrant = [](auto& grant) {
+  return std::tie(grant.life, grant.id, grant.offset, grant.bytes, grant.ask_again_ns);
+};
+constexpr auto kExtentFree = [](auto& freed) {
+  return std::tie(freed.life, freed.id, freed.incarnation);
+};
+constexpr auto kExtentQuery = [](auto& query) { return std::tie(query.after_offset, query.max); };
+constexpr auto kListedExtent = [](auto& extent) {
+  return std::tie(extent.id, extent.offset, extent.bytes, extent.compute_server, extent.incarnation,
+                  extent.holder);
+};
+constexpr auto kFenceReply = [](auto& reply) {
+  return std::tie(reply.confirmed, reply.ask_again_ns);
+};
+constexpr auto kPendingDeletes = [](auto& deletes) {
+  return std::tie(deletes.tombstones, deletes.oldest_ms);
+};
+
 bool IsAskAgain(int64_t ns) { return ns > 0 && ns <= kAskAgainNsMax; }
 
 bool TakeExtent(ByteReader* reader, ListedExtent* extent) {
-  uint8_t holder = 0;
-  reader->Take(&extent->id);
-  reader->Take(&extent->offset);
-  reader->Take(&extent->bytes);
-  reader->Take(&extent->compute_server);
-  reader->Take(&extent->incarnation);
-  if (!reader->Take(&holder) || holder > static_cast<uint8_t>(ClientLiveness::kDead)) return false;
-  extent->holder = static_cast<ClientLiveness>(holder);
-  return extent->id != 0 && IsExtent(extent->offset, extent->bytes) &&
+  return reader->TakeFields(kListedExtent(*extent)) && extent->holder <= ClientLiveness::kDead &&
+         extent->id != 0 && IsExtent(extent->offset, extent->bytes) &&
          extent->compute_server != 0 && extent->incarnation != 0;
 }
 
@@ -53,22 +66,12 @@ absl::StatusOr<ExtentRequest> ParseExtentRequest(std::string_view body) {
 }
 
 std::string EncodeExtentGrant(const ExtentGrant& grant) {
-  return ByteWriter()
-      .Put(grant.life)
-      .Put(grant.id)
-      .Put(grant.offset)
-      .Put(grant.bytes)
-      .Put(grant.ask_again_ns)
-      .Take();
+  return ByteWriter().PutFields(kExtentGrant(grant)).Take();
 }
 absl::StatusOr<ExtentGrant> ParseExtentGrant(std::string_view body) {
   ByteReader reader(body);
   ExtentGrant grant;
-  reader.Take(&grant.life);
-  reader.Take(&grant.id);
-  reader.Take(&grant.offset);
-  reader.Take(&grant.bytes);
-  reader.Take(&grant.ask_again_ns);
+  reader.TakeFields(kExtentGrant(grant));
   const bool given =
       grant.id != 0 && IsExtent(grant.offset, grant.bytes) && grant.ask_again_ns == 0;
   const bool later =
@@ -78,14 +81,12 @@ absl::StatusOr<ExtentGrant> ParseExtentGrant(std::string_view body) {
 }
 
 std::string EncodeExtentFree(const ExtentFree& freed) {
-  return ByteWriter().Put(freed.life).Put(freed.id).Put(freed.incarnation).Take();
+  return ByteWriter().PutFields(kExtentFree(freed)).Take();
 }
 absl::StatusOr<ExtentFree> ParseExtentFree(std::string_view body) {
   ByteReader reader(body);
   ExtentFree freed;
-  reader.Take(&freed.life);
-  reader.Take(&freed.id);
-  reader.Take(&freed.incarnation);
+  reader.TakeFields(kExtentFree(freed));
   if (freed.life == 0 || freed.id == 0 || freed.incarnation == 0) {
     return Malformed("extent to free");
   }
@@ -103,23 +104,19 @@ absl::StatusOr<bool> ParseExtentFreed(std::string_view body) {
 }
 
 std::string EncodeExtentQuery(const ExtentQuery& query) {
-  return ByteWriter().Put(query.after_offset).Put(query.max).Take();
+  return ByteWriter().PutFields(kExtentQuery(query)).Take();
 }
 absl::StatusOr<ExtentQuery> ParseExtentQuery(std::string_view body) {
   ByteReader reader(body);
   ExtentQuery query;
-  reader.Take(&query.after_offset);
-  reader.Take(&query.max);
+  reader.TakeFields(kExtentQuery(query));
   return DoneOr(reader, query, "query for extents");
 }
 
 std::string EncodeExtentList(const ExtentList& list) {
   ByteWriter writer;
   writer.Put(list.life).Put(list.more).Put(static_cast<uint32_t>(list.extents.size()));
-  for (const ListedExtent& extent : list.extents) {
-    writer.Put(extent.id).Put(extent.offset).Put(extent.bytes).Put(extent.compute_server);
-    writer.Put(extent.incarnation).Put(static_cast<uint8_t>(extent.holder));
-  }
+  for (const ListedExtent& extent : list.extents) writer.PutFields(kListedExtent(extent));
   return writer.Take();
 }
 absl::StatusOr<ExtentList> ParseExtentList(std::string_view body) {
@@ -142,13 +139,12 @@ absl::StatusOr<ExtentList> ParseExtentList(std::string_view body) {
 }
 
 std::string EncodeFenceReply(const FenceReply& reply) {
-  return ByteWriter().Put(reply.confirmed).Put(reply.ask_again_ns).Take();
+  return ByteWriter().PutFields(kFenceReply(reply)).Take();
 }
 absl::StatusOr<FenceReply> ParseFenceReply(std::string_view body) {
   ByteReader reader(body);
   FenceReply reply;
-  reader.Take(&reply.confirmed);
-  reader.Take(&reply.ask_again_ns);
+  reader.TakeFields(kFenceReply(reply));
   if (reply.confirmed > 1 ||
       (reply.confirmed == 1 ? reply.ask_again_ns != 0 : !IsAskAgain(reply.ask_again_ns))) {
     return Malformed("reply to a fence");
@@ -157,13 +153,12 @@ absl::StatusOr<FenceReply> ParseFenceReply(std::string_view body) {
 }
 
 std::string EncodePendingDeletes(const PendingDeletes& deletes) {
-  return ByteWriter().Put(deletes.tombstones).Put(deletes.oldest_ms).Take();
+  return ByteWriter().PutFields(kPendingDeletes(deletes)).Take();
 }
 absl::StatusOr<PendingDeletes> ParsePendingDeletes(std::string_view body) {
   ByteReader reader(body);
   PendingDeletes deletes;
-  reader.Take(&deletes.tombstones);
-  reader.Take(&deletes.oldest_ms);
+  reader.TakeFields(kPendingDeletes(deletes));
   if (deletes.oldest_ms > kPendingDeleteMsMax) return Malformed("note of pending deletes");
   return DoneOr(reader, deletes, "note of pending deletes");
 }
