@@ -81,6 +81,8 @@ DEFINE_string(mode, "lines", "how bytes are delivered: lines, words, shm, whole;
 DEFINE_string(tree, "8/8", "largest key / largest value, bytes");
 DEFINE_uint32(node_bytes, 0, "size of a node, bytes; 0: derived from --tree");
 DEFINE_bool(narrow_reads, false, "gets READ the few lines where their key can be (rules N)");
+DEFINE_bool(narrow_anywhere, false,
+            "with --narrow_reads: of a window always the near groups first");
 DEFINE_uint32(inline_value_bytes, 0, "longer values lie in cells (rules K); 0: those above 255");
 DEFINE_uint64(value_places_bytes, 1 << 16, "what a client remembers of where they are (rule K5)");
 DEFINE_bool(narrow_writes, false, "with --narrow_reads: and so do writes (rule N8)");
@@ -155,6 +157,7 @@ void ParseTechniques(Techniques* techniques) {
     BadFlag("--techniques=" + FLAGS_techniques + ": must be everything, sherman or fgplus");
   }
   techniques->narrow_writes = FLAGS_narrow_writes;
+  techniques->narrow_anywhere = FLAGS_narrow_anywhere;
 }
 
 void CheckRanges() {

@@ -188,6 +188,8 @@ void MixNarrow(uint64_t seed, SimRunOptions* options) {
   // A client that does not read so writes by the same rules.
   if (random.Chance(0.2)) options->client.techniques.narrow_reads = false;
   options->client.techniques.narrow_writes = random.Chance(0.5);
+  // Near groups first, also where most keys are elsewhere.
+  options->client.techniques.narrow_anywhere = random.Chance(0.3);
 }
 
 // Values that lie in cells (rules K): all but the shortest, or few. From a random stream of its
@@ -329,6 +331,7 @@ std::string DescribeRun(const SimRunOptions& o) {
     if (!on) absl::StrAppend(&techniques, " -", name);
   }
   if (t.narrow_writes) absl::StrAppend(&techniques, " +narrow_writes");
+  if (t.narrow_anywhere) absl::StrAppend(&techniques, " +narrow_anywhere");
   const std::string mode(DeliveryModeName(o.sim.mode));
   std::string owned;
   if (o.tree.mode == TreeOptions::Mode::kOwned) {

@@ -146,6 +146,8 @@ constexpr RuleVariant kVariants[] = {
     {"N2_nv", Rule::kN2Nv, "the lines of a window are of line 0's node version", ""},
     {"N2_ev", Rule::kN2Ev, "the lines of a window's group are of one entry version",
      "wire_rules_test --gtest_filter=WindowRulesTest.N2Ev"},
+    {"N2_near", Rule::kN2Near, "a key that is not in the near groups may be elsewhere",
+     "wire_rules_test --gtest_filter=WindowRulesTest.N2Near"},
     {"N5", Rule::kN5, "no key that stays moves in a split of several packets", ""},
     {"N6", Rule::kN6, "a flag is there before the key that needs it", ""},
     {"N7", Rule::kN7, "repair computes the flags from the keys that it finds",

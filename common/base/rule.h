@@ -101,6 +101,7 @@ enum class Rule {
   kN1Window,
   kN2Nv,
   kN2Ev,
+  kN2Near,
   kN5,
   kN6,
   kN7,

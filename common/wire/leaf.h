@@ -47,6 +47,25 @@ bool SpillsAreFlagged(const std::byte* image, const NodeLayout& layout);
 // window is known.
 bool HasRoomInWindow(const std::byte* image, const NodeLayout& layout, std::string_view key);
 
+// For whoever fills leaves and may choose where the next one begins (rule N5).
+class NearFit {
+ public:
+  // Of an empty leaf.
+  explicit NearFit(const NodeLayout& layout);
+  void Add(std::string_view key);
+  // With one key more as many as without it lie behind the near groups of their windows
+  // (NodeLayout::near_groups()). True where there are no groups behind these.
+  bool HasRoomFor(std::string_view key) const;
+
+ private:
+  static constexpr uint32_t kGroupsCounted = 64;  // at most as many have windows
+
+  uint32_t KeysBehind() const;
+
+  NodeLayout layout_;
+  std::array<uint16_t, kGroupsCounted> keys_of_{};  // by home
+};
+
 // Edits an accepted leaf image in place, held under the node's lock.
 //
 // 1. A key present before and after keeps its slot (rule U2), also through an Erase and a later Put

@@ -155,17 +155,22 @@ bool GroupHolds(const std::byte* image, const NodeLayout& layout, uint32_t group
   return true;
 }
 
+uint32_t GroupsOf(const NodeLayout& layout, WindowPart part) {
+  return part == WindowPart::kNear ? layout.near_groups() : layout.window_groups();
+}
+
 }  // namespace
 
 WindowVerdict ClassifyWindow(const std::byte* image, const NodeLayout& layout,
-                             const NodeExpectation& expectation, bool crc, LeafMatch* match) {
+                             const NodeExpectation& expectation, bool crc, LeafMatch* match,
+                             WindowPart part) {
   match->slot = -1;
   if (!Line0Covers(image, layout, expectation, crc)) return WindowVerdict::kUnclear;
   const uint32_t home = wire::HomeOf(layout, expectation.key);
   uint32_t matches = 0;
   uint8_t flags = 0;
   char scratch[256];
-  for (uint32_t i = 0; i < layout.window_groups(); ++i) {
+  for (uint32_t i = 0; i < GroupsOf(layout, part); ++i) {
     const uint32_t group = wire::GroupBehind(layout, home, i);
     if (!GroupHolds(image, layout, group, crc)) return WindowVerdict::kUnclear;
     if (i < wire::kFlagGroupsMax) {
@@ -187,11 +192,17 @@ WindowVerdict ClassifyWindow(const std::byte* image, const NodeLayout& layout,
   }
   if (matches == 1) return WindowVerdict::kFound;
   if (matches > 1) return WindowVerdict::kUnclear;
+  if (part == WindowPart::kNear && RuleHolds(Rule::kN2Near)) return WindowVerdict::kFlagged;
   return flags == 0 ? WindowVerdict::kAbsent : WindowVerdict::kFlagged;
 }
 
-WindowRuns WindowOf(const NodeLayout& layout, std::string_view key) {
-  const uint32_t home = wire::HomeOf(layout, key), groups = layout.window_groups();
+bool IsNear(const NodeLayout& layout, std::string_view key, uint32_t slot) {
+  return wire::Distance(layout, wire::HomeOf(layout, key), layout.GroupOfSlot(slot)) <
+         layout.near_groups();
+}
+
+WindowRuns WindowOf(const NodeLayout& layout, std::string_view key, WindowPart part) {
+  const uint32_t home = wire::HomeOf(layout, key), groups = GroupsOf(layout, part);
   const uint32_t before_end = std::min(groups, layout.group_count() - home);
   const auto run = [&](uint32_t group, uint32_t count) {
     return WindowRuns::Run{layout.FirstLineOfGroup(group), count * layout.lines_per_group()};

@@ -72,11 +72,17 @@ enum class WindowVerdict : uint8_t {
   kFlagged,  // the key is not in its window; the other lines say whether it is in the leaf
   kUnclear,  // READ the whole leaf
 };
+// A get may READ the first groups of the window alone (NodeLayout::near_groups()).
+enum class WindowPart : uint8_t { kAll, kNear };
+// Of the near groups: kFound, or kFlagged, as they do not say whether the key is elsewhere.
 // The expectation is of a leaf (level 0) that covers the key if its high fence is above: its low
 // fence was seen to be at most the key, in this life. Of a layout with windows, for a key of 1 to
 // key_bytes_max bytes.
 WindowVerdict ClassifyWindow(const std::byte* image, const NodeLayout& layout,
-                             const NodeExpectation& expectation, bool crc, LeafMatch* match);
+                             const NodeExpectation& expectation, bool crc, LeafMatch* match,
+                             WindowPart part = WindowPart::kAll);
+// The slot is in the near groups of the key's window.
+bool IsNear(const NodeLayout& layout, std::string_view key, uint32_t slot);
 // The lines that it looks at besides line 0: runs in no order, two where the window goes on at the
 // leaf's first group.
 struct WindowRuns {
@@ -86,7 +92,8 @@ struct WindowRuns {
   Run runs[2];
   uint32_t count = 0;
 };
-WindowRuns WindowOf(const NodeLayout& layout, std::string_view key);
+WindowRuns WindowOf(const NodeLayout& layout, std::string_view key,
+                    WindowPart part = WindowPart::kAll);
 // What is READ of a leaf so: line 0 and these runs, each line once. A run that begins one line
 // behind line 0 is READ together with it: the line between is fewer bytes than another verb.
 struct WindowReads {

@@ -81,6 +81,9 @@ class NodeLayout {
   uint32_t slot_pitch_bytes() const { return slot_pitch_bytes_; }
   // Rule N1: a key's window is so many groups, at most half of them; 0: keys have none.
   uint32_t window_groups() const { return window_groups_; }
+  // Rule N2: its first groups, two thirds of them, where a get may look first. Of windows of two
+  // groups both.
+  uint32_t near_groups() const { return (2 * window_groups_ + 2) / 3; }
   // How many lines from `line` on carry one EV and are written together: 1 in the header, behind
   // the last slot, and where slots share lines. `line` starts a group or is one of those.
   uint32_t LinesTogether(uint32_t line) const {

@@ -75,18 +75,32 @@ class Matching {
       : layout_(layout), homes_(homes), room_(room), group_of_(homes.size(), -1) {}
 
   std::vector<int> Run() {
-    for (size_t key = 0; key < homes_.size(); ++key) {
-      visited_.reset();
-      if (!PlaceAtOnce(key)) (void)PlaceByMoving(key);
+    const uint32_t near = layout_.near_groups(), all = layout_.window_groups();
+    // Not the halves of a split, to which keys come: the more even their groups, the fewer of these
+    // lie outside.
+    if (homes_.size() * 9 > layout_.slot_count() * 5) {
+      Place(near, near);
+      Place(all, near);  // those that are there stay near
     }
+    Place(all, all);
     return std::move(group_of_);
   }
 
  private:
-  // In the group of its window that has the most room.
-  bool PlaceAtOnce(size_t key) {
+  // Those without a group, within `reach` groups from their homes on; others move within
+  // `reach_of_others` for them.
+  void Place(uint32_t reach, uint32_t reach_of_others) {
+    for (size_t key = 0; key < homes_.size(); ++key) {
+      if (group_of_[key] >= 0) continue;
+      visited_.reset();
+      if (!PlaceAtOnce(key, reach)) (void)PlaceByMoving(key, reach, reach_of_others);
+    }
+  }
+
+  // In the group within reach that has the most room.
+  bool PlaceAtOnce(size_t key, uint32_t reach) {
     uint32_t best = 0, most = 0;
-    for (uint32_t i = 0; i < layout_.window_groups(); ++i) {
+    for (uint32_t i = 0; i < reach; ++i) {
       const uint32_t group = GroupBehind(layout_, homes_[key], i);
       if (room_[group] <= most) continue;
       most = room_[group];
@@ -98,14 +112,17 @@ class Matching {
     return true;
   }
 
-  bool PlaceByMoving(size_t key) {
-    for (uint32_t i = 0; i < layout_.window_groups(); ++i) {
+  bool PlaceByMoving(size_t key, uint32_t reach, uint32_t reach_of_others) {
+    for (uint32_t i = 0; i < reach; ++i) {
       const uint32_t group = GroupBehind(layout_, homes_[key], i);
       if (visited_.test(group)) continue;
       visited_.set(group);
       for (size_t other = 0; other < group_of_.size(); ++other) {
         if (group_of_[other] != static_cast<int>(group)) continue;
-        if (!PlaceAtOnce(other) && !PlaceByMoving(other)) continue;
+        if (!PlaceAtOnce(other, reach_of_others) &&
+            !PlaceByMoving(other, reach_of_others, reach_of_others)) {
+          continue;
+        }
         group_of_[key] = static_cast<int>(group);
         return true;
       }
@@ -147,6 +164,42 @@ bool SpillsAreFlagged(const std::byte* image, const NodeLayout& layout) {
 
 bool HasRoomInWindow(const std::byte* image, const NodeLayout& layout, std::string_view key) {
   return !wire::WindowIsFull(image, layout, wire::HomeOf(layout, key));
+}
+
+NearFit::NearFit(const NodeLayout& layout) : layout_(layout) {}
+
+void NearFit::Add(std::string_view key) {
+  if (layout_.window_groups() > 0) ++keys_of_[wire::HomeOf(layout_, key)];
+}
+
+bool NearFit::HasRoomFor(std::string_view key) const {
+  if (layout_.near_groups() == layout_.window_groups()) return true;
+  NearFit with(*this);
+  with.Add(key);
+  return with.KeysBehind() <= KeysBehind();
+}
+
+// Whoever has the fewest groups left goes first. Twice around, so that those who come from the last
+// groups are in the first ones.
+uint32_t NearFit::KeysBehind() const {
+  const uint32_t near = layout_.near_groups();
+  std::array<uint32_t, kGroupsCounted> waiting{};  // [i]: for whom there are i groups more
+  uint32_t behind = 0;
+  for (int round = 0; round < 2; ++round) {
+    behind = 0;
+    for (uint32_t group = 0; group < layout_.group_count(); ++group) {
+      waiting[near - 1] = keys_of_[group];
+      uint32_t room = layout_.slots_per_group();
+      for (uint32_t i = 0; i < near; ++i) {
+        const uint32_t placed = std::min(room, waiting[i]);
+        waiting[i] -= placed;
+        room -= placed;
+      }
+      behind += waiting[0];
+      for (uint32_t i = 1; i < near; ++i) waiting[i - 1] = waiting[i];
+    }
+  }
+  return behind;
 }
 
 // --- LeafEditor in a layout with windows (rules N1, N5, N6, N8).

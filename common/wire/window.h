@@ -64,8 +64,8 @@ uint64_t HomesOutside(const std::byte* image, const NodeLayout& layout);
 void ComputeSpillFlags(std::byte* image, const NodeLayout& layout);
 
 // For keys with these homes, none of which is there: the group of each, in its window, where
-// `room` has so many free slots a group; as many of them as there can be. -1: there is no room for
-// it. What was given is taken from `room`.
+// `room` has so many free slots a group; as many of them as there can be, and few of these behind
+// the window's near groups. -1: there is no room for it. What was given is taken from `room`.
 std::vector<int> MatchToGroups(const NodeLayout& layout, std::span<const uint32_t> homes,
                                std::span<uint32_t> room);
 

@@ -2,6 +2,8 @@
 // holds. Built with PANDO_BROKEN_VARIANTS, as rules_test.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "common/base/rule.h"
 #include "common/wire/window_scenes.h"
 
@@ -39,6 +41,28 @@ TEST(WindowRulesTest, N2Ev) {
   EXPECT_EQ(UpdateScene(layout, false, true, 1), "");
   WithoutRule n2(Rule::kN2Ev);
   EXPECT_NE(UpdateScene(layout, false, true, 1), "");
+}
+
+TEST(WindowRulesTest, N2Near) {
+  const NodeLayout layout = Eights();
+  Random random(1);
+  std::vector<LeafEntry> entries;
+  while (entries.size() < layout.slot_count() / 2) {
+    entries.push_back({SceneKey(&random, layout), "v"});
+  }
+  const TestImage image = TestLeaf(layout, TestHeader(), entries);
+  const auto not_found = [&] {
+    int keys = 0;
+    for (const LeafEntry& entry : entries) {
+      LeafMatch match;
+      keys += ClassifyWindow(image.data(), layout, TestExpectation(entry.key), false, &match,
+                             WindowPart::kNear) == WindowVerdict::kAbsent;
+    }
+    return keys;
+  };
+  EXPECT_EQ(not_found(), 0);
+  WithoutRule n2(Rule::kN2Near);
+  EXPECT_GT(not_found(), 0);
 }
 
 TEST(WindowRulesTest, N6) {

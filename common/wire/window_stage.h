@@ -47,20 +47,29 @@ class WindowStage {
 
   // What a get finds that has taken line 0 at one moment, and the lines of the window up to the
   // `cut`th at another one, the others at a third. False: it has to READ the leaf.
-  bool ReadWindow(const std::string& key, size_t line0, size_t first, size_t second, uint32_t cut,
-                  Value* value) const {
+  bool ReadWindow(const std::string& key, WindowPart part, size_t line0, size_t first,
+                  size_t second, uint32_t cut, Value* value) const {
     TestImage image(layout_);
     std::memset(image.data(), 0xa5, image.size());
     image.CopyLine(moments_[line0], 0);
     uint32_t taken = 0;
-    for (const uint32_t line : WindowLines(key)) {
+    for (const uint32_t line : WindowLines(key, part)) {
       image.CopyLine(moments_[taken++ < cut ? first : second], line);
     }
     LeafMatch match;
     const WindowVerdict verdict =
-        ClassifyWindow(image.data(), layout_, TestExpectation(key), crc_, &match);
+        ClassifyWindow(image.data(), layout_, TestExpectation(key), crc_, &match, part);
     *value = ValueAt(image, match);
     return verdict == WindowVerdict::kFound || verdict == WindowVerdict::kAbsent;
+  }
+  // The same of who took line 0 and this part of the window at one moment, and then, where these
+  // did not say it, all other lines at another.
+  bool ReadRest(const std::string& key, WindowPart part, size_t first, size_t second,
+                Value* value) const {
+    TestImage image(moments_[second]);
+    image.CopyLine(moments_[first], 0);
+    for (const uint32_t line : WindowLines(key, part)) image.CopyLine(moments_[first], line);
+    return Accepts(image, key, value);
   }
   // The same of who READs the leaf. False: torn, or elsewhere.
   bool ReadLeaf(const std::string& key, size_t first, size_t second, uint32_t cut,
@@ -69,10 +78,7 @@ class WindowStage {
     for (uint32_t line = cut; line < layout_.lines(); ++line) {
       image.CopyLine(moments_[second], line);
     }
-    LeafMatch match;
-    const NodeVerdict verdict = Classify(image.data(), layout_, TestExpectation(key), crc_, &match);
-    *value = ValueAt(image, match);
-    return verdict == NodeVerdict::kAccepted;
+    return Accepts(image, key, value);
   }
 
   // All readers of each expected key, at all moments. What the first wrong one says; "": all is
@@ -85,15 +91,23 @@ class WindowStage {
         reads.push_back({begin, end, static_cast<size_t>(at - values.begin())});
       };
       Value value;
-      const std::vector<uint32_t> window = WindowLines(key);
-      const std::vector<size_t> at_window = MomentsOf(window), at_line0 = MomentsOf({0});
-      for (const size_t first : at_window) {
-        for (const size_t second : at_window) {
-          for (uint32_t cut = 1; cut <= (first == second ? 1 : window.size()); ++cut) {
-            for (const size_t line0 : at_line0) {
-              if (!ReadWindow(key, line0, first, second, cut, &value)) continue;
-              add(std::min({first, second, line0}), std::max({first, second, line0}), value);
+      const std::vector<size_t> at_line0 = MomentsOf({0});
+      for (const WindowPart part : {WindowPart::kAll, WindowPart::kNear}) {
+        const std::vector<uint32_t> window = WindowLines(key, part);
+        const std::vector<size_t> at_window = MomentsOf(window);
+        for (const size_t first : at_window) {
+          for (const size_t second : at_window) {
+            for (uint32_t cut = 1; cut <= (first == second ? 1 : window.size()); ++cut) {
+              for (const size_t line0 : at_line0) {
+                if (!ReadWindow(key, part, line0, first, second, cut, &value)) continue;
+                add(std::min({first, second, line0}), std::max({first, second, line0}), value);
+              }
             }
+          }
+        }
+        for (size_t first = 0; first <= now(); ++first) {
+          for (size_t second = first; second <= now(); ++second) {
+            if (ReadRest(key, part, first, second, &value)) add(first, second, value);
           }
         }
       }
@@ -116,8 +130,8 @@ class WindowStage {
     size_t begin, end, value;
   };
 
-  std::vector<uint32_t> WindowLines(const std::string& key) const {
-    const WindowRuns window = WindowOf(layout_, key);
+  std::vector<uint32_t> WindowLines(const std::string& key, WindowPart part) const {
+    const WindowRuns window = WindowOf(layout_, key, part);
     std::vector<uint32_t> lines;
     for (uint32_t i = 0; i < window.count; ++i) {
       for (uint32_t line = 0; line < window.runs[i].line_count; ++line) {
@@ -141,6 +155,12 @@ class WindowStage {
     return moments;
   }
 
+  bool Accepts(const TestImage& image, const std::string& key, Value* value) const {
+    LeafMatch match;
+    const NodeVerdict verdict = Classify(image.data(), layout_, TestExpectation(key), crc_, &match);
+    *value = ValueAt(image, match);
+    return verdict == NodeVerdict::kAccepted;
+  }
   Value ValueAt(const TestImage& image, const LeafMatch& match) const {
     if (match.slot < 0) return std::nullopt;
     std::string value;

@@ -189,24 +189,80 @@ TEST(WindowTest, AModelAgreesAfterEachChange) {
   }
 }
 
-// Rule N5: a leaf that is filled at once has nearly all keys in their windows.
+// Rule N5: a leaf that is filled at once has nearly all keys in their windows, and of these nearly
+// all in the near groups: the more if the leaf may end where one is not.
 TEST(WindowTest, WhatIsFilledAtOnceIsMatched) {
   const NodeLayout layout = TestLayout(8, 8, 0, true);
   Random random(5);
-  int spilled = 0, keys = 0;
-  for (int leaf = 0; leaf < 500; ++leaf) {
-    std::vector<LeafEntry> entries;
-    while (entries.size() < layout.slot_count() * 8 / 10) {
-      entries.push_back({TestBytes(&random, 8), "v"});
+  for (const bool chosen : {false, true}) {
+    int spilled = 0, far = 0, keys = 0;
+    const size_t full = layout.slot_count() * 8 / 10;
+    for (int leaf = 0; leaf < 500; ++leaf) {
+      std::vector<LeafEntry> entries;
+      NearFit fit(layout);
+      while (entries.size() < (chosen ? full + 3 : full)) {
+        const std::string key = TestBytes(&random, 8);
+        if (chosen && entries.size() >= full - 8 && !fit.HasRoomFor(key)) break;
+        fit.Add(key);
+        entries.push_back({key, "v"});
+      }
+      const TestImage image = TestLeaf(layout, TestHeader(), entries);
+      EXPECT_TRUE(SpillsAreFlagged(image.data(), layout));
+      for (const LeafEntry& entry : entries) {
+        ++keys;
+        spilled += IsSpilled(image, layout, entry.key) ? 1 : 0;
+        LeafMatch match;
+        ASSERT_EQ(Classify(image.data(), layout, TestExpectation(entry.key), false, &match),
+                  NodeVerdict::kAccepted);
+        far += IsNear(layout, entry.key, static_cast<uint32_t>(match.slot)) ? 0 : 1;
+      }
     }
-    const TestImage image = TestLeaf(layout, TestHeader(), entries);
-    EXPECT_TRUE(SpillsAreFlagged(image.data(), layout));
-    for (const LeafEntry& entry : entries) {
-      ++keys;
-      spilled += IsSpilled(image, layout, entry.key) ? 1 : 0;
-    }
+    EXPECT_LE(spilled, keys / 1000);
+    EXPECT_LE(far, chosen ? keys / 180 : keys / 20);
+    EXPECT_GE(keys, static_cast<int>(500 * full));
   }
-  EXPECT_LE(spilled, keys / 1000);
+}
+
+TEST(WindowTest, NearGroupsSayWhereAKeyIsAndNothingElse) {
+  for (const NodeLayout& layout : WindowLayouts()) {
+    EXPECT_LE(layout.near_groups(), layout.window_groups());
+    EXPECT_GE(layout.near_groups(), 2u);
+    if (layout.near_groups() == layout.window_groups()) continue;
+    Random random(9);
+    LeafMap model;
+    TestImage image = TestLeaf(layout, TestHeader(), {});
+    LeafEditor editor(image.data(), layout, false);
+    while (model.size() < layout.slot_count()) {
+      const std::string key = SceneKey(&random, layout);
+      model[key] = "v";
+      ASSERT_TRUE(editor.Put(key, "v"));
+    }
+    SealNodeLevel(image.data(), image.data(), layout, false);
+    int near = 0;
+    for (const auto& [key, value] : model) {
+      // Line 0 and the near groups are all that is known.
+      TestImage part(layout);
+      std::memset(part.data(), 0xa5, part.size());
+      part.CopyLine(image, 0);
+      const WindowRuns runs = WindowOf(layout, key, WindowPart::kNear);
+      for (uint32_t run = 0; run < runs.count; ++run) {
+        for (uint32_t line = 0; line < runs.runs[run].line_count; ++line) {
+          part.CopyLine(image, runs.runs[run].first_line + line);
+        }
+      }
+      LeafMatch whole, match;
+      ASSERT_EQ(Classify(image.data(), layout, TestExpectation(key), false, &whole),
+                NodeVerdict::kAccepted);
+      const bool is_near = IsNear(layout, key, static_cast<uint32_t>(whole.slot));
+      ASSERT_EQ(ClassifyWindow(part.data(), layout, TestExpectation(key), false, &match,
+                               WindowPart::kNear),
+                is_near ? WindowVerdict::kFound : WindowVerdict::kFlagged);
+      if (is_near) ASSERT_EQ(match.slot, whole.slot);
+      near += is_near ? 1 : 0;
+    }
+    EXPECT_GT(near, 0);
+    EXPECT_LT(near, static_cast<int>(model.size()));
+  }
 }
 
 TEST(WindowTest, WhatIsNotTheLeafMeantIsUnclear) {

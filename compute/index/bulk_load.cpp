@@ -17,7 +17,7 @@
 namespace pando {
 namespace {
 
-// How full bulk-loaded nodes are: room for some inserts before the first split.
+// How full bulk-loaded nodes are, in the mean: room for some inserts before the first split.
 constexpr double kFill = 0.8;
 // Nodes written in one go to a server.
 constexpr size_t kBatchNodes = 8;
@@ -41,6 +41,7 @@ class BulkLoader {
     std::string low;
     Reference leftmost;              // internal
     std::vector<LeafEntry> entries;  // leaf
+    std::optional<NearFit> fit;      // of these
     std::vector<Separator> separators;
     size_t stream_bytes = 0;
   };
@@ -52,6 +53,8 @@ class BulkLoader {
 
   absl::StatusOr<SpareNode> NewNode();
   absl::Status AddToLeaf(LeafEntry entry);
+  // The open leaf is not empty; the key is the next one.
+  bool LeafIsFullFor(std::string_view key) const;
   absl::Status AddToLevel(uint8_t level, std::string separator, const Reference& child);
   // Closes the open node of a level: its right neighbour is `right`, starting at `high`.
   absl::Status Close(uint8_t level, const Reference& right, std::string_view high);
@@ -107,14 +110,23 @@ absl::Status BulkLoader::Load(NextEntry next) {
   return levels_.empty() ? absl::OkStatus() : Finish();
 }
 
+bool BulkLoader::LeafIsFullFor(std::string_view key) const {
+  const NodeLayout& layout = tree_.layout;
+  const Level& open = levels_[0];
+  const auto full = static_cast<size_t>(layout.entries_max() * kFill);
+  if (layout.near_groups() == layout.window_groups()) return open.entries.size() >= full;
+  // Rule N5: where it ends earlier, or a little later, nearly all keys lie near their homes.
+  if (open.entries.size() < full - full / 4) return false;
+  return open.entries.size() >= full + full / 10 || !open.fit->HasRoomFor(key);
+}
+
 absl::Status BulkLoader::AddToLeaf(LeafEntry entry) {
   if (levels_.empty()) {
     PANDO_ASSIGN_OR_RETURN(SpareNode self, NewNode());
     firsts_.push_back(self.reference());
     levels_.push_back({.self = std::move(self)});
   }
-  const auto full = static_cast<size_t>(tree_.layout.entries_max() * kFill);
-  if (Open(0).entries.size() >= full) {
+  if (LeafIsFullFor(entry.key)) {
     const std::string separator = ShortestSeparator(Open(0).entries.back().key, entry.key);
     PANDO_ASSIGN_OR_RETURN(SpareNode node, NewNode());
     const Reference right = node.reference();
@@ -122,6 +134,8 @@ absl::Status BulkLoader::AddToLeaf(LeafEntry entry) {
     Open(0) = {.self = std::move(node), .low = separator};
     PANDO_RETURN_IF_ERROR(AddToLevel(1, separator, right));
   }
+  if (!Open(0).fit.has_value()) Open(0).fit.emplace(tree_.layout);
+  Open(0).fit->Add(entry.key);
   Open(0).entries.push_back(std::move(entry));
   return absl::OkStatus();
 }

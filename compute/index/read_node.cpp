@@ -82,15 +82,28 @@ absl::StatusOr<WindowVerdict> ReadRest(OperationContext& context, const TreeCont
   return match->slot >= 0 ? WindowVerdict::kFound : WindowVerdict::kAbsent;
 }
 
+void NoteNear(const OperationContext& context, TreeContext& tree, std::string_view key,
+              WindowVerdict verdict, const LeafMatch& match) {
+  if (verdict == WindowVerdict::kUnclear) return;
+  if (verdict != WindowVerdict::kFound ||
+      !IsNear(tree.layout, key, static_cast<uint32_t>(match.slot))) {
+    tree.near_gets.NoteFar();
+  } else if (context.session.counters().chains.value() % NearGets::kNoted == 0) {
+    tree.near_gets.NoteNear();
+  }
+}
+
 // `await` posts the chain and waits for it.
 template <typename Await>
 [[gnu::always_inline]] inline absl::StatusOr<WindowVerdict> ReadWindowBy(
-    OperationContext& context, const TreeContext& tree, const Reference& leaf, std::string_view key,
+    OperationContext& context, TreeContext& tree, const Reference& leaf, std::string_view key,
     LocalBuffer image, LeafMatch* match, Await await) {
   ChainLease chain(&context.session.buffers());
   const uint64_t offset = leaf.address.offset();
   chain->Reset(leaf.address.server());
-  const WindowRuns window = WindowOf(tree.layout, key);
+  const bool near = tree.near_reads && (tree.near_always || tree.near_gets.pay());
+  const WindowPart part = near ? WindowPart::kNear : WindowPart::kAll;
+  const WindowRuns window = WindowOf(tree.layout, key, part);
   const WindowReads reads = ReadsOf(window);
   for (uint32_t i = 0; i < reads.count; ++i) {
     const uint32_t at = reads.runs[i].first_line * kLineBytes;
@@ -103,21 +116,22 @@ template <typename Await>
     return WindowVerdict::kUnclear;
   }
   const WindowVerdict verdict = ClassifyWindow(image.data, tree.layout, Expect(tree, leaf, 0, key),
-                                               tree.environment.crc, match);
+                                               tree.environment.crc, match, part);
+  if (tree.near_reads) NoteNear(context, tree, key, verdict, *match);
   if (verdict != WindowVerdict::kFlagged) return verdict;
   return ReadRest(context, tree, leaf, key, image, window, chain->started_ns(), chain.get(), match);
 }
 
 }  // namespace
 
-absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
+absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, TreeContext& tree,
                                          const Reference& leaf, std::string_view key,
                                          LocalBuffer image, LeafMatch* match) {
   return ReadWindowBy(context, tree, leaf, key, image, match,
                       [&](Chain* chain) { return context.Await(chain); });
 }
 
-absl::StatusOr<WindowVerdict> ReadWindowWith(OperationContext& context, const TreeContext& tree,
+absl::StatusOr<WindowVerdict> ReadWindowWith(OperationContext& context, TreeContext& tree,
                                              const Reference& leaf, std::string_view key,
                                              LocalBuffer image, LeafMatch* match, Chain* along) {
   if (along->done()) return ReadWindow(context, tree, leaf, key, image, match);

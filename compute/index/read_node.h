@@ -57,14 +57,15 @@ inline absl::StatusOr<NodeVerdict> ReadOnce(OperationContext& context, const Tre
   return Classify(image.data, tree.layout, expectation, tree.environment.crc, match);
 }
 
-// Rule N2: one chain of READs of line 0 and the key's window, into their places in `image`, of a
-// leaf to which its parent led; where a flag asks for it another chain, for the other lines. Found,
+// Rule N2: one chain of READs of line 0 and the key's window, or its near groups, into their places
+// in `image`, of a leaf to which its parent led; where a flag asks for it, or the key is not near,
+// another chain, for the other lines. Found,
 // absent, or kUnclear, also where a READ was interrupted or too slow: READ the leaf.
-absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, const TreeContext& tree,
+absl::StatusOr<WindowVerdict> ReadWindow(OperationContext& context, TreeContext& tree,
                                          const Reference& leaf, std::string_view key,
                                          LocalBuffer image, LeafMatch* match);
 // With another chain, unless that is done (OperationContext::AwaitWith()).
-absl::StatusOr<WindowVerdict> ReadWindowWith(OperationContext& context, const TreeContext& tree,
+absl::StatusOr<WindowVerdict> ReadWindowWith(OperationContext& context, TreeContext& tree,
                                              const Reference& leaf, std::string_view key,
                                              LocalBuffer image, LeafMatch* match, Chain* along);
 

@@ -86,6 +86,31 @@ class LeafFill {
   std::atomic<uint64_t> mean_{0};
 };
 
+// Whether gets READ the near groups of windows alone (rule N2): as long as more than 99 % of them
+// end there. Thread-safe; of two that note something at once one may count alone.
+class NearGets {
+ public:
+  bool pay() const { return credit_.load(std::memory_order_relaxed) >= kPays; }
+  // A get ended, or would have ended, in the near groups.
+  void NoteNear() {
+    const int32_t credit = credit_.load(std::memory_order_relaxed);
+    if (credit < kMax) credit_.store(credit + 1, std::memory_order_relaxed);
+  }
+  // It did not, or would not have.
+  void NoteFar() {
+    const int32_t credit = credit_.load(std::memory_order_relaxed);
+    if (credit > 0) credit_.store(std::max(credit - kFar, 0), std::memory_order_relaxed);
+  }
+  // NoteNear() is for one get of so many, so that threads rarely write here side by side.
+  static constexpr uint64_t kNoted = 16;
+
+ private:
+  // One in 8 * 16 others, and it pays no more. Sixteen in a row, and it does not pay.
+  static constexpr int32_t kFar = 8, kMax = 256, kPays = 128;
+
+  std::atomic<int32_t> credit_{kMax};
+};
+
 // DataLoss: what to do about a tree whose nodes went with a life of a memory server.
 absl::Status LostNodesError(const std::string& tree, ServerId server);
 
@@ -100,6 +125,8 @@ class TreeContext {
         narrow_reads(
             this->layout.window_groups() > 0 && environment->techniques.narrow_reads &&
             (environment->capabilities.few_bytes_pay || environment->techniques.narrow_anywhere)),
+        near_reads(this->narrow_reads && this->layout.near_groups() < this->layout.window_groups()),
+        near_always(environment->techniques.narrow_anywhere),
         narrow_writes(this->narrow_reads && environment->techniques.narrow_writes &&
                       environment->techniques.two_level_versions &&
                       environment->techniques.lock_and_read && environment->techniques.local_locks),
@@ -113,9 +140,12 @@ class TreeContext {
   const int64_t read_max_ns;  // of the environment's times: each READ looks at it
   const ReadLimits read_limits;
   const bool narrow_reads;   // gets READ windows (rule N2)
+  const bool near_reads;     // or their near groups, which are fewer, where these pay
+  const bool near_always;    // or anyway
   const bool narrow_writes;  // so do writes to a key (rule N8)
   RootHint root;
   LeafFill fill;
+  NearGets near_gets;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
   TreeFate fate;
 

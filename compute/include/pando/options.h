@@ -44,8 +44,8 @@ struct Techniques {
   // that are laid out for it (TreeOptions::narrow_reads), on fabrics that gain by it. Off: it READs
   // the leaf.
   bool narrow_reads = true;
-  // Gets READ so on fabrics that gain nothing by it, too, if the tree is laid out for it: for
-  // tests, and to measure.
+  // If the tree is laid out for it, gets READ so on fabrics that gain nothing by it, too, and
+  // always the fewest bytes first: for tests, and to measure.
   bool narrow_anywhere = false;
   // Beyond the paper, for saturated links: where gets READ so, a put, insert, update, replace or
   // upsert of one key does, too, under the leaf's lock, if no other write waits for the leaf. It
