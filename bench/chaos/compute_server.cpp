@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -39,6 +40,8 @@ constexpr double kManyShare = 0.05;
 constexpr uint64_t kManyMax = 8;
 // It goes back to its rate after this long: it was stopped, not killed.
 constexpr int64_t kHurryNs = 50 * kMillisecondNs;
+constexpr int64_t kLeaveMs = 2'000;
+constexpr std::chrono::milliseconds kAfterLeaving(100);
 // Keys beyond those loaded, so that inserts find free ones and leaves split.
 constexpr uint64_t kKeysARecord = 2;
 
@@ -200,6 +203,20 @@ void Worker::RunMany(int client, bench::Values* values) {
   }
 }
 
+// Whoever was to get a range may be killed or stopped: again then.
+void LeaveUnderLoad(Client* client, const Orders& orders, bench::Channel* channel) {
+  while (RealClock().NowNs() < orders.end_ns) {
+    const absl::Status left = client->Leave(kLeaveMs);
+    if (left.ok()) {
+      (void)channel->Send({{"left", true}});
+      // Its operations are others' to execute now.
+      std::this_thread::sleep_for(kAfterLeaving);
+      break;
+    }
+    std::fprintf(stderr, "leaving: %s\n", left.ToString().c_str());
+  }
+}
+
 absl::Status Serve(const Plan& plan, int life, bench::Channel* channel) {
   PANDO_ASSIGN_OR_RETURN(const auto keys,
                          bench::Keys::Create({.key_bytes = kKeyBytes}, plan.records));
@@ -231,7 +248,11 @@ absl::Status Serve(const Plan& plan, int life, bench::Channel* channel) {
   while (running > 0 && !orders.stop) {
     const auto message = channel->Receive(100);
     if (!message.ok()) orders.stop = true;  // the coordinator is gone
-    if (message.ok() && message->has_value()) {
+    if (!message.ok() || !message->has_value()) continue;
+    if ((**message).value("leave", false)) {
+      LeaveUnderLoad(client.get(), orders, channel);
+      orders.stop = true;
+    } else {
       orders.hurry_until_ns = RealClock().NowNs() + kHurryNs;
     }
   }

@@ -55,10 +55,19 @@ absl::StatusOr<Outcome> Coordinator::Run() {
   end_ns_ = start_ns_ + static_cast<int64_t>(plan_.duration_s * kSecondNs);
   for (Server& server : servers_) {
     outcome_.lives[static_cast<size_t>(server.life)].start_ns = start_ns_;
+    server.begun = true;
     PANDO_RETURN_IF_ERROR(server.channel->Send({{"start_ns", start_ns_}, {"end_ns", end_ns_}}));
   }
+  leavings_ = MakeLeavings(plan_);
+  std::reverse(leavings_.begin(), leavings_.end());
   PANDO_RETURN_IF_ERROR(PlayEvents(MakeSchedule(plan_)));
   PANDO_RETURN_IF_ERROR(SleepUntil(end_ns_));
+  if (!leavings_.empty()) {
+    outcome_.failures.push_back(absl::StrCat(leavings_.size(), " of ", plan_.leaves,
+                                             " leaves did not come before the end of the load: "
+                                             "take a longer --duration"));
+    leavings_.clear();
+  }
   PANDO_RETURN_IF_ERROR(FinishLives());
   PANDO_RETURN_IF_ERROR(CollectLogs());
   // Before the check: reading everything repairs what a killed process left half written.
@@ -122,6 +131,7 @@ absl::Status Coordinator::Load() {
 absl::Status Coordinator::StartLife(int server) {
   Server& handle = servers_[static_cast<size_t>(server)];
   handle.life = static_cast<int>(outcome_.lives.size());
+  handle.begun = false;
   outcome_.lives.push_back({.server = server});
   PANDO_ASSIGN_OR_RETURN(auto ends, bench::Channel::CreatePair());
   Process::Options options;
@@ -151,7 +161,9 @@ absl::Status Coordinator::FinishLives() {
   const int64_t deadline_ns =
       end_ns_ + plan_.timeout_ms * kMillisecondNs + kGraceMs * kMillisecondNs;
   for (Server& server : servers_) {
-    outcome_.lives[static_cast<size_t>(server.life)].end_ns = end_ns_;
+    Life& life = outcome_.lives[static_cast<size_t>(server.life)];
+    if (life.end_ns == 0) life.end_ns = end_ns_;
+    if (server.coming) server.channel.reset();  // it ends: nobody wants it any more
     while (!server.process->HasEnded() && RealClock().NowNs() < deadline_ns) {
       PANDO_RETURN_IF_ERROR(SleepUntil(RealClock().NowNs() + 5 * kMillisecondNs));
     }
@@ -183,6 +195,13 @@ absl::Status Coordinator::PlayEvents(const std::vector<Event>& events) {
 
 absl::Status Coordinator::PlayEvent(const Event& event) {
   PANDO_RETURN_IF_ERROR(SleepUntil(start_ns_ + event.at_ns));
+  if (event.kind != Event::Kind::kMemoryStop) {
+    // One that comes is not there yet to be killed; one that leaves is.
+    const Server& server = servers_[static_cast<size_t>(event.server)];
+    while (!server.process.has_value() || server.coming) {
+      PANDO_RETURN_IF_ERROR(SleepUntil(RealClock().NowNs() + kMillisecondNs));
+    }
+  }
   if (event.kind == Event::Kind::kKill) return PlayKill(event);
   if (event.kind == Event::Kind::kMemoryStop) {
     return PlayStop(event, &memory_servers_[static_cast<size_t>(event.server)]);
@@ -193,6 +212,7 @@ absl::Status Coordinator::PlayEvent(const Event& event) {
 }
 
 absl::Status Coordinator::Hurry(Server* server) {
+  if (!server->at_work()) return absl::OkStatus();
   PANDO_RETURN_IF_ERROR(server->channel->Send({{"hurry", true}}));
   return SleepUntil(RealClock().NowNs() + kHurryGoesAheadNs);
 }
@@ -206,16 +226,74 @@ absl::Status Coordinator::PlayKill(const Event& event) {
   if (!server.process->WaitFor(kGraceMs)) return absl::InternalError("a killed process lives on");
   kill.dead_ns = RealClock().NowNs();
   Say(absl::StrFormat("killed compute server %d (life %d)", event.server, server.life));
-  outcome_.lives[static_cast<size_t>(server.life)].end_ns = kill.at_ns;
+  Life& life = outcome_.lives[static_cast<size_t>(server.life)];
+  life.end_ns = server.leaving.has_value() ? life.end_ns : kill.at_ns;
+  if (server.leaving.has_value()) outcome_.leaves[*server.leaving].ended_ns = kill.at_ns;
+  server.leaving.reset();
+  server.begun = server.coming = false;
   server.process.reset();
   PANDO_RETURN_IF_ERROR(SleepUntil(start_ns_ + event.end_ns));
   kill.used_bytes_after = UsedBytes();
   outcome_.kills.push_back(kill);
   PANDO_RETURN_IF_ERROR(StartLife(event.server));
   PANDO_RETURN_IF_ERROR(AwaitReady(event.server));
+  return Begin(&server);
+}
+
+absl::Status Coordinator::Begin(Server* server) {
   const int64_t now_ns = RealClock().NowNs();
-  outcome_.lives[static_cast<size_t>(server.life)].start_ns = now_ns;
-  return server.channel->Send({{"start_ns", now_ns}, {"end_ns", end_ns_}});
+  outcome_.lives[static_cast<size_t>(server->life)].start_ns = now_ns;
+  server->begun = true;
+  return server->channel->Send({{"start_ns", now_ns}, {"end_ns", end_ns_}});
+}
+
+absl::Status Coordinator::StepLeaves() {
+  const int64_t now_ns = RealClock().NowNs();
+  if (!leavings_.empty() && now_ns >= start_ns_ + leavings_.back().at_ns &&
+      now_ns + kHurryGoesAheadNs < end_ns_) {
+    Server& server = servers_[static_cast<size_t>(leavings_.back().server)];
+    const auto at_work = std::count_if(servers_.begin(), servers_.end(),
+                                       [](const Server& other) { return other.at_work(); });
+    if (server.at_work() && at_work > 1) {  // else in a moment
+      PANDO_RETURN_IF_ERROR(server.channel->Send({{"leave", true}}));
+      server.leaving = outcome_.leaves.size();
+      outcome_.leaves.push_back(
+          {.server = leavings_.back().server, .life = server.life, .at_ns = now_ns});
+      outcome_.lives[static_cast<size_t>(server.life)].end_ns = now_ns;
+      Say(absl::StrFormat("compute server %d leaves (life %d)", leavings_.back().server,
+                          server.life));
+      leavings_.pop_back();
+    }
+  }
+  for (int i = 0; i < static_cast<int>(servers_.size()); ++i) {
+    PANDO_RETURN_IF_ERROR(StepLeave(i));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::StepLeave(int number) {
+  Server& server = servers_[static_cast<size_t>(number)];
+  if (server.coming) {
+    const auto ready = server.channel->Receive(0);
+    if (!ready.ok() || !ready->has_value()) return absl::OkStatus();
+    server.coming = false;
+    return Begin(&server);
+  }
+  if (!server.leaving.has_value() || !server.process.has_value()) return absl::OkStatus();
+  Leave& leave = outcome_.leaves[*server.leaving];
+  if (leave.left_ns == 0) {
+    const auto left = server.channel->Receive(0);
+    if (left.ok() && left->has_value()) leave.left_ns = RealClock().NowNs();
+  }
+  if (!server.process->HasEnded()) return absl::OkStatus();
+  leave.ended_ns = RealClock().NowNs();
+  server.leaving.reset();
+  server.begun = false;
+  if (leave.ended_ns + kHurryGoesAheadNs >= end_ns_) return absl::OkStatus();
+  server.process.reset();
+  PANDO_RETURN_IF_ERROR(StartLife(number));
+  server.coming = true;
+  return absl::OkStatus();
 }
 
 absl::Status Coordinator::PlayStop(const Event& event, Process* process) {
@@ -234,10 +312,12 @@ absl::Status Coordinator::PlayStop(const Event& event, Process* process) {
 absl::Status Coordinator::SleepUntil(int64_t time_ns) {
   while (true) {
     PANDO_RETURN_IF_ERROR(LookAtProcesses());
+    if (start_ns_ > 0 && !servers_.empty()) PANDO_RETURN_IF_ERROR(StepLeaves());
     const int64_t left_ns = time_ns - RealClock().NowNs();
     if (left_ns <= 0) return absl::OkStatus();
     pollfd stop = {options_.stop_fd, POLLIN, 0};
-    const int64_t step_ms = std::clamp<int64_t>(left_ns / kMillisecondNs, 1, 100);
+    const int64_t step_max_ms = plan_.leaves > 0 ? 5 : 100;
+    const int64_t step_ms = std::clamp<int64_t>(left_ns / kMillisecondNs, 1, step_max_ms);
     if (poll(&stop, 1, static_cast<int>(step_ms)) > 0) {
       return absl::CancelledError("stopped by a signal");
     }

@@ -48,6 +48,11 @@ class Coordinator {
     std::optional<bench::Process> process;
     std::optional<bench::Channel> channel;
     int life = -1;
+    // It was told to leave: its place in Outcome::leaves.
+    std::optional<size_t> leaving;
+    bool coming = false;  // another process comes for it, which is not ready yet
+    bool begun = false;   // it works, or is about to
+    bool at_work() const { return begun && !leaving.has_value(); }
   };
 
   absl::Status Load();
@@ -57,6 +62,10 @@ class Coordinator {
   absl::Status PlayEvent(const Event& event);
   absl::Status PlayKill(const Event& event);
   absl::Status PlayStop(const Event& event, bench::Process* process);
+  // What is due of leaves, and of what follows from them; whatever else is going on.
+  absl::Status StepLeaves();
+  absl::Status StepLeave(int server);
+  absl::Status Begin(Server* server);
   // Lets the server write at full speed for a moment.
   absl::Status Hurry(Server* server);
   absl::Status FinishLives();
@@ -76,6 +85,7 @@ class Coordinator {
   std::vector<bench::Process> memory_servers_;
   std::vector<Server> servers_;
   std::unique_ptr<Client> client_;
+  std::vector<Leaving> leavings_;  // that are to come, the next one last
   Outcome outcome_;
   CheckReport tree_report_;
   int64_t start_ns_ = 0;

@@ -34,6 +34,9 @@ DEFINE_uint64(upserts, 0,
               "instead of the load, so many upserts of the counters of an owned tree, while "
               "--kills of their owners are killed, and not started again; 0: the load");
 DEFINE_int32(memory_stops, 0, "SIGSTOP of a memory server, as long as those of compute servers");
+DEFINE_int32(leaves, 0,
+             "with --mode=owned: times that a compute server gives its ranges to others under "
+             "load, ends, and another process comes, whoever is killed or stopped meanwhile");
 DEFINE_double(stop_seconds, 0, "length of each stop; 0: drawn, up to 3 seconds");
 DEFINE_int32(memory_servers, 2, "memory servers");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
@@ -91,6 +94,7 @@ absl::StatusOr<Plan> PlanFromFlags() {
   plan.kills = FLAGS_kills;
   plan.stops = FLAGS_stops;
   plan.memory_stops = FLAGS_memory_stops;
+  plan.leaves = FLAGS_leaves;
   plan.stop_s = FLAGS_stop_seconds;
   plan.upserts = FLAGS_upserts;
   plan.memory_servers = FLAGS_memory_servers;

@@ -48,8 +48,18 @@ struct Stop {
   int64_t longest_after_ns = 0;
 };
 
+// A compute server that gave its ranges away under load, and ended; another process came for it.
+struct Leave {
+  int server = 0;
+  int life = 0;
+  int64_t at_ns = 0;
+  int64_t left_ns = 0;   // it had given everything away; 0: it was killed before
+  int64_t ended_ns = 0;  // its process
+};
+
 struct Outcome {
   std::vector<Life> lives;
+  std::vector<Leave> leaves;
   std::vector<Kill> kills;
   std::vector<Stop> stops;
   std::vector<Finished> operations;

@@ -13,6 +13,8 @@ namespace {
 
 // Below that a kill, what follows from it, and the restart cannot be told apart from the next.
 constexpr double kSecondsAnEvent = 1;
+// A compute server gives its ranges to others, ends, and another process is ready.
+constexpr double kSecondsALeave = 2;
 
 absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
@@ -53,6 +55,14 @@ absl::Status CheckPlan(const Plan& plan) {
   }
   if (plan.kills < 0 || plan.stops < 0 || plan.memory_stops < 0) {
     return Bad("--kills, --stops and --memory_stops are 0 or more");
+  }
+  if (plan.leaves < 0) return Bad("--leaves is 0 or more");
+  if (plan.leaves > 0 && (!plan.owned() || plan.upserts > 0)) {
+    return Bad("--leaves is of --mode=owned, and not of --upserts");
+  }
+  if (plan.leaves * kSecondsALeave > plan.duration_s) {
+    return Bad(absl::StrCat("--duration: ", plan.leaves, " leaves need ", kSecondsALeave,
+                            " seconds each"));
   }
   if (plan.upserts > 0) {
     if (!plan.owned()) return Bad("--upserts is of --mode=owned");
@@ -110,6 +120,7 @@ nlohmann::json PlanToJson(const Plan& plan) {
           {"kills", plan.kills},
           {"stops", plan.stops},
           {"memory_stops", plan.memory_stops},
+          {"leaves", plan.leaves},
           {"stop_seconds", plan.stop_s},
           {"memory_servers", plan.memory_servers},
           {"memory", plan.region_bytes()},
@@ -146,6 +157,7 @@ absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json) {
   plan.kills = json.value("kills", plan.kills);
   plan.stops = json.value("stops", plan.stops);
   plan.memory_stops = json.value("memory_stops", plan.memory_stops);
+  plan.leaves = json.value("leaves", plan.leaves);
   plan.stop_s = json.value("stop_seconds", plan.stop_s);
   plan.memory_servers = json.value("memory_servers", plan.memory_servers);
   plan.memory_bytes = json.value("memory", plan.memory_bytes);

@@ -20,6 +20,7 @@ struct Plan {
   int kills = 5;
   int stops = 2;
   int memory_stops = 0;
+  int leaves = 0;     // compute servers that leave under load, and come back; owned trees
   double stop_s = 0;  // length of each stop; 0: seeded, up to 3 s
   int memory_servers = 2;
   uint64_t memory_bytes = 0;  // a server; 0: from the number of records
@@ -43,7 +44,7 @@ struct Plan {
   uint64_t region_bytes() const;
   // Each start of a compute server is a life of its own; every life has these many writers, whose
   // values differ. One more loads.
-  int lives_max() const { return compute_servers + kills; }
+  int lives_max() const { return compute_servers + kills + leaves; }
   uint64_t writers_a_life() const { return static_cast<uint64_t>(threads) * coroutines; }
   uint64_t writers() const { return lives_max() * writers_a_life() + 1; }
   std::string registry() const { return folder + "/registry"; }

@@ -58,6 +58,19 @@ Json EventsJson(const Outcome& outcome, Json* stops) {
   return kills;
 }
 
+Json LeavesJson(const Outcome& outcome) {
+  Json leaves = Json::array();
+  for (const Leave& leave : outcome.leaves) {
+    leaves.push_back(
+        {{"at_ms", Milliseconds(leave.at_ns - StartOf(outcome))},
+         {"server", leave.server},
+         {"life", leave.life},
+         {"took_ms",
+          leave.left_ns == 0 ? Json() : Json(Milliseconds(leave.left_ns - leave.at_ns))}});
+  }
+  return leaves;
+}
+
 uint64_t Sum(const std::map<std::string, uint64_t>& counts) {
   uint64_t sum = 0;
   for (const auto& [name, count] : counts) sum += count;
@@ -94,6 +107,7 @@ Json ReportJson(const Plan& plan, const Report& report) {
           {"failures", outcome.failures},
           {"kills", kills},
           {"stops", stops},
+          {"leaves", LeavesJson(outcome)},
           {"operations",
            {{"returned", outcome.operations.size()}, {"lost_with_a_process", outcome.lost}}},
           {"errors", {{"explained", outcome.explained}, {"unexplained", outcome.unexplained}}},
@@ -140,6 +154,15 @@ std::string ReportText(const Report& report) {
                                stop.memory ? "memory server" : "server", stop.server,
                                Milliseconds(stop.end_ns - stop.at_ns) / 1'000,
                                Milliseconds(stop.longest_after_ns)));
+  }
+  for (const Leave& leave : outcome.leaves) {
+    absl::StrAppend(&text,
+                    absl::StrFormat("  server %d left at %.1f s: ", leave.server,
+                                    Milliseconds(leave.at_ns - StartOf(outcome)) / 1'000),
+                    leave.left_ns == 0
+                        ? std::string("it was killed on its way\n")
+                        : absl::StrFormat("all that it owned was given to others in %.0f ms\n",
+                                          Milliseconds(leave.left_ns - leave.at_ns)));
   }
   AppendList(outcome.failures, "failure", &text);
   absl::StrAppend(&text, "history of ", report.history.operations, " operations on ",

@@ -15,11 +15,25 @@ constexpr double kLatestBegin = 0.2;
 constexpr double kDownShare = 0.4;
 constexpr double kStopMinSeconds = 0.1;
 constexpr double kStopMaxSeconds = 3;
-constexpr uint64_t kScheduleSeed = 0x5c4ed;
+constexpr uint64_t kScheduleSeed = 0x5c4ed, kLeaveSeed = 0x1ea7e;
+// Of the share of the run that it has: the rest is for the process that comes.
+constexpr double kLatestLeave = 0.5;
 
 int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * kSecondNs); }
 
 }  // namespace
+
+std::vector<Leaving> MakeLeavings(const Plan& plan) {
+  Random random(DeriveSeed(plan.seed, kLeaveSeed));
+  const double share_s = plan.duration_s / std::max(1, plan.leaves);
+  std::vector<Leaving> leavings;
+  for (int i = 0; i < plan.leaves; ++i) {
+    const auto server = random.Uniform(static_cast<uint64_t>(plan.compute_servers));
+    const double at_s = (i + random.NextDouble() * kLatestLeave) * share_s;
+    leavings.push_back({.server = static_cast<int>(server), .at_ns = Nanoseconds(at_s)});
+  }
+  return leavings;
+}
 
 std::vector<Event> MakeSchedule(const Plan& plan) {
   Random random(DeriveSeed(plan.seed, kScheduleSeed));

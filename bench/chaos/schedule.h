@@ -18,6 +18,15 @@ struct Event {
   friend bool operator==(const Event&, const Event&) = default;
 };
 
+// Compute servers that are to leave, and when, from the start of the run; ascending. From a random
+// stream of their own, beside the events.
+struct Leaving {
+  int server = 0;
+  int64_t at_ns = 0;
+  friend bool operator==(const Leaving&, const Leaving&) = default;
+};
+std::vector<Leaving> MakeLeavings(const Plan& plan);
+
 // Ascending; each has an equal share of the run for itself, so that what follows from one is not
 // taken for the other's doing. Kills and stops are in random order.
 std::vector<Event> MakeSchedule(const Plan& plan);

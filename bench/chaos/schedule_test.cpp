@@ -47,6 +47,19 @@ TEST(Schedule, IsAFunctionOfTheSeed) {
   EXPECT_NE(MakeSchedule(plan), MakeSchedule(other));
 }
 
+TEST(Schedule, HasAsManyLeavesAsWereAskedFor) {
+  const Plan plan = {.mode = "owned", .seed = 3, .duration_s = 40, .leaves = 8};
+  const std::vector<Leaving> leavings = MakeLeavings(plan);
+  ASSERT_EQ(leavings.size(), 8u);
+  for (size_t i = 0; i < leavings.size(); ++i) {
+    EXPECT_LT(leavings[i].server, plan.compute_servers);
+    EXPECT_GE(leavings[i].at_ns, static_cast<int64_t>(i) * 5 * kSecondNs);
+    EXPECT_LE(leavings[i].at_ns, (static_cast<int64_t>(i) + 1) * 5 * kSecondNs);
+  }
+  EXPECT_EQ(MakeLeavings(plan), leavings);
+  EXPECT_EQ(MakeSchedule(plan), MakeSchedule({.mode = "owned", .seed = 3, .duration_s = 40}));
+}
+
 TEST(Schedule, MayBeEmpty) { EXPECT_TRUE(MakeSchedule({.kills = 0, .stops = 0}).empty()); }
 
 TEST(ChaosPlan, SurvivesTheWayToAComputeServer) {
@@ -68,6 +81,7 @@ TEST(ChaosPlan, SaysWhatIsWrong) {
   for (const Plan& plan :
        {Plan{.fabric = "pigeon"}, Plan{.duration_s = 0}, Plan{.kills = -1}, Plan{.stop_s = -1},
         Plan{.duration_s = 16, .kills = 0, .stops = 1, .stop_s = 10}, Plan{.compute_servers = 1},
+        Plan{.leaves = 1}, Plan{.mode = "owned", .duration_s = 3, .kills = 0, .leaves = 2},
         Plan{.duration_s = 3, .kills = 3, .stops = 1}, Plan{.rate = 0}, Plan{.records = 0}}) {
     const absl::Status status = CheckPlan(plan);
     EXPECT_TRUE(absl::IsInvalidArgument(status));
