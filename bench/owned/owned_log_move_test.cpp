@@ -7,87 +7,30 @@
 #include <vector>
 
 #include "bench/history/checker.h"
+#include "bench/owned/log_moves.h"
 #include "bench/owned/owned_stage.h"
-#include "common/wire/root_record.h"
-#include "compute/client/access.h"
-#include "compute/client/client_impl.h"
-#include "compute/client/tree_impl.h"
-#include "compute/owner/member.h"
 #include "pando/losses.h"
 
 namespace pando {
 namespace {
 
-using history::Operation;
-using history::OperationKind;
-
-constexpr uint64_t kKeys = 10;  // of one leaf
-
-OwnedStageOptions Options(uint64_t seed, int memory_servers = 3) {
-  OwnedStageOptions options = {.circumstances = {.server_death = true, .owners_end = true}};
-  options.cluster.sim.seed = seed;
-  options.cluster.memory_servers = memory_servers;
-  return options;
-}
-
-class LogMoves : public OwnedStage {
- public:
-  explicit LogMoves(const OwnedStageOptions& options) : OwnedStage(options) {}
-
-  bool Put(OwnedActor* actor, uint64_t key) {
-    return Do(actor, 0, 0, Make(OperationKind::kPut, KeyOf(key), NewValue()));
-  }
-  bool Get(OwnedActor* actor, uint64_t key) {
-    return Do(actor, 0, 0, Make(OperationKind::kGet, KeyOf(key)));
-  }
-  ServerId LogServer(OwnedActor* actor) {
-    const auto members = actor->client->ListMembers();
-    if (!members.ok()) return 0;
-    const MemberId self = ImplOf(*actor->client).member()->self();
-    for (const MemberInfo& member : *members) {
-      if (member.identity.incarnation == self.incarnation) return member.log_server;
-    }
-    return 0;
-  }
-  // Of a tree of few leaves: of all of them.
-  ServerId RootServer(OwnedActor* actor) {
-    const CatalogEntry& entry = ImplOf(*actor->trees[0]).context().entry;
-    RootRecord root;
-    (void)DecodeRootRecord(cluster().At(entry.root_record), entry.tree_id, /*crc=*/false, &root);
-    return root.root.address.server();
-  }
-  // An owner with acknowledged records, its log on a server that nothing else is on; 0: no such.
-  ServerId Begin(OwnedActor* owner) {
-    if (!Open(owner, 0)) return 0;
-    for (uint64_t key = 1; key <= kKeys; ++key) Put(owner, key);
-    const ServerId log = LogServer(owner);
-    const ServerId leaf = RootServer(owner);
-    return log == 1 || log == leaf ? 0 : log;
-  }
-  // Whoever comes later connects to all.
-  void LookAgain(const std::vector<ServerId>& dead) {
-    for (const ServerId server : dead) cluster().StartAgain(server);
-    LookAtTheEnd();
-  }
-};
-
 // The owner goes on, and dies with a log elsewhere.
 TEST(OwnedLogMove, TheOwnerGoesOnAndItsNextLogHasEverything) {
   int played = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
-    LogMoves stage(Options(seed));
+    LogMoves stage(LogMoves::Options(seed));
     OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
     OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
     const ServerId log = stage.Begin(owner);
     if (log == 0 || !stage.Open(next, 0)) continue;
     ++played;
     stage.world().KillServer(log);
-    for (uint64_t key = 1; key <= kKeys; key += 3) ASSERT_TRUE(stage.Put(owner, key));
+    for (uint64_t key = 1; key <= LogMoves::kKeys; key += 3) ASSERT_TRUE(stage.Put(owner, key));
     EXPECT_NE(stage.LogServer(owner), log) << "seed " << seed;
     EXPECT_EQ(stage.refused() + stage.unknown(), 0u) << "seed " << seed;
     stage.Kill(owner);
     stage.Leave(owner);
-    for (uint64_t key = 1; key <= kKeys; ++key) ASSERT_TRUE(stage.Get(next, key));
+    for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) ASSERT_TRUE(stage.Get(next, key));
     EXPECT_EQ(stage.refused() + stage.unknown(), 0u) << "seed " << seed;
     stage.LookAgain({log});
     EXPECT_EQ(stage.what(), "") << "seed " << seed;
@@ -99,22 +42,22 @@ TEST(OwnedLogMove, TheOwnerGoesOnAndItsNextLogHasEverything) {
 TEST(OwnedLogMove, ItMovesTwice) {
   int played = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
-    LogMoves stage(Options(seed, /*memory_servers=*/4));
+    LogMoves stage(LogMoves::Options(seed, /*memory_servers=*/4));
     OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
     OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
     const ServerId first = stage.Begin(owner);
     if (first == 0 || !stage.Open(next, 0)) continue;
     stage.world().KillServer(first);
-    for (uint64_t key = 1; key <= kKeys; key += 3) ASSERT_TRUE(stage.Put(owner, key));
+    for (uint64_t key = 1; key <= LogMoves::kKeys; key += 3) ASSERT_TRUE(stage.Put(owner, key));
     const ServerId second = stage.LogServer(owner);
     if (second == 1 || second == stage.RootServer(owner)) continue;
     ++played;
     stage.world().KillServer(second);
-    for (uint64_t key = 2; key <= kKeys; key += 3) ASSERT_TRUE(stage.Put(owner, key));
+    for (uint64_t key = 2; key <= LogMoves::kKeys; key += 3) ASSERT_TRUE(stage.Put(owner, key));
     EXPECT_EQ(stage.refused() + stage.unknown(), 0u) << "seed " << seed;
     stage.Kill(owner);
     stage.Leave(owner);
-    for (uint64_t key = 1; key <= kKeys; ++key) ASSERT_TRUE(stage.Get(next, key));
+    for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) ASSERT_TRUE(stage.Get(next, key));
     EXPECT_EQ(stage.refused() + stage.unknown(), 0u) << "seed " << seed;
     stage.LookAgain({first, second});
     EXPECT_EQ(stage.what(), "") << "seed " << seed;
@@ -127,19 +70,19 @@ TEST(OwnedLogMove, ItMovesTwice) {
 TEST(OwnedLogMove, TheOwnerDiesOnTheWay) {
   int whole = 0, lost = 0;
   for (uint64_t packets = 0; packets < 60; ++packets) {
-    LogMoves stage(Options(/*seed=*/3));
+    LogMoves stage(LogMoves::Options(/*seed=*/3));
     OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
     OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
     const ServerId log = stage.Begin(owner);
     ASSERT_TRUE(log != 0 && stage.Open(next, 0));
     stage.world().KillServer(log);
     stage.KillAfter(owner, packets);
-    for (uint64_t key = 1; key <= kKeys && !owner->dead; ++key) stage.Put(owner, key);
+    for (uint64_t key = 1; key <= LogMoves::kKeys && !owner->dead; ++key) stage.Put(owner, key);
     stage.Quiet(20 * kMillisecondNs);
     stage.Kill(owner);
     stage.Leave(owner);
     const uint64_t refused = stage.refused();
-    for (uint64_t key = 1; key <= kKeys; ++key) ASSERT_TRUE(stage.Get(next, key));
+    for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) ASSERT_TRUE(stage.Get(next, key));
     ++(stage.refused() == refused ? whole : lost);
     const history::CheckResult checked = history::CheckHistory(stage.history(0), nullptr, nullptr);
     EXPECT_TRUE(checked.violations.empty()) << checked.violations[0] << ", " << packets;
@@ -151,7 +94,7 @@ TEST(OwnedLogMove, TheOwnerDiesOnTheWay) {
 
 // Rule D6: owner and log are lost, until somebody says that this is so.
 TEST(OwnedLogMove, AnOperatorAcceptsTheLoss) {
-  LogMoves stage(Options(/*seed=*/3));
+  LogMoves stage(LogMoves::Options(/*seed=*/3));
   OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
   const ServerId log = stage.Begin(owner);
   ASSERT_NE(log, 0);

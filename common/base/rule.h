@@ -86,6 +86,8 @@ enum class Rule {
   kW5Durable,
   kW5End,
   kW5Reuse,
+  kW6Dirty,
+  kW6Entry,
   kT3,
   kT4,
   kT4Hold,

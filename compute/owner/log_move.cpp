@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/base/time_constants.h"
 
@@ -45,6 +46,7 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
       context, extent, epoch_, [&] { return AppendAgain(context, log); },
       [&]() -> absl::Status {
         if (parts_.kept_lsn() < log->base()) return absl::AbortedError(KeptError().message());
+        if (!RuleHolds(Rule::kW6Entry)) return absl::OkStatus();
         return Commit(context, desired, entry);
       });
   if (!absl::IsResourceExhausted(moved)) return moved;
@@ -72,6 +74,7 @@ std::vector<std::string> LogMove::SomeKeys(Partition* records, Lsn below, std::s
 }
 
 absl::Status LogMove::AppendAgain(OperationContext& context, RedoLog* log) const {
+  if (!RuleHolds(Rule::kW6Dirty)) return absl::OkStatus();
   const Lsn below = log->base();
   // A range may be divided meanwhile, and its records be where this has been already. The last
   // round finds nothing, and nobody else runs while it looks.

@@ -1,0 +1,38 @@
+// What goes wrong with a log that moves where a part of rule W6 does not hold (common/base/rule.h);
+// with all of it nothing does.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "bench/owned/log_moves.h"
+#include "bench/owned/owned_rules.h"
+#include "common/base/rule.h"
+
+namespace pando {
+namespace {
+
+// The owner's log moves, and the owner dies. What another member finds then: "" if it is all that
+// was acknowledged, or if the seed has no server with nothing but the log.
+std::string FindAfterTheMove(uint64_t seed) {
+  LogMoves stage(LogMoves::Options(seed));
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  const ServerId log = stage.Begin(owner);
+  if (log == 0 || !stage.Open(next, 0)) return "";
+  stage.world().KillServer(log);
+  stage.Put(owner, 1);
+  stage.Kill(owner);
+  stage.Leave(owner);
+  const uint64_t refused = stage.refused();
+  for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) stage.Get(next, key);
+  const history::CheckResult checked = history::CheckHistory(stage.history(0), nullptr, nullptr);
+  if (!checked.violations.empty()) return checked.violations[0];
+  return stage.refused() == refused ? "" : "keys are Unavailable, though a log has them";
+}
+
+TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove); }
+
+TEST_F(OwnedRulesTest, W6Entry) { ExpectShown(Rule::kW6Entry, FindAfterTheMove); }
+
+}  // namespace
+}  // namespace pando
