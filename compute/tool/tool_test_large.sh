@@ -87,6 +87,10 @@ for row in map(json.loads, open(sys.argv[1])):
   says_in_one_line "$work/text:1: a key of 4 and a value of 65537 bytes; keys have at most 255, values at most 65536"
   run 0 load "$work/records" --format=jsonl --tree=owned --mode=owned
   in_hex owned | cmp - "$work/hex--bulk" || fail 'what an owned tree holds is not what is loaded'
+  run 0 put key-00 "@$work/most" --tree=owned
+  run 0 delete key-01 --tree=owned
+  run 0 check --tree=owned --quiet-tree --json
+  expect_json 'document["trees"][0]["keys"], document["trees"][0]["cells_unused"]' '(39, 0)'
   run 0 trees
   grep -qE '^tsv +6 +65536 +200 +[0-9]+ +shared$' "$work/out" || fail 'trees does not say how long values in leaves are'
   run 0 trees --json
