@@ -174,22 +174,33 @@ TEST(OwnedCells, AsAModelAtTheOwnerAndElsewhere) {
 
 // What a replaced value took is somebody else's soon: rule K7.
 TEST(OwnedCells, WhatIsReplacedIsFreedAtOnce) {
+  constexpr uint64_t kRecords = 20'000, kWrites = 60'000;
   SimCluster cluster({.sim = {.seed = 1, .mode = sim::DeliveryMode::kWhole}});
-  OwnerProcess owner(&cluster, ClientOptions(), kTree);
-  OwnerProcess other(&cluster, ClientOptions(), kTree);
-  for (uint64_t write = 0; write < 20; ++write) {
-    for (OwnerProcess* const process : {&owner, &other}) {
-      for (uint64_t key = 0; key < kKeys; ++key) {
-        ASSERT_TRUE(
-            process->session().Put(process->tree(), KeyOf(key), ValueOf(key, write, 1000)).ok());
-      }
-    }
+  ClientOptions options;
+  options.log_bytes = 1 << 20;
+  OwnerProcess owner(&cluster, options, kTree);
+  uint64_t next = 0;
+  const auto entry = [&](KeyValue* to) {
+    *to = {KeyOf(next), ValueOf(next, 0, 1000)};
+    return next++ < kRecords;
+  };
+  ASSERT_TRUE(owner.session().BulkLoad(owner.tree(), entry).ok());
+  OwnerProcess other(&cluster, options, kTree);
+  Random random(1);
+  for (uint64_t write = 1; write <= kWrites; ++write) {
+    OwnerProcess& process = write % 2 == 0 ? owner : other;
+    const uint64_t key = random.Uniform(kRecords);
+    ASSERT_TRUE(process.session().Put(process.tree(), KeyOf(key), ValueOf(key, write, 1000)).ok());
   }
+  uint64_t used = 0;
+  for (const ServerStatus& server : owner.client().Servers()) used += server.used_bytes;
   const auto report = owner.session().Check(owner.tree());
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(report->ok());
-  EXPECT_EQ(report->cells, kKeys);
+  EXPECT_EQ(report->cells, kRecords);
   EXPECT_EQ(report->cells_unused, 0u);
+  std::printf("%lu bytes in use, %lu of values\n", used, report->value_bytes);
+  EXPECT_LE(static_cast<double>(used), static_cast<double>(report->value_bytes) * 1.6);
   owner.Close();
   other.Close();
 }
