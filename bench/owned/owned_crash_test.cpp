@@ -38,18 +38,12 @@ struct World {
   // It does not wait long for anything, and leaves things undecided.
   bool hurries = false;
   uint64_t recoverers_packets = kNoPacketLimit;
+  bool large_values = false;  // all of them lie in cells (rules K6 to K8)
 };
 
 class CrashStage : public OwnedStage {
  public:
-  explicit CrashStage(const World& world)
-      : OwnedStage({.cluster = {.sim = {.seed = world.seed, .mode = world.mode},
-                                .main_bytes = 4 << 20,
-                                .lock_words = 1024,
-                                .chunk_bytes = 64 << 10},
-                    .trees = kTrees,
-                    .circumstances = {.breaks = world.ending != How::kKill}}),
-        options_(world) {}
+  explicit CrashStage(const World& world) : OwnedStage(OptionsOf(world)), options_(world) {}
 
   void Play() {
     ClientOptions client = SmallOwner();
@@ -76,9 +70,24 @@ class CrashStage : public OwnedStage {
   bool recoverer_died() const { return recoverer_died_; }
 
  private:
+  static OwnedStageOptions OptionsOf(const World& world) {
+    OwnedStageOptions options = {.cluster = {.sim = {.seed = world.seed, .mode = world.mode},
+                                             .main_bytes = 4 << 20,
+                                             .lock_words = 1024,
+                                             .chunk_bytes = 64 << 10},
+                                 .trees = kTrees,
+                                 .circumstances = {.breaks = world.ending != How::kKill}};
+    if (world.large_values) options.tree.inline_value_bytes_max = 4;
+    return options;
+  }
+  std::string Value() {
+    std::string value = NewValue();
+    if (options_.large_values) value.resize(40, '.');
+    return value;
+  }
   bool Write(OwnedActor* actor, size_t tree, OperationKind kind, uint64_t key) {
     return Do(actor, 0, tree,
-              Make(kind, KeyOf(key), kind == OperationKind::kDelete ? "" : NewValue()));
+              Make(kind, KeyOf(key), kind == OperationKind::kDelete ? "" : Value()));
   }
   bool Scan(OwnedActor* actor, size_t tree) {
     Operation scan = Make(OperationKind::kScan, KeyOf(0));
@@ -88,7 +97,7 @@ class CrashStage : public OwnedStage {
   bool ActOut(OwnedActor* actor) {
     if (!Open(actor, kLoaded) || !Open(actor, kWritten)) return false;
     std::vector<KeyValue> entries;
-    for (uint64_t k = 1; k <= kKeys; ++k) entries.push_back({KeyOf(k), NewValue()});
+    for (uint64_t k = 1; k <= kKeys; ++k) entries.push_back({KeyOf(k), Value()});
     if (!BulkLoad(actor, kLoaded, entries)) return false;
     // New ones and overwritten ones; a leaf is split when they are flushed.
     for (uint64_t k = 1; k <= kKeys; k += 3) {
@@ -155,6 +164,19 @@ TEST(OwnedCrash, BetweenEveryTwoPacketsOfAnOwner) {
   }
   std::printf("%lu worlds\n", worlds);
   EXPECT_GT(worlds * stride, 200u);
+}
+
+// Every value lies in a cell: none is lost, left behind, or another key's.
+TEST(OwnedCrash, BetweenEveryTwoPacketsOfAnOwnerOfLargeValues) {
+  uint64_t worlds = 0;
+  const uint64_t stride = Stride(1);
+  bool died = true, recoverer_died;
+  for (uint64_t packets = 0; died && (GoesOn() || !HasFailure()); packets += stride) {
+    PlayWell({.seed = 3, .victims_packets = packets, .large_values = true}, &died, &recoverer_died);
+    ++worlds;
+  }
+  std::printf("%lu worlds\n", worlds);
+  EXPECT_GT(worlds * stride, 300u);
 }
 
 // Its queue pairs break there instead, and it goes on, or gives up what it is at.
