@@ -127,7 +127,8 @@ class Bench:
     route: str = option("any", one_of("any", "owner"))  # owned: which keys a compute server asks for
     hot_bytes: str = option("64M", _size)  # owned: an owner's memory for records
     log_bytes: str = option("16M", _size)  # owned: an owner's log on a memory server
-    service_threads: int = option(1, between(1, 64))  # owned: that execute what others ask for
+    service_threads: int = option(1, between(1, 64))  # owned: execute what others ask for
+    flush_threads: int = option(1, between(1, 16))  # owned: write an owner's records to leaves
     seed: int = option(1, between(0, 2**63 - 1))
     start_delay_s: float = option(5.0, between(0.5, 3600))  # for connecting, before the start
     clock_skew_max_ms: float = option(50.0, between(0.1, 60_000))

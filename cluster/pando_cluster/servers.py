@@ -126,8 +126,8 @@ def _ycsb(config, host):
     if bench.distribution:
         flags["distribution"] = bench.distribution
     if bench.mode == "owned":
-        for name in ("mode", "route", "hot_bytes", "log_bytes", "service_threads"):
-            flags[name] = getattr(bench, name)
+        owned = ("mode", "route", "hot_bytes", "log_bytes", "service_threads", "flush_threads")
+        flags.update((name, getattr(bench, name)) for name in owned)
     words = [program(config, "pando-ycsb"), *(f"--{name}={value}" for name, value in flags.items())]
     return words + ["--noprogress", *_transport(config, host), *bench.flags, *host.compute_flags]
 
