@@ -61,7 +61,7 @@ TEST_F(CLargeValueTest, OptionsAndInfo) {
        {std::tuple<uint64_t, uint64_t, int64_t>{kMostBytes + 1, 0, PANDO_MODE_SHARED},
         {1000, 255, PANDO_MODE_SHARED},
         {1000, uint64_t{1} << 40, PANDO_MODE_SHARED},
-        {1000, 0, PANDO_MODE_OWNED}}) {
+        {1000, 255, PANDO_MODE_OWNED}}) {
     pando_tree_options options = PANDO_TREE_OPTIONS_INIT;
     options.value_bytes_max = values;
     options.inline_value_bytes_max = inlined;
