@@ -165,6 +165,33 @@ TEST_F(LogWaitTest, ADeadlineAfterTheAppendLeavesTheMessageWhereItIs) {
   session(2).scheduler().Drain();
 }
 
+// The service has written for it, and not all that it waits for; nobody else writes.
+TEST_F(LogWaitTest, AHolderOfATurnThatWasTakenTakesAnother) {
+  constexpr Lsn kMessages = 150;
+  bool took_turn = false;
+  LogWorld::Spawn(session(2), kSecondNs, [&](OperationContext& context) {
+    Lsn last = kNoLsn;
+    for (Lsn i = 0; i < kMessages; ++i) last = Append(*log_, context, std::to_string(i));
+    EXPECT_TRUE(log_->AwaitDurable(context, last).ok());
+  });
+  // Runs when that one has the turn, and before it writes.
+  LogWorld::Spawn(session(2), kSecondNs, [&](OperationContext&) {
+    took_turn = true;
+    world_.world().PauseFabric(*members_[2].fabric);
+  });
+  while (!took_turn) ASSERT_TRUE(world_.world().Step());
+  LogWorld::Run(session(1), [&](OperationContext& context) {
+    context.session.scheduler().SleepUntil(world_.NowNs() + kMillisecondNs);
+    EXPECT_TRUE(log_->Tend(context).ok());
+  });
+  EXPECT_EQ(log_->counters().turns_taken, 1u);
+  EXPECT_GE(log_->durable(), 1u);
+  EXPECT_LT(log_->durable(), kMessages);
+  world_.world().ResumeFabric(*members_[2].fabric);
+  session(2).scheduler().Drain();
+  EXPECT_EQ(log_->durable(), kMessages);
+}
+
 TEST_F(LogWaitTest, TheLogsServerDies) {
   ASSERT_TRUE(Put("a").ok());
   world_.world().KillServer(LogWorld::kServer);

@@ -194,7 +194,7 @@ test_lost() {
     kill -0 "${children[0]}" 2>/dev/null || fail "the writer: $(cat "$work/writer.err")"
     sleep 0.05
   done
-  ((tries < 200)) || fail 'the owner does not go on'
+  ((tries < 200)) || fail "the owner does not go on: $(cat "$work/writer.err")"
   kill_writer
   start_server 2 --memory=512M
   expect_acknowledged kept
