@@ -31,6 +31,12 @@ class LogWaitTest : public testing::Test {
     EXPECT_TRUE(room.ok()) << room.status();
     return log.Append(*std::move(room), {.tree_id = 1, .key = key, .value = "value"});
   }
+  // Until so many bytes more have no room.
+  void Fill(OperationContext& context, uint64_t bytes) {
+    while (log_->used_bytes() + bytes <= log_->capacity_bytes() / 16 * 15) {
+      ASSERT_TRUE(log_->AwaitDurable(context, Append(*log_, context, "key")).ok());
+    }
+  }
   absl::Status Put(const std::string& key, int i = 0) {
     absl::Status status;
     LogWorld::Run(session(i), [&](OperationContext& context) {
@@ -133,6 +139,49 @@ TEST_F(LogWaitTest, WhoAppendsAtOnceDoesNotOvertakeWhoWaitsForRoom) {
     EXPECT_EQ(log_->TryAppend(message), next);
     EXPECT_TRUE(log_->AwaitDurable(context, next).ok());
   });
+}
+
+// The log fails and moves while a session that waits for room does not poll: when it does, the room
+// of the new extent has been there for long, and nobody else comes by.
+TEST_F(LogWaitTest, WhoWaitsForRoomGetsThatOfTheNextExtent) {
+  options_.moves = true;
+  log_ = world_.Create(session(), options_);
+  LogWorld::Run(session(), [&](OperationContext& context) { Fill(context, 64); });
+  int64_t waited_ns = 0;
+  LogWorld::Spawn(session(2), kSecondNs, [&](OperationContext& context) {
+    const int64_t start_ns = world_.NowNs();
+    EXPECT_TRUE(log_->Reserve(context, 3, 5).ok());
+    waited_ns = world_.NowNs() - start_ns;
+  });
+  world_.world().RunUntil(world_.NowNs() + 50 * kMicrosecondNs);
+  world_.world().PauseFabric(*members_[2].fabric);
+  LogWorld::Run(session(1), [&](OperationContext& context) {
+    log_->NoteServerGone(absl::UnavailableError("it is gone"));
+    LogExtent next = options_.extent;
+    next.server = LogWorld::kOther;
+    const auto nothing = [] { return absl::OkStatus(); };
+    EXPECT_TRUE(log_->Move(context, next, options_.epoch + 1, nothing, nothing).ok());
+  });
+  world_.world().ResumeFabric(*members_[2].fabric);
+  session(2).scheduler().Drain();
+  EXPECT_LT(waited_ns, kMillisecondNs);
+}
+
+TEST_F(LogWaitTest, WhoNeedsLessIsNotKeptByOneWhoseTimeIsOver) {
+  LogWorld::Run(session(), [&](OperationContext& context) { Fill(context, 256); });
+  int64_t waited_ns = 0;
+  LogWorld::Spawn(session(1), 100 * kMicrosecondNs, [&](OperationContext& context) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(log_->Reserve(context, 200, 50).status()));
+  });
+  LogWorld::Spawn(session(2), kSecondNs, [&](OperationContext& context) {
+    context.session.scheduler().SleepUntil(world_.NowNs() + 50 * kMicrosecondNs);
+    const int64_t start_ns = world_.NowNs();
+    EXPECT_TRUE(log_->Reserve(context, 3, 5).ok());
+    waited_ns = world_.NowNs() - start_ns;
+  });
+  for (const int i : {1, 2}) session(i).scheduler().Drain();
+  EXPECT_GT(waited_ns, 0);
+  EXPECT_LT(waited_ns, kMillisecondNs);
 }
 
 TEST_F(LogWaitTest, ADeadlineAfterTheAppendLeavesTheMessageWhereItIs) {

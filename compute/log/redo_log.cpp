@@ -105,14 +105,18 @@ absl::StatusOr<RedoLog::Reservation> RedoLog::Reserve(OperationContext& context,
   const auto waiter = std::make_shared<Waiter>(&context.session.scheduler());
   waiter->cost = cost;
   waiter->last = last;
-  while (!waiter->granted) {
+  while (true) {
     room_waiters_.push_back(waiter);
+    // After a failure it was in no queue for a while: the log may have moved, and given room.
+    GiveRoomNow(lock);
+    if (waiter->granted) break;
     const bool woken = Park(lock, &room_waiters_, waiter, context.deadline_ns());
     if (waiter->granted) break;
     if (!failure_.ok() && !WillMove()) return failure_;
-    if (!woken)
-      return context.DeadlineError(
-          "waiting for room in the redo log: its records are flushed too slowly");
+    if (woken) continue;
+    GiveRoomNow(lock);  // who comes next may need less
+    return context.DeadlineError(
+        "waiting for room in the redo log: its records are flushed too slowly");
   }
   return Reservation(this, cost);
 }
@@ -121,6 +125,10 @@ void RedoLog::Return(uint64_t cost) {
   Lock lock(mutex_);
   ring_.TakeBack(cost);
   --reservations_;
+  GiveRoomNow(lock);
+}
+
+void RedoLog::GiveRoomNow(Lock& lock) {
   Wakes wakes;
   GiveRoom(&wakes);
   Wake(lock, wakes);

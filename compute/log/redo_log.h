@@ -208,6 +208,7 @@ class RedoLog {
   void GiveTurn(OperationContext& context, Wakes* wakes);
   void WakeDurable(Wakes* wakes);
   void GiveRoom(Wakes* wakes);
+  void GiveRoomNow(Lock& lock);
   void Fail(const absl::Status& why, Wakes* wakes);
   void TakeAll(Wakes* wakes);
   // Without the lock for a moment.
