@@ -241,6 +241,16 @@ TEST_F(LogWaitTest, AHolderOfATurnThatWasTakenTakesAnother) {
   EXPECT_EQ(log_->durable(), kMessages);
 }
 
+// Its writer waits no more, and nobody else comes.
+TEST_F(LogWaitTest, WhatNobodyWaitsForIsWrittenByTheService) {
+  LogWorld::Run(session(), [&](OperationContext& context) { Append(*log_, context, "a"); });
+  EXPECT_EQ(log_->durable(), 0u);
+  LogWorld::Run(session(1),
+                [&](OperationContext& context) { EXPECT_TRUE(log_->Tend(context).ok()); });
+  EXPECT_EQ(log_->durable(), 1u);
+  EXPECT_THAT(Read(), ElementsAre("1:a"));
+}
+
 TEST_F(LogWaitTest, TheLogsServerDies) {
   ASSERT_TRUE(Put("a").ok());
   world_.world().KillServer(LogWorld::kServer);

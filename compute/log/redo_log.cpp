@@ -332,6 +332,11 @@ absl::Status RedoLog::Tend(OperationContext& context) {
     turn_ = 0;
     return WriteNext(lock, context);
   }
+  // Whoever has appended it waits no more: it would not be durable, nor its record flushed (rule
+  // B5), until somebody comes by.
+  const bool nobody_waits =
+      durable_waiters_.empty() || durable_waiters_.back()->lsn < ring_.FirstUnposted();
+  if (turn_ == 0 && nobody_waits && MayWrite()) return WriteNext(lock, context);
   const std::shared_ptr<LogBatch> batch = ring_.OldestInFlight();
   if (batch == nullptr || batch->posted_ns > late_ns) return absl::OkStatus();
   ++counters_.written_again;
