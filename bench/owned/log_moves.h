@@ -2,6 +2,7 @@
 // (rule W6).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "bench/history/checker.h"
@@ -55,6 +56,27 @@ class LogMoves : public OwnedStage {
     const ServerId log = LogServer(owner);
     const ServerId leaf = RootServer(owner);
     return log == 1 || log == leaf ? 0 : log;
+  }
+  // A range is given while the log moves: its records are appended again in between, and are to be
+  // in their leaves all the same. What the taker finds: "" if it is all that was acknowledged, or
+  // if the seed has no server with nothing but the log.
+  std::string GiveWhileTheLogMoves() {
+    OwnedActor* const owner = Join(SmallOwner(), /*sessions=*/2);
+    OwnedActor* const next = Join(SmallOwner());
+    const ServerId log = Begin(owner);
+    if (log == 0 || !Open(next, 0)) return "";
+    const std::string border = KeyOf(kKeys / 2 + 1);
+    if (const absl::Status split = Split(owner, 0, 0, border); !split.ok()) return split.ToString();
+    world().KillServer(log);
+    // Of the other range. It waits for the move, and so does whoever wants all to be durable.
+    Spawn(owner, 0, [this, owner] { Put(owner, kKeys); });
+    Quiet(2 * kMicrosecondNs);
+    if (const absl::Status given = Give(owner, 1, 0, KeyOf(1), next); !given.ok())
+      return given.ToString();
+    owner->sessions[0]->Run();
+    for (uint64_t key = 1; key <= kKeys; ++key) Get(next, key);
+    const history::CheckResult checked = history::CheckHistory(history(0), nullptr, nullptr);
+    return checked.violations.empty() ? what() : checked.violations[0];
   }
   // Whoever comes later connects to all.
   void LookAgain(const std::vector<ServerId>& dead) {

@@ -65,6 +65,12 @@ TEST(OwnedLogMove, ItMovesTwice) {
   EXPECT_GE(played, 2);
 }
 
+TEST(OwnedLogMove, WhatIsGivenMeanwhileIsInItsLeaves) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    EXPECT_EQ(LogMoves(LogMoves::Options(seed)).GiveWhileTheLogMoves(), "") << "seed " << seed;
+  }
+}
+
 // Between any two of its packets from the death of the log's server on: its keys are as they were
 // acknowledged, or they are Unavailable.
 TEST(OwnedLogMove, TheOwnerDiesOnTheWay) {

@@ -34,5 +34,11 @@ TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove);
 
 TEST_F(OwnedRulesTest, W6Entry) { ExpectShown(Rule::kW6Entry, FindAfterTheMove); }
 
+TEST_F(OwnedRulesTest, W6Flush) {
+  ExpectShown(Rule::kW6Flush, [](uint64_t seed) {
+    return LogMoves(LogMoves::Options(seed)).GiveWhileTheLogMoves();
+  });
+}
+
 }  // namespace
 }  // namespace pando

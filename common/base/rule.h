@@ -88,6 +88,7 @@ enum class Rule {
   kW5Reuse,
   kW6Dirty,
   kW6Entry,
+  kW6Flush,
   kT3,
   kT4,
   kT4Hold,

@@ -142,6 +142,7 @@ void Partition::Renew(std::string_view key, Lsn lsn) {
   PANDO_CHECK(IsDirty(view.state)) << "only a dirty record is appended again";
   NoteClean(view.record);
   NoteDirty(view.record, lsn);
+  ++renewals_;
 }
 
 Load Partition::BeginLoad(const View& view, std::string_view key) {

@@ -119,6 +119,9 @@ class Partition {
   }
   // The message of a dirty record was appended again (rule W5): same value, new LSN.
   void Renew(std::string_view key, Lsn lsn);
+  // How often that was. Who waits until what is dirty now is not has to begin again after it:
+  // such a record's LSN is that of a later one.
+  uint64_t renewals() const { return renewals_; }
 
   // A READ of the leaf begins: where Find() said kAbsent.
   Load BeginLoad(std::string_view key) { return BeginLoad(Find(key), key); }
@@ -255,6 +258,7 @@ class Partition {
   std::array<Amount, 2> dirty_;
   size_t records_ = 0;
   Lsn highest_ = 0;
+  uint64_t renewals_ = 0;
   size_t hand_chunk_ = 1, hand_slot_ = 0;  // of the clock
 };
 

@@ -303,6 +303,8 @@ class Member {
   absl::Status FlushTree(OperationContext& context, OwnedTree* tree);
   // All that is dirty in it now.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range);
+  // All that is dirty in it with messages up to that.
+  absl::Status FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn barrier);
   // `exactly`: to the oldest message that is needed, though that takes a look at each.
   absl::Status AdvanceBase(OperationContext& context, bool exactly = false);
   // --- member_deletes.cpp (rule B5)

@@ -341,14 +341,28 @@ absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
 }
 
 absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range) {
-  // What comes later is not waited for: writers go on.
-  Lsn barrier;
-  {
+  // Once more where the log has moved meanwhile (rule W6), or what is refused was appended again
+  // (rule W5): what was dirty before may have messages above the barrier then, and be dirty still.
+  uint64_t renewals = 0, renewals_before = 0;
+  do {
+    // What comes later is not waited for: writers go on.
+    Lsn barrier;
+    {
+      std::lock_guard lock(range->partition.mutex());
+      barrier = log_->next_lsn() - 1;
+      range->partition.DivideLsns(barrier + 1);
+      renewals_before = range->partition.renewals();
+    }
+    if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
+    PANDO_RETURN_IF_ERROR(FlushUpTo(context, tree, range, barrier));
     std::lock_guard lock(range->partition.mutex());
-    barrier = log_->next_lsn() - 1;
-    range->partition.DivideLsns(barrier + 1);
-  }
-  if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
+    renewals = range->partition.renewals();
+  } while (renewals != renewals_before && RuleHolds(Rule::kW6Flush));
+  return absl::OkStatus();
+}
+
+absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                               Lsn barrier) {
   std::string from = range->low;
   while (true) {
     std::vector<FlushItem> items;
