@@ -120,11 +120,33 @@ TEST(HeapTest, RecordsOfOtherSizes) {
   }
 }
 
+// As it grows with the records, and leaves arrays to others.
+TEST(HeapTest, AFrontTakesAnEighth) {
+  const int64_t before = heap_bytes;
+  Partition partition;
+  for (size_t i = 0; i < kRecords; ++i) {
+    const std::string key = Key(i, 8);
+    partition.EndLoad(key, partition.BeginLoad(key), "12345678", true);
+    if (i % 8 == 0) partition.Show(partition.Find(key));
+  }
+  const auto each = [](size_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(kRecords);
+  };
+  EXPECT_LE(each(partition.heap_bytes()), 28 + 3.5);
+  EXPECT_LE(each(static_cast<size_t>(heap_bytes - before)), 28 + 2 * 3.5);
+  EXPECT_GT(each(partition.heap_bytes()), 27 + 1.6) << "it has at least a half of that";
+}
+
 TEST(HeapTest, AHitAllocatesNothing) {
   Partition partition;
   HeapOf(24, 8, false, &partition);
   const std::string key = Key(kRecords / 2, 24), absent = Key(kRecords * 2, 24);
+  partition.Show(partition.Find(key));
+  std::string value;
+  Lsn lsn;
   const int64_t before = allocations;
+  EXPECT_TRUE(partition.FindShown(key, HashOf(key), &value, &lsn));
+  EXPECT_FALSE(partition.FindShown(absent, HashOf(absent), &value, &lsn));
   const Partition::View hit = partition.Find(key);
   partition.Touch(hit.record);
   const Partition::View miss = partition.Find(absent);

@@ -135,6 +135,62 @@ void ZipfianHit(benchmark::State& state) {
 }
 BENCHMARK(ZipfianHit)->Threads(1)->Threads(2)->UseRealTime();
 
+// A get as owners execute it: in the front, or else under the mutex, where popular records are
+// shown. `shown`: the share that was found in the front.
+// `front`: else all take the mutex.
+class FrontReader {
+ public:
+  FrontReader(Partition* partition, bool front) : partition_(*partition), front_(front) {}
+  void Get(std::string_view key) {
+    const uint64_t hash = HashOf(key);
+    ++gets_;
+    if (front_ && partition_.FindShown(key, hash, &value_, &lsn_)) {
+      ++shown_;
+    } else {
+      const std::lock_guard lock(partition_.mutex());
+      const Partition::View view = partition_.Find(key, hash);
+      if (front_ && view.record->Has(HotRecord::kRef)) partition_.Show(view);
+      partition_.Touch(view.record);
+      value_.assign(view.value);
+    }
+    benchmark::DoNotOptimize(value_.data()[0]);
+  }
+  void Report(benchmark::State& state) const {
+    state.counters["shown"] = benchmark::Counter(
+        static_cast<double>(shown_) / static_cast<double>(gets_), benchmark::Counter::kAvgThreads);
+  }
+
+ private:
+  Partition& partition_;
+  const bool front_;
+  std::string value_;
+  Lsn lsn_ = 0;
+  uint64_t gets_ = 0, shown_ = 0;
+};
+
+void Get(benchmark::State& state) {
+  const auto key_bytes = static_cast<size_t>(state.range(0));
+  Lsn lsn = 0;
+  const auto partition = Filled(key_bytes, Fill::kClean, &lsn);
+  Keys keys(key_bytes, kRecords);
+  FrontReader reader(partition.get(), state.range(1) != 0);
+  for (auto _ : state) reader.Get(keys.Next());
+  reader.Report(state);
+  Report(state, *partition);
+}
+BENCHMARK(Get)->ArgNames({"key_bytes", "front"})->ArgsProduct({{8, 24}, {0, 1}});
+
+void ZipfianGet(benchmark::State& state) {
+  static Lsn lsn = 0;
+  static const std::unique_ptr<Partition> partition = Filled(8, Fill::kClean, &lsn);
+  const std::vector<std::string> keys = ZipfianKeys(static_cast<uint64_t>(state.thread_index()));
+  size_t next = 0;
+  FrontReader reader(partition.get(), state.range(0) != 0);
+  for (auto _ : state) reader.Get(keys[next++ & (kKeysInTurn - 1)]);
+  reader.Report(state);
+}
+BENCHMARK(ZipfianGet)->ArgName("front")->Arg(0)->Arg(1)->Threads(1)->Threads(2)->UseRealTime();
+
 // Over records that are dirty already.
 void PutDirty(benchmark::State& state) {
   const auto key_bytes = static_cast<size_t>(state.range(0));

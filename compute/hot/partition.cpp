@@ -9,15 +9,17 @@ namespace pando {
 namespace {
 
 std::atomic<uint64_t> loads{0};  // numbers given so far, in this process
+// The front may take one of so many bytes.
+constexpr size_t kRecordsToFront = 8;
 
 }  // namespace
 
 Partition::~Partition() { Drop(); }
 
-Partition::View Partition::Find(std::string_view key) const {
+Partition::View Partition::Find(std::string_view key, uint64_t hash) const {
   View view;
-  view.hash = HashOf(key);
-  view.place = table_.Find(key, view.hash);
+  view.hash = hash;
+  view.place = table_.Find(key, hash);
   if (view.place == nullptr) return view;
   HotRecord* const record = pool_.At(*view.place);
   view.state = record->state();
@@ -53,6 +55,9 @@ RecordHandle Partition::Store(RecordHandle* place, uint64_t hash, RecordState st
 
 void Partition::Remove(RecordHandle* place, uint64_t hash) {
   const RecordHandle handle = *place;
+  const HotRecord* const record = pool_.At(handle);
+  if (record->Has(HotRecord::kShown)) [[unlikely]]
+    front_.Hide(record->key(), hash);
   table_.Erase(place, hash);
   pool_.Free(handle);
 }
@@ -128,7 +133,11 @@ void Partition::Write(RecordState state, const View& view, std::string_view key,
     ++records_;
   }
   const RecordHandle handle = Store(view.place, view.hash, state, bits, key, value);
-  NoteDirty(pool_.At(handle), lsn);
+  HotRecord* const record = pool_.At(handle);
+  NoteDirty(record, lsn);
+  if (record->Has(HotRecord::kShown) && !ChangeShown(view.hash, record, lsn)) {
+    record->Clear(HotRecord::kShown);
+  }
   if (!was_dirty) {
     AddToOrder(key, handle);
   } else if (moves) {
@@ -143,6 +152,24 @@ void Partition::Renew(std::string_view key, Lsn lsn) {
   NoteClean(view.record);
   NoteDirty(view.record, lsn);
   ++renewals_;
+  if (view.record->Has(HotRecord::kShown)) ChangeShown(view.hash, view.record, lsn);
+}
+
+void Partition::Show(const View& view) {
+  PANDO_CHECK(view.state == RecordState::kClean || view.state == RecordState::kDirty);
+  const size_t records_bytes = bytes() - front_.bytes();
+  if (front_.Show(view.record->key(), view.hash, view.value, view.lsn,
+                  records_bytes / kRecordsToFront)) {
+    view.record->Set(HotRecord::kShown);
+  }
+}
+
+bool Partition::ChangeShown(uint64_t hash, const HotRecord* record, Lsn lsn) {
+  if (record->state() == RecordState::kDirty) {
+    return front_.Change(record->key(), hash, record->value(), lsn);
+  }
+  front_.Hide(record->key(), hash);
+  return false;
 }
 
 Load Partition::BeginLoad(const View& view, std::string_view key) {

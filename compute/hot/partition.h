@@ -19,8 +19,11 @@
 //   5. At most one flush of a record is in flight (rule B3).
 //   6. Finding, touching and waiting allocate nothing.
 //   7. A clean record of 8/8 takes at most 28 bytes of heap, a dirty one 40; others key + value +
-//      16, and + 38. (A quarter of the slots of each size may be free besides: record_pool.h.)
+//      16, and + 38. (A quarter of the slots of each size may be free besides: record_pool.h.) The
+//      front takes an eighth of that on top, at most, or some hundred bytes.
 //   8. What is dirty, and nothing else, has a place in the order of keys.
+//   9. What FindShown() finds is a clean or dirty record as Find() would say it in that call, but
+//      that the LSN of a clean one may be that of its last message, which is durable (rule T9).
 // Keys have 1 to 240 bytes, values up to 255 (CHECKed). Keys and values that are passed lie outside
 // the partition.
 #pragma once
@@ -39,6 +42,7 @@
 #include "compute/hot/load_waiter.h"
 #include "compute/hot/lsn_counts.h"
 #include "compute/hot/record.h"
+#include "compute/hot/record_front.h"
 #include "compute/hot/record_index.h"
 #include "compute/hot/record_pool.h"
 #include "compute/hot/record_table.h"
@@ -99,8 +103,21 @@ class Partition {
   // When that is held, where time is simulated.
   BusyPeriods& busy() { return busy_; }
 
+  // --- Rule T9.
+  // Any thread, without the mutex. True: it is shown. Else that says nothing. `value` may be
+  // nullptr. `hash` is HashOf(key).
+  bool FindShown(std::string_view key, uint64_t hash, std::string* value, Lsn* lsn) const {
+    return front_.Find(key, hash, value, lsn);
+  }
+  // A clean or dirty record as Find() has just said, in a range that serves, which is popular: it
+  // is shown from now on, unless its place has one that was found since.
+  void Show(const View& view);
+  // Nothing is shown, until Show(): the range does not serve any more.
+  void StopShowing() { front_.Close(); }
+
   // --- Rules T3 to T5.
-  View Find(std::string_view key) const;
+  View Find(std::string_view key) const { return Find(key, HashOf(key)); }
+  View Find(std::string_view key, uint64_t hash) const;
   void Touch(HotRecord* record) { record->Set(HotRecord::kRef); }
   // The key's newest message, whatever was there. Waiters of a placeholder are woken: they find it.
   void Put(std::string_view key, std::string_view value, Lsn lsn) {
@@ -193,8 +210,11 @@ class Partition {
   void Drop();
 
   size_t records() const { return records_; }  // placeholders not
-  size_t bytes() const { return pool_.bytes() + table_.bytes() + index_.bytes(); }
-  size_t heap_bytes() const { return pool_.heap_bytes() + table_.bytes() + index_.bytes(); }
+  // The front's included.
+  size_t bytes() const { return pool_.bytes() + table_.bytes() + index_.bytes() + front_.bytes(); }
+  size_t heap_bytes() const {
+    return pool_.heap_bytes() + table_.bytes() + index_.bytes() + front_.bytes();
+  }
   // Dirty records and tombstones that count for the high mark, and records that were refused: never
   // tombstones.
   const Amount& dirty() const { return dirty_[0]; }
@@ -242,13 +262,16 @@ class Partition {
   // Of all there are, in the order of their slots.
   template <typename Each>
   void ForEach(Each each) const;
+  // Of a record that the front may show: it has changed. False: it is not shown (any more).
+  bool ChangeShown(uint64_t hash, const HotRecord* record, Lsn lsn);
   // The clock's: the record goes, or has been seen.
   void Look(RecordHandle handle);
   // What a chunk has goes to others of its size.
   void MoveTogether(size_t chunk);
   void Move(RecordHandle from);
 
-  Mutex mutex_;
+  RecordFront front_;  // read by all: nothing that is written often shares its lines
+  alignas(64) Mutex mutex_;
   BusyPeriods busy_;
   RecordPool pool_;
   RecordTable table_{&pool_};

@@ -73,7 +73,7 @@ class ModelRun {
   }
 
   void Step() {
-    switch (random_.Uniform(16)) {
+    switch (random_.Uniform(18)) {
       case 0:
       case 1:
       case 2:
@@ -101,6 +101,9 @@ class ModelRun {
         return Evict();
       case 15:
         return random_.Chance(0.05) ? MoveAway() : Scan();
+      case 16:
+      case 17:
+        return random_.Chance(0.95) ? Show(AnyKey()) : partition_->StopShowing();
     }
   }
 
@@ -276,6 +279,21 @@ class ModelRun {
     }
   }
 
+  void Show(const std::string& key) {
+    const Partition::View view = partition_->Find(key);
+    if (view.state == RecordState::kClean || view.state == RecordState::kDirty) {
+      partition_->Show(view);
+    }
+  }
+  void ExpectShown(const std::string& key, const Known& known) {
+    std::string value;
+    Lsn lsn = 0;
+    if (!partition_->FindShown(key, HashOf(key), &value, &lsn)) return;
+    ASSERT_TRUE(known.state == RecordState::kClean || known.state == RecordState::kDirty);
+    ASSERT_EQ(value, known.value);
+    ASSERT_TRUE(known.state == RecordState::kDirty ? lsn == known.lsn : lsn <= lsn_);
+  }
+
   void Divide() {
     partition_->DivideLsns(lsn_ + 1);
     divided_ = lsn_;
@@ -368,6 +386,7 @@ class ModelRun {
       ASSERT_EQ(view.value, known.value);
       ASSERT_EQ(view.lsn, known.lsn);
       ASSERT_EQ(view.flushing, known.flushing);
+      if (random_.Chance(0.5)) ExpectShown(key, known);
       if (known.state == RecordState::kLoading) {
         ASSERT_EQ(view.load, known.load);
         continue;

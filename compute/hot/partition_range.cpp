@@ -9,6 +9,9 @@
 namespace pando {
 namespace {
 
+// With fewer bytes of records to one of the front it is too large.
+constexpr size_t kRecordsToFrontMin = 4;
+
 bool IsBefore(std::string_view key, std::string_view to) { return to.empty() || key < to; }
 
 }  // namespace
@@ -88,6 +91,8 @@ size_t Partition::Evict(size_t bytes, size_t looks_max) {
   const size_t before = this->bytes();
   const auto freed = [&] { return before - std::min(before, this->bytes()); };
   const size_t first_slot = hand_slot_;
+  // Of records that are elsewhere by now. It comes again as large as it should be.
+  if (front_.bytes() > (before - front_.bytes()) / kRecordsToFrontMin) front_.Shrink();
   // One more: of the chunk where it begins, what is before the hand comes last.
   for (size_t chunks = pool_.chunks() + 1;; --chunks) {
     if (hand_slot_ == 0 && chunks > 1 && pool_.IsSparse(hand_chunk_)) {
@@ -114,6 +119,8 @@ void Partition::Look(RecordHandle handle) {
     return;
   }
   const uint64_t hash = HashOf(record->key());
+  // Hits in the front do not touch the record.
+  if (record->Has(HotRecord::kShown) && front_.TakeUsed(record->key(), hash)) return;
   Remove(table_.Find(handle, hash), hash);
   --records_;
 }
@@ -243,6 +250,7 @@ void Partition::Drop() {
     if (record->state() != RecordState::kLoading) return;
     Wake(TakeWaiters(record), LoadWaiter::Outcome::kLook);
   });
+  front_.Clear();
   table_.Clear();
   index_.Clear();
   pool_.Clear();
@@ -284,6 +292,12 @@ void Partition::Check() const {
     PANDO_CHECK_EQ(amounts[i].bytes, dirty_[i].bytes);
   }
   PANDO_CHECK_LE(pool_.bytes(), pool_.heap_bytes());
+  front_.Check([&](std::string_view key, std::string_view value, Lsn lsn) {
+    const View view = Find(key);
+    PANDO_CHECK(view.state == RecordState::kClean || view.state == RecordState::kDirty);
+    PANDO_CHECK(view.record->Has(HotRecord::kShown) && view.value == value);
+    PANDO_CHECK(view.lsn == lsn || view.state == RecordState::kClean);
+  });
 }
 
 }  // namespace pando

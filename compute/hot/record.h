@@ -37,6 +37,7 @@ class HotRecord {
     kRef = 8,        // used since the clock last came by (rule T7)
     kFlushing = 16,  // a flush of it is in flight (rule B3)
     kRefused = 32,   // memory servers have refused it (rule B3)
+    kShown = 64,     // the front may show it (rule T9); else it does not
   };
   struct DirtyPart {
     uint32_t lsn;  // the lower half
