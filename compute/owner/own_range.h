@@ -51,9 +51,16 @@ struct OwnRange {
     if (CpuCosts* const costs = session.cpu_costs(); costs != nullptr) [[unlikely]]
       costs->ChargeRecords(&partition.busy(), records);
   }
+  // The same of a record that was found without the mutex (rule T9).
+  static void ChargeShown(const SessionContext& session) {
+    if (CpuCosts* const costs = session.cpu_costs(); costs != nullptr) [[unlikely]]
+      costs->ChargeRecords(nullptr, 1);
+  }
   // Under the mutex. Whoever waits looks again.
   void SetState(State now) {
     state = now;
+    // Readers without the mutex do not see the state (rule T9).
+    if (now != State::kServing) partition.StopShowing();
     if (now == State::kGone) meter.Clear();
     for (Parking* const parking : waiting) parking->Unpark();
   }

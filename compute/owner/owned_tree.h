@@ -175,6 +175,8 @@ class OwnedTree final : public OwnedSlots {
   // False: the READ does not count, look again.
   bool KeepLoaded(OperationContext& context, OwnRange* range, std::string_view key, Load load,
                   const std::optional<std::string>& found);
+  // Rule T9: a record that is found, as `view` says, before it is touched.
+  void Show(OwnRange* range, const Partition::View& view);
   // Rule T4: a put, or an erase (no value), that need not know what is there. An error: it has no
   // effect. `replaced`, if given: the cell of what was there, where a record says that.
   std::optional<absl::StatusOr<Lsn>> AppendBlind(OperationContext& context, std::string_view key,

@@ -23,11 +23,14 @@ class RangeMeter {
   // With fewer keys the middle of the range is not known.
   static constexpr size_t kSamplesMin = 8;
 
-  // An operation on the key, which has 240 bytes at most.
-  void Note(std::string_view key) {
-    ++operations_;
-    if (--until_sample_ == 0) [[unlikely]]
-      Sample(key);
+  // An operation on the key, which has 240 bytes at most; or so many, of which this one is noted.
+  void Note(std::string_view key, uint64_t operations = 1) {
+    operations_ += operations;
+    while (until_sample_ <= operations) [[unlikely]] {
+        operations -= until_sample_;
+        Sample(key);
+      }
+    until_sample_ -= operations;
   }
   // Every now and then: what was noted since the last call becomes part of the rate.
   void Tick(int64_t now_ns);

@@ -28,6 +28,25 @@ TEST(RangeMeter, CountsOperationsASecond) {
   EXPECT_LT(meter.operations_per_s(), 1);
 }
 
+// One of 32 operations stands for all of them, here in turns with others that are noted one by one.
+TEST(RangeMeter, OneMayStandForMany) {
+  RangeMeter meter;
+  int64_t now_ns = kSecondNs;
+  meter.Tick(now_ns);
+  for (int tick = 0; tick < 20; ++tick) {
+    for (int i = 0; i < 50; ++i) {
+      meter.Note("b", 32);
+      for (int single = 0; single < 32; ++single) meter.Note("a");
+    }
+    meter.Tick(now_ns += kTickNs);
+  }
+  EXPECT_NEAR(meter.operations_per_s(), 50 * 64 * 4, 10);
+  const auto border = meter.ChooseBorder("", 0.5);
+  ASSERT_TRUE(border.has_value());
+  EXPECT_EQ(border->key, "b");
+  EXPECT_NEAR(border->below, 0.5, 0.25);
+}
+
 // What a range is said to come with counts until it is known better.
 TEST(RangeMeter, ExpectsWhatItWasTold) {
   RangeMeter meter;

@@ -338,6 +338,7 @@ void SimEndpoint::ChargeRecords(BusyPeriods* partition, size_t records) {
   if (!core.in_runner) return;
   const double ns = world_->timed->profile().cpu.record_ns * static_cast<double>(records);
   const auto length_ns = static_cast<int64_t>(std::llround(ns));
+  if (partition == nullptr) return core.SpendCpu(ns);
   const int64_t begin_ns = partition->Take(core.NowNs(), length_ns, core.now_ns);
   spent_.waited_ns += static_cast<double>(begin_ns - core.NowNs());
   core.SpendCpu(static_cast<double>(begin_ns + length_ns - core.NowNs()));
