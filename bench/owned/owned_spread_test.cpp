@@ -253,6 +253,60 @@ TEST_F(SpreadTest, WhereItIsSwitchedOffNothingGoes) {
   Stop();
 }
 
+// Of few sessions that may all meet in one range.
+TEST_F(SpreadTest, AnOwnerDividesItsKeysUntilItHasAsManyRangesAsItShould) {
+  constexpr size_t kRanges = 12;
+  ClientOptions options = Options();
+  options.ranges_min = kRanges;
+  Worker* const owner = Join(options);
+  OwnedTree* const tree = ImplOf(owner->process.tree()).routed().owned();
+  Run(5 * kSecondNs);
+  ASSERT_EQ(tree->OwnRanges().size(), kRanges);
+  EXPECT_EQ(owner->process.client().Stats().owned.splits, kRanges - 1);
+  // Each has its part of what there is to do.
+  const std::vector<double> all = Loads({owner});
+  for (OwnRange* const range : tree->OwnRanges()) {
+    EXPECT_LE(range->meter.operations_per_s(), all[0] * 3 / kRanges);
+    EXPECT_EQ(range->behind, nullptr) << "records have followed";
+  }
+  // It stays so, and none of two has fewer.
+  Worker* const other = Join(options);
+  Run(8 * kSecondNs);
+  ExpectShares({owner, other}, 1.25, 0.75);
+  for (Worker* const worker : {owner, other}) {
+    const size_t ranges = ImplOf(worker->process.tree()).routed().owned()->OwnRanges().size();
+    EXPECT_GE(ranges, kRanges);
+    EXPECT_LE(ranges, 2 * kRanges);
+  }
+  const uint64_t splits = owner->process.client().Stats().owned.splits;
+  Run(4 * kSecondNs);
+  EXPECT_EQ(owner->process.client().Stats().owned.splits, splits);
+  const absl::Status left = owner->process.client().Leave(1000);
+  ASSERT_TRUE(left.ok()) << left;
+  Run(2 * kSecondNs);
+  EXPECT_EQ(tree->OwnRanges().size(), 0u);
+  Stop();
+  CheckAll();
+}
+
+// A popular key stays in one range: to divide it once more takes nothing off.
+TEST_F(SpreadTest, WhereOneKeyIsMostOfARangeOthersAreDivided) {
+  constexpr size_t kRanges = 8;
+  ClientOptions options = Options();
+  options.ranges_min = kRanges;
+  options.spread_ranges = false;
+  Worker* const owner = Join(options);
+  SetHotspot(100);
+  Run(5 * kSecondNs);
+  OwnedTree* const tree = ImplOf(owner->process.tree()).routed().owned();
+  EXPECT_EQ(tree->OwnRanges().size(), kRanges);
+  SetHotspot(400);
+  Run(2 * kSecondNs);
+  EXPECT_EQ(tree->OwnRanges().size(), kRanges);
+  Stop();
+  CheckAll();
+}
+
 TEST_F(SpreadTest, RangesSayWhatTheyHaveToDo) {
   std::vector<Worker*> workers = {Join(), Join()};
   Run(8 * kSecondNs);

@@ -41,8 +41,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, me
                                    workload, distribution, operations, duration_s, warmup_s, rate,
                                    repeat, seed, errors_max, techniques, index_cache_bytes,
                                    value_places_bytes, handover_max, combine_max, timeout_ms,
-                                   hot_bytes, log_bytes, service_threads, flush_threads, route,
-                                   metrics_address, history, folder)
+                                   hot_bytes, log_bytes, service_threads, flush_threads, ranges_min,
+                                   route, metrics_address, history, folder)
 
 namespace {
 
@@ -139,6 +139,7 @@ absl::Status CheckPlan(Plan* plan) {
       CheckRange("log_bytes", plan->log_bytes, kOwnerBytesMin, uint64_t{1} << 40));
   PANDO_RETURN_IF_ERROR(CheckRange("service_threads", plan->service_threads, 1, 64));
   PANDO_RETURN_IF_ERROR(CheckRange("flush_threads", plan->flush_threads, 1, 16));
+  PANDO_RETURN_IF_ERROR(CheckRange("ranges_min", plan->ranges_min, 1, 64));
   if (plan->route != "any" && plan->route != "owner") {
     return Bad(absl::StrCat("--route is owner or any, not '", plan->route, "'"));
   }
@@ -197,6 +198,7 @@ nlohmann::json ConfigJson(const Plan& plan) {
     config.erase("log_bytes");
     config.erase("service_threads");
     config.erase("flush_threads");
+    config.erase("ranges_min");
     config.erase("route");
   }
   if (!plan.is_share()) {

@@ -68,6 +68,7 @@ struct Plan {
   uint64_t log_bytes = ClientOptions().log_bytes;
   int service_threads = ClientOptions().service_threads;
   int flush_threads = ClientOptions().flush_threads;
+  int ranges_min = ClientOptions().ranges_min;
   std::string route = "any";  // owned trees: of operations; or owner
 
   // Output.

@@ -31,6 +31,7 @@ ENDS(pando_client_options, spread_ranges, 200);
 ENDS(pando_client_options, value_places_bytes, 208);
 ENDS(pando_client_options, service_threads, 216);
 ENDS(pando_client_options, flush_threads, 224);
+ENDS(pando_client_options, ranges_min, 232);
 HOLDS(offsetof(pando_client_options, registry) == 8);
 HOLDS(offsetof(pando_client_options, operation_timeout_ms) == 48);
 HOLDS(offsetof(pando_client_options, owner) == 96);

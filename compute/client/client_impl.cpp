@@ -38,6 +38,9 @@ absl::Status ValidateOptions(const ClientOptions& options) {
   if (options.flush_threads < 1 || options.flush_threads > kFlushThreadsMax) {
     return absl::InvalidArgumentError(absl::StrCat("flush_threads must be 1..", kFlushThreadsMax));
   }
+  if (options.ranges_min < 1 || static_cast<size_t>(options.ranges_min) > Member::kRangesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("ranges_min must be 1..", Member::kRangesMax));
+  }
   if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
     return absl::InvalidArgumentError("timeouts must be at least 1 ms");
   }

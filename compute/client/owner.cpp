@@ -96,7 +96,8 @@ absl::Status ClientImpl::EnsureMember() {
   parts.times = times_;
   parts.options = {.hot_bytes = options_.hot_bytes,
                    .log_bytes = options_.log_bytes,
-                   .spread_ranges = options_.spread_ranges};
+                   .spread_ranges = options_.spread_ranges,
+                   .ranges_min = static_cast<size_t>(options_.ranges_min)};
   cluster_tree_ = std::move(cluster_tree);
   absl::StatusOr<std::unique_ptr<Member>> member = Member::Create(std::move(parts));
   if (!member.ok()) {

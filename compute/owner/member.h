@@ -65,6 +65,8 @@ class Turnstile;
 class Member {
  public:
   using Parts = MemberParts;
+  // In a tree: more are divided no further.
+  static constexpr size_t kRangesMax = 64;
 
   // AlreadyExists, InvalidArgument: the service's address is taken, or is none.
   static absl::StatusOr<std::unique_ptr<Member>> Create(Parts parts);
@@ -162,8 +164,6 @@ class Member {
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs, kFlushNsMax = 10 * kSecondNs;
   // What a dirty record costs in memory beside its key and value (compute/hot).
   static constexpr size_t kDirtyOverheadBytes = 24;
-  // In a tree: more are divided no further.
-  static constexpr size_t kRangesMax = 64;
   // Between two attempts of what may go well the next time.
   static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
 
@@ -262,7 +262,10 @@ class Member {
   void Measure();
   void Spread(OwnedTree* tree);
   absl::Status Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& step, Other* to);
-  // Members that have the tree open, with what they have to do.
+  void DivideBusiest(OwnedTree* tree);  // until it has ranges_min of the tree's
+  // What is dirty below the border is flushed before: little is moved in the step.
+  absl::Status FlushAndSplit(OwnedTree* tree, OwnRange* range, const std::string& border);
+  // Members that have the tree open.
   absl::StatusOr<std::vector<Other>> ListOthers(OperationContext& context, uint32_t tree_id);
   // In a coroutine of the service session. The answer's status, too.
   absl::Status AskInService(OperationContext& context, const Other& other,

@@ -15,6 +15,8 @@ struct MemberOptions {
   double promote = 0.25;
   // It gives ranges to others where it has more to do than they have (rule O13).
   bool spread_ranges = true;
+  // It divides its ranges of a tree until it has so many (rule O13).
+  size_t ranges_min = 1;
 };
 
 }  // namespace pando

@@ -1,4 +1,5 @@
-// How members come to have as much to do as each other (rule O13), and what they say of that.
+// How members come to have as much to do as each other, and their threads not to wait for each
+// other (rule O13), and what they say of that.
 #include <algorithm>
 #include <utility>
 
@@ -89,7 +90,8 @@ void Member::SpreadLoop(Parking* parking) {
   while (Pause(parking, NowNs() + kLookAtLoadNs)) {
     Measure();
     const bool owns = joined_.load(std::memory_order_acquire);
-    if (!options_.spread_ranges || address_.empty() || !owns) continue;
+    const bool spreads = options_.spread_ranges && !address_.empty();
+    if (!owns || (!spreads && options_.ranges_min == 1)) continue;
     const std::vector<uint32_t> trees = OpenTreeIds();
     std::erase_if(plans_, [&](const auto& plan) {
       return std::find(trees.begin(), trees.end(), plan.first) == trees.end();
@@ -97,7 +99,8 @@ void Member::SpreadLoop(Parking* parking) {
     for (const uint32_t tree_id : trees) {
       const Visit visit(this, tree_id);
       if (visit.tree() == nullptr || visit.tree()->OwnRanges().empty()) continue;
-      Spread(visit.tree());
+      if (spreads) Spread(visit.tree());
+      DivideBusiest(visit.tree());
       // Of what was divided and has not gone to others.
       OperationContext following(session_.get(), NowNs() + kFollowNs);
       FollowRecords(following, visit.tree());
@@ -146,6 +149,42 @@ void Member::Spread(OwnedTree* tree) {
   }
 }
 
+void Member::DivideBusiest(OwnedTree* tree) {
+  if (static_cast<double>(load_.load()) < SpreadPlan::kOperationsMin) return;
+  for (int i = 0; i < kStepsMax && !retired_.load(std::memory_order_acquire); ++i) {
+    const std::vector<OwnRange*> own = tree->OwnRanges();
+    if (own.size() >= options_.ranges_min) return;
+    // Where one key is most of a range, little goes to the other part, and others are next.
+    OwnRange* best = nullptr;
+    double best_gain = 0;
+    std::string border;
+    for (OwnRange* const range : own) {
+      std::lock_guard lock(range->partition.mutex());
+      if (range->state != OwnRange::State::kServing) continue;
+      auto chosen = range->meter.ChooseBorder(range->low, 0.5);
+      if (!chosen.has_value()) continue;
+      const double gain =
+          range->meter.operations_per_s() * std::min(chosen->below, 1 - chosen->below);
+      if (gain <= best_gain) continue;
+      best = range;
+      best_gain = gain;
+      border = std::move(chosen->key);
+    }
+    if (best == nullptr || !FlushAndSplit(tree, best, border).ok()) return;
+    // Records follow from one partition to the next, not over two.
+    OperationContext following(session_.get(), NowNs() + kFollowNs);
+    FollowRecords(following, tree);
+  }
+}
+
+absl::Status Member::FlushAndSplit(OwnedTree* tree, OwnRange* range, const std::string& border) {
+  OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
+  PANDO_RETURN_IF_ERROR(FlushBelow(flushing, tree, range, border));
+  OperationContext splitting(session_.get(), NowNs() + kHoldNs);
+  const Turnstile::Pass pass(turnstile_.get());
+  return SplitRange(splitting, tree, border);
+}
+
 absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& step, Other* to) {
   double rate;
   std::string border;
@@ -158,12 +197,7 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
   if (step.kind == SpreadStep::Kind::kSplit) {
     if (border.empty())
       return absl::AbortedError("too few keys were used to know where to divide the range");
-    // What is dirty is moved in one step: it is little then.
-    OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
-    PANDO_RETURN_IF_ERROR(FlushBelow(flushing, tree, range, border));
-    OperationContext splitting(session_.get(), NowNs() + kHoldNs);
-    const Turnstile::Pass pass(turnstile_.get());
-    return SplitRange(splitting, tree, border);
+    return FlushAndSplit(tree, range, border);
   }
   OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
   PANDO_RETURN_IF_ERROR(FlushAhead(flushing, tree, range));

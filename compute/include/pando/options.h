@@ -146,6 +146,11 @@ struct ClientOptions {
   // its own; one of them has the other work of an owner as well. One brings one to three million
   // records a second to leaves; beyond that writers wait for it.
   int flush_threads = 1;
+  // Ranges that this client has of each owned tree that it owns keys of and that is in use, 1..64:
+  // it divides its busiest ones until it has so many. Each has a mutex, which an operation holds
+  // for a fraction of a microsecond. As many as the client has threads is plenty. 1: no more than
+  // balancing needs.
+  int ranges_min = 1;
 
   // Seed of back-off and placement decisions; 0: from the fabric.
   uint64_t seed = 0;

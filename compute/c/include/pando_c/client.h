@@ -58,12 +58,13 @@ typedef struct pando_client_options {
   uint64_t value_places_bytes;
   int64_t service_threads;  // owned trees: execute what others ask of this client, 1 to 64
   int64_t flush_threads;    // owned trees: write records to their leaves, 1 to 16
+  int64_t ranges_min;       // owned trees: this client's of each of them at least, 1 to 64
 } pando_client_options;
 #define PANDO_CLIENT_OPTIONS_INIT                                                         \
   {                                                                                       \
     sizeof(pando_client_options), NULL, NULL, NULL, 5000, 1, 10000, 64 << 20, 64, 32, 64, \
         PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0, 1, \
-        32 << 20, 1, 1                                                                    \
+        32 << 20, 1, 1, 1                                                                  \
   }
 
 // Joins the cluster. PANDO_UNAVAILABLE: too few memory servers answer, or not the one with the
