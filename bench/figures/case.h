@@ -49,8 +49,9 @@ struct Owners {
   bool routed = true;
   // Memory for records of all compute servers, as a share of what the leaves take.
   double hot_share = 0.25;
-  size_t hot_bytes = 0;                        // of each, instead, if not 0
-  int service_threads = 1, flush_threads = 1;  // of each
+  size_t hot_bytes = 0;                               // of each, instead, if not 0
+  int service_threads = 1, flush_threads = 1;         // of each
+  int dirty_percent = ClientOptions().dirty_percent;  // of the memory
 };
 
 // Clients that work in closed loop on a loaded tree. Each of the threads has a session.
@@ -103,7 +104,7 @@ struct CaseResult {
   FabricStats fabric;
   TreeStats tree;
   OwnedStats owned;                    // ranges, memory, dirty bytes and tombstones: at the end
-  uint64_t hot_bytes_max = 0;          // memory of all owners for records; half of it may be dirty
+  uint64_t hot_bytes_max = 0;          // memory of all owners for records
   uint64_t peer_messages = 0;          // between compute servers
   uint64_t looks = 0, late_looks = 0;  // at tombstones; of those, that found one too old
   uint64_t oldest_tombstone_ms = 0;    // that was seen

@@ -136,8 +136,10 @@ void AddLimits(const Figure& figure, const std::vector<CaseResult>& results,
     add("flush_busy_percent", 100 * result.busy.flush);
     add("service_busy_percent", 100 * result.busy.service);
     // Where it is 100, writers wait until records have come to their leaves.
-    add("dirty_percent", 200 * static_cast<double>(result.owned.dirty_bytes) /
-                             static_cast<double>(std::max<uint64_t>(1, result.hot_bytes_max)));
+    const auto& owners = std::get<TreeCase>(figure.cases[i].run).owners;
+    const double may_be_dirty = static_cast<double>(owners.value_or(Owners()).dirty_percent) / 100 *
+                                static_cast<double>(std::max<uint64_t>(1, result.hot_bytes_max));
+    add("dirty_percent", 100 * static_cast<double>(result.owned.dirty_bytes) / may_be_dirty);
     add("hot_megabytes", static_cast<double>(result.hot_bytes_max) / 1e6);
     add("owned_hits_percent", result.OwnedHitPercent());
     add("chains_each", result.Each(result.fabric.chains));

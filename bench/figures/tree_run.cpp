@@ -153,7 +153,8 @@ absl::Status TreeRun::Connect() {
     options.hot_bytes = HotBytes();
     options.service_threads = case_.owners->service_threads;
     options.flush_threads = case_.owners->flush_threads;
-    // Half of the memory may be dirty; the ring holds as much several times.
+    options.dirty_percent = case_.owners->dirty_percent;
+    // The ring holds as much several times.
     options.log_bytes = 2 * options.hot_bytes;
   }
   for (int c = 0; c < case_.compute_servers; ++c) {

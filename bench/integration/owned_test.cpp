@@ -305,6 +305,12 @@ TEST_F(OwnedTest, WhatCannotBeIsRefused) {
                 return options;
               }()),
               InvalidArgument);
+  EXPECT_CODE(Client::Connect([this] {
+                auto options = Options();
+                options.dirty_percent = 91;
+                return options;
+              }()),
+              InvalidArgument);
   Process owner = NewProcess();
   EXPECT_CODE(owner.client->CreateTree("t", {.key_bytes_max = 16, .value_bytes_max = 16}),
               FailedPrecondition);  // it is owned

@@ -96,6 +96,7 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.service_threads = plan_.service_threads;
   options.flush_threads = plan_.flush_threads;
   options.ranges_min = plan_.ranges_min;
+  options.dirty_percent = plan_.dirty_percent;
   options.seed = DeriveSeed(plan_.seed, 1'000'000 + static_cast<uint64_t>(index_));
   return options;
 }

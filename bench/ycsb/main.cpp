@@ -104,6 +104,7 @@ DEFINE_int32(service_threads, 1,
              "--mode=owned: threads of an owner that execute what other compute servers ask for");
 DEFINE_int32(flush_threads, 1, "--mode=owned: threads of an owner that bring writes to leaves");
 DEFINE_int32(ranges_min, 1, "--mode=owned: an owner divides its keys into so many ranges at least");
+DEFINE_int32(dirty_percent, 50, "--mode=owned: of --hot_bytes that writes not in leaves may take");
 DEFINE_int32(handover_max, 32, "handovers in a row");
 DEFINE_int32(combine_max, 64, "operations in a write-back");
 DEFINE_int64(timeout_ms, 10'000, "deadline of an operation");
@@ -306,6 +307,7 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   plan.service_threads = FLAGS_service_threads;
   plan.flush_threads = FLAGS_flush_threads;
   plan.ranges_min = FLAGS_ranges_min;
+  plan.dirty_percent = FLAGS_dirty_percent;
   plan.load = FLAGS_load;
   plan.drop = FLAGS_drop;
   PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());

@@ -69,6 +69,7 @@ struct Plan {
   int service_threads = ClientOptions().service_threads;
   int flush_threads = ClientOptions().flush_threads;
   int ranges_min = ClientOptions().ranges_min;
+  int dirty_percent = ClientOptions().dirty_percent;
   std::string route = "any";  // owned trees: of operations; or owner
 
   // Output.

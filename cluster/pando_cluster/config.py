@@ -130,6 +130,7 @@ class Bench:
     service_threads: int = option(1, between(1, 64))  # owned: execute what others ask for
     flush_threads: int = option(1, between(1, 16))  # owned: write an owner's records to leaves
     ranges_min: int = option(1, between(1, 64))  # owned: into which an owner divides its keys, at least
+    dirty_percent: int = option(50, between(1, 90))  # owned: of hot_bytes, of writes that leaves do not have
     seed: int = option(1, between(0, 2**63 - 1))
     start_delay_s: float = option(5.0, between(0.5, 3600))  # for connecting, before the start
     clock_skew_max_ms: float = option(50.0, between(0.1, 60_000))

@@ -126,7 +126,8 @@ def _ycsb(config, host):
     if bench.distribution:
         flags["distribution"] = bench.distribution
     if bench.mode == "owned":
-        owned = ("mode", "route", "hot_bytes", "log_bytes", "service_threads", "flush_threads", "ranges_min")
+        owned = ("mode", "route", "hot_bytes", "log_bytes", "service_threads", "flush_threads",
+                 "ranges_min", "dirty_percent")
         flags.update((name, getattr(bench, name)) for name in owned)
     words = [program(config, "pando-ycsb"), *(f"--{name}={value}" for name, value in flags.items())]
     return words + ["--noprogress", *_transport(config, host), *bench.flags, *host.compute_flags]

@@ -63,6 +63,7 @@ absl::StatusOr<ClientOptions> ClientOptionsOf(const pando_client_options* given)
   PANDO_RETURN_IF_ERROR(Narrow(c.service_threads, "service_threads", &options.service_threads));
   PANDO_RETURN_IF_ERROR(Narrow(c.flush_threads, "flush_threads", &options.flush_threads));
   PANDO_RETURN_IF_ERROR(Narrow(c.ranges_min, "ranges_min", &options.ranges_min));
+  PANDO_RETURN_IF_ERROR(Narrow(c.dirty_percent, "dirty_percent", &options.dirty_percent));
   PANDO_RETURN_IF_ERROR(Narrow(c.handover_max, "handover_max", &options.handover_max));
   PANDO_RETURN_IF_ERROR(Narrow(c.combine_max, "combine_max", &options.combine_max));
   PANDO_RETURN_IF_ERROR(Narrow(c.rdma_port, "rdma_port", &options.rdma.port));

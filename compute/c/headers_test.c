@@ -32,6 +32,7 @@ ENDS(pando_client_options, value_places_bytes, 208);
 ENDS(pando_client_options, service_threads, 216);
 ENDS(pando_client_options, flush_threads, 224);
 ENDS(pando_client_options, ranges_min, 232);
+ENDS(pando_client_options, dirty_percent, 240);
 HOLDS(offsetof(pando_client_options, registry) == 8);
 HOLDS(offsetof(pando_client_options, operation_timeout_ms) == 48);
 HOLDS(offsetof(pando_client_options, owner) == 96);

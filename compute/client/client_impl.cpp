@@ -15,6 +15,8 @@ namespace {
 constexpr int kControlCoroutines = 4;
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
 constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
+// Beyond it a clock that looks for clean records hardly finds one.
+constexpr int kDirtyPercentMax = 90;
 constexpr uint32_t kDeletePersistenceMsMin = 10;
 constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
 // Seeds of a client's parts, derived from one.
@@ -37,6 +39,9 @@ absl::Status ValidateOptions(const ClientOptions& options) {
   }
   if (options.flush_threads < 1 || options.flush_threads > kFlushThreadsMax) {
     return absl::InvalidArgumentError(absl::StrCat("flush_threads must be 1..", kFlushThreadsMax));
+  }
+  if (options.dirty_percent < 1 || options.dirty_percent > kDirtyPercentMax) {
+    return absl::InvalidArgumentError(absl::StrCat("dirty_percent must be 1..", kDirtyPercentMax));
   }
   if (options.ranges_min < 1 || static_cast<size_t>(options.ranges_min) > Member::kRangesMax) {
     return absl::InvalidArgumentError(absl::StrCat("ranges_min must be 1..", Member::kRangesMax));

@@ -94,7 +94,10 @@ absl::Status ClientImpl::EnsureMember() {
   parts.serving_lease_ns = serving_lease_ns;
   parts.packet_bytes = capabilities.packet_bytes;
   parts.times = times_;
+  const auto dirty_percent = static_cast<size_t>(options_.dirty_percent);
   parts.options = {.hot_bytes = options_.hot_bytes,
+                   .dirty_bytes_max = options_.hot_bytes / 100 * dirty_percent +
+                                      options_.hot_bytes % 100 * dirty_percent / 100,
                    .log_bytes = options_.log_bytes,
                    .spread_ranges = options_.spread_ranges,
                    .ranges_min = static_cast<size_t>(options_.ranges_min)};

@@ -106,7 +106,7 @@ absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& c
 
 size_t Member::DirtyBytesMax() const {
   return std::min<size_t>(
-      {options_.hot_bytes / 2, log_->capacity_bytes() / 2, Partition::kBytesMax / 2});
+      {options_.dirty_bytes_max, log_->capacity_bytes() / 2, Partition::kBytesMax / 2});
 }
 
 bool Member::LogIsFull() const { return log_->used_bytes() > log_->capacity_bytes() / 4 * 3; }

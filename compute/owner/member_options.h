@@ -9,6 +9,8 @@ namespace pando {
 struct MemberOptions {
   // Records kept in memory, bytes of all owned trees.
   size_t hot_bytes = 64 << 20;
+  // Of these, of records that are dirty; beyond it writers wait (rule B2).
+  size_t dirty_bytes_max = 32 << 20;
   // The redo log's ring, bytes.
   uint64_t log_bytes = 64 << 20;
   // Of records READ while there is no room: the share that is kept all the same (rule T3).

@@ -123,9 +123,12 @@ struct ClientOptions {
   // --- Owned trees (TreeOptions::Mode): a client that has one open may own ranges of it. True: it
   // joins the owners at Connect(), not only when an operation needs a key that has no owner.
   bool owner = false;
-  // Memory for records of all owned trees, bytes. The hotter records stay in it; at most half of it
-  // holds writes that are not in their leaves yet. At least 64 KiB.
+  // Memory for records of all owned trees, bytes. The hotter records stay in it. At least 64 KiB.
   size_t hot_bytes = 64 << 20;
+  // How much of hot_bytes may hold writes that are not in their leaves yet, percent, 1..90. The
+  // more it is, the more of them share the way to a leaf, and the fewer records that are only read
+  // stay in memory. With a log that is short it is less: at most half of log_bytes.
+  int dirty_percent = 50;
   // Size of the redo log, bytes, on a memory server, which then keeps room for one more. The client
   // holds it from when it joins the owners. At least 64 KiB. Smaller, with a warning, if there is
   // no room now; ResourceExhausted: no memory server is that large.

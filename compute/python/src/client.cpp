@@ -75,6 +75,7 @@ Client Connect(const std::string& registry, const py::kwargs& given) {
   keywords.Take("service_threads", &options.service_threads);
   keywords.Take("flush_threads", &options.flush_threads);
   keywords.Take("ranges_min", &options.ranges_min);
+  keywords.Take("dirty_percent", &options.dirty_percent);
   keywords.TakeText("service_address", &service_address, &options.service_address);
   keywords.TakeText("rdma_device", &device, &options.rdma_device);
   keywords.Take("rdma_port", &options.rdma_port);

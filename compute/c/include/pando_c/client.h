@@ -59,12 +59,13 @@ typedef struct pando_client_options {
   int64_t service_threads;  // owned trees: execute what others ask of this client, 1 to 64
   int64_t flush_threads;    // owned trees: write records to their leaves, 1 to 16
   int64_t ranges_min;       // owned trees: this client's of each of them at least, 1 to 64
+  int64_t dirty_percent;    // of hot_bytes that may hold what leaves do not have yet, 1 to 90
 } pando_client_options;
 #define PANDO_CLIENT_OPTIONS_INIT                                                         \
   {                                                                                       \
     sizeof(pando_client_options), NULL, NULL, NULL, 5000, 1, 10000, 64 << 20, 64, 32, 64, \
         PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0, 1, \
-        32 << 20, 1, 1, 1                                                                  \
+        32 << 20, 1, 1, 1, 50                                                             \
   }
 
 // Joins the cluster. PANDO_UNAVAILABLE: too few memory servers answer, or not the one with the
