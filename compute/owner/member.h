@@ -265,7 +265,6 @@ class Member {
   void DivideBusiest(OwnedTree* tree);  // until it has ranges_min of the tree's
   // What is dirty below the border is flushed before: little is moved in the step.
   absl::Status FlushAndSplit(OwnedTree* tree, OwnRange* range, const std::string& border);
-  // Members that have the tree open.
   absl::StatusOr<std::vector<Other>> ListOthers(OperationContext& context, uint32_t tree_id);
   // In a coroutine of the service session. The answer's status, too.
   absl::Status AskInService(OperationContext& context, const Other& other,
@@ -290,8 +289,7 @@ class Member {
   // The team does so as well, until there are no more of them, or enough was flushed.
   std::unique_ptr<FlushTeam::Run> CallTeam(OperationContext& context,
                                            std::shared_ptr<GroupList> groups);
-  // Too much is dirty, or in the log.
-  bool WantsFlush() const;
+  bool WantsFlush() const;  // too much is dirty, or in the log
   // Some of the dirty records with messages below that, from where the last call ended; how many.
   size_t FlushSome(OperationContext& context, Lsn below, bool refused);
   // In any session that flushes; how many.
