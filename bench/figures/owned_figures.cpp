@@ -18,8 +18,8 @@ constexpr uint64_t kDeletesRecordsMax = 100'000;
 // Sherman (SIGMOD'22), zipfian 0.99, 528 clients: what a throughput is compared with.
 constexpr double kShermanPublishedMops = 9;
 constexpr double kDeletesDirtyShare = 0.25;  // of the records
-// Of each owner, beside its clients' threads.
-constexpr int kServiceThreads = 4, kFlushThreads = 2;
+// Of each owner, beside its clients' threads: more of service than clients that ask gain nothing.
+constexpr int kServiceThreads = 7, kFlushThreads = 4;
 constexpr char kAgainstNone[] = "_against_none";
 // Of a dirty record of 8/8 while it counts (compute/owner/member_flush.cpp); half of an owner's
 // memory, and of its log, may be dirty.

@@ -3,7 +3,7 @@
 // ranges take seconds (rule O13), and memory fills by READs, one a record.
 //
 // One thread, outside tasks. Keys are the snapshot's, by number; each owner has several ranges of
-// its own, one behind the other (as rule O12 divides them).
+// its own, one behind the other (ClientOptions::ranges_min, rule O13).
 #pragma once
 
 #include <cstddef>
