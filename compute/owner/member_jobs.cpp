@@ -116,7 +116,11 @@ absl::Status Member::SettlePending(OperationContext& context) {
     return absl::OkStatus();
   }
   OwnRange* const own = tree->FindOwn(settled.range().low);
-  if (own == nullptr) return TakeUp(context, tree, settled.range());
+  if (own == nullptr) {
+    absl::Status taken_up = TakeUp(context, tree, settled.range());
+    if (!taken_up.ok()) pending_ = settled;
+    return taken_up;
+  }
   own->mapped = settled.range();  // its term was renewed
   return absl::OkStatus();
 }
@@ -214,7 +218,10 @@ absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChang
     std::lock_guard lock(mutex_);
     ++stats_.claims;
   }
-  return TakeUp(context, tree, change.range());
+  absl::Status taken_up = TakeUp(context, tree, change.range());
+  // Others wait for the one that the entry names, which nobody may need a key of again.
+  if (!taken_up.ok()) pending_ = std::move(change);
+  return taken_up;
 }
 
 absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) {

@@ -1,0 +1,106 @@
+// What is lost of one tree, or of one log, keeps nothing else from those that take over (rules D3,
+// D4, D6); and what the catalog does not answer is asked again (rule O8).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/history/checker.h"
+#include "bench/owned/log_moves.h"
+#include "bench/owned/owned_stage.h"
+#include "common/wire/control.h"
+#include "memory/memory_server.h"
+#include "pando/losses.h"
+
+namespace pando {
+namespace {
+
+using history::OperationKind;
+
+// Its server lives, and has something else there.
+TEST(OwnedLost, ALogThatCannotBeReadIsLostNotEmpty) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    LogMoves stage(LogMoves::Options(seed));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(owner);
+    if (log == 0 || !stage.Open(next, 0)) continue;
+    ++played;
+    ASSERT_TRUE(stage.Flush(owner, 0));
+    ASSERT_TRUE(stage.Put(owner, 1));
+    stage.Kill(owner);
+    stage.Leave(owner);
+    const std::span<std::byte> memory = stage.world().Memory(log).main;
+    std::memset(memory.data(), 0xEE, memory.size());
+    for (int i = 0; i < 2; ++i) {
+      const auto got = next->sessions[0]->Get(*next->trees[0], KeyOf(2));
+      EXPECT_FALSE(got.ok() || absl::IsNotFound(got.status())) << "seed " << seed;
+    }
+    std::vector<LossInfo> losses;
+    const absl::Status accepted = AcceptLoss(*next->client, {}, &losses);
+    EXPECT_TRUE(accepted.ok()) << accepted;
+    ASSERT_EQ(losses.size(), 1u);
+    EXPECT_NE(losses[0].why.find("the log of"), std::string::npos) << losses[0].why;
+    // What was in the leaves is there.
+    EXPECT_TRUE(next->sessions[0]->Get(*next->trees[0], KeyOf(2)).ok());
+    ASSERT_TRUE(AcceptLoss(*next->client, {}, &losses).ok());
+    EXPECT_TRUE(losses.empty()) << "twice";
+  }
+  EXPECT_GE(played, 3);
+}
+
+// The catalog's server, which may say that it cannot tell where trees are.
+class BusyCatalog final : public ControlHandler {
+ public:
+  explicit BusyCatalog(memory::MemoryServer* server) : server_(*server) {}
+  std::string Handle(PeerId peer, std::string_view request) override {
+    ControlHeader header;
+    if (request.size() < sizeof(header)) return server_.Handle(peer, request);
+    std::memcpy(&header, request.data(), sizeof(header));
+    if (!busy || header.opcode != static_cast<uint16_t>(ControlOpcode::kListTreeServers)) {
+      return server_.Handle(peer, request);
+    }
+    ++refused;
+    return EncodeErrorReply(header, 1, absl::UnavailableError("it is busy"));
+  }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+  bool busy = false;
+  int refused = 0;
+
+ private:
+  memory::MemoryServer& server_;
+};
+
+// The claim was won, and the catalog did not say that the tree is there (rule O8): the entry names
+// a member whose users may never come again. Others that need the key are waiting for it.
+TEST(OwnedLost, AClaimThatTheCatalogDidNotAnswerForIsTakenUpLater) {
+  OwnedStage stage({});
+  OwnedActor* const first = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const second = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(first, 0) && stage.Open(second, 0));
+  BusyCatalog catalog(&stage.cluster().server(0));
+  stage.world().SetHandler(1, &catalog);
+  catalog.busy = true;
+  const absl::Status claimed = first->sessions[0]->Put(*first->trees[0], KeyOf(1), "value");
+  EXPECT_TRUE(absl::IsUnavailable(claimed)) << claimed;
+  EXPECT_GT(catalog.refused, 0);
+  catalog.busy = false;
+  const int64_t begin_ns = stage.NowNs();
+  const auto got = second->sessions[0]->Get(*second->trees[0], KeyOf(1));
+  EXPECT_TRUE(absl::IsNotFound(got.status())) << got.status();
+  EXPECT_LT(stage.NowNs() - begin_ns, 2 * kSecondNs);
+  const auto ranges = second->client->ListRanges(*second->trees[0]);
+  ASSERT_TRUE(ranges.ok() && ranges->size() == 1);
+  EXPECT_EQ((*ranges)[0].owner.compute_server, first->client->compute_server_id());
+  stage.world().SetHandler(1, &stage.cluster().server(0));
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
+}  // namespace
+}  // namespace pando
