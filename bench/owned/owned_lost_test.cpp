@@ -2,6 +2,7 @@
 // D4, D6); and what the catalog does not answer is asked again (rule O8).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -18,6 +19,41 @@ namespace pando {
 namespace {
 
 using history::OperationKind;
+
+bool PutIn(LogMoves* stage, OwnedActor* actor, size_t tree, uint64_t key) {
+  return stage->Do(actor, 0, tree,
+                   OwnedStage::Make(OperationKind::kPut, KeyOf(key), stage->NewValue()));
+}
+
+// The tree with the lower number has lost its leaves: it is the first that a recovery comes to.
+TEST(OwnedLost, ATreeWithoutItsLeavesKeepsNoOtherFromBeingTakenOver) {
+  OwnedStageOptions options;
+  options.trees = 2;
+  LogMoves stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  for (const size_t tree : {0, 1}) {
+    ASSERT_TRUE(stage.Open(owner, tree) && stage.Open(next, tree));
+    ASSERT_TRUE(PutIn(&stage, owner, tree, 1));
+  }
+  ASSERT_LT(ImplOf(*next->trees[0]).context().entry.tree_id,
+            ImplOf(*next->trees[1]).context().entry.tree_id);
+  stage.Kill(owner);
+  stage.Leave(owner);
+  // As where the server that had them has started again (rule R8).
+  const absl::Status lost = absl::DataLossError("it has started again without them");
+  ImplOf(*next->trees[0]).context().fate.Lose(lost);
+  const auto other = next->sessions[0]->Get(*next->trees[1], KeyOf(1));
+  EXPECT_TRUE(other.ok()) << other.status();
+  const auto gone = next->sessions[0]->Get(*next->trees[0], KeyOf(1));
+  EXPECT_TRUE(absl::IsDataLoss(gone.status())) << gone.status();
+  // Its log is there for whoever may still want it, and nobody keeps the recovery to himself.
+  const auto members = next->client->ListMembers();
+  ASSERT_TRUE(members.ok());
+  EXPECT_EQ(std::count_if(members->begin(), members->end(),
+                          [](const MemberInfo& member) { return member.ended; }),
+            1);
+}
 
 // Its server lives, and has something else there.
 TEST(OwnedLost, ALogThatCannotBeReadIsLostNotEmpty) {

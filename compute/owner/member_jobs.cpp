@@ -197,7 +197,9 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
     return TakeUp(context, tree, range);
   }
-  return Recover(context, owner);
+  const absl::Status recovered = Recover(context, owner);
+  // What was in the way of other ranges is nothing to this key.
+  return tree->FindOwn(key) != nullptr ? absl::OkStatus() : recovered;
 }
 
 absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChange change) {
@@ -261,14 +263,17 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                      .loss = loss},
                     ended);
   absl::Status status = recovery.Begin(context);
+  const bool has_begun = status.ok();
   // Bringing its messages to the leaves takes its time: who began again would begin at the start.
   OperationContext bringing(session_.get(),
                             std::max(context.deadline_ns(), NowNs() + kRecoveryNsMax));
   for (const MappedRange& range : recovery.ranges()) {
-    if (!status.ok()) break;
-    status = RecoverRange(bringing, &recovery, range);
+    // A tree that has lost its leaves keeps no other one waiting. One change at a time (rule O4).
+    if (!has_begun || pending_.has_value() || bringing.expired() || session_->fenced()) break;
+    const absl::Status recovered = RecoverRange(bringing, &recovery, range);
+    status.Update(recovered);
     OwnedTree* const tree = FindOpen(range.tree_id);
-    if (!status.ok() || recovery.loss().ok() || tree == nullptr) continue;
+    if (!recovered.ok() || recovery.loss().ok() || tree == nullptr) continue;
     loss->losses.push_back({.tree = tree->leaves().entry.name,
                             .low = range.low,
                             .high = range.high,

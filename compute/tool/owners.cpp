@@ -119,16 +119,17 @@ absl::Status AskForAll(Client* client, Session* session,
                        const std::vector<MemberInfo>& members) {
   std::set<MemberKey> ended;
   for (const MemberInfo& member : members) ended.insert(IdentityOf(member.identity));
+  // What is in the way of one is nothing to the others.
+  absl::Status first;
   for (const auto& tree : trees) {
     const auto ranges = client->ListRanges(*tree);
-    if (!ranges.ok()) return ranges.status();
+    first.Update(ranges.status());
+    if (!ranges.ok()) continue;
     for (const RangeInfo& range : *ranges) {
-      if (!ended.contains(IdentityOf(range.owner))) continue;
-      const absl::Status asked = AskFor(session, *tree, range);
-      if (!asked.ok()) return asked;
+      if (ended.contains(IdentityOf(range.owner))) first.Update(AskFor(session, *tree, range));
     }
   }
-  return absl::OkStatus();
+  return first;
 }
 
 // What those have left who own nothing any more is looked for once a second.
@@ -262,12 +263,14 @@ absl::Status Recover(const Settings& settings, const Arguments&) {
   if (!listed.ok()) return listed.status();
   // All of them stay open: who recovers a compute server takes over its ranges of all trees.
   std::vector<std::unique_ptr<Tree>> trees;
+  absl::Status not_opened;
   for (const TreeInfo& info : *listed) {
     if (info.mode != TreeOptions::Mode::kOwned) continue;
     auto tree = (*client)->OpenTree(info.name);
     if (absl::IsNotFound(tree.status())) continue;  // dropped meanwhile
-    if (!tree.ok()) return tree.status();
-    trees.push_back(*std::move(tree));
+    // Its nodes are gone, perhaps: others' are not.
+    not_opened.Update(tree.status());
+    if (tree.ok()) trees.push_back(*std::move(tree));
   }
   std::vector<LossInfo> losses;
   absl::Status taken;
@@ -278,14 +281,13 @@ absl::Status Recover(const Settings& settings, const Arguments&) {
   } else {
     taken = AskForAll(client->get(), session->get(), trees, *before);
   }
+  taken.Update(not_opened);
   // What has been given up is said whatever comes of the rest.
   if (!settings.json) {
     for (const LossInfo& loss : losses) taken.Update(Print(LossText(loss)));
   }
   if (taken.ok()) taken = AwaitNothingLeft(settings, client->get());
-  for (const auto& tree : trees) {
-    if (taken.ok()) taken = (*session)->Flush(*tree);
-  }
+  for (const auto& tree : trees) taken.Update((*session)->Flush(*tree));
   const absl::Status printed =
       taken.ok() || settings.json
           ? PrintRecovered(settings, before->size(), (*client)->Stats().owned, losses)
