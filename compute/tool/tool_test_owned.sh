@@ -203,33 +203,44 @@ test_lost() {
   says '"may_have_lost": []'
 
   run 0 drop kept
-  # A few writes: the tree does not grow onto the second server yet.
-  run 0 create --tree=few --mode=owned --key_bytes=20 --value_bytes=20
-  run 0 put kept value --tree=few
-  : >"$work/acknowledged"
-  "$programs/owned_writer" "$PANDO_REGISTRY" few >"$work/acknowledged" 2>"$work/writer.err" &
-  children=($!)
-  for ((tries = 0; tries < 2000; ++tries)); do
-    [[ ! -s $work/acknowledged ]] || break
-    sleep 0.001
+  # The server is another one then, or is off for good.
+  local state
+  for state in again off; do
+    # A few writes: the tree does not grow onto the second server yet.
+    run 0 create --tree=few --mode=owned --key_bytes=20 --value_bytes=20
+    run 0 put kept value --tree=few
+    : >"$work/acknowledged"
+    "$programs/owned_writer" "$PANDO_REGISTRY" few >"$work/acknowledged" 2>"$work/writer.err" &
+    children=($!)
+    for ((tries = 0; tries < 2000; ++tries)); do
+      [[ ! -s $work/acknowledged ]] || break
+      sleep 0.001
+    done
+    [[ -s $work/acknowledged ]] || fail "the writer: $(cat "$work/writer.err")"
+    kill -STOP "${children[0]}"
+    log=$(members_log)
+    kill_writer
+    [[ $log == 2 ]] || fail "the log is on server $log"
+    stop_server 2 KILL
+    [[ $state == off ]] || start_server 2 --memory=512M
+    run 69 get kept --tree=few --timeout_ms=3000
+    run 69 recover --timeout_ms=3000
+    if [[ $state == again ]]; then
+      run 1 recover --accept_loss --server_dead=2
+      says 'it is not dead'
+      run 0 recover --accept_loss
+    else
+      run 69 recover --accept_loss --timeout_ms=3000
+      run 0 recover --accept_loss --server_dead=2
+    fi
+    says "tree 'few', keys from '' to the end: acknowledged writes of compute server"
+    says 'nothing is left of 1 compute servers that had ended'
+    run 0 get kept --tree=few
+    prints value
+    run 0 recover --accept_loss
+    says 'has left anything'
+    [[ $state == again ]] || start_server 2 --memory=512M
+    no_logs
+    run 0 drop few
   done
-  [[ -s $work/acknowledged ]] || fail "the writer: $(cat "$work/writer.err")"
-  kill -STOP "${children[0]}"
-  log=$(members_log)
-  kill_writer
-  [[ $log == 2 ]] || fail "the log is on server $log"
-  stop_server 2 KILL
-  start_server 2 --memory=512M
-  run 69 get kept --tree=few --timeout_ms=3000
-  run 69 recover --timeout_ms=3000
-  run 1 recover --accept_loss --server_dead=2
-  says 'it is not dead'
-  run 0 recover --accept_loss
-  says "tree 'few', keys from '' to the end: acknowledged writes of compute server"
-  says 'nothing is left of 1 compute servers that had ended'
-  run 0 get kept --tree=few
-  prints value
-  run 0 recover --accept_loss
-  says 'has left anything'
-  no_logs
 }
