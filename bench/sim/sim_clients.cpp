@@ -142,6 +142,7 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
 
 Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle& handle,
                       const absl::Status& status, Operation* o) {
+  CheckWait(status, *o);
   const Circumstances circumstances =
       CircumstancesOf(handle.life->dropped && !server.client->fenced());
   const Ending ending = Explain(status, circumstances, o);

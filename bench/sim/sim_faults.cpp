@@ -31,6 +31,7 @@ void SimRun::MaybeCrash() {
   }
   if (alive.size() < 2) return;  // somebody has to go on
   world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
+  NoteTrouble(NowNs() + options_.sim.death_seen_ns + options_.sim.kill_late_ns);
   if (options_.sweeps > 0) {
     sweep_at_ns_ = NowNs() + options_.sim.kill_late_ns +
                    static_cast<int64_t>(sweeps_.random().Uniform(kSweepWithinNs));
@@ -52,6 +53,7 @@ void SimRun::Pause(ComputeServer& server, int64_t pause_ns) { Stop(server.fabric
 void SimRun::Stop(const std::shared_ptr<Fabric>& fabric, int64_t for_ns) {
   for (const auto& server : servers_) server->stopped |= server->fabric == fabric;
   world_.PauseFabric(*fabric);
+  NoteTrouble(NowNs() + for_ns);
   world_.At(NowNs() + for_ns, [this, stopped = std::weak_ptr<Fabric>(fabric)] {
     if (const auto again = stopped.lock()) world_.ResumeFabric(*again);
   });
@@ -68,6 +70,7 @@ void SimRun::MaybeKillServer() {
   server_dead_[dies] = true;
   ++result_.server_deaths;
   world_.KillServer(static_cast<ServerId>(dies + 1));
+  NoteTrouble(NowNs() + options_.sim.death_seen_ns);
   for (const auto& server : servers_) server->cutter_died |= server->gave_up;
 }
 
@@ -79,10 +82,12 @@ void SimRun::MaybePartition() {
   const auto longest_ns = static_cast<uint64_t>(options_.partition_max_ns);
   ++result_.partitions;
   world_.CutLink(*server->fabric, id, true);
-  world_.At(NowNs() + 1 + static_cast<int64_t>(partitions_.random().Uniform(longest_ns)),
-            [this, id, cut = std::weak_ptr<Fabric>(server->fabric)] {
-              if (const auto there = cut.lock()) world_.CutLink(*there, id, false);
-            });
+  const int64_t until_ns =
+      NowNs() + 1 + static_cast<int64_t>(partitions_.random().Uniform(longest_ns));
+  NoteTrouble(until_ns);
+  world_.At(until_ns, [this, id, cut = std::weak_ptr<Fabric>(server->fabric)] {
+    if (const auto there = cut.lock()) world_.CutLink(*there, id, false);
+  });
 }
 
 }  // namespace pando::sim_run

@@ -131,6 +131,7 @@ void SimRun::StepReopening(ComputeServer& server) {
         if (server.gave_up) break;  // Reconnect() sees to it
         AddStats(server.client->Stats(), &result_.stats);
         server.Close();
+        NoteTrouble(NowNs());
         server.fabric.reset();
         break;
     }

@@ -161,6 +161,7 @@ void SimRun::Reconnect() {
     if (!server.client->fenced()) continue;  // it has only seen that its queue pairs are gone
     AddStats(server.client->Stats(), &result_.stats);
     server.Close();
+    NoteTrouble(NowNs());  // others see to what it has left
     if (!CanConnect()) continue;
     ++result_.reconnects;
     const absl::Status joined = AddComputeServer();

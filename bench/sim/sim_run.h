@@ -151,6 +151,7 @@ struct SimRunResult {
   uint64_t written_by_call = 0;     // of them by Session::WriteMany()
   uint64_t ranges_erased = 0;       // to their end
   uint64_t after_server_death = 0;  // operations that succeeded all the same
+  int64_t longest_wait_ns = 0;      // of an operation on owned trees, with nothing in its way
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;
   SweepResult swept;  // after crashes

@@ -1,6 +1,7 @@
 // The inside of RunSim(), by job: sim_run.cpp (set-up, the loop), sim_clients.cpp (what clients
 // do), sim_reopen.cpp (what is closed and opened again under load), sim_faults.cpp (what is done to
-// the run), sim_aftermath.cpp (what must hold afterwards).
+// the run), sim_waits.cpp (how long operations may wait), sim_aftermath.cpp (what must hold
+// afterwards).
 //
 // Everything here happens outside coroutines, between two events, but for ClientLoop() and what it
 // calls. Closing and opening blocks: meanwhile the world goes on, and so do the other clients.
@@ -162,6 +163,13 @@ class SimRun {
   void MaybeKillServer();
   void MaybePartition();
 
+  // --- sim_waits.cpp
+  // Something is in the way of operations until then.
+  void NoteTrouble(int64_t until_ns) { trouble_ns_ = std::max(trouble_ns_, until_ns); }
+  // An operation that has ended did not wait for longer than anything may take.
+  void CheckWait(const absl::Status& status, const history::Operation& operation);
+  int64_t LongestWaitNs() const;
+
   // --- sim_aftermath.cpp
   // After crashes: a client that comes later cleans up what the dead have left, and checks every
   // node.
@@ -191,6 +199,7 @@ class SimRun {
   std::vector<std::unique_ptr<TreeLife>> lives_;
   SimWorkload workload_;
   int64_t last_stamp_ns_ = 0;
+  int64_t trouble_ns_ = 0;  // until then something was in the way of operations (sim_waits.cpp)
   int64_t sweep_at_ns_ = kNeverNs;  // as somebody has died
   int32_t next_client_ = 0;
   size_t begun_ = 0;  // operations
