@@ -15,7 +15,7 @@ constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSe
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
-constexpr uint64_t kMixFlushSeed = 0x6d697866;
+constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -170,6 +170,13 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   const bool all_live = options->crashes == 0 && options->lease_ns == 0 &&
                         options->break_probability == 0 && options->drops == 0;
   if (all_live && options->memory_servers > 1 && random.Chance(0.6)) options->server_deaths = 1;
+  // There may be leases where nobody is silent for as long as one, and all else is short, too.
+  Random leases(DeriveSeed(seed, kMixLeasesSeed));
+  const bool all_heard = options->pauses == 0 && options->sim.call_request_loss == 0 &&
+                         options->times.lock_recovery_ns < kSecondNs;
+  if (options->server_deaths > 0 && all_heard && leases.Chance(0.5)) {
+    options->lease_ns = Pick<int64_t>(&leases, std::array<int64_t, 2>{20'000'000, 100'000'000});
+  }
 }
 
 // Many writes at once. From a random stream of its own, too.
