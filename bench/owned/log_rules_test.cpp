@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/owned/log_run.h"
+#include "bench/owned/log_world.h"
 #include "common/base/rule.h"
 #include "gmock/gmock.h"
 
@@ -47,6 +50,46 @@ TEST_F(LogRulesTest, W3Reuse) {
     options.flush_above = 0.7;
     return options;
   });
+}
+
+// A session that has the turn is stopped, and the service writes what there is for one batch.
+// Nobody else writes the rest.
+absl::Status WaitAfterALostTurn() {
+  LogWorld world({.seed = 9});
+  std::vector<LogWorld::Member> members;
+  for (int i = 0; i < 2; ++i) members.push_back(world.Join(1, 8));
+  SessionContext& service = *members[0].sessions[0];
+  SessionContext& stopped = *members[1].sessions[0];
+  const std::unique_ptr<RedoLog> log =
+      world.Create(service, LogWorld::OptionsOf(8 << 10, /*batch_bytes_max=*/1 << 10));
+  absl::Status status;
+  LogWorld::Spawn(stopped, kSecondNs, [&](OperationContext& context) {
+    Lsn last = kNoLsn;
+    for (int i = 0; i < 150; ++i) {
+      last = log->TryAppend({.tree_id = 1, .key = "key", .value = "value"}).value_or(kNoLsn);
+    }
+    status = log->AwaitDurable(context, last);
+  });
+  // Runs when that one has the turn, and before it writes.
+  bool took_turn = false;
+  LogWorld::Spawn(stopped, kSecondNs, [&](OperationContext&) {
+    took_turn = true;
+    world.world().PauseFabric(*members[1].fabric);
+  });
+  while (!took_turn) PANDO_CHECK(world.world().Step());
+  LogWorld::Run(service, [&](OperationContext& context) {
+    context.session.scheduler().SleepUntil(world.NowNs() + kMillisecondNs);
+    status = log->Tend(context);
+  });
+  world.world().ResumeFabric(*members[1].fabric);
+  stopped.scheduler().Drain();
+  return status;
+}
+
+TEST_F(LogRulesTest, W3Turn) {
+  EXPECT_EQ(WaitAfterALostTurn(), absl::OkStatus());
+  BreakRule(Rule::kW3Turn);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(WaitAfterALostTurn()));
 }
 
 TEST_F(LogRulesTest, W4) {

@@ -109,6 +109,8 @@ constexpr RuleVariant kVariants[] = {
     {"W3_reuse", Rule::kW3Reuse,
      "the place of a batch that two have written is used again when both are done",
      "log_rules_test --gtest_filter=LogRulesTest.W3Reuse"},
+    {"W3_turn", Rule::kW3Turn, "a session that has lost its turn to write takes another",
+     "log_rules_test --gtest_filter=LogRulesTest.W3Turn"},
     {"W4", Rule::kW4, "a chain of the log that failed is in flight until its queue pair is gone",
      "log_rules_test --gtest_filter=LogRulesTest.W4"},
     {"W5_durable", Rule::kW5Durable,

@@ -82,6 +82,7 @@ enum class Rule {
   kO13,
   kO14,
   kW3Reuse,
+  kW3Turn,
   kW4,
   kW5Durable,
   kW5End,

@@ -198,7 +198,8 @@ absl::Status RedoLog::AwaitBatch(OperationContext& context, Lsn lsn, bool moving
   Lock lock(mutex_);
   PANDO_CHECK_LT(lsn, ring_.next_lsn()) << "this LSN was never appended";
   while (status.ok() && Complete(moving) < lsn) {
-    if (turn != turn_) turn = 0;  // the service has taken it, and may be done with its batch
+    // The service has taken it, and may be done with its batch.
+    if (turn != turn_ && RuleHolds(Rule::kW3Turn)) turn = 0;
     if (!failure_.ok() && (moving || !WillMove())) {
       status = failure_;
     } else if (turn != 0 && turn == turn_ && MayWrite()) {
