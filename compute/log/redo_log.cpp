@@ -250,7 +250,7 @@ bool RedoLog::Park(Lock& lock, Waiters* queue, const std::shared_ptr<Waiter>& wa
 }
 
 void RedoLog::GiveTurn(OperationContext& context, Wakes* wakes) {
-  if (turn_ != 0 || !MayWrite()) return;
+  if (turn_ != 0 || !MayWrite() || !RuleHolds(Rule::kW3Turn)) return;
   const Lsn first = ring_.FirstUnposted();
   const auto next = std::find_if(durable_waiters_.begin(), durable_waiters_.end(),
                                  [first](const auto& waiter) { return waiter->lsn >= first; });
