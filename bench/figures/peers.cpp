@@ -30,21 +30,26 @@ struct PeerLoad {
 constexpr uint64_t kRecordsDivisor = 10;
 // Published ones say that a scan has up to 100 records, not how they are drawn: half of that.
 constexpr uint32_t kScanRows = 50;
-// Owners' memory, as a share of what the leaves take; half of it may be dirty.
-constexpr double kHotShare = 0.25, kHotShareSmall = 0.05;
+// Owners' memory, as a share of what the leaves take; half of it may be dirty, or almost all.
+constexpr double kHotShare = 0.25, kHotShareSmall = 0.05, kHotShareLarge = 0.5;
+constexpr int kDirtyPercent = ClientOptions().dirty_percent, kDirtyPercentMost = 90;
 // Writes a record before the span begins: a leaf that waits for its flush has gathered as much as
 // any does by then, when all have been flushed twice. Until it is the first leaf's turn again they
 // get half of that. And writes of the span.
 constexpr double kWarmUp = 0.7, kWarmUpPopular = 1, kMeasured = 0.15;
+// Where more may be dirty than half of a quarter, both are as much longer.
+double TimesAsLong(const Owners& owners) {
+  return std::max(1.0, owners.hot_share / kHotShare * owners.dirty_percent / kDirtyPercent);
+}
 // Of an owner with 72 threads of clients, beside them; one of service for each other owner.
-constexpr int kFlushThreads = 6, kServiceThreads = 5;
+constexpr int kFlushThreads = 10, kServiceThreads = 5;
 
 // Sherman's nodes are those of its public code.
 std::vector<Peer> Systems() {
   System narrow = OurSystem();
   narrow.techniques.narrow_writes = true;
   const auto owned = [](const char* name, const System& system, bool routed, double hot_share,
-                        int flush_threads = kFlushThreads) {
+                        int flush_threads = kFlushThreads, int dirty_percent = kDirtyPercent) {
     return Peer{.name = name,
                 .system = system,
                 .key_bytes = 24,
@@ -53,7 +58,8 @@ std::vector<Peer> Systems() {
                 .owners = Owners{.routed = routed,
                                  .hot_share = hot_share,
                                  .service_threads = kServiceThreads,
-                                 .flush_threads = flush_threads}};
+                                 .flush_threads = flush_threads,
+                                 .dirty_percent = dirty_percent}};
   };
   return {
       {.name = "Sherman, 24/8",
@@ -103,6 +109,10 @@ std::vector<Peer> Systems() {
        .narrow = true},
       owned("Pando, 24/8, owned, routed", OurSystem(), true, kHotShare),
       owned("Pando, 24/8, owned, routed, one flush thread", OurSystem(), true, kHotShare, 1),
+      owned("Pando, 24/8, owned, routed, more of it dirty", OurSystem(), true, kHotShare,
+            kFlushThreads, kDirtyPercentMost),
+      owned("Pando, 24/8, owned, routed, half of the leaves in memory", OurSystem(), true,
+            kHotShareLarge),
       owned("Pando, 24/8, owned, routed, less memory", OurSystem(), true, kHotShareSmall),
       owned("Pando, 24/8, owned, routed, less memory, narrow writes", narrow, true, kHotShareSmall),
       owned("Pando, 24/8, owned, any", OurSystem(), false, kHotShare)};
@@ -188,11 +198,12 @@ Figure MakePeers(const Grid& grid) {
       if (tree.mix.scans > 0) tree.span.operations /= 4;
       if (peer.owners.has_value()) MakeOwnedCase(*peer.owners, &one);
       if (peer.owners.has_value() && tree.mix.writes > 0) {
+        const double long_as = TimesAsLong(*peer.owners);
         const bool popular = tree.distribution.name == "zipfian";
-        WarmUp(sized, popular ? kWarmUpPopular : kWarmUp, &one);
-        tree.span.operations =
-            std::max(grid.span.operations,
-                     static_cast<uint64_t>(kMeasured * static_cast<double>(sized.records)));
+        WarmUp(sized, long_as * (popular ? kWarmUpPopular : kWarmUp), &one);
+        tree.span.operations = std::max(
+            grid.span.operations,
+            static_cast<uint64_t>(long_as * kMeasured * static_cast<double>(sized.records)));
       }
       if (figure.cases.size() >= loads.size())
         one.against = {{.index = i, .suffix = "_over_sherman"}};

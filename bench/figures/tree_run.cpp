@@ -154,8 +154,8 @@ absl::Status TreeRun::Connect() {
     options.service_threads = case_.owners->service_threads;
     options.flush_threads = case_.owners->flush_threads;
     options.dirty_percent = case_.owners->dirty_percent;
-    // The ring holds as much several times.
-    options.log_bytes = 2 * options.hot_bytes;
+    // The ring holds what may be dirty several times.
+    options.log_bytes = options.hot_bytes * static_cast<size_t>(case_.owners->dirty_percent) / 25;
   }
   for (int c = 0; c < case_.compute_servers; ++c) {
     options.seed = DeriveSeed(case_.seed, kClientSeeds + static_cast<uint64_t>(c));
