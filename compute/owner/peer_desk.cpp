@@ -53,10 +53,14 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
     answer->is_erasing = request.operation == PeerRequest::Operation::kEraseRange;
     ExecuteOn(tree, context, request, answer);
   }
+  // That this member was cut off is nothing of the peer's: the map says who is next. A memory
+  // server may have refused something before this member hears that it is fenced; else only a
+  // dropped tree is refused like that.
+  const bool may_be_cut_off =
+      context.session.fenced() || member_.lease().ended() || !tree->dropped();
   member_.EndVisit(tree);
-  // That this member was cut off is nothing of the peer's: the map says who is next.
-  const bool cut_off = context.session.fenced() || member_.lease().ended();
-  if (cut_off && absl::IsFailedPrecondition(answer->status) && !IsConditionFailed(answer->status)) {
+  if (may_be_cut_off && absl::IsFailedPrecondition(answer->status) &&
+      !IsConditionFailed(answer->status)) {
     answer->Reset();
     answer->not_owner = true;
   }
