@@ -15,7 +15,7 @@
 namespace pando {
 namespace {
 
-constexpr size_t kLineBytes = 64;
+constexpr size_t kCacheLineBytes = 64;
 // Of so many that would like another one's place one may have it, if that is not used. So what is
 // popular is hardly ever driven out, and what is used now and then hardly ever written.
 constexpr uint64_t kRivals = 8;
@@ -31,7 +31,7 @@ constexpr int kValueBytesShift = 8, kCountShift = 16;
 constexpr size_t KeyBytesOf(uint64_t version) { return version & kKeyBytesMask; }
 constexpr size_t ValueBytesOf(uint64_t version) { return (version >> kValueBytesShift) & 0xff; }
 
-uint64_t Load64(const char* from) {
+uint64_t LoadWord(const char* from) {
   uint64_t word;
   std::memcpy(&word, from, sizeof(word));
   return word;
@@ -42,12 +42,13 @@ constexpr size_t WordsOf(size_t bytes) { return (bytes + 7) / 8; }
 }  // namespace
 
 // Its slots follow.
-struct alignas(kLineBytes) RecordFront::Array {
+struct alignas(kCacheLineBytes) RecordFront::Array {
   // Readers': they never change.
   uint32_t slots;       // a power of two
   uint32_t slot_words;  // each has
   // Behind the mutex, and in no line of readers.
-  alignas(kLineBytes) uint64_t rivals = 0;  // records that would have liked another one's place
+  alignas(kCacheLineBytes) uint64_t rivals =
+      0;  // records that would have liked another one's place
 
   static size_t BytesOf(size_t slots, size_t slot_words) {
     return sizeof(Array) + slots * slot_words * sizeof(Word);
@@ -73,7 +74,7 @@ class RecordFront::Arrays {
       }
     }
     void* const memory =
-        ::operator new(Array::BytesOf(slots, slot_words), std::align_val_t(kLineBytes));
+        ::operator new(Array::BytesOf(slots, slot_words), std::align_val_t(kCacheLineBytes));
     auto* const array = new (memory) Array{.slots = slots, .slot_words = slot_words};
     for (size_t i = 0; i < size_t{slots} * slot_words; ++i) new (array->At(0) + i) Word(0);
     return array;
@@ -113,7 +114,7 @@ bool RecordFront::Find(std::string_view key, uint64_t hash, std::string* value, 
   size_t at = 0;
   for (; at < key_words; ++at) {
     words[at] = slot[kRecord + at].load(std::memory_order_acquire);
-    if (words[at] != Load64(key.data() + at * sizeof(uint64_t))) return false;
+    if (words[at] != LoadWord(key.data() + at * sizeof(uint64_t))) return false;
   }
   for (; at < count; ++at) words[at] = slot[kRecord + at].load(std::memory_order_acquire);
   if (slot[kVersion].load(std::memory_order_relaxed) != version) return false;
@@ -168,7 +169,7 @@ void RecordFront::Write(Word* slot, uint64_t generation, std::string_view key,
 
 bool RecordFront::Prepare(size_t record_bytes, size_t bytes_max) {
   Array* array = array_.load(std::memory_order_relaxed);
-  size_t slot_words = array == nullptr ? kLineBytes / sizeof(Word) : array->slot_words;
+  size_t slot_words = array == nullptr ? kCacheLineBytes / sizeof(Word) : array->slot_words;
   while ((slot_words - kRecord) * sizeof(Word) < record_bytes) slot_words *= 2;
   if (array != nullptr && slot_words > array->slot_words) {
     // Not for one.

@@ -16,7 +16,7 @@ namespace pando {
 namespace {
 
 // Writes of one call that are appended before anybody waits for the first of them.
-constexpr size_t kRunMax = 64;
+constexpr size_t kCellRunMax = 64;
 // READs of a peer's cell.
 constexpr int kLooksMax = 3;
 
@@ -68,9 +68,9 @@ std::optional<absl::Status> OwnedTree::WriteWithCells(OperationContext& context,
 }
 
 size_t OwnedTree::WriteRunWithCells(OperationContext& context, absl::Span<const RunWrite> writes) {
-  std::array<Appended, kRunMax> appended;
+  std::array<Appended, kCellRunMax> appended;
   size_t count = 0;
-  while (count < std::min(writes.size(), kRunMax)) {
+  while (count < std::min(writes.size(), kCellRunMax)) {
     const RunWrite& write = writes[count];
     std::optional<absl::Status> done =
         WriteKnowing(context, *write.operation, write.answer, &appended[count]);
