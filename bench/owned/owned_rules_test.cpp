@@ -240,6 +240,62 @@ TEST_F(OwnedRulesTest, T4Hold) {
   });
 }
 
+// Often enough that the record is shown.
+void GetOften(OwnedStage* stage, OwnedActor* actor, uint64_t key) {
+  for (int i = 0; i < 8; ++i) Get(stage, actor, key);
+}
+
+TEST_F(OwnedRulesTest, T9Put) {
+  ExpectShown(Rule::kT9Put, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (int i = 0; i < 2; ++i) {
+      Put(&stage, owner, 1);
+      GetOften(&stage, owner, 1);
+    }
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
+// The giver is stopped when its last Replace is under way. The taker has the range and writes,
+// before the giver goes on and hears of it.
+TEST_F(OwnedRulesTest, T9Close) {
+  ExpectShown(Rule::kT9Close, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.owner = true;
+    client.spread_ranges = false;
+    OwnedActor* const giver = stage.Join(client, 2);
+    OwnedActor* const taker = stage.Join(client);
+    if (!stage.Open(giver, 0) || !stage.Open(taker, 0) || !Put(&stage, giver, 1)) {
+      return stage.what();
+    }
+    GetOften(&stage, giver, 1);
+    stage.Spawn(giver, 0, [&] { (void)stage.Give(giver, 0, 0, KeyOf(1), taker); });
+    const int64_t pause_ns =
+        stage.NowNs() + 50 * kMicrosecondNs + static_cast<int64_t>(stage.random().Uniform(10'000));
+    stage.Spawn(giver, 1, [&] {
+      for (int i = 0; i < 4; ++i) {
+        ImplOf(*giver->sessions[1]).scheduler().SleepUntil(pause_ns + kMillisecondNs + i * 200);
+        stage.Do(giver, 1, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(1)));
+      }
+    });
+    stage.Pause(giver, pause_ns, 30 * kMillisecondNs);
+    stage.Quiet(100 * kMicrosecondNs);
+    Put(&stage, taker, 1);
+    for (OwnedActor* const actor : {giver, taker}) actor->sessions[0]->Run();
+    giver->sessions[1]->Run();
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 OwnedRunOptions Dying(uint64_t seed) {
   return {.seed = seed, .coroutines = 6, .lives = 6, .keys = 20, .kill = 1};
 }

@@ -96,6 +96,8 @@ enum class Rule {
   kT5,
   kT5Hold,
   kT8,
+  kT9Put,
+  kT9Close,
   kB3,
   kB3Durable,
   kD1,

@@ -16,7 +16,8 @@ class CpuCosts {
   // An operation that is executed for somebody else (NicProfile::Cpu::operation_ns).
   virtual void ChargeOperation() = 0;
   // So many records are looked up and changed while `partition` is held, from now on, or from when
-  // nobody else holds it: the thread waits for that (NicProfile::Cpu::record_ns, each).
+  // nobody else holds it: the thread waits for that (NicProfile::Cpu::record_ns, each). nullptr:
+  // nothing is held (rule T9), and they take as long.
   virtual void ChargeRecords(BusyPeriods* partition, size_t records) = 0;
 };
 

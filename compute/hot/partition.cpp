@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "common/base/check.h"
+#include "common/base/rule.h"
 
 namespace pando {
 namespace {
@@ -165,6 +166,7 @@ void Partition::Show(const View& view) {
 }
 
 bool Partition::ChangeShown(uint64_t hash, const HotRecord* record, Lsn lsn) {
+  if (!RuleHolds(Rule::kT9Put)) return true;
   if (record->state() == RecordState::kDirty) {
     return front_.Change(record->key(), hash, record->value(), lsn);
   }

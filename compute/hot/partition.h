@@ -1,11 +1,11 @@
 // The in-memory side of one owned range of one tree: hot records, and writes that their leaves do
 // not have yet (rules T1, T2). It knows no coroutines, no log and no fabric: it is the state that
-// rules T3 to T8, B3 and W5 speak of, and each of its functions is one step of them.
+// rules T3 to T9, B3 and W5 speak of, and each of its functions is one step of them.
 //
-// Thread safety: mutex() is the callers' to lock, around everything but the constructor; the
-// ownership check, the LSN from the log and the change of the record are one step under it (rule
-// T4). It is never held across a suspension. What functions return (views, records) is good while
-// it is held.
+// Thread safety: mutex() is the callers' to lock, around everything but the constructor and
+// FindShown(); the ownership check, the LSN from the log and the change of the record are one step
+// under it (rule T4). It is never held across a suspension. What functions return (views, records)
+// is good while it is held.
 // Invariants:
 //   1. A key has one record or none. LSNs of a partition only rise, and each is that of one key's
 //      newest message.
@@ -20,7 +20,7 @@
 //   6. Finding, touching and waiting allocate nothing.
 //   7. A clean record of 8/8 takes at most 28 bytes of heap, a dirty one 40; others key + value +
 //      16, and + 38. (A quarter of the slots of each size may be free besides: record_pool.h.) The
-//      front takes an eighth of that on top, at most, or some hundred bytes.
+//      front takes an eighth of that on top, at most, or eight slots.
 //   8. What is dirty, and nothing else, has a place in the order of keys.
 //   9. What FindShown() finds is a clean or dirty record as Find() would say it in that call, but
 //      that the LSN of a clean one may be that of its last message, which is durable (rule T9).

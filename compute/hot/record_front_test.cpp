@@ -146,34 +146,36 @@ struct Shared {
   std::atomic<uint64_t> counts[kKeys] = {};
   std::atomic<bool> ends{false};
   std::atomic<uint64_t> found{0};
+  // The writer's.
+  uint64_t count = 0;
+  std::vector<FlushItem> items;  // in flight
+  Random random{7};
 };
 
 void Read(Shared* shared, uint64_t seed) {
   Random random(seed);
   std::string value;
   std::vector<uint64_t> seen(kKeys);
-  uint64_t found = 0;
   while (!shared->ends.load()) {
     const uint64_t n = random.Uniform(kKeys);
     const std::string key = KeyOf(n);
     const uint64_t before = std::max(seen[n], shared->counts[n].load());
     Lsn lsn = 0;
     if (!shared->partition.FindShown(key, HashOf(key), &value, &lsn)) continue;
-    ++found;
+    shared->found.fetch_add(1, std::memory_order_relaxed);
     seen[n] = CountOf(value);
     ASSERT_EQ(value, ValueOf(n, seen[n])) << key;
     ASSERT_GE(seen[n], before) << "it was so before this has begun";
     ASSERT_LE(lsn, seen[n]);
   }
-  shared->found += found;
 }
 
 // Everything that happens to records, and to fronts.
-void Change(Shared* shared, uint64_t seed, int steps) {
-  Random random(seed);
+void Change(Shared* shared, int steps) {
+  Random& random = shared->random;
   Partition& partition = shared->partition;
-  uint64_t count = 0;
-  std::vector<FlushItem> items;
+  uint64_t& count = shared->count;
+  std::vector<FlushItem>& items = shared->items;
   for (int i = 0; i < steps; ++i) {
     const uint64_t n = random.Uniform(kKeys);
     const std::string key = KeyOf(n);
@@ -225,10 +227,12 @@ TEST(RecordFrontThreadsTest, ReadersSeeWhatWasThereSinceTheyBegan) {
   Shared shared;
   std::vector<std::thread> readers;
   for (int i = 0; i < kReaders; ++i) readers.emplace_back(Read, &shared, i + 1);
-  Change(&shared, 7, kSteps);
+  // On a busy machine they may not have come to much by then.
+  do {
+    Change(&shared, kSteps);
+  } while (shared.found.load() < 1000 && !HasFailure());
   shared.ends = true;
   for (std::thread& reader : readers) reader.join();
-  EXPECT_GT(shared.found.load(), 1000u);
 }
 
 // Arrays go from one front to the other, and readers are in them.
@@ -253,14 +257,13 @@ TEST(RecordFrontThreadsTest, ArraysAreUsedAgainUnderReaders) {
   std::vector<std::thread> readers;
   for (int i = 0; i < kReaders; ++i) readers.emplace_back(read, i + 1);
   Random random(9);
-  for (uint64_t i = 0; i < 100'000; ++i) {
+  for (uint64_t i = 0; i < 100'000 || (found.load() < 1000 && !HasFailure()); ++i) {
     const uint64_t n = random.Uniform(kKeys), front = i % 2;
     Show(fronts[front], KeyOf(n), ValueOf(n, i), i, 600 << random.Uniform(6));
     if (random.Chance(0.05)) fronts[front].Clear();
   }
   ends = true;
   for (std::thread& reader : readers) reader.join();
-  EXPECT_GT(found.load(), 1000u);
 }
 
 }  // namespace

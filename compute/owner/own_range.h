@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/rule.h"
 #include "common/sched/scheduler.h"
 #include "compute/core/session_context.h"
 #include "compute/hot/partition.h"
@@ -60,7 +61,7 @@ struct OwnRange {
   void SetState(State now) {
     state = now;
     // Readers without the mutex do not see the state (rule T9).
-    if (now != State::kServing) partition.StopShowing();
+    if (now != State::kServing && RuleHolds(Rule::kT9Close)) partition.StopShowing();
     if (now == State::kGone) meter.Clear();
     for (Parking* const parking : waiting) parking->Unpark();
   }
