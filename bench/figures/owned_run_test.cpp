@@ -102,21 +102,41 @@ TEST_F(OwnedRunTest, AHitAtTheOwnerTakesItsProcessorTimeAndNothingElse) {
   EXPECT_NEAR(result.mops(), kServers * 1e3 / ns, 0.05 * kServers * 1e3 / ns);
 }
 
-TEST_F(OwnedRunTest, ABusyPartitionBoundsThroughput) {
-  constexpr double kRecordNs = 5'000;
-  Load([](NicProfile* nic) { nic->cpu.record_ns = kRecordNs; });
-  // Every operation asks for the same record: one partition is held all the time.
-  TreeCase one = Case(/*threads=*/4);
+// Every operation is for the same record.
+TreeCase OfOneRecord(TreeCase one) {
   one.compute_servers = 1;
   one.distribution = {.name = "hotspot", .hotspot_items = 1e-9, .hotspot_operations = 1};
+  return one;
+}
+
+TEST_F(OwnedRunTest, ABusyPartitionBoundsWrites) {
+  constexpr double kRecordNs = 20'000;
+  Load([](NicProfile* nic) { nic->cpu.record_ns = kRecordNs; });
+  TreeCase one = OfOneRecord(Case(/*threads=*/4));
+  one.mix.writes = 1;
   const CaseResult four = Run(one);
-  EXPECT_NEAR(four.mops(), 1e3 / kRecordNs, 0.03 * 1e3 / kRecordNs);
+  // One partition is held all the time, now and then by a flush.
+  EXPECT_LE(four.mops(), 1.03 * 1e3 / kRecordNs);
+  EXPECT_GE(four.mops(), 0.85 * 1e3 / kRecordNs);
   // Who waits does so with his thread.
-  EXPECT_NEAR(four.latency_ns.Mean(), 4 * kRecordNs, 0.05 * 4 * kRecordNs);
-  EXPECT_NEAR(four.busy.partition, 1, 0.03);
+  EXPECT_GE(four.latency_ns.Mean(), 0.95 * 4 * kRecordNs);
+  EXPECT_NEAR(four.busy.partition, 1, 0.05);
   // Keys of all partitions: three of four threads find theirs free most of the time.
   one.distribution = {.name = "uniform"};
   EXPECT_GT(Run(one).mops(), 1.7 * four.mops());
+}
+
+// Rule T9: gets of a popular record hold nothing, and take as long.
+TEST_F(OwnedRunTest, NoPartitionBoundsGetsOfAPopularRecord) {
+  constexpr double kRecordNs = 5'000;
+  constexpr int kThreads = 4;
+  Load([](NicProfile* nic) { nic->cpu.record_ns = kRecordNs; });
+  const CaseResult result = Run(OfOneRecord(Case(kThreads)));
+  const double ns = nic_->cpu.operation_ns + kRecordNs;
+  EXPECT_NEAR(result.latency_ns.Mean(), ns, 0.05 * ns);
+  EXPECT_NEAR(result.mops(), kThreads * 1e3 / ns, 0.05 * kThreads * 1e3 / ns);
+  // One of 32 takes the mutex.
+  EXPECT_LT(result.busy.partition, 0.15);
 }
 
 TEST_F(OwnedRunTest, WhatIsForwardedTakesMessagesAndTheOwnersTime) {
