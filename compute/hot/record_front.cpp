@@ -155,8 +155,9 @@ void RecordFront::Write(Word* slot, uint64_t generation, std::string_view key,
   const size_t count = WordsOf(key.size() + value.size());
   if (count > 0) words[count - 1] = 0;
   char* const record = reinterpret_cast<char*>(words.data());
-  std::memcpy(record, key.data(), key.size());
-  std::memcpy(record + key.size(), value.data(), value.size());
+  // Nothing is copied from nowhere: an empty one may have no address.
+  if (!key.empty()) std::memcpy(record, key.data(), key.size());
+  if (!value.empty()) std::memcpy(record + key.size(), value.data(), value.size());
   // A reader that has seen any of the words below sees this, when it looks again.
   const uint64_t writes = slot[kVersion].load(std::memory_order_relaxed) >> kCountShift;
   slot[kVersion].store((writes + 1) << kCountShift, std::memory_order_relaxed);
