@@ -60,20 +60,20 @@ TEST_F(CollectTest, OthersAreHeldUpByAFewRecords) {
   ASSERT_EQ(items_.size(), kCollected);
   for (size_t n = 0; n < kCollected; ++n) EXPECT_EQ(items_[n].key, CollectKey(n));
   seen.push_back(kCollected);
-  for (size_t i = 1; i < seen.size(); ++i) EXPECT_LE(seen[i] - seen[i - 1], 64u);
+  for (size_t i = 1; i < seen.size(); ++i) EXPECT_LE(seen[i] - seen[i - 1], 8u);
 }
 
 TEST_F(CollectTest, EndsAtItsLimitsAndGoesOnThere) {
   EXPECT_EQ(Collect({.records_max = 100}), CollectKey(100));
   EXPECT_EQ(items_.size(), 100u);
   // What is being flushed is looked at in vain.
-  EXPECT_EQ(Collect({.looks_max = 1}, ""), CollectKey(164));
-  EXPECT_EQ(items_.size(), 164u);
+  EXPECT_EQ(Collect({.looks_max = 1}, ""), CollectKey(108));
+  EXPECT_EQ(items_.size(), 108u);
   EXPECT_EQ(Collect({}, CollectKey(900), CollectKey(950)), "");
-  EXPECT_EQ(items_.size(), 214u);
+  EXPECT_EQ(items_.size(), 158u);
   EXPECT_EQ(items_.back().key, CollectKey(949));
   EXPECT_EQ(Collect({.below = 300}), "");
-  EXPECT_EQ(items_.size(), 214u + 299 - 164);
+  EXPECT_EQ(items_.size(), 158u + 299 - 108);
 }
 
 }  // namespace
