@@ -93,6 +93,10 @@ DEFINE_bool(lock_and_read, true, "lock and read in one chain");
 DEFINE_bool(handover_image, true, "the leaf travels with a handed-over lock");
 DEFINE_bool(lock_back_off, true, "pauses between attempts at a global lock");
 DEFINE_bool(two_level_versions, true, "an update writes back a line, not the node");
+DEFINE_bool(narrow_anywhere, false,
+            "with --narrow_reads: also on fabrics that gain nothing by it, to measure that");
+DEFINE_bool(narrow_writes, false,
+            "with --narrow_reads: writes READ some lines of a leaf, too, where gets do");
 DEFINE_string(index_cache, "64M", "bound of a compute server's index cache");
 DEFINE_string(value_places, "32M",
               "bound on a compute server's memory of where values outside leaves are");

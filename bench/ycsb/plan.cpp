@@ -28,7 +28,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RdmaOptions, device, port, gid_index, mtu_byt
                                    service_level, pkey_index)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Techniques, command_combining, on_chip_locks, local_locks,
                                    wait_queue, handover, operation_combining, lock_and_read,
-                                   handover_image, lock_back_off, two_level_versions, narrow_reads)
+                                   handover_image, lock_back_off, two_level_versions, narrow_reads,
+                                   narrow_anywhere, narrow_writes)
 
 }  // namespace pando
 

@@ -123,6 +123,8 @@ inline constexpr TechniqueFlag kTechniqueFlags[] = {
     {"handover_image", &Techniques::handover_image},
     {"lock_back_off", &Techniques::lock_back_off},
     {"two_level_versions", &Techniques::two_level_versions},
+    {"narrow_anywhere", &Techniques::narrow_anywhere},
+    {"narrow_writes", &Techniques::narrow_writes},
 };
 
 }  // namespace pando::bench
