@@ -1,5 +1,7 @@
 #include "bench/sim/coverage.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -79,6 +81,7 @@ void Coverage::Add(const SimRunResult& result) {
   refused_ += result.refused;
   for (const auto& [member, name] : kRunCounters) done_.*member += result.*member;
   unknown_ += result.unknown;
+  longest_wait_ns_ = std::max(longest_wait_ns_, result.longest_wait_ns);
 }
 
 std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
@@ -122,6 +125,7 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"locks_recovered", tree.lock_recoveries},
       {"outcomes_unknown", unknown_},
       {"events", sim_.events},
+      {"longest_wait_us_for_nothing", static_cast<uint64_t>(longest_wait_ns_ / kMicrosecondNs)},
   };
   for (const auto& [member, name] : kRunCounters) counters.emplace_back(name, done_.*member);
   return counters;

@@ -18,13 +18,14 @@ class Coverage {
  public:
   void Add(const SimRunResult& result);
 
-  // Name and total of each counter, in order of interest.
+  // Name and total of each counter, in order of interest; of waits the longest.
   std::vector<std::pair<std::string, uint64_t>> Counters() const;
   std::string Describe() const;
 
  private:
   uint64_t runs_ = 0, operations_ = 0, three_levels_ = 0, missing_separators_ = 0, reconnects_ = 0;
   uint64_t refused_ = 0, unknown_ = 0;
+  int64_t longest_wait_ns_ = 0;  // SimRunResult
   ClientStats stats_;
   SweepResult swept_;
   SimRunResult done_;  // its counters
