@@ -89,6 +89,8 @@ DEFINE_bool(narrow_writes, false, "with --narrow_reads: and so do writes (rule N
 DEFINE_uint32(key_prefix, 0, "bytes that all keys have in common (long separators, deep trees)");
 DEFINE_string(techniques, "everything", "everything, sherman or fgplus");
 DEFINE_uint32(packet_bytes, 4096, "largest WRITE that is whole or absent when its sender dies");
+DEFINE_bool(cheap_messages, true,
+            "between compute servers, of owned trees: few requests do not wait for each other's");
 DEFINE_bool(write_unlock, true, "a lock is released by a WRITE; else by CAS");
 DEFINE_double(stall_probability, 0.03, "share of READs and WRITEs that stop in the middle");
 DEFINE_int64(stall_us, 12, "for how long at most, virtual microseconds");
@@ -216,6 +218,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   }
   options.sim.packet_bytes = FLAGS_packet_bytes;
   options.sim.write_unlock = FLAGS_write_unlock;
+  options.sim.cheap_messages = FLAGS_cheap_messages;
   options.sim.stall_probability = FLAGS_stall_probability;
   options.sim.stall_ns = FLAGS_stall_us * kMicrosecondNs;
   options.sim.call_request_loss = options.sim.call_reply_loss = FLAGS_call_loss;

@@ -15,7 +15,8 @@ constexpr uint64_t kMixSeed = 0x6d6978, kMixBreaksSeed = 0x6d697862, kMixCruelSe
 constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
-constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c;
+constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
+                   kMixMessagesSeed = 0x6d69786d;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -152,6 +153,7 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   // From a random stream of its own, too.
   Random flushers(DeriveSeed(seed, kMixFlushSeed));
   client.flush_threads = 1 + static_cast<int>(flushers.Uniform(3));
+  options->sim.cheap_messages = Random(DeriveSeed(seed, kMixMessagesSeed)).Chance(0.5);
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
   options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});
   options->flushes = Pick<double>(&random, std::array{0.0, 0.002, 0.02});

@@ -66,6 +66,8 @@ struct Capabilities {
   // A READ of few bytes costs less than a verb more does; false where verbs are copies by the
   // processor, or packets of a kernel.
   bool few_bytes_pay = true;
+  // A message to a peer (peer.h) is a post to a NIC; false where it is a system call.
+  bool cheap_messages = true;
   // A memory server can cut a living client off, if it has leases; else only the end of a client's
   // process is its death.
   bool can_cut_off = false;

@@ -69,7 +69,9 @@ absl::Status Member::OpenPort(Parts* parts) {
   const PeerIdentity me = {self().compute_server, self().incarnation};
   for (const auto& session : parts->service_sessions) service_sessions_.push_back(session.get());
   service_ = std::make_unique<PeerService>(
-      PeerService::Options{.identity = me, .event_driven = event_driven_},
+      PeerService::Options{.identity = me,
+                           .cheap_messages = parts->fabric->capabilities().cheap_messages,
+                           .event_driven = event_driven_},
       std::move(parts->service_sessions), &desk_);
   auto port = parts->fabric->OpenPeers(
       {.identity = me, .acceptor = service_.get(), .address = parts->service_address});
@@ -85,7 +87,8 @@ absl::Status Member::OpenPort(Parts* parts) {
   }
   port_ = *std::move(port);
   address_ = port_->address();
-  peers_ = std::make_unique<PeerClient>(port_.get(), me, &session_->endpoint().clock());
+  peers_ = std::make_unique<PeerClient>(port_.get(), me, &session_->endpoint().clock(),
+                                        parts->fabric->capabilities().cheap_messages);
   return absl::OkStatus();
 }
 

@@ -19,13 +19,14 @@ uint64_t LeftUs(int64_t deadline_ns, int64_t now_ns) {
 }  // namespace
 
 PeerChannel::PeerChannel(PeerPort* port, PeerIdentity self, PeerIdentity other, const Clock* clock,
-                         PeerCounters* counters)
+                         bool cheap_messages, PeerCounters* counters)
     : port_(port),
       self_(self),
       other_(other),
       clock_(clock),
       counters_(counters),
       slots_(kPeerRequestsMax),
+      thrift_(cheap_messages),
       closed_log_(1, clock) {
   free_.reserve(kPeerRequestsMax);
   FreeSlots();
@@ -99,6 +100,7 @@ void PeerChannel::Append(PeerCall* call) {
   call->before = last_;
   (last_ == nullptr ? first_ : last_->behind) = call;
   last_ = call;
+  ++unsent_;
   unsent_bytes_ += call->bytes;
 }
 
@@ -106,6 +108,7 @@ void PeerChannel::Remove(PeerCall* call) {
   (call->before == nullptr ? first_ : call->before->behind) = call->behind;
   (call->behind == nullptr ? last_ : call->behind->before) = call->before;
   call->before = call->behind = nullptr;
+  --unsent_;
   unsent_bytes_ -= call->bytes;
 }
 
@@ -132,7 +135,7 @@ int64_t PeerChannel::PatienceNs() const {
 bool PeerChannel::MaySend() const {
   if (link_ == nullptr) return true;
   if (!writable_ || free_.empty()) return false;
-  return unanswered_.size() < kUnansweredMax || unsent_bytes_ >= kPeerMessageBytesMax;
+  return unanswered_.size() < thrift_.unanswered_max() || unsent_bytes_ >= kPeerMessageBytesMax;
 }
 
 void PeerChannel::Send(const PeerCall* impatient) {
@@ -185,6 +188,7 @@ bool PeerChannel::SendMessage() {
     case PeerSend::kRefused:
       PANDO_CHECK(false) << "a message of " << writer_.bytes().size() << " bytes";
   }
+  thrift_.Observe(slots_.size() - free_.size() + unsent_);
   const uint64_t message = ++messages_;
   unanswered_.push_back({message, now_ns});
   for (size_t i = 0; i < count; ++i) {

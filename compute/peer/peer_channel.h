@@ -18,6 +18,7 @@
 #include "common/base/rate_limited_log.h"
 #include "common/fabric/peer.h"
 #include "common/sched/scheduler.h"
+#include "compute/peer/message_thrift.h"
 #include "compute/peer/peer_counters.h"
 #include "compute/peer/peer_format.h"
 
@@ -64,7 +65,7 @@ struct PeerCall {
 class PeerChannel final : public PeerHandler, public std::enable_shared_from_this<PeerChannel> {
  public:
   PeerChannel(PeerPort* port, PeerIdentity self, PeerIdentity other, const Clock* clock,
-              PeerCounters* counters);
+              bool cheap_messages, PeerCounters* counters);
   ~PeerChannel() override;
 
   // Until the call is over: answered, its deadline, or the end of the link (PeerCall::State).
@@ -75,7 +76,6 @@ class PeerChannel final : public PeerHandler, public std::enable_shared_from_thi
   bool has_link();
 
  private:
-  static constexpr size_t kUnansweredMax = 2;
   // Slots of callers that have left. A peer that owes so much is not waited for.
   static constexpr size_t kOverdueMax = kPeerRequestsMax / 2;
   static constexpr int kSmoothing = 8;
@@ -141,11 +141,13 @@ class PeerChannel final : public PeerHandler, public std::enable_shared_from_thi
   bool gathering_ = false;          // somebody lets others run, and sends then
   PeerCall* first_ = nullptr;       // unsent, in the order in which they came
   PeerCall* last_ = nullptr;
+  size_t unsent_ = 0;
   size_t unsent_bytes_ = 0;
   std::vector<Slot> slots_;
   std::vector<uint16_t> free_;  // slots, the one that is used next at the back
   size_t overdue_ = 0;
   std::vector<SentMessage> unanswered_;
+  MessageThrift thrift_;
   uint64_t messages_ = 0;
   int64_t answer_ns_ = kMillisecondNs;  // smoothed: from a message to the first of its answers
   PeerMessageWriter writer_;

@@ -22,8 +22,8 @@ std::string Asking(const PeerAddress& peer) {
 
 }  // namespace
 
-PeerClient::PeerClient(PeerPort* port, PeerIdentity self, const Clock* clock)
-    : port_(port), self_(self), clock_(clock) {}
+PeerClient::PeerClient(PeerPort* port, PeerIdentity self, const Clock* clock, bool cheap_messages)
+    : port_(port), self_(self), clock_(clock), cheap_messages_(cheap_messages) {}
 
 PeerClient::~PeerClient() = default;
 
@@ -31,7 +31,8 @@ std::shared_ptr<PeerChannel> PeerClient::Find(const PeerAddress& peer) {
   std::lock_guard lock(mutex_);
   std::shared_ptr<PeerChannel>& channel = channels_[KeyOfPeer(peer.identity)];
   if (channel != nullptr) return channel;
-  channel = std::make_shared<PeerChannel>(port_, self_, peer.identity, clock_, &counters_);
+  channel = std::make_shared<PeerChannel>(port_, self_, peer.identity, clock_, cheap_messages_,
+                                          &counters_);
   const std::shared_ptr<PeerChannel> made = channel;
   // Those that nobody uses: of peers that have gone, mostly.
   absl::erase_if(channels_, [](const auto& entry) {

@@ -51,8 +51,9 @@ struct PeerAddress {
 
 class PeerClient {
  public:
-  // `self`: as the port says it. `clock` is the sessions'.
-  PeerClient(PeerPort* port, PeerIdentity self, const Clock* clock);
+  // `self`: as the port says it. `clock` is the sessions'. `cheap_messages`: the fabric's
+  // (Capabilities), for rule P2.
+  PeerClient(PeerPort* port, PeerIdentity self, const Clock* clock, bool cheap_messages);
   ~PeerClient();
   PeerClient(const PeerClient&) = delete;
   PeerClient& operator=(const PeerClient&) = delete;
@@ -76,6 +77,7 @@ class PeerClient {
   PeerPort* const port_;
   const PeerIdentity self_;
   const Clock* const clock_;
+  const bool cheap_messages_;
   PeerCounters counters_;
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<PeerChannel>> channels_;

@@ -7,7 +7,8 @@
 // A message is validated on the port's thread and posted to a session of the service, where each of
 // its requests is a task: writes of one message share a group commit. What is ready when the tasks
 // that are ready have run once is answered in one message; what waits follows, together with
-// whatever else is ready within two chain times, or when nothing is left to wait for.
+// whatever else is ready within two chain times (at once, where rule P2 lets messages go), or when
+// nothing is left to wait for.
 //
 // Thread safety: OnAccepted() and what links call, from the port's thread. The port is destroyed
 // before the service.
@@ -59,6 +60,7 @@ class PeerService final : public PeerAcceptor {
  public:
   struct Options {
     PeerIdentity identity;
+    bool cheap_messages = false;  // the fabric's (Capabilities), for rule P2
     // No session may have a thread of its own (Capabilities::event_driven).
     bool event_driven = false;
     size_t requests_max_of_link = 1024;  // as many as a PeerClient has unanswered

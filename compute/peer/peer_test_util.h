@@ -96,8 +96,8 @@ class FakeOwner final : public PeerExecutor {
 
 // A compute server with a service.
 struct TestOwner {
-  TestOwner(sim::SimWorld* world, PeerIdentity identity, PeerService::Options options = {},
-            int session_count = 1)
+  TestOwner(sim::SimWorld* world, PeerIdentity identity,
+            PeerService::Options options = {.cheap_messages = true}, int session_count = 1)
       : fabric(world->NewFabric()), me(identity) {
     options.identity = me;
     options.event_driven = true;
@@ -119,12 +119,13 @@ struct TestOwner {
 
 // A compute server that asks.
 struct TestAsker {
-  TestAsker(sim::SimWorld* its_world, PeerIdentity me, int session_count = 1)
+  TestAsker(sim::SimWorld* its_world, PeerIdentity me, int session_count = 1,
+            bool cheap_messages = true)
       : world(*its_world),
         fabric(world.NewFabric()),
         sessions(PeerTestSessions(*fabric, session_count, &epochs)),
         port(fabric->OpenPeers({.identity = me}).value()),
-        client(std::make_unique<PeerClient>(port.get(), me, &world.clock())) {}
+        client(std::make_unique<PeerClient>(port.get(), me, &world.clock(), cheap_messages)) {}
   ~TestAsker() {
     for (auto& session : sessions) session->scheduler().Drain();
     port.reset();

@@ -221,7 +221,7 @@ class PeerThreads : public testing::Test {
     service_ = std::make_unique<PeerService>(options, std::move(lanes), &owner_);
     service_thread_ = std::make_unique<EventThread>();
     port_ = std::make_unique<LoopbackPort>(service_.get(), service_thread_.get());
-    client_ = std::make_unique<PeerClient>(port_.get(), kClient, &RealClock());
+    client_ = std::make_unique<PeerClient>(port_.get(), kClient, &RealClock(), true);
   }
   void Stop() {
     port_.reset();            // the client's end of all links,

@@ -30,6 +30,7 @@ ServedPeer::ServedPeer(PeerService* service, SessionContext* session,
       session_(*session),
       link_(std::move(link)),
       other_(link_->other()),
+      thrift_(service->options_.cheap_messages),
       hold_(&session->scheduler()) {}
 
 ServedPeer::~ServedPeer() {
@@ -99,6 +100,7 @@ void ServedPeer::OnBroken(PeerLink* link, const absl::Status&) {
 void ServedPeer::Begin(Batch* batch) {
   const std::shared_ptr<ServedPeer> peer = batch->peer;
   peer->running_ += batch->left;
+  peer->thrift_.Observe(peer->under_way_.load() + peer->answered_);
   Scheduler& scheduler = peer->session_.scheduler();
   // It goes with the last of its answers, which is not there before the first is executed, below.
   for (size_t i = 1; i < batch->items.size(); ++i) {
@@ -155,7 +157,8 @@ void ServedPeer::Finish(Item* item) {
 
 void ServedPeer::Answer() {
   while (!ready_.empty() && !full_) {
-    const int64_t until_ns = answered_ns_ + session_.WaitNs(kHoldChains);
+    const auto hold_ns = static_cast<double>(session_.WaitNs(kHoldChains));
+    const int64_t until_ns = answered_ns_ + static_cast<int64_t>(thrift_.share() * hold_ns);
     if (running_ > 0 && ready_.size() < kReadyMany && session_.NowNs() < until_ns) {
       hold_.ParkUntil(until_ns);
     }
@@ -180,6 +183,7 @@ void ServedPeer::SendReady() {
       case PeerSend::kSent:
         waits_for_room_.store(false);
         answered_ns_ = session_.NowNs();
+        answered_ = count;
         PeerCounters::Add(&service_.counters_.messages_sent);
         PeerCounters::Add(&service_.counters_.answers, count);
         ForgetReady(count);

@@ -18,6 +18,7 @@
 #include "common/fabric/peer.h"
 #include "common/sched/scheduler.h"
 #include "compute/core/session_context.h"
+#include "compute/peer/message_thrift.h"
 #include "compute/peer/peer_format.h"
 
 namespace pando {
@@ -86,6 +87,8 @@ class ServedPeer final : public PeerHandler, public std::enable_shared_from_this
   bool answering_ = false;   // a coroutine is at it
   bool full_ = false;        // the link takes nothing until OnRoom()
   int64_t answered_ns_ = INT64_MIN / 2;
+  size_t answered_ = 0;  // requests, by the last message: at once others are on their way
+  MessageThrift thrift_;
   Parking hold_;
   PeerMessageWriter writer_;
 };

@@ -24,6 +24,7 @@ class ShmFabric final : public Fabric {
     capabilities_.write_unlock = true;
     capabilities_.min_write_interval_ns = 0;  // endpoints time their READs (timed_copy.h)
     capabilities_.few_bytes_pay = false;
+    capabilities_.cheap_messages = false;
     capabilities_.packet_bytes = UINT32_MAX;
     for (const auto& link : client_->links()) {
       capabilities_.packet_bytes =

@@ -35,6 +35,7 @@ SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process) : world_(world), p
   capabilities_.write_unlock = options.write_unlock;
   capabilities_.on_chip_bytes = options.on_chip_bytes;
   capabilities_.packet_bytes = options.packet_bytes;
+  capabilities_.cheap_messages = options.cheap_messages;
   // A line is not written again before its writer or the next lock holder has heard of the write.
   capabilities_.min_write_interval_ns =
       options.nic != nullptr ? static_cast<int64_t>(2 * (options.nic->link.propagation_ns +

@@ -90,6 +90,7 @@ struct SimOptions {
   uint32_t peer_messages_max = 32;
 
   // --- What Capabilities say.
+  bool cheap_messages = true;
   uint32_t packet_bytes = 4096;
   uint32_t on_chip_bytes = 256 << 10;
   // False: an atomic is a read and a later write as far as plain WRITEs are concerned, so that a

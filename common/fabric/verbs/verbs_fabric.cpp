@@ -48,6 +48,7 @@ class VerbsFabric final : public Fabric {
     capabilities_.read_packet_bytes = capabilities_.lines_atomic ? mtu_bytes : 0;
     // Where a kernel sends packets each of them costs more than the bytes of a leaf.
     capabilities_.few_bytes_pay = capabilities_.lines_atomic;
+    capabilities_.cheap_messages = capabilities_.lines_atomic;
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }
