@@ -9,7 +9,7 @@ namespace {
 // While the partition is locked: one to two microseconds. Whoever comes meanwhile waits, and those
 // waits grow with the square of a hold: 64 records cost mixed loads a tenth of their operations
 // (bench/figures, `owned`).
-constexpr size_t kRecordsAHold = 8, kLooksAHold = 512;
+constexpr size_t kRecordsAHold = 8, kLooksAHold = 64;
 
 }  // namespace
 

@@ -67,7 +67,7 @@ TEST_F(CollectTest, EndsAtItsLimitsAndGoesOnThere) {
   EXPECT_EQ(Collect({.records_max = 100}), CollectKey(100));
   EXPECT_EQ(items_.size(), 100u);
   // What is being flushed is looked at in vain.
-  EXPECT_EQ(Collect({.looks_max = 1}, ""), CollectKey(108));
+  EXPECT_EQ(Collect({.looks_max = 65}, ""), CollectKey(108));
   EXPECT_EQ(items_.size(), 108u);
   EXPECT_EQ(Collect({}, CollectKey(900), CollectKey(950)), "");
   EXPECT_EQ(items_.size(), 158u);
