@@ -70,14 +70,17 @@ class OwnedFullTest : public testing::Test {
     const uint64_t key = 10 * (1 + n * 37 % kLoaded);
     return Make(n % 4 == 0 ? OperationKind::kGet : OperationKind::kUpdate, key);
   }
-  // The memory servers have no node and no extent left.
+  // The memory servers have no node and no extent left; again, once something is free.
   void FillMemory() {
-    other_ = stage_.Join({.index_cache_bytes = 1 << 20});
-    auto ballast = other_->client->CreateTree("ballast", {.value_bytes_max = 200});
+    if (other_ == nullptr) {
+      other_ = stage_.Join({.index_cache_bytes = 1 << 20});
+      ASSERT_TRUE(other_->client->CreateTree("ballast", {.value_bytes_max = 200}).ok());
+    }
+    const auto ballast = other_->client->OpenTree("ballast");
     ASSERT_TRUE(ballast.ok()) << ballast.status();
     absl::Status put;
-    for (uint64_t n = 0; put.ok(); ++n) {
-      put = other_->sessions[0]->Put(**ballast, KeyOf(n), std::string(200, 'b'));
+    while (put.ok()) {
+      put = other_->sessions[0]->Put(**ballast, KeyOf(ballast_keys_++), std::string(200, 'b'));
     }
     ASSERT_TRUE(absl::IsResourceExhausted(put)) << put;
   }
@@ -91,9 +94,8 @@ class OwnedFullTest : public testing::Test {
     });
   }
   // New keys until one is refused: how many were taken. All of them go to the same few leaves.
-  uint64_t InsertUntilRefused() {
+  uint64_t InsertUntilRefused(uint64_t keys = 0) {
     const uint64_t refused = stage_.refused();
-    uint64_t keys = 0;
     while (stage_.refused() == refused && stage_.problems().empty() && keys < 5'000) {
       EXPECT_TRUE(stage_.Do(owner_, 0, 0, Make(OperationKind::kInsert, NewKey(keys++))));
     }
@@ -130,6 +132,7 @@ class OwnedFullTest : public testing::Test {
   OwnedStage stage_;
   OwnedActor* owner_;
   OwnedActor* other_ = nullptr;
+  uint64_t ballast_keys_ = 0;
 };
 
 // The log goes round many times while nothing else is scarce: writers wait for flushes.
@@ -233,7 +236,7 @@ TEST_F(OwnedFullTest, WhatWasRefusedIsAdoptedWhileTheyAreFull) {
     ASSERT_TRUE(stage_.Do(heir, 0, 1 + i, Make(OperationKind::kInsert, 1)));
   }
   FillMemory();
-  const uint64_t taken = InsertUntilRefused();
+  uint64_t taken = InsertUntilRefused();
   EXPECT_GT(taken, 100u);
   for (OwnedActor* const heir : heirs) {
     OwnedActor* const dead = std::exchange(owner_, heir);
@@ -244,6 +247,9 @@ TEST_F(OwnedFullTest, WhatWasRefusedIsAdoptedWhileTheyAreFull) {
     EXPECT_GE(Stats().adoptions, 1u);
     if (heir == heirs[0]) continue;
     GoOn(taken, [&](uint64_t n) { return Make(OperationKind::kGet, NewKey(n)); });
+    // What the logs of the dead took is free, and may be enough for all that was refused.
+    FillMemory();
+    taken = InsertUntilRefused(taken);
     ExpectRefused(NewKey(4'999));
     GoOn(2'000, [&](uint64_t n) {
       return n % 8 == 0 ? Make(OperationKind::kUpdate, NewKey(n / 8 % taken)) : UpdateOrRead(n);

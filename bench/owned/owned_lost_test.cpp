@@ -55,6 +55,59 @@ TEST(OwnedLost, ATreeWithoutItsLeavesKeepsNoOtherFromBeingTakenOver) {
             1);
 }
 
+// A third of the leaves is on a memory server that is gone. What was in memory of them is written
+// again and again, until it takes as much of the log as it may, and no more: whoever writes is told
+// then, and other keys go on all the time.
+TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaiting) {
+  constexpr uint64_t kKeys = 1500;
+  constexpr int kAtOnce = 64, kRounds = 3;
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    LogMoves stage(LogMoves::Options(seed));
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.hot_bytes = 512 << 10;
+    OwnedActor* const owner = stage.Join(client);
+    if (!stage.Open(owner, 0)) continue;
+    const auto make = [&](OperationKind kind, uint64_t key) {
+      const std::string value = stage.NewValue() + std::string(40, '.');
+      return OwnedStage::Make(kind, KeyOf(key), kind == OperationKind::kPut ? value : "");
+    };
+    std::vector<KeyValue> entries;
+    for (uint64_t key = 1; key <= kKeys; ++key)
+      entries.push_back({KeyOf(key), stage.NewValue() + std::string(40, '.')});
+    ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
+    int64_t longest_ns = 0;
+    const auto run = [&](uint64_t operations, OperationKind kind) {
+      uint64_t next = 0;
+      for (int c = 0; c < kAtOnce; ++c) {
+        stage.Spawn(owner, 0, [&] {
+          while (next < operations) {
+            const int64_t began_ns = stage.NowNs();
+            stage.Do(owner, 0, 0, make(kind, next++ % kKeys + 1));
+            longest_ns = std::max(longest_ns, stage.NowNs() - began_ns);
+          }
+        });
+      }
+      owner->sessions[0]->Run();
+    };
+    run(kKeys, OperationKind::kGet);
+    const ServerId log = stage.LogServer(owner);
+    if (log == 1 || log == 0) continue;
+    ++played;
+    stage.world().KillServer(5 - log);
+    longest_ns = 0;
+    run(kRounds * kKeys, OperationKind::kPut);
+    EXPECT_LT(longest_ns, 3 * kSecondNs) << "seed " << seed;
+    // Of the last round's keys two of three are where they can be reached.
+    const uint64_t refused = stage.refused() + stage.unknown();
+    EXPECT_GT(refused, 0u) << "seed " << seed;
+    EXPECT_LT(refused, kRounds * kKeys / 2) << "seed " << seed;
+    EXPECT_GT(owner->client->Stats().owned.refused, 0u) << "seed " << seed;
+    EXPECT_TRUE(stage.problems().empty()) << stage.what();
+  }
+  EXPECT_GT(played, 2);
+}
+
 // Its server lives, and has something else there.
 TEST(OwnedLost, ALogThatCannotBeReadIsLostNotEmpty) {
   int played = 0;

@@ -70,6 +70,10 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
   // An owner that did not know yet that it was fenced passed on what a memory server had refused
   // it.
   RunSeed(5'300'817, &coverage, "owned_cruel", {.owned = true, .cruel_moves = true});
+  // Little logs, and leaves on a memory server that is gone: what nobody takes any more was three
+  // quarters of the log, and then all of it, behind one erase.
+  RunSeed(6'100'597, &coverage, "owned", {.owned = true});
+  RunSeed(6'100'717, &coverage, "owned", {.owned = true});
 }
 
 TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {

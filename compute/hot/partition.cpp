@@ -118,7 +118,7 @@ void Partition::Write(RecordState state, const View& view, std::string_view key,
   if (old != 0) {
     // A second use; and a flush in flight stays one.
     bits = view.record->bits() | HotRecord::kRef;
-    // An erase needs no memory of memory servers.
+    // An erase needs no memory of memory servers: it has a chance of its own.
     if (state == RecordState::kTombstone) bits &= static_cast<uint8_t>(~HotRecord::kRefused);
     if (was_dirty) {
       NoteClean(view.record);

@@ -215,8 +215,7 @@ class Partition {
   size_t heap_bytes() const {
     return pool_.heap_bytes() + table_.bytes() + index_.bytes() + front_.bytes();
   }
-  // Dirty records and tombstones that count for the high mark, and records that were refused: never
-  // tombstones.
+  // Dirty records and tombstones that count for the high mark, and those that were refused.
   const Amount& dirty() const { return dirty_[0]; }
   const Amount& refused() const { return dirty_[1]; }
 

@@ -269,7 +269,8 @@ class ModelRun {
     Known& known = model_.at(item.key);
     known.flushing = false;
     if (result != FlushResult::kFailed) {
-      known.refused = result == FlushResult::kRefused && known.state == RecordState::kDirty;
+      known.refused =
+          result == FlushResult::kRefused && (known.state == RecordState::kDirty || item.erased);
     }
     if (result != FlushResult::kDone || known.lsn != item.lsn) return;
     if (item.erased) {

@@ -51,7 +51,9 @@ void Partition::EndFlush(const FlushItem& item, FlushResult result) {
       << "a record that is being flushed stays";
   record->Clear(HotRecord::kFlushing);
   if (result != FlushResult::kFailed) {
-    SetRefused(record, result == FlushResult::kRefused && view.state == RecordState::kDirty);
+    // A tombstone, only if it was the erase itself that had no chance.
+    const bool is_of_it = view.state == RecordState::kDirty || item.erased;
+    SetRefused(record, result == FlushResult::kRefused && is_of_it);
   }
   if (result != FlushResult::kDone) return;
   if (view.lsn != item.lsn && RuleHolds(Rule::kB3)) return;

@@ -175,7 +175,7 @@ TEST(PartitionTest, WhatIsRefusedCountsApart) {
   EXPECT_EQ(partition.records(), 1u);
 }
 
-TEST(PartitionTest, AnEraseIsNeverRefused) {
+TEST(PartitionTest, AnEraseHasAChanceOfItsOwn) {
   Partition partition;
   partition.Put("key", "value", 1);
   partition.EndFlush(TakeFlush(partition, "key"), FlushResult::kRefused);
@@ -192,7 +192,13 @@ TEST(PartitionTest, AnEraseIsNeverRefused) {
   partition.CollectDirty("", "", 4, /*refused=*/false, 1, &items);
   ASSERT_EQ(items.size(), 1u);
   EXPECT_TRUE(items[0].erased);
-  partition.EndFlush(items[0], FlushResult::kDone);
+  // Its leaf cannot be reached.
+  partition.EndFlush(items[0], FlushResult::kRefused);
+  EXPECT_EQ(partition.refused().records, 1u);
+  EXPECT_EQ(partition.dirty().records, 0u);
+  partition.EndFlush(TakeFlush(partition, "key"), FlushResult::kDone);
+  EXPECT_EQ(partition.refused().records, 0u);
+  EXPECT_EQ(partition.records(), 0u);
   partition.Check();
 }
 

@@ -16,6 +16,9 @@ constexpr uint32_t kSecondBatchMessages = 8;
 constexpr int kInFlightMax = 2;
 // Chain times after which a session does not poll (rule W3).
 constexpr int64_t kPatienceChains = 8;
+// A batch takes no more of the ring than that, so that what it has fits, appended again, into what
+// the ring keeps for that (rule W5); but any message fits a batch.
+constexpr uint32_t kBatchesInRing = 32;
 constexpr uint32_t kBatchesInRingMin = 8;
 
 LogPlace FirstPlace(const RedoLog::Options& options) {
@@ -36,10 +39,13 @@ absl::StatusOr<LogRing::Shape> ShapeOf(const RedoLog::Options& options) {
   const uint64_t ring_bytes = extent.bytes - kLogRingOffset;
   // A filler takes one of a chain's verbs.
   const uint64_t chain_bytes = uint64_t{options.packet_bytes} * (Chain::kMaxVerbs - 1);
-  const uint64_t most = std::min<uint64_t>(
-      {options.batch_bytes_max, ring_bytes / kBatchesInRingMin, chain_bytes, kLogBatchBytesMax});
+  const uint64_t message_bytes = LogRing::CostOf(LogMessageBytes(255, 255));
+  const uint64_t of_ring = std::min(std::max(ring_bytes / kBatchesInRing, message_bytes),
+                                    ring_bytes / kBatchesInRingMin);
+  const uint64_t most =
+      std::min<uint64_t>({options.batch_bytes_max, of_ring, chain_bytes, kLogBatchBytesMax});
   const auto batch_bytes = static_cast<uint32_t>(most / kLogLineBytes * kLogLineBytes);
-  if (batch_bytes < LogRing::CostOf(LogMessageBytes(255, 255))) {
+  if (batch_bytes < message_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a redo log of ", extent.bytes, " bytes with batches of up to ", batch_bytes,
                      " has no room for a message: take a larger extent"));

@@ -149,11 +149,9 @@ class Member {
   void Evict(Partition* partition);
   // Memory servers have refused records (rule B3): new keys are refused. Ok: they have not.
   bool is_refusing() const { return is_refusing_.load(std::memory_order_relaxed); }
-  absl::Status Refusal() const;
-  // What was refused takes as much of the log as it may: no longer values either.
-  bool refused_is_full() const {
-    return refused_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMax();
-  }
+  absl::Status Refusal(bool overfills) const;  // of a longer value of what was refused
+  // That takes as much as it may: no longer values either, nor others whose leaves are gone.
+  bool refused_is_full() const;
 
  private:
   explicit Member(Parts* parts);
@@ -337,12 +335,14 @@ class Member {
   void NoteRefusing();
   void KickFlush();
   void WakeWriters();
-  // Of dirty records: beyond the first writers wait; beyond the second they are flushed, until the
-  // third is reached.
+  // Of dirty records; the second, which is less while some are refused: beyond it writers wait;
+  // beyond the third they are flushed, until the fourth is reached.
   size_t DirtyBytesMax() const;
-  size_t HighMark() const { return DirtyBytesMax() / 8 * 7; }
-  size_t LowMark() const { return DirtyBytesMax() / 4 * 3; }
+  size_t DirtyBytesMaxNow() const;
+  size_t HighMark() const { return DirtyBytesMaxNow() / 8 * 7; }
+  size_t LowMark() const { return DirtyBytesMaxNow() / 4 * 3; }
   bool HasRoom() const;
+  absl::Status AwaitRoom(OperationContext& context);
   bool LogIsFull() const;  // so that what holds its base is flushed first (rule W5)
 
   // --- member_loops.cpp

@@ -83,6 +83,21 @@ std::optional<Lsn> Member::TryAppend(const LogMessage& message) {
 
 absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& context,
                                                              size_t key_bytes, size_t value_bytes) {
+  while (true) {
+    PANDO_RETURN_IF_ERROR(AwaitRoom(context));
+    if (LogIsFull()) KickFlush();
+    absl::StatusOr<RedoLog::Reservation> reservation =
+        log_->Reserve(context, key_bytes, value_bytes);
+    // Whoever waited for the log's room had looked before, and so had all others in that queue:
+    // together they would make more dirty than may be, perhaps more than the log can hold of what
+    // memory servers refuse.
+    if (!reservation.ok() || dirty_bytes_.load(std::memory_order_relaxed) < DirtyBytesMaxNow()) {
+      return reservation;
+    }
+  }
+}
+
+absl::Status Member::AwaitRoom(OperationContext& context) {
   while (!HasRoom()) {
     if (log_failed()) return log_->failure();
     if (session_->fenced()) return FencedError();
@@ -100,8 +115,7 @@ absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& c
     }
     if (!woken) return context.DeadlineError("waiting until records are flushed to their leaves");
   }
-  if (LogIsFull()) KickFlush();
-  return log_->Reserve(context, key_bytes, value_bytes);
+  return absl::OkStatus();
 }
 
 size_t Member::DirtyBytesMax() const {
@@ -111,8 +125,18 @@ size_t Member::DirtyBytesMax() const {
 
 bool Member::LogIsFull() const { return log_->used_bytes() > log_->capacity_bytes() / 4 * 3; }
 
+size_t Member::DirtyBytesMaxNow() const {
+  const size_t most = DirtyBytesMax();
+  if (!is_refusing()) return most;
+  // What is dirty may be refused next. If both took three quarters of the ring, the log would be
+  // full of nothing else, for ever.
+  const size_t both = log_->capacity_bytes() / 8 * 5;
+  const size_t refused = std::min(refused_bytes_.load(std::memory_order_relaxed), both);
+  return std::min(most, std::max<size_t>(both - refused, log_->capacity_bytes() / 16));
+}
+
 bool Member::HasRoom() const {
-  if (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMax()) return false;
+  if (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMaxNow()) return false;
   // What is refused needs room to be appended again.
   return !is_refusing() || !LogIsFull();
 }
@@ -198,7 +222,10 @@ void Member::FlushUntilLow(OperationContext& context) {
   if (dirty_bytes_.load(std::memory_order_relaxed) <= LowMark()) {
     flush_wanted_.store(false, std::memory_order_relaxed);
   }
-  if (log_->used_bytes() > log_->capacity_bytes() / 2) (void)AdvanceBase(context);
+  // What was appended again may be all that holds it, and lies anywhere.
+  if (log_->used_bytes() > log_->capacity_bytes() / 2) {
+    (void)AdvanceBase(context, /*exactly=*/is_refusing());
+  }
 }
 
 absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* tree,

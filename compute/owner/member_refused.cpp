@@ -19,14 +19,18 @@ constexpr size_t kLooksAtOnce = 8192;
 
 }  // namespace
 
-absl::Status Member::Refusal() const {
+absl::Status Member::Refusal(bool overfills) const {
   if (!is_refusing()) return absl::OkStatus();
   std::lock_guard lock(mutex_);
   // Leaves that cannot be reached: those of other keys can, as whoever looks first has seen.
-  if (IsServerGone(refused_)) return absl::OkStatus();
+  if (IsServerGone(refused_)) return overfills ? refused_ : absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("memory servers take no new keys for now; reads, updates and erases go on (",
                    refused_.ok() ? "they have just refused one" : refused_.message(), ")"));
+}
+
+bool Member::refused_is_full() const {
+  return refused_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMax();
 }
 
 absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange& range,
@@ -173,9 +177,16 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
     size_t value_bytes;
   };
   std::vector<Refused> oldest;
+  // What is not appended again holds the base. What is behind it would take the last of the room,
+  // and free none.
+  Lsn held = below;
   for (const auto& [tree, range] : Places()) {
     SeeDirty(context, range, [&, tree = tree, range = range](const Partition::Seen& seen) {
-      if (!(seen.refused || (erases && seen.erased)) || seen.lsn >= below) return;
+      if (seen.lsn >= below) return;
+      if (!seen.refused && !(erases && seen.erased)) {
+        held = std::min(held, seen.lsn);
+        return;
+      }
       oldest.push_back({.lsn = seen.lsn,
                         .tree = tree,
                         .range = range,
@@ -183,6 +194,7 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
                         .value_bytes = seen.value.size()});
     });
   }
+  std::erase_if(oldest, [held](const Refused& refused) { return refused.lsn > held; });
   std::sort(oldest.begin(), oldest.end(),
             [](const Refused& a, const Refused& b) { return a.lsn < b.lsn; });
   size_t appended = 0;

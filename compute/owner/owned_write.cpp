@@ -164,9 +164,17 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
         operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
     // Where memory servers refuse new keys they are not taken into the log either (rule B3).
     absl::Status refusal;
-    if (stores && member_.is_refusing() &&
-        (!present.has_value() || Overfills(view, value.size()))) {
-      refusal = member_.Refusal();
+    if (stores && member_.is_refusing()) {
+      const bool overfills = Overfills(view, value.size());
+      if (!present.has_value() || overfills) refusal = member_.Refusal(overfills);
+      // Its leaf may be out of reach, and there is no room for more of those: whoever READs it is
+      // told.
+      if (view.state == RecordState::kClean && member_.refused_is_full()) {
+        const Member::Sizes before = Member::SizesOf(range->partition);
+        range->partition.Forget(operation.key);
+        member_.NoteChange(before, range->partition);
+        continue;
+      }
     }
     if (decision.effect == WriteEffect::kNone || !refusal.ok()) {
       if (load != Load()) KeepLoaded(context, range, operation.key, load, found);
