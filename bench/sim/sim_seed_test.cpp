@@ -46,17 +46,16 @@ TEST(SimSeeds, FixedRange) {
   std::cout << coverage.Describe();
   // Nothing proves anything about code that it does not reach.
   for (const auto& [name, total] : coverage.Counters()) {
-    const bool by_design = name == "verbs_overtaken" || name == "missing_separators_left" ||
-                           name == "verbs_of_the_dead" || name == "verbs_of_the_cut_off" ||
-                           // Rare here; exhaustive_crashes_test sees to them.
-                           name == "repairs" || name == "redone" || name == "swept_free" ||
-                           name == "swept_settled" ||
-                           // Each takes a drop, and the first to come is rarely a loader.
-                           name == "bulk_loads" ||
-                           // Of owned trees, which have seeds of their own.
-                           name == "ranges_divided" || name == "ranges_given" ||
-                           name == "moves_stopped" || name == "flushed_on_request" ||
-                           name == "longest_wait_us_for_nothing";
+    const bool by_design =
+        name == "verbs_overtaken" || name == "missing_separators_left" ||
+        name == "verbs_of_the_dead" || name == "verbs_of_the_cut_off" ||
+        // Rare here; exhaustive_crashes_test sees to them.
+        name == "repairs" || name == "redone" || name == "swept_free" || name == "swept_settled" ||
+        // Each takes a drop, and the first to come is rarely a loader.
+        name == "bulk_loads" ||
+        // Of owned trees, which have seeds of their own.
+        name == "ranges_divided" || name == "ranges_given" || name == "moves_stopped" ||
+        name == "flushed_on_request" || name == "longest_wait_us_for_nothing";
     if (!by_design) {
       EXPECT_GT(total, 0u) << name;
     }

@@ -30,8 +30,9 @@ struct SpreadStep {
 
 class SpreadPlan {
  public:
-  static constexpr double kTooMuch = 1.25, kTooLittle = 0.75;  // of the mean
-  static constexpr double kFits = 1.15;                        // of what should go
+  // Of the mean. What members are held to is a quarter: a plan that aims at its edge misses it.
+  static constexpr double kTooMuch = 1.2, kTooLittle = 0.8;
+  static constexpr double kFits = 1.15;   // of what should go
   static constexpr double kWorth = 0.04;  // of the mean: less is not worth a move
   static constexpr int kRoundsDue = 3;
   // A mean that is less is no load.
