@@ -164,9 +164,9 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
         operation.kind == WriteKind::kUpsert ? decision.computed : operation.value;
     // Where memory servers refuse new keys they are not taken into the log either (rule B3).
     absl::Status refusal;
-    if (stores && member_.is_refusing()) {
-      const bool overfills = Overfills(view, value.size());
-      if (!present.has_value() || overfills) refusal = member_.Refusal(overfills);
+    if (decision.effect != WriteEffect::kNone && member_.is_refusing()) {
+      const bool overfills = stores && Overfills(view, value.size());
+      if (stores && (!present.has_value() || overfills)) refusal = member_.Refusal(overfills);
       // Its leaf may be out of reach, and there is no room for more of those: whoever READs it is
       // told.
       if (view.state == RecordState::kClean && member_.refused_is_full()) {
@@ -221,8 +221,10 @@ size_t OwnedTree::WriteRun(OperationContext& context, absl::Span<const RunWrite>
   size_t appended = 0;
   while (appended < std::min(writes.size(), kRunMax)) {
     const WriteOperation& operation = *writes[appended].operation;
-    const bool erases = operation.kind == WriteKind::kErase && operation.blind;
-    if (!erases && (operation.kind != WriteKind::kPut || member_.is_refusing())) break;
+    const bool refusing = member_.is_refusing();
+    const bool erases = operation.kind == WriteKind::kErase && operation.blind &&
+                        !(refusing && member_.refused_is_full());
+    if (!erases && (operation.kind != WriteKind::kPut || refusing)) break;
     const std::optional<absl::StatusOr<Lsn>> lsn =
         AppendBlind(context, operation.key, erases ? std::nullopt : std::optional(operation.value));
     if (!lsn.has_value()) break;
