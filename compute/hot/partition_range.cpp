@@ -11,6 +11,8 @@ namespace {
 
 // With fewer bytes of records to one of the front it is too large.
 constexpr size_t kRecordsToFrontMin = 4;
+// Records that CollectDirty() fetches before it looks at them.
+constexpr uint32_t kFetchedAhead = 8;
 
 bool IsBefore(std::string_view key, std::string_view to) { return to.empty() || key < to; }
 
@@ -18,6 +20,7 @@ bool IsBefore(std::string_view key, std::string_view to) { return to.empty() || 
 
 void Partition::Collect(HotRecord* record, std::vector<FlushItem>* out) {
   record->Set(HotRecord::kFlushing);
+  table_.Prefetch(HashOf(record->key()));  // for EndFlush(), soon
   out->push_back({.key = std::string(record->key()),
                   .value = std::string(record->value()),
                   .erased = record->state() == RecordState::kTombstone,
@@ -29,7 +32,12 @@ std::string Partition::CollectDirty(std::string_view from, std::string_view to, 
                                     Lsn below, size_t looks_max, bool tombstones) {
   Path path;
   index_.Find(from, &path);
-  for (bool more = index_.ToRecord(&path); more; more = index_.Next(&path), --looks_max) {
+  bool more = index_.ToRecord(&path);
+  for (uint32_t ahead = 1; more && ahead < kFetchedAhead; ++ahead) {
+    index_.PrefetchAhead(path, ahead);
+  }
+  for (; more; more = index_.Next(&path), --looks_max) {
+    index_.PrefetchAhead(path, kFetchedAhead);
     HotRecord* const record = pool_.At(index_.At(path));
     if (!IsBefore(record->key(), to)) break;
     if (max == 0 || looks_max == 0) return std::string(record->key());

@@ -48,6 +48,7 @@ class RecordPool {
     return reinterpret_cast<HotRecord*>(memory_[handle >> kUnitBits].get() +
                                         size_t{handle & kUnitMask} * kUnitBytes);
   }
+  void Prefetch(RecordHandle handle) const { __builtin_prefetch(At(handle)); }
   void Clear();
 
   // The contents are anything.

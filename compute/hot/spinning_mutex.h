@@ -5,6 +5,7 @@
 // Thread safety: it is a std::mutex.
 #pragma once
 
+#include <algorithm>
 #include <mutex>
 
 namespace pando {
@@ -15,7 +16,9 @@ class SpinningMutex {
     for (int i = 0; i < kLooks; ++i) {
       if (mutex_.try_lock()) [[likely]]
         return;
-      for (int pause = 0; pause < kPauses; ++pause) Pause();
+      // Short steps end soon: the first looks follow each other closely.
+      const int pauses = std::min(i + 1, kPausesMax);
+      for (int pause = 0; pause < pauses; ++pause) Pause();
     }
     mutex_.lock();
   }
@@ -23,7 +26,7 @@ class SpinningMutex {
   void unlock() { mutex_.unlock(); }
 
  private:
-  static constexpr int kLooks = 32, kPauses = 8;
+  static constexpr int kLooks = 36, kPausesMax = 8;
 
   static void Pause() {
 #if defined(__x86_64__)

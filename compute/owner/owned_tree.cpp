@@ -229,6 +229,7 @@ std::optional<absl::Status> OwnedTree::GetHere(OperationContext& context, std::s
       return ConcludeRead(context, shown_lsn);
     }
     Lock lock(range->partition.mutex());
+    range->partition.Prefetch(hash);
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(key, shown ? kHitsNoted : 1);

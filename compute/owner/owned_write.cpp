@@ -87,17 +87,19 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
                                                           std::optional<std::string_view> value,
                                                           std::optional<CellReference>* replaced) {
   const size_t value_bytes = value.has_value() ? value->size() : 0;
+  const uint64_t hash = HashOf(key);
   RedoLog::Reservation reservation;
   while (true) {
     OwnRange* const range = FindOwn(key);
     if (range == nullptr) return std::nullopt;
     PANDO_RETURN_IF_ERROR(AwaitLease(context));
     Lock lock(range->partition.mutex());
+    range->partition.Prefetch(hash);
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(key);
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
-    const Partition::View view = range->partition.Find(key);
+    const Partition::View view = range->partition.Find(key, hash);
     if (replaced != nullptr && HasValue(view)) [[unlikely]]
       *replaced = CellOfStored(view.value);
     const std::optional<Lsn> lsn = Store(range, &reservation, view, key, value);
@@ -114,16 +116,18 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
   // Whatever the decision, it fits into what is reserved.
   const size_t value_bytes = operation.kind == WriteKind::kUpsert ? leaves_.layout.value_bytes_max()
                                                                   : operation.value.size();
+  const uint64_t hash = HashOf(operation.key);
   RedoLog::Reservation reservation;
   while (true) {
     OwnRange* const range = FindOwn(operation.key);
     if (range == nullptr) return std::nullopt;
     PANDO_RETURN_IF_ERROR(AwaitLease(context));
     Lock lock(range->partition.mutex());
+    range->partition.Prefetch(hash);
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(operation.key);
-    Partition::View view = range->partition.Find(operation.key);
+    Partition::View view = range->partition.Find(operation.key, hash);
     std::optional<std::string> found;
     std::optional<std::string_view> present;
     Load load;  // a READ that counts: its placeholder is still there
