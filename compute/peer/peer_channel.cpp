@@ -81,13 +81,16 @@ void PeerChannel::Run(Scheduler* scheduler, std::string_view address, PeerCall* 
 }
 
 int64_t PeerChannel::Watch(PeerCall* call, int64_t began_ns, int64_t now_ns) {
+  // Who gathers may be a coroutine of a session that does not poll for long.
   const auto may_watch = [&] {
-    return call->state == PeerCall::State::kUnsent && call == first_ && writable_ && !free_.empty();
+    const bool has_turn = call == first_ || gathering_;
+    const bool may_go = link_ == nullptr || (writable_ && !free_.empty());
+    return call->state == PeerCall::State::kUnsent && has_turn && may_go;
   };
-  const int64_t patience_ns = PatienceNs();
+  const int64_t patience_ns = call == first_ ? PatienceNs() : kPatienceNsMax;
   if (may_watch() && now_ns - began_ns >= patience_ns) Send(call);
-  call->watches = may_watch();
-  return call->watches ? now_ns + patience_ns : kNeverNs;
+  call->watches = may_watch() && call == first_;
+  return may_watch() ? now_ns + patience_ns : kNeverNs;
 }
 
 void PeerChannel::WakeFirst() {

@@ -319,5 +319,39 @@ TEST_F(PeerThreads, WhoKeepsToTheBoundKeepsHisLink) {
   EXPECT_EQ(owner_.written.size(), outcomes_.size());
 }
 
+// Who lets others of its session join its message comes back late, as one of these keeps the
+// thread: other sessions' requests do not wait for that, whether or not there is a link.
+TEST_F(PeerThreads, WhoGathersForLongKeepsNoOthersWaiting) {
+  Start({});
+  for (const bool has_link : {false, true}) {
+    std::atomic<bool> keeps_thread{false}, other_is_done{false};
+    std::thread gatherer([&] {
+      const auto session = FakeSession(&epochs_, 20);
+      session->scheduler().Spawn([&] {
+        PeerAnswer answer;
+        EXPECT_TRUE(Call(*session, kLongNs, {.key = "gathers"}, &answer).ok());
+      });
+      session->scheduler().Spawn([&] {
+        keeps_thread = true;
+        for (int ms = 0; ms < 20'000 && !other_is_done; ++ms) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        EXPECT_TRUE(other_is_done) << (has_link ? "with" : "without") << " a link";
+      });
+      session->scheduler().Drain();
+    });
+    while (!keeps_thread) std::this_thread::yield();
+    const auto session = FakeSession(&epochs_, 21);
+    session->scheduler().Spawn([&] {
+      PeerAnswer answer;
+      EXPECT_TRUE(Call(*session, kLongNs, {.key = "other"}, &answer).ok());
+      other_is_done = true;
+    });
+    session->scheduler().Drain();
+    gatherer.join();
+  }
+  Stop();
+}
+
 }  // namespace
 }  // namespace pando
