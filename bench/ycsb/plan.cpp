@@ -148,6 +148,10 @@ absl::Status CheckPlan(Plan* plan) {
   if (plan->routed() && !plan->owned()) {
     return Bad("--route=owner is for --mode=owned: keys of a shared tree have no owner");
   }
+  const bool narrows = plan->techniques.narrow_anywhere || plan->techniques.narrow_writes;
+  if (narrows && !plan->narrow_reads && plan->load != "none") {
+    return Bad("--narrow_anywhere and --narrow_writes are for --narrow_reads");
+  }
   if (plan->load == "put" && plan->is_share()) {
     return Bad("--load=put is for a whole run: no --all_compute_servers");
   }
