@@ -201,6 +201,38 @@ TEST(DeletePersistenceTest, WhoTakesOverHasNoTombstones) {
   EXPECT_EQ(report->keys, 200u);
 }
 
+// Of the leaves in the order of keys, the first ones: `holder`, who lives, has their locks.
+// `border`: the low fence of the one behind.
+std::vector<LockTarget> HoldLeaves(SimCluster* cluster, OwnerProcess* owner, const Client& holder,
+                                   size_t held, std::string* border) {
+  const TreeContext& tree = ImplOf(owner->tree()).context();
+  Reference root;
+  EXPECT_EQ(tree.root.Load(&root), 2);
+  std::vector<LockTarget> locks;
+  const auto decode = [&](const Reference& node) {
+    InternalNode decoded;
+    PANDO_CHECK_OK(DecodeInternal(cluster->At(node.address), tree.layout, &decoded));
+    return decoded;
+  };
+  const auto take = [&](const Reference& leaf, const std::string& low) {
+    if (locks.size() == held) {
+      if (border->empty()) *border = low;
+      return;
+    }
+    locks.push_back(*tree.NodeLock(leaf));
+  };
+  const InternalNode top = decode(root);
+  for (size_t at = 0; at <= top.entries.size(); ++at) {
+    const InternalNode parent = decode(at == 0 ? top.header.leftmost : top.entries[at - 1].child);
+    take(parent.header.leftmost, parent.header.low);
+    for (const auto& entry : parent.entries) take(entry.child, entry.key);
+  }
+  EXPECT_FALSE(border->empty());
+  const LockWord word = {.owner = holder.compute_server_id(), .incarnation = 1'000};
+  for (const LockTarget& lock : locks) cluster->SetLockWord(lock, word.Encode());
+  return locks;
+}
+
 // Somebody who lives holds the locks of some leaves: erases of all others are in time, those that
 // come while flushes wait for these leaves as well, and everything goes on once the locks are free.
 void WhileLeavesAreHeld(uint64_t held, uint64_t erased_there) {
@@ -216,33 +248,8 @@ void WhileLeavesAreHeld(uint64_t held, uint64_t erased_there) {
                               return next++ < kKeys;
                             })
                   .ok());
-  const TreeContext& tree = ImplOf(owner.tree()).context();
-  // Of the leaves in the order of keys, the first ones, and the low fence of the one behind.
-  Reference root;
-  ASSERT_EQ(tree.root.Load(&root), 2);
-  std::vector<LockTarget> locks;
   std::string border;
-  const auto decode = [&](const Reference& node) {
-    InternalNode decoded;
-    PANDO_CHECK_OK(DecodeInternal(cluster.At(node.address), tree.layout, &decoded));
-    return decoded;
-  };
-  const auto take = [&](const Reference& leaf, const std::string& low) {
-    if (locks.size() == held) {
-      if (border.empty()) border = low;
-      return;
-    }
-    locks.push_back(*tree.NodeLock(leaf));
-  };
-  const InternalNode top = decode(root);
-  for (size_t at = 0; at <= top.entries.size(); ++at) {
-    const InternalNode parent = decode(at == 0 ? top.header.leftmost : top.entries[at - 1].child);
-    take(parent.header.leftmost, parent.header.low);
-    for (const auto& entry : parent.entries) take(entry.child, entry.key);
-  }
-  ASSERT_FALSE(border.empty());
-  const LockWord word = {.owner = other->compute_server_id(), .incarnation = 1'000};
-  for (const LockTarget& lock : locks) cluster.SetLockWord(lock, word.Encode());
+  const std::vector<LockTarget> locks = HoldLeaves(&cluster, &owner, *other, held, &border);
   const auto old_ones = [&](int64_t since_ns, const std::map<std::string, int64_t>& erased_ns) {
     uint64_t count = 0;
     for (OwnRange* const range : ImplOf(owner.tree()).routed().owned()->OwnRanges()) {
@@ -282,6 +289,41 @@ TEST(DeletePersistenceTest, HoldsForOthersWhileSomebodyHoldsALeaf) {
 // More of them than are flushed at a time.
 TEST(DeletePersistenceTest, HoldsForOthersWhileSomebodyHoldsManyLeaves) {
   WhileLeavesAreHeld(/*held=*/36, /*erased_there=*/1'150);
+}
+
+// A deadline of minutes: once an erase in such a leaf is due, all else that is dirty comes to its
+// leaf as before, and writers wait no longer than some rounds of flushes.
+TEST(DeletePersistenceTest, ALongDeadlineKeepsNoOthersWaitingForALeafThatIsHeld) {
+  constexpr uint64_t kKeys = 2'000;
+  constexpr uint32_t kLongMs = 100'000;
+  SimCluster cluster({.sim = {.seed = 5}});
+  OwnerProcess owner(&cluster, {.hot_bytes = 256 << 10, .log_bytes = 256 << 10}, Owned(kLongMs));
+  const auto other = cluster.NewClient();
+  uint64_t next = 0;
+  const absl::Status loaded = owner.session().BulkLoad(owner.tree(), [&](KeyValue* entry) {
+    *entry = {KeyOf(next), "loaded"};
+    return next++ < kKeys;
+  });
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  std::string border;
+  const std::vector<LockTarget> locks = HoldLeaves(&cluster, &owner, *other, 1, &border);
+  ASSERT_TRUE(owner.session().Erase(owner.tree(), KeyOf(0)).ok());
+  const auto now_ns = [&] { return cluster.world().clock().NowNs(); };
+  owner.session().SleepUntil(now_ns() + (kLongMs / 2 + 1'000) * kMillisecondNs);
+  const uint64_t flushed = owner.client().Stats().owned.flushed;
+  int64_t longest_ns = 0;
+  for (uint64_t n = 0; n < 60'000; ++n) {
+    const int64_t began_ns = now_ns();
+    const std::string key = KeyOf(kKeys / 2 + n % (kKeys / 2));
+    ASSERT_TRUE(owner.session().Put(owner.tree(), key, "put").ok());
+    longest_ns = std::max(longest_ns, now_ns() - began_ns);
+  }
+  EXPECT_GT(owner.client().Stats().owned.flushed - flushed, 2'000u);
+  EXPECT_LT(longest_ns, 10 * kSecondNs);
+  for (const LockTarget& lock : locks) cluster.SetLockWord(lock, 0);
+  owner.session().SleepUntil(now_ns() + 5 * kSecondNs);
+  EXPECT_EQ(owner.client().Stats().owned.tombstones, 0u);
+  owner.Close();
 }
 
 TEST(DeletePersistenceTest, IsAnOptionOfOwnedTrees) {

@@ -57,10 +57,10 @@ TEST(OwnedLost, ATreeWithoutItsLeavesKeepsNoOtherFromBeingTakenOver) {
 
 // A third of the leaves is on a memory server that is gone. What was in memory of them is written
 // again and again, until it takes as much of the log as it may, and no more: whoever writes is told
-// then, and other keys go on all the time.
-TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaiting) {
-  constexpr uint64_t kKeys = 1500;
-  constexpr int kAtOnce = 64, kRounds = 3;
+// then, and other keys go on all the time. `rounds`: what is done to all keys, one after the other.
+void LeavesThatAreGoneKeepNobodyWaiting(const std::vector<OperationKind>& rounds) {
+  constexpr uint64_t kKeys = 2500;
+  constexpr int kAtOnce = 64;
   int played = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     LogMoves stage(LogMoves::Options(seed));
@@ -69,41 +69,151 @@ TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaiting) {
     OwnedActor* const owner = stage.Join(client);
     if (!stage.Open(owner, 0)) continue;
     const auto make = [&](OperationKind kind, uint64_t key) {
-      const std::string value = stage.NewValue() + std::string(40, '.');
+      const std::string value = stage.NewValue() + std::string(50, '.');
       return OwnedStage::Make(kind, KeyOf(key), kind == OperationKind::kPut ? value : "");
     };
     std::vector<KeyValue> entries;
-    for (uint64_t key = 1; key <= kKeys; ++key)
-      entries.push_back({KeyOf(key), stage.NewValue() + std::string(40, '.')});
+    for (uint64_t key = 1; key <= kKeys; ++key) entries.push_back({KeyOf(key), stage.NewValue()});
     ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
     int64_t longest_ns = 0;
-    const auto run = [&](uint64_t operations, OperationKind kind) {
+    const auto run = [&](OperationKind kind) {
       uint64_t next = 0;
       for (int c = 0; c < kAtOnce; ++c) {
         stage.Spawn(owner, 0, [&] {
-          while (next < operations) {
+          while (next < kKeys) {
             const int64_t began_ns = stage.NowNs();
-            stage.Do(owner, 0, 0, make(kind, next++ % kKeys + 1));
+            stage.Do(owner, 0, 0, make(kind, next++ + 1));
             longest_ns = std::max(longest_ns, stage.NowNs() - began_ns);
           }
         });
       }
       owner->sessions[0]->Run();
     };
-    run(kKeys, OperationKind::kGet);
+    run(OperationKind::kGet);
     const ServerId log = stage.LogServer(owner);
     if (log == 1 || log == 0) continue;
     ++played;
     stage.world().KillServer(5 - log);
     longest_ns = 0;
-    run(kRounds * kKeys, OperationKind::kPut);
+    for (const OperationKind kind : rounds) run(kind);
     EXPECT_LT(longest_ns, 3 * kSecondNs) << "seed " << seed;
     // Of the last round's keys two of three are where they can be reached.
     const uint64_t refused = stage.refused() + stage.unknown();
     EXPECT_GT(refused, 0u) << "seed " << seed;
-    EXPECT_LT(refused, kRounds * kKeys / 2) << "seed " << seed;
+    EXPECT_LT(refused, rounds.size() * kKeys / 2) << "seed " << seed;
     EXPECT_GT(owner->client->Stats().owned.refused, 0u) << "seed " << seed;
     EXPECT_TRUE(stage.problems().empty()) << stage.what();
+  }
+  EXPECT_GT(played, 2);
+}
+
+TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaiting) {
+  LeavesThatAreGoneKeepNobodyWaiting(
+      {OperationKind::kPut, OperationKind::kPut, OperationKind::kPut});
+}
+TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaitingForErases) {
+  LeavesThatAreGoneKeepNobodyWaiting(
+      {OperationKind::kPut, OperationKind::kDelete, OperationKind::kDelete});
+}
+// What is put over a tombstone takes more of the log than that did.
+TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaitingForWhatIsErasedAndPut) {
+  LeavesThatAreGoneKeepNobodyWaiting(
+      {OperationKind::kDelete, OperationKind::kPut, OperationKind::kPut, OperationKind::kPut});
+}
+
+// A third of the leaves is gone, and then memory servers have no room either, for a while.
+// Afterwards new keys go on, although what the first ones have of records is refused for ever.
+TEST(OwnedLost, MemoryThatIsFreeAgainTakesNewKeysThoughLeavesAreGone) {
+  constexpr uint64_t kKeys = 1'500;
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    LogMoves stage(LogMoves::Options(seed));
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.hot_bytes = client.log_bytes = 512 << 10;
+    OwnedActor* const owner = stage.Join(client);
+    if (!stage.Open(owner, 0)) continue;
+    OwnedActor* const other = stage.Join({.index_cache_bytes = 1 << 20});
+    std::vector<KeyValue> entries;
+    for (uint64_t key = 1; key <= kKeys; ++key)
+      entries.push_back({KeyOf(1'000 * key), stage.NewValue() + std::string(40, '.')});
+    ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
+    Session& session = *owner->sessions[0];
+    const Tree& tree = *owner->trees[0];
+    for (const KeyValue& entry : entries) ASSERT_TRUE(session.Get(tree, entry.key).ok());
+    const ServerId log = stage.LogServer(owner);
+    if (log == 1 || log == 0) continue;
+    stage.world().KillServer(5 - log);
+    for (const KeyValue& entry : entries) (void)session.Put(tree, entry.key, "of before");
+    (void)session.Flush(tree);
+    if (owner->client->Stats().owned.refused == 0) continue;  // no leaf is there
+    const auto fill = [&]() -> absl::Status {
+      const auto ballast = other->client->CreateTree("ballast", {.value_bytes_max = 200});
+      absl::Status put = ballast.status();
+      for (uint64_t n = 0; put.ok() || absl::IsUnavailable(put); ++n) {
+        if (!ballast.ok() || n == 100'000) break;
+        put = other->sessions[0]->Put(**ballast, KeyOf(n), std::string(200, 'b'));
+      }
+      return put;
+    };
+    if (!absl::IsResourceExhausted(fill())) continue;  // its first leaf was to be where none can
+    const auto count = [&](uint64_t add) {
+      uint64_t taken = 0, full = 0;
+      for (uint64_t n = 0; n < 4 * kKeys; ++n) {
+        const absl::Status status = session.Insert(
+            tree, KeyOf(1'000 * (n % kKeys + 1) + n / kKeys * 10 + add), std::string(50, 'n'));
+        taken += status.ok() ? 1 : 0;
+        full += absl::IsResourceExhausted(status) ? 1 : 0;
+      }
+      return std::pair(taken, full);
+    };
+    const auto [taken, full] = count(1);
+    if (full == 0) continue;  // there was room enough, in leaves
+    ++played;
+    ASSERT_TRUE(other->client->DropTree("ballast").ok());
+    stage.Quiet(30 * kSecondNs);
+    const auto [taken_then, full_then] = count(5);
+    EXPECT_EQ(full_then, 0u) << "seed " << seed << ", " << taken_then << " were taken";
+    EXPECT_GT(taken_then, kKeys) << "seed " << seed;
+  }
+  EXPECT_GE(played, 2);
+}
+
+// Tombstones of leaves that are gone are appended again when the log goes round, and are no younger
+// for that (rule B5).
+TEST(OwnedLost, TombstonesThatAreAppendedAgainAreAsOldAsTheyWere) {
+  constexpr uint64_t kKeys = 600, kErased = 60;
+  constexpr uint64_t kAgeMs = 5'000;
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    LogMoves stage(LogMoves::Options(seed));
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.hot_bytes = 512 << 10;
+    OwnedActor* const owner = stage.Join(client);
+    if (!stage.Open(owner, 0)) continue;
+    std::vector<KeyValue> entries;
+    for (uint64_t key = 1; key <= kKeys; ++key) entries.push_back({KeyOf(key), "loaded"});
+    ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
+    for (const KeyValue& entry : entries) {
+      ASSERT_TRUE(owner->sessions[0]->Get(*owner->trees[0], entry.key).ok());
+    }
+    const ServerId log = stage.LogServer(owner);
+    if (log == 1 || log == 0) continue;
+    stage.world().KillServer(5 - log);
+    for (uint64_t n = 0; n < kErased; ++n) {
+      (void)owner->sessions[0]->Erase(*owner->trees[0], entries[n * (kKeys / kErased)].key);
+    }
+    stage.Quiet(int64_t{kAgeMs} * kMillisecondNs);
+    if (owner->client->Stats().owned.tombstones == 0) continue;
+    ++played;
+    EXPECT_GE(owner->client->Stats().owned.oldest_tombstone_ms, kAgeMs - 1'000);
+    const uint64_t bytes = owner->client->Stats().owned.log_bytes;
+    for (uint64_t n = 0; n < 6'000; ++n) {
+      if (n % (kKeys / kErased) == 0) continue;
+      (void)owner->sessions[0]->Put(*owner->trees[0], entries[n % kKeys].key, std::string(50, 'x'));
+    }
+    EXPECT_GT(owner->client->Stats().owned.log_bytes - bytes, 4 * client.log_bytes);
+    stage.Quiet(kSecondNs);
+    EXPECT_GE(owner->client->Stats().owned.oldest_tombstone_ms, kAgeMs - 1'000) << "seed " << seed;
   }
   EXPECT_GT(played, 2);
 }

@@ -84,6 +84,10 @@ class FlushHost final : public WriteWorkers::Host {
 
 }  // namespace
 
+absl::Status LeavesGoneError() {
+  return absl::UnavailableError("leaves on a memory server that is gone");
+}
+
 bool IsServerGone(const absl::Status& status) {
   return absl::IsUnavailable(status) && !IsRecoverable(status);
 }

@@ -28,6 +28,8 @@ struct FlushCounts {
 // Whether a memory server is gone that an operation needed, as far as this client knows: it had no
 // effect there.
 bool IsServerGone(const absl::Status& status);
+// What is said of records that such a server has the leaves of.
+absl::Status LeavesGoneError();
 
 // Writes `items`, ascending, into their leaves: puts and erases, those of a leaf as one change,
 // several leaves in flight. `ended(i, result)` for each: kDone means that items[i] is in its leaf

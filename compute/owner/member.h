@@ -322,7 +322,7 @@ class Member {
   Lsn AppendedBefore(int64_t time_ns) const;
   // Tombstones whose time has come; notes how old the oldest is. At the flushes' turnstile.
   void FlushOverdue(OperationContext& context);
-  void FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn below);
+  bool FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn below);
   uint64_t OldestTombstoneMs() const;
   // Tells the catalog's server, for whoever wants to know; it has been told of `*told`.
   void SayDeletes(OperationContext& context, bool* told) const;
@@ -416,7 +416,7 @@ class Member {
   absl::Status refused_;                          // why memory servers took no new keys
   OwnedStats stats_;
 
-  std::atomic<size_t> bytes_{0}, dirty_bytes_{0}, refused_bytes_{0};
+  std::atomic<size_t> bytes_{0}, dirty_bytes_{0}, refused_bytes_{0}, adopting_bytes_{0};
   std::atomic<bool> is_refusing_{false};
   std::mutex refusing_mutex_;  // before partitions' mutexes: no refusal is told while that is noted
   std::atomic<bool> flush_wanted_{false};

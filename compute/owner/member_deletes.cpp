@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iterator>
 #include <mutex>
+#include <utility>
 
 #include "common/wire/owner_messages.h"
 #include "compute/owner/collect.h"
@@ -17,8 +18,9 @@ constexpr int64_t kNoTombstone = INT64_MAX;
 constexpr int64_t kMarksPerDeadline = 16;
 // And how many are kept: beyond, every second one goes.
 constexpr size_t kMarksMax = 256;
-// Rounds of flushes in the shortest of all deadlines, and what they have at least.
-constexpr int64_t kRoundsPerDeadline = 8, kRoundNsMin = 5 * kMillisecondNs;
+// Rounds of flushes in the shortest of all deadlines, and what they have at least, and at most:
+// leaves that somebody holds keep the flush loop no longer.
+constexpr int64_t kRoundsPerDeadline = 8, kRoundNsMin = 5 * kMillisecondNs, kRoundNsMax = kSecondNs;
 
 int64_t DeleteDeadlineNs(const OwnedTree& tree) {
   return int64_t{tree.delete_persistence_ms()} * kMillisecondNs;
@@ -36,7 +38,9 @@ int64_t Member::DeletePauseNs(int64_t longest_ns) const {
 }
 
 int64_t Member::FlushRoundNs() const {
-  return std::max(DeletePauseNs(kFlushNsMax) * kMarksPerDeadline / kRoundsPerDeadline, kRoundNsMin);
+  const int64_t pause_ns = DeletePauseNs(kNoTombstone);
+  if (pause_ns == kNoTombstone) return kFlushNsMax;
+  return std::clamp(pause_ns * kMarksPerDeadline / kRoundsPerDeadline, kRoundNsMin, kRoundNsMax);
 }
 
 void Member::NoteTime() {
@@ -64,6 +68,9 @@ Lsn Member::AppendedBefore(int64_t time_ns) const {
 
 void Member::FlushOverdue(OperationContext& context) {
   NoteTime();
+  // The other half of the time is for all that is not overdue.
+  const int64_t now_ns = NowNs();
+  OperationContext half(context, now_ns + (context.deadline_ns() - now_ns) / 2);
   Lsn lowest_of_all = UINT64_MAX;
   uint64_t tombstones = 0;
   for (const auto& [tree, range] : Places()) {
@@ -78,12 +85,17 @@ void Member::FlushOverdue(OperationContext& context) {
     // waited for a quarter, so that many go at once.
     const bool is_due =
         deadline_ns > 0 && lowest != kNoLsn && lowest < AppendedBefore(NowNs() - deadline_ns / 2);
-    if (is_due) FlushTombstones(context, tree, range, AppendedBefore(NowNs() - deadline_ns / 4));
+    if (is_due && NowNs() >= range->overdue_again_ns &&
+        !FlushTombstones(half, tree, range, AppendedBefore(NowNs() - deadline_ns / 4))) {
+      // Somebody holds a leaf, or it is out of reach: what is dirty elsewhere has its turn.
+      range->overdue_again_ns = NowNs() + deadline_ns / kMarksPerDeadline;
+    }
     std::lock_guard lock(range->partition.mutex());
     tombstones += range->partition.tombstones();
     lowest = range->partition.LowestTombstone();
     if (lowest != kNoLsn) lowest_of_all = std::min(lowest_of_all, lowest);
   }
+  context.cost += half.cost;
   tombstones_.store(tombstones, std::memory_order_relaxed);
   oldest_tombstone_ns_.store(tombstones > 0 ? AppendedAfter(lowest_of_all) : kNoTombstone,
                              std::memory_order_relaxed);
@@ -93,19 +105,24 @@ void Member::FlushOverdue(OperationContext& context) {
   marks_.erase(marks_.begin(), marks_.begin() + static_cast<std::ptrdiff_t>(useless));
 }
 
-void Member::FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range,
+bool Member::FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range,
                              Lsn below) {
-  std::string from = range->low;
+  bool all = true;
+  // Where the time ended last.
+  std::string from = std::max(range->low, std::exchange(range->overdue_from, ""));
   while (!stopping_.load(std::memory_order_acquire) && !context.expired()) {
     std::vector<FlushItem> items;
     from = CollectDirty(context, range, log_->durable(), from, "",
                         {.refused = true, .tombstones = true, .below = below}, &items);
     // Leaves that cannot be reached keep no others waiting: their turn comes again in a moment.
     const absl::Status flushed = FlushItems(context, tree, range, items).status();
-    if (!flushed.ok() && (tree->leaves().fate.lost() || session_->fenced())) return;
-    if (from.empty()) return;
+    all = all && flushed.ok();
+    if (!flushed.ok() && (tree->leaves().fate.lost() || session_->fenced())) return false;
+    if (from.empty()) return all;
     if (items.empty()) context.session.scheduler().Yield();  // very many are looked at in vain
   }
+  range->overdue_from = std::move(from);
+  return false;
 }
 
 uint64_t Member::OldestTombstoneMs() const {

@@ -85,15 +85,16 @@ absl::StatusOr<RedoLog::Reservation> Member::ReserveForWrite(OperationContext& c
                                                              size_t key_bytes, size_t value_bytes) {
   while (true) {
     PANDO_RETURN_IF_ERROR(AwaitRoom(context));
+    const bool was_refusing = is_refusing();
     if (LogIsFull()) KickFlush();
     absl::StatusOr<RedoLog::Reservation> reservation =
         log_->Reserve(context, key_bytes, value_bytes);
     // Whoever waited for the log's room had looked before, and so had all others in that queue:
     // together they would make more dirty than may be, perhaps more than the log can hold of what
     // memory servers refuse.
-    if (!reservation.ok() || dirty_bytes_.load(std::memory_order_relaxed) < DirtyBytesMaxNow()) {
-      return reservation;
-    }
+    const bool has_room = dirty_bytes_.load(std::memory_order_relaxed) < DirtyBytesMaxNow() &&
+                          is_refusing() == was_refusing;
+    if (!reservation.ok() || has_room) return reservation;
   }
 }
 
@@ -127,11 +128,13 @@ bool Member::LogIsFull() const { return log_->used_bytes() > log_->capacity_byte
 
 size_t Member::DirtyBytesMaxNow() const {
   const size_t most = DirtyBytesMax();
-  if (!is_refusing()) return most;
+  const size_t refused_now = refused_bytes_.load(std::memory_order_relaxed) +
+                             adopting_bytes_.load(std::memory_order_relaxed);
+  if (!is_refusing() && refused_now == 0) return most;
   // What is dirty may be refused next. If both took three quarters of the ring, the log would be
   // full of nothing else, for ever.
   const size_t both = log_->capacity_bytes() / 8 * 5;
-  const size_t refused = std::min(refused_bytes_.load(std::memory_order_relaxed), both);
+  const size_t refused = std::min(refused_now, both);
   return std::min(most, std::max<size_t>(both - refused, log_->capacity_bytes() / 16));
 }
 
@@ -256,8 +259,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     if (!is_refusing()) {
       const bool gone = counts.refused == counts.gone;
       std::lock_guard why(mutex_);
-      refused_ = gone ? absl::UnavailableError("leaves on a memory server that is gone")
-                      : absl::OkStatus();  // as yet
+      refused_ = gone ? LeavesGoneError() : absl::OkStatus();  // as yet
     }
     // At once: until then blind puts bring new keys.
     is_refusing_.store(true, std::memory_order_relaxed);
@@ -267,6 +269,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
       std::min(context.deadline_ns(), context.session.NowNs() + FlushRoundNs());
   const absl::Status flushed =
       FlushToLeaves(&context.session, &tree->leaves(), deadline_ns, items, &counts, ended);
+  if (counts.refused > counts.gone) range->NoteFull();
   {
     std::lock_guard lock(mutex_);
     stats_.flushed += counts.messages;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "compute/owner/flush.h"
@@ -14,6 +15,8 @@ namespace {
 // How often what was refused is tried again, and how much of it.
 constexpr int64_t kTryRefusedNs = 200 * kMillisecondNs;
 constexpr size_t kTryMax = 64;
+// While others flush what is dirty.
+constexpr int64_t kLessDirtyChains = 16;
 // Dirty records that are looked at while their partition is locked.
 constexpr size_t kLooksAtOnce = 8192;
 
@@ -35,16 +38,31 @@ bool Member::refused_is_full() const {
 
 absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange& range,
                                    const std::vector<FlushItem>& refused, const absl::Status& why) {
-  // As of those that are refused while they serve (rule B3): so much may be dirty.
-  size_t bytes = refused_bytes_.load(std::memory_order_relaxed);
+  size_t bytes = 0;
   for (const FlushItem& item : refused) {
     bytes += item.key.size() + item.value.size() + kDirtyOverheadBytes;
   }
-  if (bytes > DirtyBytesMax()) {
+  // As of those that are refused while they serve (rule B3): so much may be dirty.
+  const auto check_fits = [&] {
+    const size_t all = refused_bytes_.load(std::memory_order_relaxed) + bytes;
+    if (all <= DirtyBytesMax()) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
         ToText(range.entry.owner), " has left more records that memory servers have no room for (",
         why.message(), ") than this compute server may keep"));
+  };
+  PANDO_RETURN_IF_ERROR(check_fits());
+  // What is dirty here may be refused next: there is to be less of it first.
+  adopting_bytes_.store(bytes, std::memory_order_relaxed);
+  const absl::Cleanup adopted_or_not = [this] {
+    adopting_bytes_.store(0, std::memory_order_relaxed);
+    WakeWriters();
+  };
+  while (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMaxNow()) {
+    if (context.expired()) return context.DeadlineError("flushing records to their leaves");
+    KickFlush();
+    context.BackOff(kLessDirtyChains);
   }
+  PANDO_RETURN_IF_ERROR(check_fits());
   const auto records = std::make_shared<Partition>();
   adopted_ =
       AdoptedRecords{.tree_id = range.tree_id, .records = records, .since = log_->next_lsn()};
@@ -131,15 +149,24 @@ void Member::TryRefused(OperationContext& context) {
       std::vector<FlushItem> items;
       {
         std::lock_guard lock(range->partition.mutex());
-        if (range->partition.refused().records == 0) break;
+        if (range->partition.refused().records == 0) {
+          range->NoteAllTried();
+          break;
+        }
         // Where others go, it may fit: round and round.
         range->try_from =
             range->partition.CollectDirty(std::max(range->try_from, range->low), "",
                                           log_->durable(), /*refused=*/true, kTryMax, &items);
       }
       all_taken = FlushItems(context, tree, range, items).ok() && !items.empty();
+      if (range->try_from.empty()) range->NoteAllTried();
       FlushOverdue(context);
     }
+  }
+  const std::vector<Place> places = Places();
+  if (std::ranges::none_of(places, [](const Place& place) { return place.range->full.load(); })) {
+    std::lock_guard lock(mutex_);
+    if (absl::IsResourceExhausted(refused_)) refused_ = LeavesGoneError();
   }
   NoteRefusing();
 }
@@ -179,7 +206,8 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
   std::vector<Refused> oldest;
   // What is not appended again holds the base. What is behind it would take the last of the room,
   // and free none.
-  Lsn held = below;
+  Lsn held = std::min(below, kept_lsn_);
+  if (adopted_.has_value()) held = std::min(held, adopted_->since);
   for (const auto& [tree, range] : Places()) {
     SeeDirty(context, range, [&, tree = tree, range = range](const Partition::Seen& seen) {
       if (seen.lsn >= below) return;
@@ -198,6 +226,7 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
   std::sort(oldest.begin(), oldest.end(),
             [](const Refused& a, const Refused& b) { return a.lsn < b.lsn; });
   size_t appended = 0;
+  bool has_tombstones = false;
   Lsn last = kNoLsn;
   for (size_t i = 0; i < oldest.size();) {
     const Refused& refused = oldest[i];
@@ -224,8 +253,11 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
                          .key = refused.key,
                          .value = erased ? std::string_view() : view.value});
     partition.Renew(refused.key, last);
+    has_tombstones = has_tombstones || erased;
     ++appended;
   }
+  // Whatever has a new message is as old as any (rule B5).
+  if (has_tombstones && !marks_.empty()) marks_.resize(1);
   return appended;
 }
 

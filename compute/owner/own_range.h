@@ -8,6 +8,7 @@
 //      into, one of which goes on with its partition (rule O10).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -66,6 +67,17 @@ struct OwnRange {
     for (Parking* const parking : waiting) parking->Unpark();
   }
 
+  // Memory servers had no room for something of it (rule B3). That is so until all that is refused
+  // was tried again, and no server has said it: their leaves are out of reach.
+  void NoteFull() {
+    full_again.store(true, std::memory_order_relaxed);
+    full.store(true, std::memory_order_relaxed);
+  }
+  void NoteAllTried() {
+    const bool again = full_again.exchange(false, std::memory_order_relaxed);
+    full.store(again, std::memory_order_relaxed);
+  }
+
   const std::string low, high;  // [low, high); "" above: to the end of the tree
   const std::shared_ptr<Partition> records;
   Partition& partition;  // *records
@@ -74,7 +86,10 @@ struct OwnRange {
   MappedRange mapped;             // the entry as its owner wrote it last
   std::vector<Parking*> waiting;  // operations, while kWaiting
   RangeMeter meter;
-  std::string try_from;  // what was refused is tried again from this key on; the flushes'
+  std::string try_from;          // what was refused is tried again from this key on; the flushes'
+  std::string overdue_from;      // and tombstones whose time has come are flushed from this one on
+  int64_t overdue_again_ns = 0;  // not before then
+  std::atomic<bool> full{true}, full_again{true};
   // Where clean records of this range are still, since it was divided from another one (rule O10):
   // what its leaf holds, or forgotten. Set by the service, with no flush under way, and taken away
   // under the mutex; nullptr: they are all here, or given up.

@@ -178,7 +178,8 @@ class OwnedTree final : public OwnedSlots {
   // Rule T9: a record that is found, as `view` says, before it is touched.
   void Show(OwnRange* range, const Partition::View& view);
   // Rule T4: a put, or an erase (no value), that need not know what is there. An error: it has no
-  // effect. `replaced`, if given: the cell of what was there, where a record says that.
+  // effect. kNoLsn: neither has a put that has to know now, as memory servers have begun to refuse
+  // new keys (rule B3). `replaced`, if given: the cell of what was there, where a record says that.
   std::optional<absl::StatusOr<Lsn>> AppendBlind(OperationContext& context, std::string_view key,
                                                  std::optional<std::string_view> value,
                                                  std::optional<CellReference>* replaced = nullptr);

@@ -61,8 +61,9 @@ std::optional<Lsn> OwnedTree::Store(OwnRange* range, RedoLog::Reservation* reser
 }
 
 bool OwnedTree::Overfills(const Partition::View& view, size_t value_bytes) const {
-  return view.state == RecordState::kDirty && view.record->Has(HotRecord::kRefused) &&
-         value_bytes > view.value.size() && member_.refused_is_full();
+  const bool is_dirty = view.state == RecordState::kDirty || view.state == RecordState::kTombstone;
+  return is_dirty && view.record->Has(HotRecord::kRefused) && value_bytes > view.value.size() &&
+         member_.refused_is_full();
 }
 
 OwnedTree::Decision OwnedTree::Decide(const WriteOperation& operation,
@@ -107,6 +108,8 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
       return *lsn;
     lock.unlock();
     PANDO_ASSIGN_OR_RETURN(reservation, member_.ReserveForWrite(context, key.size(), value_bytes));
+    // While it waited memory servers may have begun to refuse new keys (rule B3).
+    if (value.has_value() && member_.is_refusing()) return kNoLsn;
   }
 }
 
@@ -216,6 +219,8 @@ std::optional<absl::Status> OwnedTree::WriteHere(OperationContext& context,
       AppendBlind(context, operation.key, operation.value);
   if (!lsn.has_value()) return std::nullopt;
   PANDO_RETURN_IF_ERROR(lsn->status());
+  if (**lsn == kNoLsn) [[unlikely]]
+    return WriteKnowing(context, operation, answer);
   return ConcludeWrite(context, **lsn);
 }
 
@@ -231,7 +236,7 @@ size_t OwnedTree::WriteRun(OperationContext& context, absl::Span<const RunWrite>
     if (!erases && (operation.kind != WriteKind::kPut || refusing)) break;
     const std::optional<absl::StatusOr<Lsn>> lsn =
         AppendBlind(context, operation.key, erases ? std::nullopt : std::optional(operation.value));
-    if (!lsn.has_value()) break;
+    if (!lsn.has_value() || (lsn->ok() && **lsn == kNoLsn)) break;
     lsns[appended] = lsn->value_or(kNoLsn);
     *writes[appended++].result = lsn->status();
     if (!lsn->ok()) break;
