@@ -58,6 +58,7 @@ absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange&
     WakeWriters();
   };
   while (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMaxNow()) {
+    if (stopping_.load(std::memory_order_acquire)) return absl::AbortedError("it is being closed");
     if (context.expired()) return context.DeadlineError("flushing records to their leaves");
     KickFlush();
     context.BackOff(kLessDirtyChains);
