@@ -55,52 +55,68 @@ TEST(OwnedLost, ATreeWithoutItsLeavesKeepsNoOtherFromBeingTakenOver) {
             1);
 }
 
+// A small owner but for its memory: all of the tree's records are there. nullptr: the seed has no
+// such, as some server is not there for it.
+OwnedActor* JoinWithAllInMemory(LogMoves* stage, uint64_t log_bytes,
+                                const std::vector<KeyValue>& entries) {
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.hot_bytes = 512 << 10;
+  client.log_bytes = log_bytes;
+  OwnedActor* const owner = stage->Join(client);
+  if (!stage->Open(owner, 0)) return nullptr;
+  EXPECT_TRUE(stage->BulkLoad(owner, 0, entries));
+  for (const KeyValue& entry : entries) {
+    EXPECT_TRUE(owner->sessions[0]->Get(*owner->trees[0], entry.key).ok());
+  }
+  return owner;
+}
+// Kills the server that has leaves, and neither the catalog nor the owner's log. False: the log is
+// with the catalog.
+bool KillLeaves(LogMoves* stage, OwnedActor* owner) {
+  const ServerId log = stage->LogServer(owner);
+  if (log == 1 || log == 0) return false;
+  stage->world().KillServer(5 - log);
+  return true;
+}
+std::vector<KeyValue> Loaded(uint64_t keys, uint64_t step, const std::string& value) {
+  std::vector<KeyValue> entries;
+  for (uint64_t key = 1; key <= keys; ++key) entries.push_back({KeyOf(step * key), value});
+  return entries;
+}
+
 // A third of the leaves is on a memory server that is gone. What was in memory of them is written
 // again and again, until it takes as much of the log as it may, and no more: whoever writes is told
 // then, and other keys go on all the time. `rounds`: what is done to all keys, one after the other.
-void LeavesThatAreGoneKeepNobodyWaiting(const std::vector<OperationKind>& rounds) {
-  constexpr uint64_t kKeys = 2500;
+void LeavesThatAreGoneKeepNobodyWaiting(uint64_t keys, const std::vector<OperationKind>& rounds) {
   constexpr int kAtOnce = 64;
   int played = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     LogMoves stage(LogMoves::Options(seed));
-    ClientOptions client = OwnedStage::SmallOwner();
-    client.hot_bytes = 512 << 10;
-    OwnedActor* const owner = stage.Join(client);
-    if (!stage.Open(owner, 0)) continue;
-    const auto make = [&](OperationKind kind, uint64_t key) {
-      const std::string value = stage.NewValue() + std::string(50, '.');
-      return OwnedStage::Make(kind, KeyOf(key), kind == OperationKind::kPut ? value : "");
-    };
-    std::vector<KeyValue> entries;
-    for (uint64_t key = 1; key <= kKeys; ++key) entries.push_back({KeyOf(key), stage.NewValue()});
-    ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
+    OwnedActor* const owner = JoinWithAllInMemory(&stage, 64 << 10, Loaded(keys, 1, "loaded"));
+    if (owner == nullptr || !KillLeaves(&stage, owner)) continue;
+    ++played;
     int64_t longest_ns = 0;
-    const auto run = [&](OperationKind kind) {
+    for (const OperationKind kind : rounds) {
       uint64_t next = 0;
       for (int c = 0; c < kAtOnce; ++c) {
         stage.Spawn(owner, 0, [&] {
-          while (next < kKeys) {
+          while (next < keys) {
             const int64_t began_ns = stage.NowNs();
-            stage.Do(owner, 0, 0, make(kind, next++ + 1));
+            const std::string value = stage.NewValue() + std::string(50, '.');
+            stage.Do(
+                owner, 0, 0,
+                OwnedStage::Make(kind, KeyOf(++next), kind == OperationKind::kPut ? value : ""));
             longest_ns = std::max(longest_ns, stage.NowNs() - began_ns);
           }
         });
       }
       owner->sessions[0]->Run();
-    };
-    run(OperationKind::kGet);
-    const ServerId log = stage.LogServer(owner);
-    if (log == 1 || log == 0) continue;
-    ++played;
-    stage.world().KillServer(5 - log);
-    longest_ns = 0;
-    for (const OperationKind kind : rounds) run(kind);
+    }
     EXPECT_LT(longest_ns, 3 * kSecondNs) << "seed " << seed;
     // Of the last round's keys two of three are where they can be reached.
     const uint64_t refused = stage.refused() + stage.unknown();
     EXPECT_GT(refused, 0u) << "seed " << seed;
-    EXPECT_LT(refused, rounds.size() * kKeys / 2) << "seed " << seed;
+    EXPECT_LT(refused, rounds.size() * keys / 2) << "seed " << seed;
     EXPECT_GT(owner->client->Stats().owned.refused, 0u) << "seed " << seed;
     EXPECT_TRUE(stage.problems().empty()) << stage.what();
   }
@@ -109,16 +125,15 @@ void LeavesThatAreGoneKeepNobodyWaiting(const std::vector<OperationKind>& rounds
 
 TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaiting) {
   LeavesThatAreGoneKeepNobodyWaiting(
-      {OperationKind::kPut, OperationKind::kPut, OperationKind::kPut});
+      2'500, {OperationKind::kPut, OperationKind::kPut, OperationKind::kPut});
 }
 TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaitingForErases) {
-  LeavesThatAreGoneKeepNobodyWaiting(
-      {OperationKind::kPut, OperationKind::kDelete, OperationKind::kDelete});
+  LeavesThatAreGoneKeepNobodyWaiting(8'000, {OperationKind::kDelete, OperationKind::kPut});
 }
 // What is put over a tombstone takes more of the log than that did.
 TEST(OwnedLost, LeavesThatAreGoneKeepNobodyWaitingForWhatIsErasedAndPut) {
-  LeavesThatAreGoneKeepNobodyWaiting(
-      {OperationKind::kDelete, OperationKind::kPut, OperationKind::kPut, OperationKind::kPut});
+  LeavesThatAreGoneKeepNobodyWaiting(2'500, {OperationKind::kDelete, OperationKind::kPut,
+                                             OperationKind::kPut, OperationKind::kPut});
 }
 
 // A third of the leaves is gone, and then memory servers have no room either, for a while.
@@ -128,21 +143,13 @@ TEST(OwnedLost, MemoryThatIsFreeAgainTakesNewKeysThoughLeavesAreGone) {
   int played = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     LogMoves stage(LogMoves::Options(seed));
-    ClientOptions client = OwnedStage::SmallOwner();
-    client.hot_bytes = client.log_bytes = 512 << 10;
-    OwnedActor* const owner = stage.Join(client);
-    if (!stage.Open(owner, 0)) continue;
+    const std::vector<KeyValue> entries = Loaded(kKeys, 1'000, std::string(45, '.'));
+    OwnedActor* const owner = JoinWithAllInMemory(&stage, 512 << 10, entries);
+    if (owner == nullptr) continue;
     OwnedActor* const other = stage.Join({.index_cache_bytes = 1 << 20});
-    std::vector<KeyValue> entries;
-    for (uint64_t key = 1; key <= kKeys; ++key)
-      entries.push_back({KeyOf(1'000 * key), stage.NewValue() + std::string(40, '.')});
-    ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
+    if (!KillLeaves(&stage, owner)) continue;
     Session& session = *owner->sessions[0];
     const Tree& tree = *owner->trees[0];
-    for (const KeyValue& entry : entries) ASSERT_TRUE(session.Get(tree, entry.key).ok());
-    const ServerId log = stage.LogServer(owner);
-    if (log == 1 || log == 0) continue;
-    stage.world().KillServer(5 - log);
     for (const KeyValue& entry : entries) (void)session.Put(tree, entry.key, "of before");
     (void)session.Flush(tree);
     if (owner->client->Stats().owned.refused == 0) continue;  // no leaf is there
@@ -182,23 +189,13 @@ TEST(OwnedLost, MemoryThatIsFreeAgainTakesNewKeysThoughLeavesAreGone) {
 // for that (rule B5).
 TEST(OwnedLost, TombstonesThatAreAppendedAgainAreAsOldAsTheyWere) {
   constexpr uint64_t kKeys = 600, kErased = 60;
-  constexpr uint64_t kAgeMs = 5'000;
+  constexpr uint64_t kAgeMs = 5'000, kLogBytes = 64 << 10;
   int played = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     LogMoves stage(LogMoves::Options(seed));
-    ClientOptions client = OwnedStage::SmallOwner();
-    client.hot_bytes = 512 << 10;
-    OwnedActor* const owner = stage.Join(client);
-    if (!stage.Open(owner, 0)) continue;
-    std::vector<KeyValue> entries;
-    for (uint64_t key = 1; key <= kKeys; ++key) entries.push_back({KeyOf(key), "loaded"});
-    ASSERT_TRUE(stage.BulkLoad(owner, 0, entries));
-    for (const KeyValue& entry : entries) {
-      ASSERT_TRUE(owner->sessions[0]->Get(*owner->trees[0], entry.key).ok());
-    }
-    const ServerId log = stage.LogServer(owner);
-    if (log == 1 || log == 0) continue;
-    stage.world().KillServer(5 - log);
+    const std::vector<KeyValue> entries = Loaded(kKeys, 1, "loaded");
+    OwnedActor* const owner = JoinWithAllInMemory(&stage, kLogBytes, entries);
+    if (owner == nullptr || !KillLeaves(&stage, owner)) continue;
     for (uint64_t n = 0; n < kErased; ++n) {
       (void)owner->sessions[0]->Erase(*owner->trees[0], entries[n * (kKeys / kErased)].key);
     }
@@ -211,7 +208,7 @@ TEST(OwnedLost, TombstonesThatAreAppendedAgainAreAsOldAsTheyWere) {
       if (n % (kKeys / kErased) == 0) continue;
       (void)owner->sessions[0]->Put(*owner->trees[0], entries[n % kKeys].key, std::string(50, 'x'));
     }
-    EXPECT_GT(owner->client->Stats().owned.log_bytes - bytes, 4 * client.log_bytes);
+    EXPECT_GT(owner->client->Stats().owned.log_bytes - bytes, 4 * kLogBytes);
     stage.Quiet(kSecondNs);
     EXPECT_GE(owner->client->Stats().owned.oldest_tombstone_ms, kAgeMs - 1'000) << "seed " << seed;
   }
