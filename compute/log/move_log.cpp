@@ -29,6 +29,7 @@ absl::Status RedoLog::Move(OperationContext& context, const LogExtent& extent, u
   extent_ = extent;
   epoch_ = epoch;
   ring_.MoveTo(shape, epoch);
+  capacity_.store(ring_.capacity_bytes(), std::memory_order_relaxed);
   failure_ = absl::OkStatus();
   stays_ = false;
   turn_ = 0;

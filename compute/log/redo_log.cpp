@@ -60,6 +60,7 @@ RedoLog::RedoLog(const Options& options, const LogRing::Shape& shape)
       extent_(options.extent),
       epoch_(options.epoch),
       ring_(shape, FirstPlace(options)),
+      capacity_(ring_.capacity_bytes()),
       durable_(options.first_lsn - 1),
       base_(options.first_lsn) {}
 
@@ -370,11 +371,6 @@ absl::Status RedoLog::failure() const {
 uint64_t RedoLog::used_bytes() const {
   std::lock_guard lock(mutex_);
   return ring_.used_bytes() + ring_.promised_bytes();
-}
-
-uint64_t RedoLog::capacity_bytes() const {
-  std::lock_guard lock(mutex_);
-  return ring_.capacity_bytes();
 }
 
 LogCounters RedoLog::counters() const {

@@ -178,7 +178,8 @@ class RedoLog {
   // With what is promised to writers. At 3/4 of capacity_bytes() the member flushes the records
   // that hold the base.
   uint64_t used_bytes() const;
-  uint64_t capacity_bytes() const;
+  // One load.
+  uint64_t capacity_bytes() const { return capacity_.load(std::memory_order_relaxed); }
   LogCounters counters() const;
 
  private:
@@ -238,9 +239,10 @@ class RedoLog {
   LogExtent extent_;
   uint32_t epoch_;
   LogRing ring_;
-  uint64_t moves_ = 0;   // how often it has moved
-  bool moving_ = false;  // what is complete is not durable yet
-  bool stays_ = false;   // nobody waits for a move
+  std::atomic<uint64_t> capacity_;  // the ring's
+  uint64_t moves_ = 0;              // how often it has moved
+  bool moving_ = false;             // what is complete is not durable yet
+  bool stays_ = false;              // nobody waits for a move
   std::atomic<Lsn> durable_;
   absl::Status failure_;
   Turn turn_ = 0, last_turn_ = 0;
