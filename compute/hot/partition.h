@@ -38,6 +38,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/base/busy_periods.h"
+#include "common/base/spinning_mutex.h"
 #include "common/wire/lsn.h"
 #include "compute/hot/load_waiter.h"
 #include "compute/hot/lsn_counts.h"
@@ -46,7 +47,6 @@
 #include "compute/hot/record_index.h"
 #include "compute/hot/record_pool.h"
 #include "compute/hot/record_table.h"
-#include "compute/hot/spinning_mutex.h"
 
 namespace pando {
 
@@ -271,9 +271,9 @@ class Partition {
   void MoveTogether(size_t chunk);
   void Move(RecordHandle from);
 
-  RecordFront front_;  // read by all: nothing that is written often shares its lines
-  alignas(64) Mutex mutex_;
-  BusyPeriods busy_;
+  RecordFront front_;        // read by all: nothing that is written often shares its lines
+  alignas(64) Mutex mutex_;  // alone: others look at it while it is held
+  alignas(64) BusyPeriods busy_;
   RecordPool pool_;
   RecordTable table_{&pool_};
   RecordIndex index_{&pool_};  // of what is dirty

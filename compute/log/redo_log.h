@@ -39,6 +39,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/spinning_mutex.h"
 #include "common/base/time_constants.h"
 #include "common/wire/log_extent.h"
 #include "common/wire/log_format.h"
@@ -186,7 +187,7 @@ class RedoLog {
   struct Waiter;
   using Waiters = std::deque<std::shared_ptr<Waiter>>;
   using Wakes = absl::InlinedVector<std::shared_ptr<Waiter>, 16>;
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<SpinningMutex>;
   // The turn to write: a new number each time. 0: no session has it.
   using Turn = uint64_t;
 
@@ -235,7 +236,7 @@ class RedoLog {
                              uint64_t position = 0);
 
   const Options options_;
-  mutable std::mutex mutex_;
+  mutable SpinningMutex mutex_;
   LogExtent extent_;
   uint32_t epoch_;
   LogRing ring_;
