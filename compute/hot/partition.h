@@ -2,10 +2,10 @@
 // not have yet (rules T1, T2). It knows no coroutines, no log and no fabric: it is the state that
 // rules T3 to T9, B3 and W5 speak of, and each of its functions is one step of them.
 //
-// Thread safety: mutex() is the callers' to lock, around everything but the constructor and
-// FindShown(); the ownership check, the LSN from the log and the change of the record are one step
-// under it (rule T4). It is never held across a suspension. What functions return (views, records)
-// is good while it is held.
+// Thread safety: mutex() is the callers' to lock, around everything but the constructor,
+// FindShown(), Prefetch() and PrefetchForWrite(); the ownership check, the LSN from the log and the
+// change of the record are one step under it (rule T4). It is never held across a suspension. What
+// functions return (views, records) is good while it is held.
 // Invariants:
 //   1. A key has one record or none. LSNs of a partition only rise, and each is that of one key's
 //      newest message.
@@ -116,8 +116,13 @@ class Partition {
   void StopShowing() { front_.Close(); }
 
   // --- Rules T3 to T5.
-  // Of a key that Find() is asked for soon: its bucket comes nearer.
+  // Any thread, without the mutex. Of a key that Find() is asked for soon: its bucket comes nearer.
   void Prefetch(uint64_t hash) const { table_.Prefetch(hash); }
+  // The same, and its place in the front, which a write has to change.
+  void PrefetchForWrite(uint64_t hash) const {
+    table_.Prefetch(hash);
+    front_.Prefetch(hash);
+  }
   View Find(std::string_view key) const { return Find(key, HashOf(key)); }
   View Find(std::string_view key, uint64_t hash) const;
   void Touch(HotRecord* record) { record->Set(HotRecord::kRef); }

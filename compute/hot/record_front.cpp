@@ -131,6 +131,11 @@ bool RecordFront::Find(std::string_view key, uint64_t hash, std::string* value, 
   return true;
 }
 
+void RecordFront::Prefetch(uint64_t hash) const {
+  Array* const array = array_.load(std::memory_order_acquire);
+  if (array != nullptr) __builtin_prefetch(array->SlotOf(hash));
+}
+
 RecordFront::Word* RecordFront::SlotOf(std::string_view key, uint64_t hash) const {
   const uint64_t generation = generation_.load(std::memory_order_relaxed);
   if (generation == kClosed) return nullptr;

@@ -5,8 +5,8 @@
 // fences and has no data race (Boehm, "Can seqlocks get along with programming language memory
 // models?", MSPC 2012).
 //
-// Thread safety: Find() is any thread's, at any time of this object's life. Everything else is for
-// the holder of the partition's mutex.
+// Thread safety: Find() and Prefetch() are any thread's, at any time of this object's life.
+// Everything else is for the holder of the partition's mutex.
 // Invariants:
 //   1. A slot of the current generation has what Show() or Change() has last said of its key. No
 //      number of a generation is used twice in the process. So what Find() finds was said of the
@@ -44,6 +44,9 @@ class alignas(64) RecordFront {
 
   // True: it is shown, with this value (nullptr: not asked for) and LSN. False says nothing.
   bool Find(std::string_view key, uint64_t hash, std::string* value, Lsn* lsn) const;
+
+  // What Find() and Change() will look at comes nearer.
+  void Prefetch(uint64_t hash) const;
 
   // It is shown from now on. False: it is not, as it is too long, or as somebody has found what is
   // in its place since the last one came by. Begins a generation if there is none, or if the front

@@ -49,27 +49,39 @@ uint64_t HashOf(std::string_view key) {
 
 RecordTable::RecordTable(const RecordPool* pool) : pool_(pool) { Clear(); }
 
-RecordTable::~RecordTable() {
-  for (size_t i = 0; i < directory_.size(); ++i) {
-    if (i == 0 || directory_[i].page != directory_[i - 1].page) Free(directory_[i].page);
+RecordTable::~RecordTable() { FreePages(); }
+
+void RecordTable::FreePages() {
+  const Directory& directory = Current();
+  const Page* last = nullptr;
+  for (size_t i = 0; i < directory.size(); ++i) {
+    Page* const page = directory.places[i].page.load(std::memory_order_relaxed);
+    if (page != last) Free(page);
+    last = page;
   }
 }
 
 void RecordTable::Clear() {
-  for (size_t i = 0; i < directory_.size(); ++i) {
-    if (i == 0 || directory_[i].page != directory_[i - 1].page) Free(directory_[i].page);
-  }
-  depth_ = 0;
-  directory_ = std::vector<Place>(1);
-  bytes_ = sizeof(Place) + 16;
+  if (directory_.load(std::memory_order_relaxed) != nullptr) FreePages();
+  directory_.store(DirectoryOf(0), std::memory_order_release);
   SetPlaces(0, NewPage(1, 0));
+}
+
+RecordTable::Directory* RecordTable::DirectoryOf(int depth) {
+  std::unique_ptr<Directory>& directory = directories_[static_cast<size_t>(depth)];
+  if (directory == nullptr) {
+    directory = std::make_unique<Directory>(depth);
+    bytes_ += HeapBytes(*directory);
+  }
+  return directory.get();
 }
 
 template <typename Is>
 RecordHandle* RecordTable::Search(uint64_t hash, Is is) const {
-  const Place& place = PlaceOf(hash);
-  Bucket* const buckets = place.page->buckets();
-  const uint32_t home = BucketOf(hash, place.buckets);
+  const Place& place = Current().At(hash);
+  Bucket* const buckets = place.page.load(std::memory_order_relaxed)->buckets();
+  const uint32_t count = place.buckets.load(std::memory_order_relaxed);
+  const uint32_t home = BucketOf(hash, count);
   const uint64_t tags = TagOf(hash) * kOnes;
   for (uint32_t at = home;;) {
     Bucket& bucket = buckets[at];
@@ -85,7 +97,7 @@ RecordHandle* RecordTable::Search(uint64_t hash, Is is) const {
       if (is(*handle)) return handle;
     }
     if (bucket.gone_by == 0) return nullptr;
-    if (++at == place.buckets) at = 0;
+    if (++at == count) at = 0;
     if (at == home) return nullptr;
   }
 }
@@ -101,9 +113,9 @@ RecordHandle* RecordTable::Find(RecordHandle record, uint64_t hash) const {
 }
 
 RecordHandle* RecordTable::Insert(uint64_t hash, RecordHandle handle) {
-  const Page* const page = PlaceOf(hash).page;
+  const Page* const page = PageOf(hash);
   if (page->records >= FullOf(page->buckets_count)) Grow(hash);
-  return Add(PlaceOf(hash).page, hash, handle);
+  return Add(PageOf(hash), hash, handle);
 }
 
 RecordHandle* RecordTable::Add(Page* page, uint64_t hash, RecordHandle handle) {
@@ -123,7 +135,7 @@ RecordHandle* RecordTable::Add(Page* page, uint64_t hash, RecordHandle handle) {
 }
 
 void RecordTable::Erase(RecordHandle* handle, uint64_t hash) {
-  Page* const page = PlaceOf(hash).page;
+  Page* const page = PageOf(hash);
   Bucket* const buckets = page->buckets();
   const auto offset = static_cast<size_t>(reinterpret_cast<std::byte*>(handle) -
                                           reinterpret_cast<std::byte*>(buckets));
@@ -158,9 +170,13 @@ void RecordTable::Free(Page* page) {
 }
 
 void RecordTable::SetPlaces(uint64_t hash, Page* page) {
-  const size_t places = size_t{1} << (depth_ - page->depth);
-  const size_t first = IndexOf(hash) & ~(places - 1);
-  for (size_t i = first; i < first + places; ++i) directory_[i] = {page, page->buckets_count};
+  const Directory& directory = Current();
+  const size_t places = size_t{1} << (directory.depth - page->depth);
+  const size_t first = directory.IndexOf(hash) & ~(places - 1);
+  for (size_t i = first; i < first + places; ++i) {
+    directory.places[i].page.store(page, std::memory_order_relaxed);
+    directory.places[i].buckets.store(page->buckets_count, std::memory_order_relaxed);
+  }
 }
 
 template <typename Each>
@@ -181,20 +197,21 @@ void RecordTable::ForEach(Page* page, Each each) const {
 }
 
 void RecordTable::Grow(uint64_t hash) {
-  const Page* const page = PlaceOf(hash).page;
-  const bool may_divide =
-      page->depth < depth_ || (depth_ < kDepthMax && directory_.size() < pages_ * kSpread);
+  const Page* const page = PageOf(hash);
+  const Directory& directory = Current();
+  const bool may_divide = page->depth < directory.depth ||
+                          (directory.depth < kDepthMax && directory.size() < pages_ * kSpread);
   if (page->buckets_count >= kBucketsMax && may_divide) {
     Divide(hash);
-    const Page* const half = PlaceOf(hash).page;
+    const Page* const half = PageOf(hash);
     if (half->records < FullOf(half->buckets_count)) return;
   }
-  const uint32_t buckets = PlaceOf(hash).page->buckets_count;
+  const uint32_t buckets = PageOf(hash)->buckets_count;
   Resize(hash, buckets + buckets / 4 + 1);
 }
 
 void RecordTable::Resize(uint64_t hash, uint32_t buckets) {
-  Page* const old = PlaceOf(hash).page;
+  Page* const old = PageOf(hash);
   Page* const page = NewPage(buckets, old->depth);
   ForEach(old, [page](RecordHandle handle, uint64_t of) { Add(page, of, handle); });
   SetPlaces(hash, page);
@@ -202,13 +219,18 @@ void RecordTable::Resize(uint64_t hash, uint32_t buckets) {
 }
 
 void RecordTable::Divide(uint64_t hash) {
-  Page* const old = PlaceOf(hash).page;
-  if (old->depth == depth_) {
-    std::vector<Place> twice(directory_.size() * 2);
-    for (size_t i = 0; i < twice.size(); ++i) twice[i] = directory_[i / 2];
-    bytes_ += directory_.size() * sizeof(Place);
-    directory_ = std::move(twice);
-    ++depth_;
+  Page* const old = PageOf(hash);
+  if (old->depth == Current().depth) {
+    const Directory& before = Current();
+    Directory* const twice = DirectoryOf(before.depth + 1);
+    for (size_t i = 0; i < twice->size(); ++i) {
+      const Place& place = before.places[i / 2];
+      twice->places[i].page.store(place.page.load(std::memory_order_relaxed),
+                                  std::memory_order_relaxed);
+      twice->places[i].buckets.store(place.buckets.load(std::memory_order_relaxed),
+                                     std::memory_order_relaxed);
+    }
+    directory_.store(twice, std::memory_order_release);
   }
   const auto depth = static_cast<uint8_t>(old->depth + 1);
   const uint64_t bit = uint64_t{1} << (64 - depth);
@@ -230,17 +252,23 @@ void RecordTable::Divide(uint64_t hash) {
 }
 
 size_t RecordTable::Check() const {
-  size_t records = 0, bytes = directory_.size() * sizeof(Place) + 16, pages = 0;
-  for (size_t i = 0; i < directory_.size(); ++i) {
-    Page* const page = directory_[i].page;
-    PANDO_CHECK_EQ(page->buckets_count, directory_[i].buckets);
-    if (i > 0 && page == directory_[i - 1].page) continue;
+  size_t records = 0, bytes = 0, pages = 0;
+  for (const std::unique_ptr<Directory>& directory : directories_) {
+    if (directory != nullptr) bytes += HeapBytes(*directory);
+  }
+  const Page* last = nullptr;
+  for (size_t i = 0; i < Current().size(); ++i) {
+    const Place& place = Current().places[i];
+    Page* const page = place.page.load(std::memory_order_relaxed);
+    PANDO_CHECK_EQ(page->buckets_count, place.buckets.load(std::memory_order_relaxed));
+    if (page == last) continue;
+    last = page;
     ++pages;
     bytes += HeapBytes(page->buckets_count);
     PANDO_CHECK_LE(page->records, FullOf(page->buckets_count));
     size_t found = 0;
     ForEach(page, [&](RecordHandle handle, uint64_t hash) {
-      PANDO_CHECK(PlaceOf(hash).page == page) << "a record in another page than its hash says";
+      PANDO_CHECK(PageOf(hash) == page) << "a record in another page than its hash says";
       const RecordHandle* const by_key = Find(pool_->At(handle)->key(), hash);
       PANDO_CHECK(by_key != nullptr && *by_key == handle) << "a search misses its record";
       ++found;

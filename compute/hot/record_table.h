@@ -6,20 +6,24 @@
 // Fagin, Nievergelt, Pippenger, Strong, TODS 1979). So no insertion moves more than one page's
 // handles, and there is never much more room than is used.
 //
-// Thread safety: none (the partition's mutex).
+// Thread safety: Prefetch() is any thread's, at any time of this object's life. Everything else:
+// none (the partition's mutex).
 // Invariants:
 //   1. A record is in its bucket or, where that was full when it came, in one behind it in its
 //      page, and all buckets between count it as gone by: a search ends at one that none has.
 //   2. A page is at most 15/16 full, and at least about half, but for its last bucket.
 //   3. Where many keys have the same hash their page grows beyond its limit instead of being
 //      divided for ever: the directory has at most kSpread places for each page.
+//   4. A directory is kept as long as this object: Prefetch() may look at it. What it finds there
+//      may be gone, but a prefetch of no matter what does no harm.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
-#include <vector>
 
 #include "compute/hot/record_pool.h"
 
@@ -47,8 +51,10 @@ class RecordTable {
   void Erase(RecordHandle* handle, uint64_t hash);
   // What Find() will look at first comes nearer.
   void Prefetch(uint64_t hash) const {
-    const Place& place = PlaceOf(hash);
-    __builtin_prefetch(&place.page->buckets()[BucketOf(hash, place.buckets)]);
+    const Place& place = directory_.load(std::memory_order_acquire)->At(hash);
+    const auto page = reinterpret_cast<uintptr_t>(place.page.load(std::memory_order_relaxed));
+    const uint32_t bucket = BucketOf(hash, place.buckets.load(std::memory_order_relaxed));
+    __builtin_prefetch(reinterpret_cast<const void*>(page + (bucket + 1) * sizeof(Bucket)));
   }
 
   size_t bytes() const { return bytes_; }  // of the heap
@@ -72,10 +78,23 @@ class RecordTable {
 
     Bucket* buckets() { return reinterpret_cast<Bucket*>(this + 1); }
   };
-  // Of the directory.
+  // Of a directory.
   struct Place {
-    Page* page;
-    uint32_t buckets;  // of the page: it need not be looked at
+    std::atomic<Page*> page;
+    std::atomic<uint32_t> buckets;  // of the page: it need not be looked at
+  };
+  // Places by the first bits of the hash.
+  struct Directory {
+    explicit Directory(int depth)
+        : depth(depth), places(std::make_unique<Place[]>(size_t{1} << depth)) {}
+
+    size_t size() const { return size_t{1} << depth; }
+    // Not by 64 bits at once.
+    size_t IndexOf(uint64_t hash) const { return hash >> 1 >> (63 - depth); }
+    Place& At(uint64_t hash) const { return places[IndexOf(hash)]; }
+
+    const int depth;  // how many bits
+    const std::unique_ptr<Place[]> places;
   };
   static constexpr uint32_t kBucketsMax = 64, kSpread = 64;
   static constexpr int kDepthMax = 24;
@@ -91,14 +110,23 @@ class RecordTable {
     return static_cast<uint32_t>(buckets * kSlots * size_t{15} / 16);
   }
   static size_t HeapBytes(uint32_t buckets) { return (buckets + 1) * sizeof(Bucket) + 16; }
+  static size_t HeapBytes(const Directory& directory) {
+    return sizeof(Directory) + directory.size() * sizeof(Place) + 2 * 16;
+  }
 
-  size_t IndexOf(uint64_t hash) const { return depth_ == 0 ? 0 : hash >> (64 - depth_); }
-  const Place& PlaceOf(uint64_t hash) const { return directory_[IndexOf(hash)]; }
+  Directory& Current() const { return *directory_.load(std::memory_order_relaxed); }
+  // Of the hash.
+  Page* PageOf(uint64_t hash) const {
+    return Current().At(hash).page.load(std::memory_order_relaxed);
+  }
+  // The one with so many bits, whose places are anything.
+  Directory* DirectoryOf(int depth);
   template <typename Is>
   RecordHandle* Search(uint64_t hash, Is is) const;
 
   Page* NewPage(uint32_t buckets, uint8_t depth);
   void Free(Page* page);
+  void FreePages();
   // Into a page with room.
   static RecordHandle* Add(Page* page, uint64_t hash, RecordHandle handle);
   // Calls `each` with the records of a page, and their hashes.
@@ -112,8 +140,8 @@ class RecordTable {
   void SetPlaces(uint64_t hash, Page* page);
 
   const RecordPool* const pool_;
-  std::vector<Place> directory_;  // by the first bits of the hash
-  int depth_ = 0;                 // how many
+  std::atomic<Directory*> directory_{nullptr};
+  std::array<std::unique_ptr<Directory>, kDepthMax + 1> directories_;  // by their depth
   size_t pages_ = 0;
   size_t bytes_ = 0;
 };

@@ -220,6 +220,7 @@ std::optional<absl::Status> OwnedTree::GetHere(OperationContext& context, std::s
   while (true) {
     OwnRange* const range = FindOwn(key);
     if (range == nullptr) return std::nullopt;
+    range->partition.Prefetch(hash);
     const bool noted = IsNoted(context.session);
     Lsn shown_lsn;
     const bool shown = range->partition.FindShown(key, hash, noted ? nullptr : value, &shown_lsn);
@@ -229,7 +230,6 @@ std::optional<absl::Status> OwnedTree::GetHere(OperationContext& context, std::s
       return ConcludeRead(context, shown_lsn);
     }
     Lock lock(range->partition.mutex());
-    range->partition.Prefetch(hash);
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(key, shown ? kHitsNoted : 1);

@@ -93,9 +93,9 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
   while (true) {
     OwnRange* const range = FindOwn(key);
     if (range == nullptr) return std::nullopt;
+    range->partition.PrefetchForWrite(hash);
     PANDO_RETURN_IF_ERROR(AwaitLease(context));
     Lock lock(range->partition.mutex());
-    range->partition.Prefetch(hash);
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(key);
@@ -124,9 +124,9 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
   while (true) {
     OwnRange* const range = FindOwn(operation.key);
     if (range == nullptr) return std::nullopt;
+    range->partition.PrefetchForWrite(hash);
     PANDO_RETURN_IF_ERROR(AwaitLease(context));
     Lock lock(range->partition.mutex());
-    range->partition.Prefetch(hash);
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(operation.key);
