@@ -35,6 +35,7 @@ void VisitFields(Result& result, const Visit& visit) {
   visit("chains", result.fabric.chains);
   visit("owned_hits", result.owned.hits);
   visit("owned_misses", result.owned.misses);
+  visit("owned_lent", result.owned.lent);
   visit("owned_ranges", result.owned.ranges);
   visit("owned_hot_bytes", result.owned.hot_bytes);
   visit("owned_dirty_bytes", result.owned.dirty_bytes);

@@ -52,6 +52,8 @@ struct Owners {
   size_t hot_bytes = 0;                               // of each, instead, if not 0
   int service_threads = 1, flush_threads = 1;         // of each
   int dirty_percent = ClientOptions().dirty_percent;  // of the memory
+  // Whoever only reads has done so for long: what is clean is lent (rule O15), or nothing is.
+  bool lends = true;
 };
 
 // Clients that work in closed loop on a loaded tree. Each of the threads has a session.

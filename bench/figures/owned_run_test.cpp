@@ -139,9 +139,24 @@ TEST_F(OwnedRunTest, NoPartitionBoundsGetsOfAPopularRecord) {
   EXPECT_LT(result.busy.partition, 0.15);
 }
 
+// What nobody writes is READ, but for some that ask for it, and what is at home.
+TEST_F(OwnedRunTest, WhatIsOnlyReadIsLent) {
+  Load();
+  TreeCase one = Case(/*threads=*/4);
+  one.owners->routed = false;
+  const CaseResult any = Run(one);
+  EXPECT_LT(any.Each(any.peer_messages), 0.25);
+  EXPECT_NEAR(any.Each(any.fabric.chains), 0.5, 0.15);
+  EXPECT_GT(any.owned.lent, any.operations / 3);
+  one.mix.writes = 0.5;
+  const CaseResult mixed = Run(one);
+  EXPECT_GT(mixed.Each(mixed.peer_messages), 0.3);
+}
+
 TEST_F(OwnedRunTest, WhatIsForwardedTakesMessagesAndTheOwnersTime) {
   Load();
   TreeCase one = Case(/*threads=*/4);
+  one.owners->lends = false;
   const CaseResult routed = Run(one);
   one.owners->routed = false;
   const CaseResult any = Run(one);
@@ -157,6 +172,7 @@ TEST_F(OwnedRunTest, AServiceExecutesNoMoreThanItsThreadCan) {
   Load([](NicProfile* nic) { nic->cpu.operation_ns = kOperationNs; });
   TreeCase one = Case(/*threads=*/6);
   one.operation_cpu_ns = 0;  // of those who ask
+  one.owners->lends = false;
   one.owners->routed = false;
   const CaseResult any = Run(one);
   // Half of all operations are executed by the services, of which each owner has one.
@@ -172,6 +188,7 @@ TEST_F(OwnedRunTest, MoreServiceThreadsExecuteMore) {
   TreeCase one = Case(/*threads=*/6);
   one.compute_servers = kOwners;
   one.operation_cpu_ns = 0;
+  one.owners->lends = false;
   one.owners->routed = false;
   const CaseResult by_one = Run(one);
   one.owners->service_threads = 2;

@@ -154,6 +154,7 @@ absl::Status TreeRun::Connect() {
     options.service_threads = case_.owners->service_threads;
     options.flush_threads = case_.owners->flush_threads;
     options.dirty_percent = case_.owners->dirty_percent;
+    options.lend_after_ms = case_.owners->lends ? 0 : -1;
     // The ring holds what may be dirty several times.
     options.log_bytes = options.hot_bytes * static_cast<size_t>(case_.owners->dirty_percent) / 25;
   }

@@ -30,10 +30,13 @@ class OwnedTest : public testing::Test {
     return options;
   }
   Process NewProcess(bool joins = false, int flush_threads = 1) {
-    Process process;
     ClientOptions options = Options();
     options.owner = joins;
     options.flush_threads = flush_threads;
+    return NewProcess(options);
+  }
+  Process NewProcess(const ClientOptions& options) {
+    Process process;
     process.client = cluster_.NewClient(options);
     auto tree = process.client->CreateTree(
         "t", {.key_bytes_max = 16, .value_bytes_max = 16, .mode = TreeOptions::Mode::kOwned});
@@ -286,6 +289,36 @@ TEST_F(OwnedTest, WritersReadersAndFlushesSideBySide) {
   EXPECT_GT(owner.client->Stats().owned.flushed + other.client->Stats().owned.flushed, 0u);
 }
 
+// Rule O15, by the machine's clocks: whatever was acknowledged before a read began is read.
+TEST_F(OwnedTest, LeavesOnLoanAreNeverStale) {
+  constexpr uint64_t kWritesMin = 50, kLentMin = 200;
+  ClientOptions options = Options();
+  options.lend_after_ms = 0;
+  Process owner = NewProcess(options), other = NewProcess();
+  {
+    const auto writer = NewSession(owner), reader = NewSession(other);
+    ASSERT_OK(writer->Put(*owner.tree, Key(1), "0"));
+    std::atomic<uint64_t> acknowledged{0};
+    const std::jthread thread([&](const std::stop_token& stop) {
+      for (uint64_t at_least = 0; !stop.stop_requested(); at_least = acknowledged.load()) {
+        const auto got = reader->Get(*other.tree, Key(1));
+        ASSERT_OK(got);
+        ASSERT_GE(std::stoull(*got), at_least);
+      }
+    });
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto lent = [&] { return other.client->Stats().owned.lent; };
+    for (uint64_t n = 1; n <= kWritesMin || lent() < kLentMin; ++n) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << lent() << " reads on loan";
+      EXPECT_OK(writer->Put(*owner.tree, Key(1), std::to_string(n)));
+      acknowledged.store(n);
+      if (n % 2 == 0) continue;
+      EXPECT_OK(writer->Flush(*owner.tree));
+      std::this_thread::sleep_for(std::chrono::milliseconds(n % 8));
+    }
+  }
+}
+
 TEST_F(OwnedTest, WhatCannotBeIsRefused) {
   EXPECT_CODE(Client::Connect([this] {
                 auto options = Options();
@@ -308,6 +341,12 @@ TEST_F(OwnedTest, WhatCannotBeIsRefused) {
   EXPECT_CODE(Client::Connect([this] {
                 auto options = Options();
                 options.dirty_percent = 91;
+                return options;
+              }()),
+              InvalidArgument);
+  EXPECT_CODE(Client::Connect([this] {
+                auto options = Options();
+                options.lend_after_ms = -2;
                 return options;
               }()),
               InvalidArgument);

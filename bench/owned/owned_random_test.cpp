@@ -48,12 +48,13 @@ OwnedRunResult RunSeeds(uint64_t seeds, const Fill& fill) {
     all.refused_records += result.refused_records;
     all.moves += result.moves;
     all.retired += result.retired;
+    all.lent += result.lent;
   }
   std::printf(
       "%lu concluded, %lu unknown, %lu refused, %lu adopted, %lu cut off, %lu refused records, %lu "
-      "moves, %lu retired\n",
+      "moves, %lu retired, %lu lent\n",
       all.concluded, all.unknown, all.refused, all.adopted, all.cut_off, all.refused_records,
-      all.moves, all.retired);
+      all.moves, all.retired, all.lent);
   return all;
 }
 
@@ -116,6 +117,25 @@ TEST(OwnedRandom, Moves) {
   });
   EXPECT_GT(all.moves, 200u);
   EXPECT_GT(all.retired, 0u);
+}
+
+// Keys are read from leaves on loan (rule O15), under all of that.
+TEST(OwnedRandom, RangesAreLent) {
+  const OwnedRunResult all = RunSeeds(80, [](Random* random, OwnedRunOptions* options) {
+    options->lends = true;
+    options->operations = 300;
+    options->keys = random->Chance(0.5) ? 8 : 30;
+    options->cells = random->Chance(0.2);
+    options->moves = random->Chance(0.5) ? 0.01 : 0.1;
+    options->kill = random->Chance(0.5) ? 0.2 : 0.6;
+    options->break_probability = random->Chance(0.3) ? 0.002 : 0;
+    if (random->Chance(0.4)) {
+      options->leases = true;
+      options->pause = 0.5;
+    }
+  });
+  EXPECT_GT(all.lent, 1000u);
+  EXPECT_GT(all.adopted, 0u);
 }
 
 // Values in cells (rules K6 to K8), under all of that.

@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kServingLeaseNs = 8 * kMillisecondNs, kLeaseNs = 24 * kMillisecondNs;
 constexpr uint64_t kRefusedMax = 20;
 constexpr uint64_t kLifeNs = 6 * kMillisecondNs;
+constexpr int64_t kReadLeaseNs = 200 * kMicrosecondNs, kPhaseNs = 800 * kMicrosecondNs;
 constexpr char kBallast[] = "ballast";
 constexpr uint64_t kBallastEntries = 6'000;
 
@@ -34,6 +35,7 @@ OwnedStageOptions StageOptions(const OwnedRunOptions& options) {
     stage.cluster.serving_lease_ns = kServingLeaseNs;
   }
   stage.trees = options.trees;
+  if (options.lends) stage.read_lease_ns = kReadLeaseNs;
   if (options.cells) stage.tree.inline_value_bytes_max = 4;
   stage.circumstances = {.leases = options.leases,
                          .breaks = options.break_probability > 0,
@@ -49,6 +51,7 @@ class OwnedRun : public OwnedStage {
   OwnedRunResult Run() {
     ClientOptions client = SmallOwner();
     client.operation_timeout_ms = options_.timeout_ms;
+    if (options_.lends) client.lend_after_ms = 0;
     if (options_.little_memory) FillUp();
     std::vector<OwnedActor*> actors;
     for (int life = 0; life < options_.lives && problems().empty(); ++life) {
@@ -87,6 +90,7 @@ class OwnedRun : public OwnedStage {
     result.refused_records = refused_records_;
     result.moves = moves();
     result.retired = retired_;
+    result.lent = lent_;
     for (const OwnedActor* const actor : actors) result.cut_off += actor->cut_off;
     return result;
   }
@@ -98,6 +102,7 @@ class OwnedRun : public OwnedStage {
     if (!actor->dead) {
       world().SetBreakProbability(*actor->fabric, 0);
       refused_records_ += actor->client->Stats().owned.refused;
+      lent_ += actor->client->Stats().owned.lent;
     }
     Leave(actor);
   }
@@ -117,7 +122,7 @@ class OwnedRun : public OwnedStage {
             }
             if (options_.erase > 0 && random().Chance(options_.erase)) {
               if (!EraseRange(actor, session, tree, SomeKeys())) return;
-            } else if (random().Uniform(50) == 0) {
+            } else if (random().Uniform(OnlyReads() ? 10 : 50) == 0) {
               (void)actor->sessions[session]->Flush(*actor->trees[tree]);
             } else if (!Do(actor, session, tree, Any(tree))) {
               return;
@@ -135,6 +140,7 @@ class OwnedRun : public OwnedStage {
     for (uint64_t key = first; key <= last; ++key) keys.push_back(KeyOf(key));
     return keys;
   }
+  bool OnlyReads() { return options_.lends && NowNs() / kPhaseNs % 2 == 1; }
   Operation Any(size_t tree) {
     const uint64_t keys = random().Uniform(2) == 0 ? 6 : options_.keys;
     const std::string key = KeyOf(1 + random().Uniform(keys));
@@ -147,8 +153,10 @@ class OwnedRun : public OwnedStage {
       last = operation.value;
       return operation;
     };
-    switch (random().Uniform(16)) {
-      case 0:
+    constexpr uint64_t kGet = 0, kScan = 11;
+    const auto read = [&] { return random().Uniform(4) == 0 ? kScan : kGet; };
+    switch (OnlyReads() ? read() : random().Uniform(16)) {
+      case kGet:
       case 1:
       case 2:
       case 3:
@@ -168,7 +176,7 @@ class OwnedRun : public OwnedStage {
         erase.expected = last;
         return erase;
       }
-      case 11: {
+      case kScan: {
         Operation scan = Make(OperationKind::kScan, key);
         scan.limit = 1 + random().Uniform(40);
         return scan;
@@ -210,7 +218,7 @@ class OwnedRun : public OwnedStage {
   const OwnedRunOptions options_;
   std::map<std::pair<size_t, std::string>, std::string> last_;
   OwnedActor* ballast_ = nullptr;
-  uint64_t refused_records_ = 0, retired_ = 0;
+  uint64_t refused_records_ = 0, retired_ = 0, lent_ = 0;
 };
 
 }  // namespace

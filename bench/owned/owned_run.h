@@ -34,6 +34,8 @@ struct OwnedRunOptions {
   // Before that share of the operations a range is divided, or goes to somebody else; who leaves
   // may do so while it works.
   double moves = 0;
+  // Ranges are lent whenever they are clean, and every now and then all only read for a while.
+  bool lends = false;
   // The last tree is dropped while all work.
   bool drop = false;
 };
@@ -41,7 +43,7 @@ struct OwnedRunOptions {
 struct OwnedRunResult {
   std::vector<std::string> problems;
   uint64_t concluded = 0, unknown = 0, refused = 0, adopted = 0, cut_off = 0;
-  uint64_t refused_records = 0, moves = 0, retired = 0;
+  uint64_t refused_records = 0, moves = 0, retired = 0, lent = 0;
   bool ok() const { return problems.empty(); }
   std::string what() const { return ok() ? "" : problems[0]; }
 };

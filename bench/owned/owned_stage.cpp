@@ -61,7 +61,9 @@ OwnedActor* OwnedStage::Join(const ClientOptions& options, size_t sessions) {
   actor->fabric = world().NewFabric();
   ClientOptions seeded = options;
   seeded.seed = options_.cluster.sim.seed * 1000 + ++seeds_;
-  auto client = ConnectOverFabric(seeded, actor->fabric);
+  TimeConstants times;
+  times.read_lease_ns = options_.read_lease_ns;
+  auto client = ConnectOverFabric(seeded, actor->fabric, times);
   PANDO_CHECK_OK(client.status());
   actor->client = *std::move(client);
   actor->trees.resize(options_.trees);

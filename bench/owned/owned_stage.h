@@ -18,6 +18,7 @@
 #include "bench/history/history.h"
 #include "bench/sim/ending.h"
 #include "common/base/random.h"
+#include "common/base/time_constants.h"
 #include "compute/core/session_context.h"
 #include "pando/client.h"
 
@@ -34,6 +35,7 @@ struct OwnedStageOptions {
                       .node_bytes = 1024,
                       .mode = TreeOptions::Mode::kOwned};
   size_t trees = 1;
+  int64_t read_lease_ns = TimeConstants().read_lease_ns;
   Circumstances circumstances = {};
 };
 

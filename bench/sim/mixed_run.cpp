@@ -16,7 +16,7 @@ constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
-                   kMixMessagesSeed = 0x6d69786d;
+                   kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786e;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -153,6 +153,7 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   // From a random stream of its own, too.
   Random flushers(DeriveSeed(seed, kMixFlushSeed));
   client.flush_threads = 1 + static_cast<int>(flushers.Uniform(3));
+  client.lend_after_ms = Random(DeriveSeed(seed, kMixLendSeed)).Chance(0.5) ? 0 : 250;
   options->sim.cheap_messages = Random(DeriveSeed(seed, kMixMessagesSeed)).Chance(0.5);
   options->peer_break_probability = Pick<double>(&random, std::array{0.0, 0.0, 0.001, 0.01});
   options->moves = Pick<double>(&random, std::array{0.002, 0.01, 0.05});

@@ -97,6 +97,7 @@ ClientOptions ComputeServer::MakeClientOptions() const {
   options.flush_threads = plan_.flush_threads;
   options.ranges_min = plan_.ranges_min;
   options.dirty_percent = plan_.dirty_percent;
+  options.lend_after_ms = plan_.lend_after_ms;
   options.seed = DeriveSeed(plan_.seed, 1'000'000 + static_cast<uint64_t>(index_));
   return options;
 }

@@ -108,6 +108,8 @@ DEFINE_int32(service_threads, 1,
              "--mode=owned: threads of an owner that execute what other compute servers ask for");
 DEFINE_int32(flush_threads, 1, "--mode=owned: threads of an owner that bring writes to leaves");
 DEFINE_int32(ranges_min, 1, "--mode=owned: an owner divides its keys into so many ranges at least");
+DEFINE_int64(lend_after_ms, 250,
+             "--mode=owned: others read from leaves what was not written for so long; -1: never");
 DEFINE_int32(dirty_percent, 50, "--mode=owned: of --hot_bytes that writes not in leaves may take");
 DEFINE_int32(handover_max, 32, "handovers in a row");
 DEFINE_int32(combine_max, 64, "operations in a write-back");
@@ -312,6 +314,7 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   plan.flush_threads = FLAGS_flush_threads;
   plan.ranges_min = FLAGS_ranges_min;
   plan.dirty_percent = FLAGS_dirty_percent;
+  plan.lend_after_ms = FLAGS_lend_after_ms;
   plan.load = FLAGS_load;
   plan.drop = FLAGS_drop;
   PANDO_ASSIGN_OR_RETURN(plan.techniques, TechniquesFromFlags());

@@ -56,6 +56,7 @@ template <typename Visit>
 void VisitDifferences(const Visit& visit, OwnedStats& a, const OwnedStats& b) {
   visit("hits", a.hits, b.hits);
   visit("misses", a.misses, b.misses);
+  visit("lent", a.lent, b.lent);
   visit("forwarded", a.forwarded, b.forwarded);
   visit("served", a.served, b.served);
   visit("messages", a.messages, b.messages);

@@ -43,7 +43,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Plan, fabric, rdma, secret_file, registry, me
                                    repeat, seed, errors_max, techniques, index_cache_bytes,
                                    value_places_bytes, handover_max, combine_max, timeout_ms,
                                    hot_bytes, log_bytes, service_threads, flush_threads, ranges_min,
-                                   dirty_percent, route, metrics_address, history, folder)
+                                   dirty_percent, lend_after_ms, route, metrics_address, history,
+                                   folder)
 
 namespace {
 
@@ -142,6 +143,7 @@ absl::Status CheckPlan(Plan* plan) {
   PANDO_RETURN_IF_ERROR(CheckRange("flush_threads", plan->flush_threads, 1, 16));
   PANDO_RETURN_IF_ERROR(CheckRange("ranges_min", plan->ranges_min, 1, 64));
   PANDO_RETURN_IF_ERROR(CheckRange("dirty_percent", plan->dirty_percent, 1, 90));
+  PANDO_RETURN_IF_ERROR(CheckRange<int64_t>("lend_after_ms", plan->lend_after_ms, -1, 86'400'000));
   if (plan->route != "any" && plan->route != "owner") {
     return Bad(absl::StrCat("--route is owner or any, not '", plan->route, "'"));
   }
@@ -206,6 +208,7 @@ nlohmann::json ConfigJson(const Plan& plan) {
     config.erase("flush_threads");
     config.erase("ranges_min");
     config.erase("dirty_percent");
+    config.erase("lend_after_ms");
     config.erase("route");
   }
   if (!plan.is_share()) {

@@ -70,6 +70,7 @@ struct Plan {
   int flush_threads = ClientOptions().flush_threads;
   int ranges_min = ClientOptions().ranges_min;
   int dirty_percent = ClientOptions().dirty_percent;
+  int64_t lend_after_ms = ClientOptions().lend_after_ms;
   std::string route = "any";  // owned trees: of operations; or owner
 
   // Output.

@@ -79,6 +79,7 @@ TEST(PlanTest, RefusesNonsense) {
   refused([](Plan& p) { p.flush_threads = 17; }, "flush_threads");
   refused([](Plan& p) { p.ranges_min = 65; }, "ranges_min");
   refused([](Plan& p) { p.dirty_percent = 91; }, "dirty_percent");
+  refused([](Plan& p) { p.lend_after_ms = -2; }, "lend_after_ms");
   refused([](Plan& p) { p.route = "mine", p.mode = "owned"; }, "--route");
   refused([](Plan& p) { p.route = "owner"; }, "--mode=owned");
   refused([](Plan& p) { p.distribution = {.name = "zipfian", .theta = 1}; }, "theta");

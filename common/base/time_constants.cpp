@@ -16,7 +16,7 @@ constexpr std::array kAll = {
     &TimeConstants::call_attempt_ns,  &TimeConstants::ping_max_ns,
     &TimeConstants::lock_recovery_ns, &TimeConstants::lock_recovery_poll_ns,
     &TimeConstants::sweep_wait_ns,    &TimeConstants::cells_again_ns,
-    &TimeConstants::cell_rest_ns,
+    &TimeConstants::cell_rest_ns,     &TimeConstants::read_lease_ns,
 };
 static_assert(sizeof(TimeConstants) == kAll.size() * sizeof(int64_t), "one is not listed");
 

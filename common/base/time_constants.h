@@ -58,6 +58,10 @@ struct TimeConstants {
   // most: longer than the default lease, so that who cannot reach it is fenced by it, mostly.
   int64_t lock_recovery_poll_ns = kMillisecondNs;
   int64_t lock_recovery_ns = 15 * kSecondNs;
+  // For which a range of an owned tree is lent to a reader (rule O15). Its owner, and whoever takes
+  // the owner's place, waits a quarter longer before anything of it changes. Both sides take it
+  // for granted: another length is another version of peers' messages (peer_format.h).
+  int64_t read_lease_ns = 4 * kMillisecondNs;
 
   // InvalidArgument: which invariant does not hold.
   absl::Status Validate() const;

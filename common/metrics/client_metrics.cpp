@@ -58,6 +58,8 @@ MetricList ClientMetrics(const ClientStats& stats) {
               "Root growth or separators that another client did first"),
       Counter("pando_client_owned_hits_total", o.hits, "Owned records found in memory"),
       Counter("pando_client_owned_misses_total", o.misses, "Owned records that were READ"),
+      Counter("pando_client_owned_lent_total", o.lent,
+              "Reads of other owners' keys from leaves on loan"),
       Counter("pando_client_forwarded_total", o.forwarded,
               "Requests sent to owners of keys on other compute servers"),
       Counter("pando_client_served_total", o.served, "Requests of others answered as an owner"),

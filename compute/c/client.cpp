@@ -51,6 +51,7 @@ absl::StatusOr<ClientOptions> ClientOptionsOf(const pando_client_options* given)
   options.hot_bytes = c.hot_bytes;
   options.log_bytes = c.log_bytes;
   options.service_address = TextOf(c.service_address);
+  options.lend_after_ms = c.lend_after_ms;
   options.seed = c.seed;
   options.rdma.device = TextOf(c.rdma_device);
   PANDO_ASSIGN_OR_RETURN(options.techniques, TechniquesOf(c.techniques));

@@ -127,7 +127,8 @@ pando_client_stats StatsOf(const ClientStats& stats) {
           .owned_messages = o.messages,
           .owned_flushed_leaves = o.flushed_leaves,
           .owned_log_used_bytes = o.log_used_bytes,
-          .owned_log_capacity_bytes = o.log_capacity_bytes};
+          .owned_log_capacity_bytes = o.log_capacity_bytes,
+          .owned_lent = o.lent};
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 constexpr int kControlCoroutines = 4;
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
 constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
+constexpr int64_t kLendAfterMsMax = 24 * 3600 * 1000;
 // Beyond it a clock that looks for clean records hardly finds one.
 constexpr int kDirtyPercentMax = 90;
 constexpr uint32_t kDeletePersistenceMsMin = 10;
@@ -33,19 +34,16 @@ absl::Status ValidateOptions(const ClientOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("hot_bytes and log_bytes must be at least ", kOwnerBytesMin));
   }
-  if (options.service_threads < 1 || options.service_threads > kServiceThreadsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("service_threads must be 1..", kServiceThreadsMax));
-  }
-  if (options.flush_threads < 1 || options.flush_threads > kFlushThreadsMax) {
-    return absl::InvalidArgumentError(absl::StrCat("flush_threads must be 1..", kFlushThreadsMax));
-  }
-  if (options.dirty_percent < 1 || options.dirty_percent > kDirtyPercentMax) {
-    return absl::InvalidArgumentError(absl::StrCat("dirty_percent must be 1..", kDirtyPercentMax));
-  }
-  if (options.ranges_min < 1 || static_cast<size_t>(options.ranges_min) > Member::kRangesMax) {
-    return absl::InvalidArgumentError(absl::StrCat("ranges_min must be 1..", Member::kRangesMax));
-  }
+  const auto is_between = [](const char* name, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", low, "..", high));
+  };
+  PANDO_RETURN_IF_ERROR(
+      is_between("service_threads", options.service_threads, 1, kServiceThreadsMax));
+  PANDO_RETURN_IF_ERROR(is_between("flush_threads", options.flush_threads, 1, kFlushThreadsMax));
+  PANDO_RETURN_IF_ERROR(is_between("dirty_percent", options.dirty_percent, 1, kDirtyPercentMax));
+  PANDO_RETURN_IF_ERROR(is_between("ranges_min", options.ranges_min, 1, Member::kRangesMax));
+  PANDO_RETURN_IF_ERROR(is_between("lend_after_ms", options.lend_after_ms, -1, kLendAfterMsMax));
   if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
     return absl::InvalidArgumentError("timeouts must be at least 1 ms");
   }

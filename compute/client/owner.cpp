@@ -100,7 +100,8 @@ absl::Status ClientImpl::EnsureMember() {
                                       options_.hot_bytes % 100 * dirty_percent / 100,
                    .log_bytes = options_.log_bytes,
                    .spread_ranges = options_.spread_ranges,
-                   .ranges_min = static_cast<size_t>(options_.ranges_min)};
+                   .ranges_min = static_cast<size_t>(options_.ranges_min),
+                   .lend_after_ns = options_.lend_after_ms * kMillisecondNs};
   cluster_tree_ = std::move(cluster_tree);
   absl::StatusOr<std::unique_ptr<Member>> member = Member::Create(std::move(parts));
   if (!member.ok()) {

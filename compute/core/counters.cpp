@@ -36,6 +36,7 @@ void SessionCounters::AddTo(ClientStats* stats) const {
   t.lock_recoveries += lock_recoveries.value();
   stats->owned.hits += owned_hits.value();
   stats->owned.misses += owned_misses.value();
+  stats->owned.lent += owned_lent.value();
 }
 
 }  // namespace pando

@@ -30,7 +30,7 @@ struct SessionCounters {
       merges, root_shrinks, repairs, redone, lock_recoveries;
   Counter place_hits, place_misses;
   // Owned trees.
-  Counter owned_hits, owned_misses;
+  Counter owned_hits, owned_misses, owned_lent;
 
   void Add(const ChainTally& chain);
   void AddTo(ClientStats* stats) const;

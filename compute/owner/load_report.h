@@ -9,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "compute/owner/cluster_entries.h"
+
 namespace pando {
 
 struct LoadReport {
@@ -32,6 +34,14 @@ inline std::optional<LoadReport> ParseLoadReport(std::string_view bytes) {
   std::memcpy(&report, bytes.data(), sizeof(report));
   return report;
 }
+
+// Another member, with what it has said.
+struct OtherMember {
+  MemberId id;
+  std::string address;
+  double operations_per_s = 0;
+  bool spreads = false;
+};
 
 // What comes with a range that its member is asked to take: operations per second.
 inline std::string EncodeRate(uint64_t operations_per_s) {

@@ -23,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -138,7 +139,11 @@ class Member {
   RedoLog& log() { return *log_; }  // of one that has joined, as whoever has a range has
   ServingLease& lease() { return lease_; }
   int64_t retry_ns() const { return times_.lock_recovery_poll_ns; }  // before another look
-  bool MayKeep(Random& random) const;                                // a record that was READ
+  int64_t read_lease_ns() const { return times_.read_lease_ns; }
+  int64_t lend_after_ns() const { return options_.lend_after_ns; }
+  // Nothing of them is lent any more then (rule O15), nor lent anew for a while.
+  void StopLending(Scheduler* scheduler, std::span<OwnRange* const> ranges) const;
+  bool MayKeep(Random& random) const;  // a record that was READ
   // What a partition, whose mutex is held, takes, before and after a change.
   struct Sizes {
     size_t bytes = 0, dirty_bytes = 0, refused_bytes = 0;
@@ -241,17 +246,15 @@ class Member {
   absl::Status FlushBelow(OperationContext& context, OwnedTree* tree, OwnRange* range,
                           const std::string& border);
   void FollowRecords(OperationContext& context, OwnedTree* tree);
-  struct Other {
-    MemberId id;
-    std::string address;
-    double operations_per_s = 0;
-    bool spreads = false;
-  };
+  using Other = OtherMember;
   // Whether it has taken it.
   bool Tell(OperationContext& context, OwnedTree* tree, const MappedRange& range, const Other& to,
             double rate);
   absl::Status GiveEverything(OperationContext& context);
   absl::Status GiveAll(OperationContext& context, OwnedTree* tree);
+
+  // --- member_lend.cpp: how long nobody wrote; what is to be lent is flushed.
+  void LookAtLending(OwnedTree* tree);
 
   // --- member_spread.cpp
   // The tree is not closed meanwhile; nullptr: it is closed.
@@ -269,10 +272,7 @@ class Member {
                             const PeerRequest& request, PeerAnswer* answer);
 
   // --- member_flush.cpp
-  struct Place {
-    OwnedTree* tree;
-    OwnRange* range;
-  };
+  using Place = OwnPlace;
   std::vector<Place> Places() const;  // in the order of trees and keys
   void FlushLoop(Parking* parking);
   void FlushUntilLow(OperationContext& context);

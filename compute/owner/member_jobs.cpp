@@ -264,6 +264,9 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                     ended);
   absl::Status status = recovery.Begin(context);
   const bool has_begun = status.ok();
+  // It is fenced, and lends nothing any more; what it had lent ends by then (rule O15).
+  if (has_begun && !recovery.ranges().empty() && RuleHolds(Rule::kO15Dead))
+    scheduler().SleepUntil(NowNs() + Lending::WaitNs(read_lease_ns()));
   // Bringing its messages to the leaves takes its time: who began again would begin at the start.
   OperationContext bringing(session_.get(),
                             std::max(context.deadline_ns(), NowNs() + kRecoveryNsMax));
@@ -370,7 +373,9 @@ absl::Status Member::GiveUp(OperationContext& context, OwnedTree* tree, OwnRange
 
 absl::Status Member::GiveUpAll(OperationContext& context, OwnedTree* tree) {
   absl::Status first;
-  for (OwnRange* const range : tree->OwnRanges()) {
+  const std::vector<OwnRange*> ranges = tree->OwnRanges();
+  StopLending(&scheduler(), ranges);
+  for (OwnRange* const range : ranges) {
     const absl::Status given_up = GiveUp(context, tree, range);
     if (first.ok()) first = given_up;
   }
@@ -413,6 +418,8 @@ absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRan
     ServeAgain(range);
     return status;
   }
+  // It was stopped before, while the range served: there is nothing to wait for, mostly.
+  StopLending(&scheduler(), {&range, 1});
   RangeChange change = RangeChange::GiveUp(range->mapped, wished, stamps_.Next());
   status = change.Settle(context, map_);
   if (!status.ok() && !change.uncertain()) {

@@ -87,6 +87,7 @@ void Member::Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split) 
   NoteChange(whole_before, whole);
   NoteChange(part_before, part);
   range->meter.DivideAt(lower->high, &lower->meter, &upper->meter);
+  lower->lending = upper->lending = range->lending;
   lower->came_ns = upper->came_ns = range->came_ns;
   upper->behind = std::move(range->behind);  // it has the partition that this one's records follow
   tree->Divide(range, std::move(lower), std::move(upper));
@@ -167,6 +168,7 @@ absl::Status Member::GiveRange(OperationContext& context, OwnedTree* tree, OwnRa
                                MemberId to) {
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
   PANDO_RETURN_IF_ERROR(SettlePending(context));
+  StopLending(&scheduler(), {&range, 1});
   // Nothing is decided any more from here, until the give succeeds or is taken back (O7, O11).
   if (RuleHolds(Rule::kO11)) PANDO_RETURN_IF_ERROR(Hold(range));
   PANDO_RETURN_IF_ERROR(HandOver(context, tree, range, to));
@@ -243,8 +245,9 @@ bool Member::TakeFor(OperationContext& context, OwnedTree* tree, std::string_vie
 absl::Status Member::AskOtherToClaim(OperationContext& context, OwnedTree* tree,
                                      const std::string& key) {
   PANDO_ASSIGN_OR_RETURN(const std::vector<Other> others, ListOthers(context, tree->id()));
-  const PeerRequest request = {
-      .operation = PeerRequest::Operation::kTake, .tree_id = tree->id(), .key = key};
+  const PeerRequest request = {.operation = PeerRequest::Operation::kTake,
+                               .tree_id = tree->id(),
+                               .key = std::string_view(key).substr(0, kPeerKeyBytesMax)};
   for (const Other& other : others) {
     OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kTakeNs));
     PeerAnswer answer;

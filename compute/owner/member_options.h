@@ -19,6 +19,8 @@ struct MemberOptions {
   bool spread_ranges = true;
   // It divides its ranges of a tree until it has so many (rule O13).
   size_t ranges_min = 1;
+  // A range that was not written for so long may be lent (rule O15); below 0: never.
+  int64_t lend_after_ns = -1;
 };
 
 }  // namespace pando

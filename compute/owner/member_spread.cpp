@@ -91,7 +91,7 @@ void Member::SpreadLoop(Parking* parking) {
     Measure();
     const bool owns = joined_.load(std::memory_order_acquire);
     const bool spreads = options_.spread_ranges && !address_.empty();
-    if (!owns || (!spreads && options_.ranges_min == 1)) continue;
+    if (!owns) continue;
     const std::vector<uint32_t> trees = OpenTreeIds();
     std::erase_if(plans_, [&](const auto& plan) {
       return std::find(trees.begin(), trees.end(), plan.first) == trees.end();
@@ -99,6 +99,8 @@ void Member::SpreadLoop(Parking* parking) {
     for (const uint32_t tree_id : trees) {
       const Visit visit(this, tree_id);
       if (visit.tree() == nullptr || visit.tree()->OwnRanges().empty()) continue;
+      LookAtLending(visit.tree());
+      if (!spreads && options_.ranges_min == 1) continue;
       if (spreads) Spread(visit.tree());
       DivideBusiest(visit.tree());
       // Of what was divided and has not gone to others.

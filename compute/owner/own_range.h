@@ -21,6 +21,7 @@
 #include "compute/core/session_context.h"
 #include "compute/hot/partition.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/lending.h"
 #include "compute/owner/range_meter.h"
 
 namespace pando {
@@ -67,6 +68,11 @@ struct OwnRange {
     for (Parking* const parking : waiting) parking->Unpark();
   }
 
+  // Under the mutex. Its leaves have all of it: what is in memory besides says the same.
+  bool IsClean() const {
+    return partition.dirty().records == 0 && partition.refused().records == 0;
+  }
+
   // Memory servers had no room for something of it (rule B3). That is so until all that is refused
   // was tried again, and no server has said it: their leaves are out of reach.
   void NoteFull() {
@@ -86,6 +92,7 @@ struct OwnRange {
   MappedRange mapped;             // the entry as its owner wrote it last
   std::vector<Parking*> waiting;  // operations, while kWaiting
   RangeMeter meter;
+  Lending lending;
   std::string try_from;          // what was refused is tried again from this key on; the flushes'
   std::string overdue_from;      // and tombstones whose time has come are flushed from this one on
   int64_t overdue_again_ns = 0;  // not before then
@@ -95,6 +102,12 @@ struct OwnRange {
   // under the mutex; nullptr: they are all here, or given up.
   std::shared_ptr<Partition> behind;
   int64_t came_ns = 0;  // when it, or what it is a part of, came to this member
+};
+
+// A range of a tree.
+struct OwnPlace {
+  OwnedTree* tree;
+  OwnRange* range;
 };
 
 // Dirty records of a range that lie below one level-1 node, as far as the index cache knows these.

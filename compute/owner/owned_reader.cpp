@@ -50,6 +50,47 @@ std::string OwnedReader::NextKey() const {
   return KeyBefore(at_.key, tree_.leaves().layout.key_bytes_max());
 }
 
+KeyCut OwnedReader::BorderWithin(std::string_view low, std::string_view high) const {
+  if (down_) return std::max(end_, KeyCut{std::string(low), false});
+  return high.empty() ? end_ : std::min(end_, KeyCut{std::string(high), false});
+}
+
+absl::StatusOr<KeyCut> OwnedReader::ReadRows(OperationContext& context, size_t leaves_max,
+                                             const KeyCut& border) {
+  rows_.clear();
+  LeafReader leaves(&tree_.leaves());
+  leaves.Start(at_, border, down_);
+  PANDO_RETURN_IF_ERROR(leaves.Read(context, leaves_max, [&](LeafEntry& entry) {
+    rows_.push_back(std::move(entry));
+    return true;
+  }));
+  return leaves.at();
+}
+
+KeyCut OwnedReader::Nearer(const KeyCut& a, const KeyCut& b) const {
+  return down_ ? std::max(a, b) : std::min(a, b);
+}
+
+std::optional<absl::Status> OwnedReader::ReadLent(OperationContext& context, size_t leaves_max,
+                                                  Take take) {
+  const std::string key = NextKey();
+  if (tree_.FindOwn(key) != nullptr) return std::nullopt;
+  ReadLease* const lease = tree_.Borrow(context, key);
+  if (lease == nullptr) return std::nullopt;
+  const KeyCut border = BorderWithin(lease->low, lease->high);
+  const absl::StatusOr<KeyCut> read = ReadRows(context, leaves_max, border);
+  if (!read.ok()) {
+    tree_.NoteUnreadable(lease);
+    return std::nullopt;
+  }
+  context.session.counters().owned_lent.Add();
+  at_ = Nearer(*read, border);
+  for (LeafEntry& entry : rows_) {
+    if (!take(entry)) break;
+  }
+  return absl::OkStatus();
+}
+
 std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, size_t leaves_max,
                                                   Take take) {
   const std::string key = NextKey();
@@ -57,21 +98,12 @@ std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, siz
   while (true) {
     OwnRange* const range = tree_.FindOwn(key);
     if (range == nullptr) return std::nullopt;
-    KeyCut border = end_;
-    if (down_) {
-      border = std::max(border, KeyCut{range->low, false});
-    } else if (!range->high.empty()) {
-      border = std::min(border, KeyCut{range->high, false});
-    }
+    KeyCut border = BorderWithin(range->low, range->high), read_to;
     Lsn highest;
-    LeafReader leaves(&tree_.leaves());
     const auto read_leaves = [&] {
-      rows_.clear();
-      leaves.Start(at_, border, down_);
-      return leaves.Read(context, leaves_max, [&](LeafEntry& entry) {
-        rows_.push_back(std::move(entry));
-        return true;
-      });
+      absl::StatusOr<KeyCut> read = ReadRows(context, leaves_max, border);
+      if (read.ok()) read_to = *std::move(read);
+      return read.status();
     };
     if (!RuleHolds(Rule::kT8)) PANDO_RETURN_IF_ERROR(read_leaves());
     {
@@ -83,7 +115,7 @@ std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, siz
     }
     if (RuleHolds(Rule::kT8)) PANDO_RETURN_IF_ERROR(read_leaves());
     // The leaf may reach beyond what was asked for.
-    const KeyCut reached = down_ ? std::max(leaves.at(), border) : std::min(leaves.at(), border);
+    const KeyCut reached = Nearer(read_to, border);
     std::erase_if(copied_, [&](const Copied& record) {
       return down_ ? reached.IsAbove(record.key) : !reached.IsAbove(record.key);
     });
@@ -102,6 +134,8 @@ std::optional<absl::Status> OwnedReader::ReadHere(OperationContext& context, siz
 }
 
 absl::Status OwnedReader::Read(OperationContext& context, size_t leaves_max, Take take) {
+  if (std::optional<absl::Status> done = ReadLent(context, leaves_max, take); done.has_value())
+    return *std::move(done);
   bool is_here = false;
   const auto here = [&] {
     auto done = ReadHere(context, leaves_max, take);

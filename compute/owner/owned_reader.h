@@ -49,6 +49,14 @@ class OwnedReader {
     bool erased = false;
   };
 
+  // From leaves on loan (rule O15); nothing: they are not lent.
+  std::optional<absl::Status> ReadLent(OperationContext& context, size_t leaves_max, Take take);
+  // Rows of the next leaves, up to the border, to rows_; how far these leaves reach.
+  absl::StatusOr<KeyCut> ReadRows(OperationContext& context, size_t leaves_max,
+                                  const KeyCut& border);
+  // end_, or the border of a range, whichever comes first.
+  KeyCut BorderWithin(std::string_view low, std::string_view high) const;
+  KeyCut Nearer(const KeyCut& a, const KeyCut& b) const;
   // Of the next keys, one: whose it is.
   std::string NextKey() const;
   // The records from the place on to `*border`, which comes nearer where they are many; the highest

@@ -95,6 +95,8 @@ absl::Status OwnedTree::Route(OperationContext& context, std::string_view key,
 absl::Status OwnedTree::Get(OperationContext& context, std::string_view key, std::string* value) {
   if (std::optional<absl::Status> done = GetHere(context, key, value); done.has_value()) [[likely]]
     return *std::move(done);
+  if (std::optional<absl::Status> done = GetLent(context, key, value); done.has_value())
+    return *std::move(done);
   const PeerRequest request = {
       .operation = PeerRequest::Operation::kGet, .tree_id = id(), .key = key};
   PeerAnswer answer;

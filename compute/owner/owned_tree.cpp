@@ -25,6 +25,11 @@ bool IsNoted(const SessionContext& session) {
 
 }  // namespace
 
+OwnedTree::OwnedTree(TreeContext* leaves, Member* member)
+    : leaves_(*leaves), member_(*member), read_leases_(&member->lease().clock()) {
+  if (leaves->entry.shape.has_cells) cells_.emplace(leaves);
+}
+
 // --- Ranges.
 
 OwnRange* OwnedTree::FindOwn(std::string_view key) const {
@@ -293,6 +298,7 @@ absl::Status OwnedTree::BulkLoad(OperationContext& context, NextEntry next) {
   // that keys are absent are of an empty tree, then.
   absl::Status status = member_.Flush(context, this);
   const bool is_clean = status.ok();
+  member_.StopLending(&context.session.scheduler(), {&range, 1});
   // What is in the log of before, erases too, must not be replayed over what is loaded. Nothing is
   // appended meanwhile.
   if (is_clean) status = member_.BeginLoad(context, this, range, member_.log().next_lsn());

@@ -35,6 +35,7 @@
 #include "compute/index/write_operation.h"
 #include "compute/log/redo_log.h"
 #include "compute/owner/own_range.h"
+#include "compute/owner/read_leases.h"
 #include "compute/peer/peer_format.h"
 #include "compute/value/cell_store.h"
 #include "compute/value/owned_slots.h"
@@ -52,9 +53,7 @@ struct ErasedPiece {
 class OwnedTree final : public OwnedSlots {
  public:
   // Both outlive this.
-  OwnedTree(TreeContext* leaves, Member* member) : leaves_(*leaves), member_(*member) {
-    if (leaves->entry.shape.has_cells) cells_.emplace(leaves);
-  }
+  OwnedTree(TreeContext* leaves, Member* member);
   OwnedTree(const OwnedTree&) = delete;
   OwnedTree& operator=(const OwnedTree&) = delete;
 
@@ -90,6 +89,10 @@ class OwnedTree final : public OwnedSlots {
   // erased.
   std::optional<absl::Status> EraseHere(OperationContext& context, const KeyRange& range,
                                         ErasedPiece* piece);
+
+  // For a peer that asks for the key's range (rule O15): its borders, and whether it is lent.
+  // False: this member does not own it.
+  bool LendHere(OperationContext& context, std::string_view key, PeerAnswer* answer);
 
   // Rule O8: of a tree without any records. Others' operations wait meanwhile.
   absl::Status BulkLoad(OperationContext& context, NextEntry next) override;
@@ -156,6 +159,19 @@ class OwnedTree final : public OwnedSlots {
                      const PeerRequest& request, PeerAnswer* answer);
   absl::Status WriteElsewhere(OperationContext& context, const WriteOperation& operation,
                               std::string* answer);
+  // --- owned_lent.cpp: reads of others' keys from leaves on loan (rule O15).
+  // The key's range, if it is lent to this client, which asks for that now and then. What is READ
+  // from here on counts, however long that takes: at this moment leaves had all of the range.
+  ReadLease* Borrow(OperationContext& context, std::string_view key);
+  // Some leaf of it could not be READ. Its owner may have in memory what is there.
+  void NoteUnreadable(ReadLease* lease);
+  // Nothing: it is not lent.
+  std::optional<absl::Status> GetLent(OperationContext& context, std::string_view key,
+                                      std::string* value);
+  // A write of an own range that is lent waits for the end of that, in this hold or without the
+  // lock. True: it has waited, and looks again.
+  absl::StatusOr<bool> AwaitUnlent(OperationContext& context, OwnRange* range, Lock* lock);
+
   // After a piece of bad luck: nothing was done. An error: the deadline has passed.
   absl::Status AwaitRetry(OperationContext& context, const absl::Status& why);
 
@@ -232,6 +248,7 @@ class OwnedTree final : public OwnedSlots {
   std::vector<std::unique_ptr<OwnRange>> all_ranges_;
 
   std::vector<Hint>::const_iterator HintAt(std::string_view key) const;
+  ReadLeases read_leases_;
   mutable std::mutex hints_mutex_;
   std::vector<Hint> hints_;  // ascending; of no key are there two
 };

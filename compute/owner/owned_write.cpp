@@ -99,6 +99,9 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(key);
+    PANDO_ASSIGN_OR_RETURN(const bool waited, AwaitUnlent(context, range, &lock));
+    if (waited) [[unlikely]]
+      continue;
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
     const Partition::View view = range->partition.Find(key, hash);
     if (replaced != nullptr && HasValue(view)) [[unlikely]]
@@ -130,6 +133,9 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
     PANDO_RETURN_IF_ERROR(AwaitServing(context, range, &lock));
     if (range->state != OwnRange::State::kServing) continue;
     range->meter.Note(operation.key);
+    PANDO_ASSIGN_OR_RETURN(const bool waited, AwaitUnlent(context, range, &lock));
+    if (waited) [[unlikely]]
+      continue;
     Partition::View view = range->partition.Find(operation.key, hash);
     std::optional<std::string> found;
     std::optional<std::string_view> present;
@@ -152,7 +158,9 @@ std::optional<absl::Status> OwnedTree::WriteKnowing(OperationContext& context,
         PANDO_ASSIGN_OR_RETURN(load, ReadLeaf(context, range, operation.key, view, &lock, &found));
         view = range->partition.Find(operation.key);
         const bool counts = view.state == RecordState::kLoading && view.load == load &&
-                            range->state == OwnRange::State::kServing;
+                            range->state == OwnRange::State::kServing &&
+                            // Else it was lent meanwhile, and waits for that.
+                            (range->lending.MayWrite() || !RuleHolds(Rule::kO15Write));
         if (!counts) {
           KeepLoaded(context, range, operation.key, load, found);
           continue;

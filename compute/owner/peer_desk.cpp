@@ -51,6 +51,7 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
     answer->Reset();
     answer->is_scan = request.operation == PeerRequest::Operation::kScan;
     answer->is_erasing = request.operation == PeerRequest::Operation::kEraseRange;
+    answer->is_lending = request.operation == PeerRequest::Operation::kLend;
     ExecuteOn(tree, context, request, answer);
   }
   // That this member was cut off is nothing of the peer's: the map says who is next. A memory
@@ -82,6 +83,10 @@ void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerR
   }
   if (request.operation == PeerRequest::Operation::kEraseRange) {
     return EraseRange(tree, context, request, answer);
+  }
+  if (request.operation == PeerRequest::Operation::kLend) {
+    answer->not_owner = !tree->LendHere(context, request.key, answer);
+    return;
   }
   if (request.key.empty() || request.key.size() > layout.key_bytes_max()) {
     answer->status = absl::InvalidArgumentError(absl::StrCat(

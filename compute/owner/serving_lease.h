@@ -33,6 +33,7 @@ class ServingLease {
   bool has_lease() const { return lease_ns_ > 0; }
   int64_t lease_ns() const { return lease_ns_; }
   int64_t NowNs() const { return clock_.NowNs(); }
+  const Clock& clock() const { return clock_; }
 
   bool Held() const {
     return lease_ns_ == 0 || ticks_.IsOpen() ||

@@ -1,17 +1,12 @@
 #include "compute/owner/serving_lease.h"
 
+#include "compute/owner/set_clock.h"
 #include "gtest/gtest.h"
 
 namespace pando {
 namespace {
 
 constexpr int64_t kLeaseNs = 400 * kMillisecondNs;
-
-class SetClock final : public Clock {
- public:
-  int64_t NowNs() const override { return now_ns; }
-  int64_t now_ns = 5 * kSecondNs;
-};
 
 TEST(ServingLeaseTest, CountsThreeQuartersFromTheFirstSend) {
   SetClock clock;

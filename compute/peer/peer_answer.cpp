@@ -21,6 +21,10 @@ void PeerAnswerView::CopyTo(PeerAnswer* answer) const {
   answer->is_scan = is_scan;
   answer->is_erasing = is_erasing;
   answer->erased = erased;
+  answer->is_lending = is_lending;
+  answer->lent = lent;
+  answer->lent_low.assign(lent_low);
+  answer->lent_high.assign(lent_high);
   if (more) answer->SetReached(reached);
   answer->row_count = row_count;
   answer->rows.assign(rows);
@@ -35,6 +39,12 @@ absl::Status CheckPeerAnswer(const PeerRequest& request, const PeerAnswerView& a
   if (is_scan != answer.is_scan) return wrong("rows where none were asked for, or none");
   const bool erases = request.operation == PeerRequest::Operation::kEraseRange;
   if (erases != answer.is_erasing) return wrong("erased where nothing was to be, or not");
+  const bool lends = request.operation == PeerRequest::Operation::kLend;
+  if (lends != answer.is_lending) return wrong("lent where nothing was asked for, or not");
+  if (lends && (request.key < answer.lent_low ||
+                (!answer.lent_high.empty() && request.key >= answer.lent_high))) {
+    return wrong("another range than that of the key");
+  }
   if (!is_scan && !erases) return absl::OkStatus();
   // Below, in the scan's order: a cut before another, and a key behind a cut.
   const auto is_before = [&](PeerCut a, PeerCut b) {

@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-constexpr uint8_t kPeerVersion = 1;
+constexpr uint8_t kPeerVersion = 2;
 constexpr size_t kCountAt = 2;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kRequestFixedBytes = 4 + 8 + 4 + 1;
@@ -30,8 +30,18 @@ constexpr uint8_t kGetByte = 0, kFirstWriteByte = 1;
 constexpr auto kScanByte =
     static_cast<uint8_t>(kFirstWriteByte + static_cast<uint8_t>(Write::Kind::kUpsert) + 1);
 constexpr uint8_t kTakeByte = kScanByte + 1, kLoadByte = kScanByte + 2, kEraseByte = kScanByte + 3;
+constexpr uint8_t kLendByte = kScanByte + 4;
 
-enum class Outcome : uint8_t { kDone, kValue, kRows, kNotOwner, kConditionFailed, kError, kErased };
+enum class Outcome : uint8_t {
+  kDone,
+  kValue,
+  kRows,
+  kNotOwner,
+  kConditionFailed,
+  kError,
+  kErased,
+  kLent
+};
 
 bool WritesValue(Write::Kind kind) {
   return kind != Write::Kind::kErase && kind != Write::Kind::kEraseIf;
@@ -79,6 +89,7 @@ class ViewReader {
     return bytes;
   }
   std::string_view TakeKey() { return TakeBytes(Take<uint8_t>(), 1, kPeerKeyBytesMax); }
+  std::string_view TakeBorder() { return TakeBytes(Take<uint8_t>(), 0, kPeerKeyBytesMax); }
   std::string_view TakeValue() { return TakeBytes(Take<uint8_t>(), 0, kPeerValueBytesMax); }
   std::string_view TakeText() { return TakeBytes(Take<uint16_t>(), 0, kPeerTextBytesMax); }
   bool TakeBool() {
@@ -133,12 +144,13 @@ PeerNumberedRequest TakeRequest(ViewReader* reader) {
   PeerRequest& request = numbered.request;
   request.tree_id = reader->Take<uint32_t>();
   const auto operation = reader->Take<uint8_t>();
-  if (operation > kEraseByte) reader->Fail();
-  if (operation == kTakeByte || operation == kLoadByte) {
-    const bool takes = operation == kTakeByte;
-    request.operation = takes ? PeerRequest::Operation::kTake : PeerRequest::Operation::kLoad;
-    request.key = reader->TakeBytes(reader->Take<uint8_t>(), 0, kPeerKeyBytesMax);
-    if (takes) request.value = reader->TakeValue();
+  if (operation > kLendByte) reader->Fail();
+  if (operation == kTakeByte || operation == kLoadByte || operation == kLendByte) {
+    request.operation = operation == kTakeByte   ? PeerRequest::Operation::kTake
+                        : operation == kLoadByte ? PeerRequest::Operation::kLoad
+                                                 : PeerRequest::Operation::kLend;
+    request.key = reader->TakeBorder();
+    if (operation == kTakeByte) request.value = reader->TakeValue();
     return numbered;
   }
   if (operation == kEraseByte) {
@@ -204,6 +216,12 @@ PeerAnswerView TakeAnswer(ViewReader* reader) {
       if (answer.more) answer.reached = reader->TakeCut();
       answer.erased = reader->Take<uint64_t>();
       return answer;
+    case Outcome::kLent:
+      answer.is_lending = true;
+      answer.lent = reader->TakeBool();
+      answer.lent_low = reader->TakeBorder();
+      answer.lent_high = reader->TakeBorder();
+      return answer;
     case Outcome::kNotOwner:
       answer.not_owner = true;
       return answer;
@@ -244,13 +262,15 @@ absl::Status ParseItems(std::string_view message, char kind, TakeItem take,
 // --- Answers.
 
 void PeerAnswer::Reset() {
-  not_owner = is_scan = is_erasing = more = reached_after = false;
+  not_owner = is_scan = is_erasing = is_lending = more = lent = reached_after = false;
   row_count = 0;
   erased = 0;
   status = absl::OkStatus();
   value.clear();
   reached_key.clear();
   rows.clear();
+  lent_low.clear();
+  lent_high.clear();
 }
 
 bool PeerAnswer::AddRow(std::string_view key, std::string_view row_value) {
@@ -331,9 +351,11 @@ bool PeerMessageWriter::Add(uint32_t number, uint64_t left_us, const PeerRequest
     return Keep(before);
   }
   if (request.operation == PeerRequest::Operation::kTake ||
-      request.operation == PeerRequest::Operation::kLoad) {
+      request.operation == PeerRequest::Operation::kLoad ||
+      request.operation == PeerRequest::Operation::kLend) {
     const bool takes = request.operation == PeerRequest::Operation::kTake;
-    Put(&bytes_, takes ? kTakeByte : kLoadByte);
+    const bool lends = request.operation == PeerRequest::Operation::kLend;
+    Put(&bytes_, takes ? kTakeByte : lends ? kLendByte : kLoadByte);
     PutString(&bytes_, request.key, kPeerKeyBytesMax);
     if (takes) PutString(&bytes_, request.value, kPeerValueBytesMax);
     return Keep(before);
@@ -377,6 +399,11 @@ bool PeerMessageWriter::Add(uint32_t number, const PeerAnswer& answer) {
     Put(&bytes_, static_cast<uint8_t>(answer.more));
     if (answer.more) PutCut(&bytes_, {answer.reached_key, answer.reached_after});
     Put(&bytes_, answer.erased);
+  } else if (answer.is_lending) {
+    put(Outcome::kLent);
+    Put(&bytes_, static_cast<uint8_t>(answer.lent));
+    PutString(&bytes_, answer.lent_low, kPeerKeyBytesMax);
+    PutString(&bytes_, answer.lent_high, kPeerKeyBytesMax);
   } else if (answer.value.empty()) {
     put(Outcome::kDone);
   } else {

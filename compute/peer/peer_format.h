@@ -11,11 +11,12 @@
 //            erase if: key, expected; upsert: key, function 4, operand;
 //            scan: down 1, rows 2, and two cuts (key, after 1): where it begins and where it ends;
 //            erase range: two cuts, where it begins and where it ends;
-//            take: key, value; load: key (of both it may be empty: the tree's first)
+//            take: key, value; load, lend: key (of these it may be empty: the tree's first)
 //   answer   number 4, outcome 1; then
 //            done, not owner: nothing; value: value; condition failed: value, text;
 //            error: code 1, text; rows: more 1, if so the cut that it has reached, rows 2, and for
-//            each its key and value; erased: more 1, if so the cut that it has reached, keys 8
+//            each its key and value; erased: more 1, if so the cut that it has reached, keys 8;
+//            lent: whether it is 1, and the borders of the range, each of 0 to 240 bytes
 //
 // Invariants:
 //   1. Any bytes are parsed: as a message, or DataLoss. What is parsed is written as the same bytes
@@ -58,12 +59,13 @@ struct PeerRequest {
     kTake,  // claim the key's range, if you may (rule O12)
     kLoad,  // say how much you have to do, and what of it in the key's range (rule O13)
     kEraseRange,
+    kLend,  // whether the key's range may be read from its leaves for a while (rule O15)
   };
 
   Operation operation = Operation::kGet;
   Write::Kind write = Write::Kind::kPut;  // kWrite
   uint32_t tree_id = 0;
-  std::string_view key;  // 1 to kPeerKeyBytesMax; kTake, kLoad: from 0
+  std::string_view key;  // 1 to kPeerKeyBytesMax; kTake, kLoad, kLend: from 0
   // What is written, or the operand; kTake: what comes with the range. Up to kPeerValueBytesMax.
   std::string_view value;
   std::string_view expected;                       // kReplace, kEraseIf; up to kPeerValueBytesMax
@@ -97,6 +99,10 @@ struct PeerAnswer {
   uint16_t row_count = 0;
   std::string rows;     // PeerRowReader
   uint64_t erased = 0;  // keys
+
+  // --- Of a request to lend: the borders of the range ("": none), which is lent or not.
+  bool is_lending = false, lent = false;
+  std::string lent_low, lent_high;
 
   void Reset();
   // In the scan's order. False: no room, nothing was added.
@@ -163,7 +169,8 @@ struct PeerAnswerView {
   bool condition_failed = false;
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string_view text, value;
-  bool is_scan = false, is_erasing = false, more = false;
+  bool is_scan = false, is_erasing = false, is_lending = false, more = false, lent = false;
+  std::string_view lent_low, lent_high;
   PeerCut reached;
   uint64_t erased = 0;
   uint16_t row_count = 0;

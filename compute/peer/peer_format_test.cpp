@@ -23,7 +23,7 @@ PeerRequest RandomRequest(Random* random, std::vector<std::string>* strings) {
     return strings->back();
   };
   PeerRequest request;
-  request.operation = static_cast<PeerRequest::Operation>(random->Uniform(6));
+  request.operation = static_cast<PeerRequest::Operation>(random->Uniform(7));
   request.tree_id = static_cast<uint32_t>(random->Next());
   if (request.operation == PeerRequest::Operation::kScan) {
     request.down = random->Chance(0.5);
@@ -38,7 +38,8 @@ PeerRequest RandomRequest(Random* random, std::vector<std::string>* strings) {
     return request;
   }
   if (request.operation == PeerRequest::Operation::kTake ||
-      request.operation == PeerRequest::Operation::kLoad) {
+      request.operation == PeerRequest::Operation::kLoad ||
+      request.operation == PeerRequest::Operation::kLend) {
     request.key = text(0, kPeerKeyBytesMax);
     if (request.operation == PeerRequest::Operation::kTake) {
       request.value = text(0, kPeerValueBytesMax);
@@ -225,6 +226,36 @@ TEST(PeerFormat, AnAnswerHasToAnswerItsRequest) {
   PeerAnswerView other;
   other.not_owner = true;
   EXPECT_TRUE(CheckPeerAnswer(up, other).ok());
+}
+
+TEST(PeerFormat, WhatIsLentHasTheKey) {
+  const PeerRequest request{.operation = PeerRequest::Operation::kLend, .key = "k"};
+  EXPECT_TRUE(request.is_read());
+  PeerAnswer answer;
+  answer.is_lending = true;
+  PeerAnswer taken = SentAndTaken(answer);
+  EXPECT_TRUE(taken.is_lending && !taken.lent && taken.lent_low.empty() && taken.lent_high.empty());
+  answer.lent = true;
+  answer.lent_low = std::string(kPeerKeyBytesMax, 'a');
+  answer.lent_high = std::string(kPeerKeyBytesMax, 'z');
+  taken = SentAndTaken(answer);
+  EXPECT_TRUE(taken.lent);
+  EXPECT_EQ(taken.lent_low, answer.lent_low);
+  EXPECT_EQ(taken.lent_high, answer.lent_high);
+
+  PeerAnswerView view;
+  EXPECT_FALSE(CheckPeerAnswer(request, view).ok()) << "a value";
+  view.is_lending = view.lent = true;
+  EXPECT_TRUE(CheckPeerAnswer(request, view).ok());
+  EXPECT_FALSE(CheckPeerAnswer({.key = "k"}, view).ok()) << "for a get";
+  view.lent_low = "k";
+  view.lent_high = "l";
+  EXPECT_TRUE(CheckPeerAnswer(request, view).ok());
+  view.lent_high = "k";
+  EXPECT_FALSE(CheckPeerAnswer(request, view).ok()) << "it ends before the key";
+  view.lent_low = "ka";
+  view.lent_high = "";
+  EXPECT_FALSE(CheckPeerAnswer(request, view).ok()) << "it begins behind the key";
 }
 
 TEST(PeerFormat, WhatIsErasedIsCountedAndGetsOn) {

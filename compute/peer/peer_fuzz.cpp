@@ -41,6 +41,7 @@ void CheckAnswers(std::string_view bytes) {
     (void)CheckPeerAnswer(scan, view);
     scan.operation = PeerRequest::Operation::kEraseRange;
     (void)CheckPeerAnswer(scan, view);
+    (void)CheckPeerAnswer({.operation = PeerRequest::Operation::kLend, .key = "key"}, view);
     scan.operation = PeerRequest::Operation::kScan;
     PeerRowReader reader(view.rows);
     size_t rows = 0;
@@ -65,6 +66,8 @@ std::string Requests() {
   }
   request.operation = PeerRequest::Operation::kTake;
   writer.Add(number++, 6, request);
+  request.operation = PeerRequest::Operation::kLend;
+  writer.Add(number++, 6, request);
   request.operation = PeerRequest::Operation::kLoad;
   request.key = "";
   writer.Add(number++, 6, request);
@@ -82,7 +85,7 @@ std::string Requests() {
 std::string Answers() {
   PeerMessageWriter writer;
   writer.StartAnswers({{1, 2}, {3, 4}});
-  PeerAnswer done, value, failed, rows, erased, other;
+  PeerAnswer done, value, failed, rows, erased, lent, other;
   value.value = "value";
   failed.status = absl::UnavailableError("gone");
   rows.is_scan = true;
@@ -92,9 +95,12 @@ std::string Answers() {
   erased.is_erasing = true;
   erased.erased = 12;
   erased.SetReached({"d", true});
+  lent.is_lending = lent.lent = true;
+  lent.lent_low = "a";
+  lent.lent_high = "z";
   other.not_owner = true;
   uint32_t number = 0;
-  for (const PeerAnswer* answer : {&done, &value, &failed, &rows, &erased, &other}) {
+  for (const PeerAnswer* answer : {&done, &value, &failed, &rows, &erased, &lent, &other}) {
     writer.Add(number++, *answer);
   }
   return std::string(writer.bytes());

@@ -139,6 +139,7 @@ void ServedPeer::Execute(Item* item) {
   session_.AdoptServers();
   answer.is_scan = request.operation == PeerRequest::Operation::kScan;
   answer.is_erasing = request.operation == PeerRequest::Operation::kEraseRange;
+  answer.is_lending = request.operation == PeerRequest::Operation::kLend;
   service_.executor_->Execute(context, request, &answer);
 }
 

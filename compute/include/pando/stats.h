@@ -30,10 +30,12 @@ struct TreeStats {
 // Owned trees: what this client has done as an owner of keys.
 struct OwnedStats {
   uint64_t hits = 0, misses = 0;  // records found in its memory; records that it had to READ
-  uint64_t ranges = 0;            // ranges that it owns now
+  // Gets, and pieces of scans, of other owners' keys that it read from leaves on loan.
+  uint64_t lent = 0;
+  uint64_t ranges = 0;  // ranges that it owns now
   // Requests that this client has sent to owners of other keys, and those that it has executed for
   // other clients; messages of both, sent and received: many requests share one. Some requests are
-  // the library's own: they balance load.
+  // the library's own: they balance load, or ask for ranges on loan.
   uint64_t forwarded = 0, served = 0, messages = 0;
   uint64_t hot_bytes = 0;         // records in its memory now
   uint64_t dirty_bytes = 0;       // those of them that are not in their leaves yet

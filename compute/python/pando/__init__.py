@@ -68,8 +68,8 @@ def connect(registry: str, **options: Any) -> Client:
     Options, with defaults: fabric="shm", secret_file=None, connect_timeout=5.0, operation_timeout=10.0,
     memory_servers_min=1, index_cache_bytes=64 << 20, value_places_bytes=32 << 20, coroutines_per_session=64,
     techniques=0, owner=False, spread_ranges=True, hot_bytes=64 << 20, log_bytes=16 << 20, service_threads=1,
-    flush_threads=1, ranges_min=1, dirty_percent=50, service_address=None, rdma_device=None, rdma_port=0,
-    rdma_gid_index=-1.
+    flush_threads=1, ranges_min=1, dirty_percent=50, lend_after_ms=250, service_address=None, rdma_device=None,
+    rdma_port=0, rdma_gid_index=-1.
     pando_c/client.h says what they are. TypeError: another option.
     """
     client = _core.connect(registry, **options)

@@ -76,6 +76,7 @@ Client Connect(const std::string& registry, const py::kwargs& given) {
   keywords.Take("flush_threads", &options.flush_threads);
   keywords.Take("ranges_min", &options.ranges_min);
   keywords.Take("dirty_percent", &options.dirty_percent);
+  keywords.Take("lend_after_ms", &options.lend_after_ms);
   keywords.TakeText("service_address", &service_address, &options.service_address);
   keywords.TakeText("rdma_device", &device, &options.rdma_device);
   keywords.Take("rdma_port", &options.rdma_port);
@@ -213,6 +214,7 @@ py::dict StatsOf(const Client& client) {
   PANDO_STAT(repairs);
   PANDO_STAT(owned_hits);
   PANDO_STAT(owned_misses);
+  PANDO_STAT(owned_lent);
   PANDO_STAT(owned_ranges);
   PANDO_STAT(owned_hot_bytes);
   PANDO_STAT(owned_dirty_bytes);

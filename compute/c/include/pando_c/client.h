@@ -60,12 +60,15 @@ typedef struct pando_client_options {
   int64_t flush_threads;    // owned trees: write records to their leaves, 1 to 16
   int64_t ranges_min;       // owned trees: this client's of each of them at least, 1 to 64
   int64_t dirty_percent;    // of hot_bytes that may hold what leaves do not have yet, 1 to 90
+  // Owned trees: others may read this client's keys from their leaves where it has written none for
+  // so long. -1: never.
+  int64_t lend_after_ms;
 } pando_client_options;
 #define PANDO_CLIENT_OPTIONS_INIT                                                         \
   {                                                                                       \
     sizeof(pando_client_options), NULL, NULL, NULL, 5000, 1, 10000, 64 << 20, 64, 32, 64, \
         PANDO_TECHNIQUES_ALL, 0, 64 << 20, 16 << 20, NULL, NULL, 0, -1, 0, 0, 0, 0, 0, 1, \
-        32 << 20, 1, 1, 1, 50                                                             \
+        32 << 20, 1, 1, 1, 50, 250                                                        \
   }
 
 // Joins the cluster. PANDO_UNAVAILABLE: too few memory servers answer, or not the one with the
@@ -211,6 +214,7 @@ typedef struct pando_client_stats {
   uint64_t place_hits, place_misses, place_bytes;
   uint64_t owned_forwarded, owned_served, owned_messages, owned_flushed_leaves;
   uint64_t owned_log_used_bytes, owned_log_capacity_bytes;
+  uint64_t owned_lent;
 } pando_client_stats;
 
 pando_code pando_get_client_stats(const pando_client* client, pando_client_stats* stats);
