@@ -34,9 +34,9 @@ class Until {
   }
   // Once it is over the clock is not asked again.
   bool IsAhead(const Clock& clock) {
-    if (ticks_.IsOpen()) return true;
     int64_t until_ns = until_ns_.load(std::memory_order_acquire);
     if (until_ns == kNever) return false;
+    if (ticks_.IsOpen()) return true;
     if (clock.NowNs() < until_ns) return true;
     // A counter that was set back must not come by its window again. If it is set anew at this
     // moment, the clock is asked for it.
