@@ -47,6 +47,13 @@ uint64_t HashOf(std::string_view key) {
   return Mix(Mix(first ^ hash ^ kB, last ^ kC), kA);
 }
 
+void RecordTable::Place::Set(const Page* page) {
+  const auto address = reinterpret_cast<uintptr_t>(page);
+  PANDO_CHECK_EQ(address >> kAddressBits, 0u);
+  const uint64_t buckets = std::min(page->buckets_count, kBucketsMany);
+  word_.store(address | buckets << kAddressBits, std::memory_order_relaxed);
+}
+
 RecordTable::RecordTable(const RecordPool* pool) : pool_(pool) { Clear(); }
 
 RecordTable::~RecordTable() { FreePages(); }
@@ -55,7 +62,7 @@ void RecordTable::FreePages() {
   const Directory& directory = Current();
   const Page* last = nullptr;
   for (size_t i = 0; i < directory.size(); ++i) {
-    Page* const page = directory.places[i].page.load(std::memory_order_relaxed);
+    Page* const page = directory.places[i].page();
     if (page != last) Free(page);
     last = page;
   }
@@ -79,8 +86,11 @@ RecordTable::Directory* RecordTable::DirectoryOf(int depth) {
 template <typename Is>
 RecordHandle* RecordTable::Search(uint64_t hash, Is is) const {
   const Place& place = Current().At(hash);
-  Bucket* const buckets = place.page.load(std::memory_order_relaxed)->buckets();
-  const uint32_t count = place.buckets.load(std::memory_order_relaxed);
+  Page* const page = place.page();
+  Bucket* const buckets = page->buckets();
+  uint32_t count = place.buckets();
+  if (count == kBucketsMany) [[unlikely]]
+    count = page->buckets_count;
   const uint32_t home = BucketOf(hash, count);
   const uint64_t tags = TagOf(hash) * kOnes;
   for (uint32_t at = home;;) {
@@ -174,8 +184,7 @@ void RecordTable::SetPlaces(uint64_t hash, Page* page) {
   const size_t places = size_t{1} << (directory.depth - page->depth);
   const size_t first = directory.IndexOf(hash) & ~(places - 1);
   for (size_t i = first; i < first + places; ++i) {
-    directory.places[i].page.store(page, std::memory_order_relaxed);
-    directory.places[i].buckets.store(page->buckets_count, std::memory_order_relaxed);
+    directory.places[i].Set(page);
   }
 }
 
@@ -224,11 +233,7 @@ void RecordTable::Divide(uint64_t hash) {
     const Directory& before = Current();
     Directory* const twice = DirectoryOf(before.depth + 1);
     for (size_t i = 0; i < twice->size(); ++i) {
-      const Place& place = before.places[i / 2];
-      twice->places[i].page.store(place.page.load(std::memory_order_relaxed),
-                                  std::memory_order_relaxed);
-      twice->places[i].buckets.store(place.buckets.load(std::memory_order_relaxed),
-                                     std::memory_order_relaxed);
+      twice->places[i].Set(before.places[i / 2]);
     }
     directory_.store(twice, std::memory_order_release);
   }
@@ -259,8 +264,8 @@ size_t RecordTable::Check() const {
   const Page* last = nullptr;
   for (size_t i = 0; i < Current().size(); ++i) {
     const Place& place = Current().places[i];
-    Page* const page = place.page.load(std::memory_order_relaxed);
-    PANDO_CHECK_EQ(page->buckets_count, place.buckets.load(std::memory_order_relaxed));
+    Page* const page = place.page();
+    PANDO_CHECK_EQ(std::min(page->buckets_count, kBucketsMany), place.buckets());
     if (page == last) continue;
     last = page;
     ++pages;

@@ -51,10 +51,7 @@ class RecordTable {
   void Erase(RecordHandle* handle, uint64_t hash);
   // What Find() will look at first comes nearer.
   void Prefetch(uint64_t hash) const {
-    const Place& place = directory_.load(std::memory_order_acquire)->At(hash);
-    const auto page = reinterpret_cast<uintptr_t>(place.page.load(std::memory_order_relaxed));
-    const uint32_t bucket = BucketOf(hash, place.buckets.load(std::memory_order_relaxed));
-    __builtin_prefetch(reinterpret_cast<const void*>(page + (bucket + 1) * sizeof(Bucket)));
+    __builtin_prefetch(directory_.load(std::memory_order_acquire)->At(hash).NearBucket(hash));
   }
 
   size_t bytes() const { return bytes_; }  // of the heap
@@ -78,10 +75,32 @@ class RecordTable {
 
     Bucket* buckets() { return reinterpret_cast<Bucket*>(this + 1); }
   };
-  // Of a directory.
-  struct Place {
-    std::atomic<Page*> page;
-    std::atomic<uint32_t> buckets;  // of the page: it need not be looked at
+  // Of a directory: a page and its buckets, so that the page need not be looked at. In one word:
+  // all directories that there were are kept.
+  class Place {
+   public:
+    void Set(const Page* page);
+    void Set(const Place& other) { word_.store(other.word(), std::memory_order_relaxed); }
+    Page* page() const { return PageIn(word()); }
+    // Of a page with so many that they have no room here 65,535: they only say what to fetch.
+    uint32_t buckets() const { return static_cast<uint32_t>(word() >> kAddressBits); }
+    // Where the bucket of the hash is, or was.
+    const void* NearBucket(uint64_t hash) const {
+      const uint64_t word = this->word();
+      const uint32_t bucket = BucketOf(hash, static_cast<uint32_t>(word >> kAddressBits));
+      const auto page = reinterpret_cast<uintptr_t>(PageIn(word));
+      return reinterpret_cast<const void*>(page + (bucket + 1) * sizeof(Bucket));
+    }
+
+   private:
+    // Of addresses in user space, on x86-64 and AArch64.
+    static constexpr int kAddressBits = 48;
+    static Page* PageIn(uint64_t word) {
+      return reinterpret_cast<Page*>(word & ((uint64_t{1} << kAddressBits) - 1));
+    }
+    uint64_t word() const { return word_.load(std::memory_order_relaxed); }
+
+    std::atomic<uint64_t> word_{0};
   };
   // Places by the first bits of the hash.
   struct Directory {
@@ -97,6 +116,7 @@ class RecordTable {
     const std::unique_ptr<Place[]> places;
   };
   static constexpr uint32_t kBucketsMax = 64, kSpread = 64;
+  static constexpr uint32_t kBucketsMany = 65'535;  // or more, in a place
   static constexpr int kDepthMax = 24;
 
   static uint8_t TagOf(uint64_t hash) {
@@ -116,9 +136,7 @@ class RecordTable {
 
   Directory& Current() const { return *directory_.load(std::memory_order_relaxed); }
   // Of the hash.
-  Page* PageOf(uint64_t hash) const {
-    return Current().At(hash).page.load(std::memory_order_relaxed);
-  }
+  Page* PageOf(uint64_t hash) const { return Current().At(hash).page(); }
   // The one with so many bits, whose places are anything.
   Directory* DirectoryOf(int depth);
   template <typename Is>
