@@ -63,10 +63,15 @@ void Partition::Remove(RecordHandle* place, uint64_t hash) {
   pool_.Free(handle);
 }
 
+void Partition::AddToOrder(std::string_view key, RecordHandle handle, Path* path) {
+  PANDO_CHECK(!index_.FindInLeaf(key, path)) << "a record was clean and had a place in the order";
+  index_.Insert(path, key, handle);
+}
+
 void Partition::AddToOrder(std::string_view key, RecordHandle handle) {
   Path path;
-  PANDO_CHECK(!index_.Find(key, &path)) << "a record was clean and had a place in the order";
-  index_.Insert(&path, key, handle);
+  index_.FindLeaf(key, &path);
+  AddToOrder(key, handle, &path);
 }
 
 void Partition::FindInOrder(std::string_view key, Path* path) const {
@@ -115,6 +120,8 @@ void Partition::Write(RecordState state, const View& view, std::string_view key,
   const bool was_dirty = IsDirty(view.state);
   Path path;
   bool moves = false;
+  // Its place in the order is on its way while the record is written.
+  if (!was_dirty) index_.FindLeaf(key, &path);
   if (old != 0) {
     // A second use; and a flush in flight stays one.
     bits = view.record->bits() | HotRecord::kRef;
@@ -140,7 +147,7 @@ void Partition::Write(RecordState state, const View& view, std::string_view key,
     record->Clear(HotRecord::kShown);
   }
   if (!was_dirty) {
-    AddToOrder(key, handle);
+    AddToOrder(key, handle, &path);
   } else if (moves) {
     index_.Set(path, handle);
   }

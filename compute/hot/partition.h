@@ -256,6 +256,7 @@ class Partition {
   void DropLoad(RecordHandle* place, uint64_t hash);
   // A dirty record's place in the order of keys: it has none yet; it has one; it has none any more.
   void AddToOrder(std::string_view key, RecordHandle handle);
+  void AddToOrder(std::string_view key, RecordHandle handle, Path* path);  // after FindLeaf()
   void FindInOrder(std::string_view key, Path* path) const;
   void TakeFromOrder(std::string_view key);
   // Of a dirty record, its bytes and its LSN, which it gets, count from now on; or no more.

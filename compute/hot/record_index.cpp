@@ -34,7 +34,7 @@ uint32_t RecordIndex::ChildOf(const IndexNode* node, std::string_view key) const
   return at;
 }
 
-bool RecordIndex::FindInLeaf(const IndexNode* leaf, std::string_view key, uint32_t* at) const {
+bool RecordIndex::PlaceIn(const IndexNode* leaf, std::string_view key, uint32_t* at) const {
   const int side = ComparePrefix(leaf, key);
   if (side != 0) {
     *at = side < 0 ? 0 : leaf->count;
@@ -57,7 +57,7 @@ bool RecordIndex::FindInLeaf(const IndexNode* leaf, std::string_view key, uint32
   return false;
 }
 
-bool RecordIndex::Find(std::string_view key, Path* path) const {
+void RecordIndex::FindLeaf(std::string_view key, Path* path) const {
   IndexNode* node = root_;
   for (int level = root_->level; level > 0; --level) {
     const uint32_t at = ChildOf(node, key);
@@ -67,10 +67,12 @@ bool RecordIndex::Find(std::string_view key, Path* path) const {
     const char* const line = reinterpret_cast<const char*>(node);
     for (size_t i = 0; i < kPrefetchBytes; i += 64) __builtin_prefetch(line + i);
   }
-  uint32_t at;
-  const bool found = FindInLeaf(node, key, &at);
-  path->steps_[0] = {node, at};
-  return found;
+  path->steps_[0] = {node, 0};
+}
+
+bool RecordIndex::FindInLeaf(std::string_view key, Path* path) const {
+  Path::Step& step = path->steps_[0];
+  return PlaceIn(step.node, key, &step.at);
 }
 
 RecordHandle RecordIndex::At(const Path& path) const {

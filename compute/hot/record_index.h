@@ -50,7 +50,13 @@ class RecordIndex {
 
   // True: the path leads to the record. False: to where it would be, which may be behind a leaf's
   // last.
-  bool Find(std::string_view key, Path* path) const;
+  bool Find(std::string_view key, Path* path) const {
+    FindLeaf(key, path);
+    return FindInLeaf(key, path);
+  }
+  // The two halves of it; the leaf comes nearer in between. Nothing changes meanwhile.
+  void FindLeaf(std::string_view key, Path* path) const;
+  bool FindInLeaf(std::string_view key, Path* path) const;
   RecordHandle At(const Path& path) const;  // where there is one
   // The record so many places further on comes nearer, if it is in the same leaf.
   void PrefetchAhead(const Path& path, uint32_t places) const {
@@ -86,7 +92,7 @@ class RecordIndex {
   std::string_view KeyOf(const InnerEntry& entry) const { return FirstKey(entry.child); }
   std::string_view FirstKey(const IndexNode* node) const;
   uint32_t ChildOf(const IndexNode* node, std::string_view key) const;
-  bool FindInLeaf(const IndexNode* leaf, std::string_view key, uint32_t* at) const;
+  bool PlaceIn(const IndexNode* leaf, std::string_view key, uint32_t* at) const;
   // Below the step at that level: to the first place, or the last.
   void Descend(Path* path, int level, bool last) const;
 
