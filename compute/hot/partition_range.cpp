@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kRecordsToFrontMin = 4;
 // Records that CollectDirty() fetches before it looks at them.
 constexpr uint32_t kFetchedAhead = 8;
+// Places that the clock looks ahead, for the buckets of what it may free.
+constexpr size_t kClockAhead = 4;
 
 bool IsBefore(std::string_view key, std::string_view to) { return to.empty() || key < to; }
 
@@ -113,6 +115,13 @@ size_t Partition::Evict(size_t bytes, size_t looks_max) {
     for (; hand_slot_ < std::min(last, pool_.SlotsOf(hand_chunk_)); ++hand_slot_) {
       if (freed() >= bytes || looks_max == 0) return freed();
       --looks_max;
+      if (hand_slot_ + kClockAhead < pool_.SlotsOf(hand_chunk_)) {
+        const HotRecord* const next =
+            pool_.At(pool_.HandleOf(hand_chunk_, hand_slot_ + kClockAhead));
+        if (next->state() == RecordState::kClean && !next->Has(HotRecord::kRef)) {
+          table_.Prefetch(HashOf(next->key()));
+        }
+      }
       Look(pool_.HandleOf(hand_chunk_, hand_slot_));
     }
     if (chunks == 1) return freed();
