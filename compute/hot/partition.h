@@ -123,6 +123,8 @@ class Partition {
     table_.Prefetch(hash);
     front_.Prefetch(hash);
   }
+  // Under the mutex, of a record that will be looked at soon.
+  void PrefetchRecord(uint64_t hash) const { table_.PrefetchRecord(hash); }
   View Find(std::string_view key) const { return Find(key, HashOf(key)); }
   View Find(std::string_view key, uint64_t hash) const;
   void Touch(HotRecord* record) { record->Set(HotRecord::kRef); }
@@ -170,7 +172,10 @@ class Partition {
   std::string CollectDirty(std::string_view from, std::string_view to, Lsn durable, bool refused,
                            size_t max, std::vector<FlushItem>* out, Lsn below = UINT64_MAX,
                            size_t looks_max = SIZE_MAX, bool tombstones = false);
-  void EndFlush(const FlushItem& item, FlushResult result);
+  void EndFlush(const FlushItem& item, FlushResult result) {
+    EndFlush(item, result, HashOf(item.key));
+  }
+  void EndFlush(const FlushItem& item, FlushResult result, uint64_t hash);
   // How many of these keys are dirty or tombstones, without looking at each: for grouping them by
   // level-1 node.
   size_t CountDirty(std::string_view from, std::string_view to) const;

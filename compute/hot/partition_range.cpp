@@ -54,8 +54,8 @@ std::string Partition::CollectDirty(std::string_view from, std::string_view to, 
   return "";
 }
 
-void Partition::EndFlush(const FlushItem& item, FlushResult result) {
-  const View view = Find(item.key);
+void Partition::EndFlush(const FlushItem& item, FlushResult result, uint64_t hash) {
+  const View view = Find(item.key, hash);
   HotRecord* const record = view.record;
   PANDO_CHECK(IsDirty(view.state) && record->Has(HotRecord::kFlushing))
       << "a record that is being flushed stays";

@@ -122,6 +122,13 @@ RecordHandle* RecordTable::Find(RecordHandle record, uint64_t hash) const {
   return Search(hash, [record](RecordHandle handle) { return handle == record; });
 }
 
+void RecordTable::PrefetchRecord(uint64_t hash) const {
+  (void)Search(hash, [this](RecordHandle handle) {
+    pool_->Prefetch(handle);
+    return true;
+  });
+}
+
 RecordHandle* RecordTable::Insert(uint64_t hash, RecordHandle handle) {
   const Page* const page = PageOf(hash);
   if (page->records >= FullOf(page->buckets_count)) Grow(hash);

@@ -54,6 +54,9 @@ class RecordTable {
     __builtin_prefetch(directory_.load(std::memory_order_acquire)->At(hash).NearBucket(hash));
   }
 
+  // The same of the record that it will find, mostly. With the partition's mutex.
+  void PrefetchRecord(uint64_t hash) const;
+
   size_t bytes() const { return bytes_; }  // of the heap
 
   // For tests: aborts unless the invariants hold. Returns the number of records.

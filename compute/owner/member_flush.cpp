@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "compute/owner/collect.h"
 #include "compute/owner/flush.h"
+#include "compute/owner/flush_ends.h"
 #include "compute/owner/group_list.h"
 #include "compute/owner/member.h"
 #include "compute/owner/turnstile.h"
@@ -235,27 +236,12 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
                                           OwnRange* range, const std::vector<FlushItem>& items) {
   if (items.empty()) return size_t{0};
   FlushCounts counts;
+  FlushEnds ends(this, &context.session, range, &items);
   const auto ended = [&](size_t i, FlushResult result) {
-    std::unique_lock refusing(refusing_mutex_, std::defer_lock);
-    if (result == FlushResult::kRefused) refusing.lock();
-    std::unique_lock lock(range->partition.mutex());
-    // Before the record may go from where it is: until then nothing of its key follows.
-    if (range->behind != nullptr && RuleHolds(Rule::kO10Behind)) [[unlikely]] {
-      const std::shared_ptr<Partition> behind = range->behind;
-      lock.unlock();
-      {
-        std::lock_guard behind_lock(behind->mutex());
-        const Sizes before = SizesOf(*behind);
-        behind->Forget(items[i].key);
-        NoteChange(before, *behind);
-      }
-      lock.lock();
-    }
-    const Sizes before = SizesOf(range->partition);
-    range->Charge(context.session, /*records=*/1);
-    range->partition.EndFlush(items[i], result);
-    NoteChange(before, range->partition);
-    if (result != FlushResult::kRefused) return;
+    if (result != FlushResult::kRefused) return ends.Add(i, result);
+    std::lock_guard refusing(refusing_mutex_);
+    ends.Add(i, result);
+    ends.EndAll();
     if (!is_refusing()) {
       const bool gone = counts.refused == counts.gone;
       std::lock_guard why(mutex_);
@@ -269,6 +255,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
       std::min(context.deadline_ns(), context.session.NowNs() + FlushRoundNs());
   const absl::Status flushed =
       FlushToLeaves(&context.session, &tree->leaves(), deadline_ns, items, &counts, ended);
+  ends.EndAll();
   if (counts.refused > counts.gone) range->NoteFull();
   {
     std::lock_guard lock(mutex_);
