@@ -154,12 +154,15 @@ TEST_F(OwnedLendTest, LeavesOutOfReach) {
   for (const ServerId server : {1, 2}) stage_->world().CutLink(*reader_->fabric, server, true);
   const uint64_t lent = Of(reader_).lent;
   const auto read = [&] {
-    const auto got = reader_->sessions[0]->Get(*reader_->trees[0], KeyOf(1));
+    OperationCost cost;
+    const auto got = reader_->sessions[0]->Get(*reader_->trees[0], KeyOf(1), {.cost = &cost});
     EXPECT_TRUE(got.ok()) << got.status();
+    return cost.verbs;
   };
-  read();
+  EXPECT_GT(read(), 0u);
+  // Nor are they asked for again.
   const int64_t begin_ns = stage_->NowNs();
-  for (int i = 0; i < 100; ++i) read();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(read(), 0u);
   EXPECT_LT(stage_->NowNs() - begin_ns, 3 * kMillisecondNs);
   EXPECT_EQ(Of(reader_).lent, lent);
   for (const ServerId server : {1, 2}) stage_->world().CutLink(*reader_->fabric, server, false);
@@ -258,7 +261,9 @@ TEST_F(OwnedLendTest, ALoad) {
   ASSERT_TRUE(stage_->Open(reader_, 0));
   for (int i = 0; i < 20; ++i) Get(reader_, 1);
   ASSERT_GT(Of(reader_).lent, 0u);
+  const int64_t begin_ns = stage_->NowNs();
   ASSERT_TRUE(stage_->BulkLoad(owner_, 0, {{KeyOf(1), "one"}, {KeyOf(2), "two"}}));
+  EXPECT_GT(stage_->NowNs() - begin_ns, 3 * kMillisecondNs) << "readers may be in the old leaf";
   for (int i = 0; i < 20; ++i) Get(reader_, 1);
   End();
 }
