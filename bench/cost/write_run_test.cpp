@@ -6,16 +6,21 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "bench/cost/loaded_tree.h"
+#include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/base/status.h"
+#include "common/wire/leaf.h"
+#include "common/wire/node_image.h"
 #include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
 #include "compute/index/write_run.h"
 
 namespace pando {
@@ -211,6 +216,64 @@ TEST(WriteRun, RandomRunsAreLikeAMap) {
     EXPECT_GT(client->Stats().tree.splits, 100u);
     ExpectTree(*session, *tree, model);
   }
+}
+
+// The first leaf that has more keys than it counts as full with (rules N4, N8): those. Empty: none.
+std::vector<LeafEntry> LeafBeyondFull(SimCluster* cluster, const TreeContext& tree) {
+  Reference node;
+  PANDO_CHECK_GT(tree.root.Load(&node), 0);
+  NodeHeader header = ReadHeader(cluster->At(node.address), tree.layout);
+  while (header.level > 0) {
+    node = header.leftmost;
+    header = ReadHeader(cluster->At(node.address), tree.layout);
+  }
+  for (; !node.is_null(); node = ReadHeader(cluster->At(node.address), tree.layout).right) {
+    std::vector<LeafEntry> entries;
+    PANDO_CHECK(ReadLeafEntries(cluster->At(node.address), tree.layout, &entries));
+    if (entries.size() <= tree.layout.entries_max()) continue;
+    std::ranges::sort(entries, {}, &LeafEntry::key);
+    return entries;
+  }
+  return {};
+}
+
+// A leaf beyond full, an update, a new key, and no spare node at hand: the update is done, and the
+// key splits the leaf once there is one.
+TEST(WriteRun, WhatALeafBeyondFullHasIsWrittenWithoutASpareNode) {
+  SimCluster cluster(Quiet(8));
+  ClientOptions options;
+  options.techniques.narrow_writes = true;
+  const auto client = cluster.NewClient(options);
+  const auto tree = *client->CreateTree("t", {.key_bytes_max = 24, .narrow_reads = true});
+  const auto session = *client->NewSession();
+  TreeContext& context = ImplOf(*tree).context();
+  std::map<std::string, std::string> model;
+  Random random(9);
+  std::vector<LeafEntry> leaf;
+  while (leaf.empty()) {
+    ASSERT_LT(model.size(), 20'000u);
+    for (int i = 0; i < 50; ++i) {
+      const std::string key = KeyOf(random.Next());
+      ASSERT_TRUE(session->Put(*tree, key, "old").ok());
+      model[key] = "old";
+    }
+    leaf = LeafBeyondFull(&cluster, context);
+  }
+  NodeAllocator& allocator = context.environment.allocator;
+  std::vector<SpareNode> spares;
+  while (std::optional<SpareNode> spare = allocator.TryTake(context.id(), 1)) {
+    spares.push_back(*std::move(spare));
+  }
+  Batch batch;
+  batch.Add(WriteKind::kUpdate, leaf.front().key, "new");
+  batch.Add(WriteKind::kPut, leaf.front().key + "a", "new");
+  for (const WriteOperation& o : batch.operations) model[std::string(o.key)] = o.value;
+  const uint64_t splits = client->Stats().tree.splits;
+  EXPECT_EQ(batch.Write(*session, *tree), 2u);
+  EXPECT_EQ(client->Stats().tree.splits, splits + 1);
+  for (const absl::Status& result : batch.results) EXPECT_TRUE(result.ok()) << result;
+  ExpectTree(*session, *tree, model);
+  for (SpareNode& spare : spares) allocator.PutBack(context.id(), std::move(spare));
 }
 
 // Where the neighbours' leaves end, by what is cached.

@@ -41,9 +41,10 @@ size_t LeafWrite::Execute(HeldLock&& lock, absl::Span<const RunWrite> writes, in
   LocalLock* const local = lock.local();
   const bool image_is_older = lock.image_is_older();
   absl::Status written;
-  const bool done = division_ == nullptr
-                        ? WriteBackLeaf(std::move(lock), batch, writes.first(applied), &written)
-                        : Divide(std::move(lock), batch, writes.first(applied), &written);
+  const bool has_siblings = division_ != nullptr && !division_->siblings.empty();
+  const bool done = has_siblings
+                        ? Divide(std::move(lock), batch, writes.first(applied), &written)
+                        : WriteBackLeaf(std::move(lock), batch, writes.first(applied), &written);
   if (done) return applied;
   FinishCombined(local, written);
   if (!written.ok()) [[unlikely]] {
