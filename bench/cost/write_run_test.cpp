@@ -218,6 +218,49 @@ TEST(WriteRun, RandomRunsAreLikeAMap) {
   }
 }
 
+// Several clients put many keys of one stretch at once: parents are split more than once in a call,
+// a left half after its right one was made, and by then others have split the level above.
+TEST(WriteRun, SeparatorsOfParentsThatSplitTwiceComeInAnyOrder) {
+  constexpr int kClients = 4, kCalls = 12;
+  constexpr uint64_t kKeysACall = 400;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SimCluster cluster(Quiet(100 + seed));
+    std::vector<std::unique_ptr<Client>> clients;
+    std::vector<std::unique_ptr<Tree>> trees;
+    std::vector<std::unique_ptr<Session>> sessions;
+    for (int i = 0; i < kClients; ++i) {
+      clients.push_back(cluster.NewClient());
+      trees.push_back(*clients.back()->CreateTree("t", {.key_bytes_max = 60, .node_bytes = 1024}));
+      sessions.push_back(*clients.back()->NewSession());
+    }
+    std::map<std::string, std::string> model;
+    Random random(seed);
+    for (int call = 0; call < kCalls; ++call) {
+      std::vector<std::vector<KeyValue>> rows(kClients);
+      int left = kClients;
+      const uint64_t base = random.Uniform(20'000);
+      for (size_t i = 0; i < kClients; ++i) {
+        for (uint64_t n = 0; n < kKeysACall; ++n) {
+          const std::string key =
+              std::string(44, 'p') + KeyOf(base + random.Uniform(3 * kKeysACall));
+          rows[i].push_back({key, "v"});
+          model[key] = "v";
+        }
+        sessions[i]->Spawn([&, i] {
+          for (const absl::Status& put : sessions[i]->MultiPut(*trees[i], rows[i])) {
+            EXPECT_TRUE(put.ok()) << put;
+          }
+          --left;
+        });
+        ImplOf(*sessions[i]).scheduler().endpoint().Wake();
+      }
+      sessions[0]->Run();
+      while (left > 0) cluster.world().RunUntil(cluster.world().clock().NowNs() + kMillisecondNs);
+    }
+    ExpectTree(*sessions[0], *trees[0], model);
+  }
+}
+
 // The first leaf that has more keys than it counts as full with (rules N4, N8): those. Empty: none.
 std::vector<LeafEntry> LeafBeyondFull(SimCluster* cluster, const TreeContext& tree) {
   Reference node;

@@ -45,8 +45,8 @@ absl::StatusOr<SizeEstimate> EstimateTreeSize(OperationContext& context, TreeCon
                                               int reads_max);
 
 // separator.cpp (rule S3): makes the children known to their parent level, which is the same for
-// all, growing the root where needed; those of one parent in one write. `missing` ascends. OK when
-// there is nothing (more) to do. A missing separator is always legal, so errors cost only speed;
+// all, growing the root where needed; those of one parent in one write. In any order. OK when there
+// is nothing (more) to do. A missing separator is always legal, so errors cost only speed;
 // `missing` is left with those that somebody has yet to look at: none, it may be.
 absl::Status InsertSeparators(OperationContext& context, TreeContext& tree,
                               std::vector<MissingSeparator>* missing);

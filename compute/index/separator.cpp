@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -225,12 +226,15 @@ absl::Status InsertNext(OperationContext& context, TreeContext& tree, Work* work
   return absl::OkStatus();
 }
 
-// Those of one level. What their parents' splits make is left in `above`.
+// Those of one level. What their parents' splits make is left in `above`: in any order, as the left
+// half of a parent may be split after the right one was made.
 absl::Status InsertLevel(OperationContext& context, TreeContext& tree,
                          std::vector<MissingSeparator>* missing,
                          std::vector<MissingSeparator>* above) {
   // Somebody else is at it where one has been begun.
   std::erase_if(*missing, [&tree](const auto& one) { return !tree.BeginSeparator(one); });
+  std::sort(missing->begin(), missing->end(),
+            [](const auto& a, const auto& b) { return a.separator < b.separator; });
   const absl::Cleanup done = [&tree, begun = *missing] {
     for (const MissingSeparator& one : begun) tree.EndSeparator(one);
   };

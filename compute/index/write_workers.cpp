@@ -154,8 +154,6 @@ void WriteWorkers::InsertSeparators() {
   is_inserting_ = true;
   while (!separators_.empty()) {
     std::vector<MissingSeparator> now = std::exchange(separators_, {});
-    std::sort(now.begin(), now.end(),
-              [](const auto& a, const auto& b) { return a.separator < b.separator; });
     host_.InsertSeparators(&now);
   }
   is_inserting_ = false;

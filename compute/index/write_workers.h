@@ -49,7 +49,7 @@ class WriteWorkers {
                             std::vector<MissingSeparator>* later) = 0;
     virtual std::optional<std::string> NextBorder(std::string_view key) = 0;
     virtual void LeadTo(std::string_view key) = 0;
-    // Those of one level, ascending; others insert what is left undone.
+    // Those of one level; others insert what is left undone.
     virtual void InsertSeparators(std::vector<MissingSeparator>* separators) = 0;
 
    protected:
