@@ -33,6 +33,7 @@ class ZipfianRank {
 
   uint64_t n_;
   double theta_;
+  unsigned whole_exponent_;  // 1 / (1 - theta) where that is a whole number, else 0
   double integral_first_;
   double integral_last_;
   double accept_;
