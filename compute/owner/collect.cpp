@@ -20,6 +20,8 @@ std::string CollectDirty(OperationContext& context, OwnRange* range, Lsn durable
   for (size_t looks = 0; looks < limits.looks_max; looks += kLooksAHold) {
     if (looks > 0) context.session.scheduler().Yield();
     const size_t before = items->size();
+    // Not under the mutex.
+    if (items->capacity() - before < kRecordsAHold) items->reserve(2 * before + kRecordsAHold);
     {
       std::lock_guard lock(range->partition.mutex());
       from = range->partition.CollectDirty(from, to, durable, limits.refused,
