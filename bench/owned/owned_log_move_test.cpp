@@ -65,6 +65,23 @@ TEST(OwnedLogMove, ItMovesTwice) {
   EXPECT_GE(played, 2);
 }
 
+// The cluster tree is gone as well: no attempt at another place can be told to anybody.
+TEST(OwnedLogMove, WhereItsEntryIsOutOfReachItTakesNoMemory) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    LogMoves stage(LogMoves::Options(seed));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(owner);
+    if (log == 0) continue;
+    ++played;
+    const uint64_t extents = stage.cluster().Counter("extents");
+    for (const ServerId server : {ServerId{1}, log}) stage.world().KillServer(server);
+    stage.Quiet(3 * kSecondNs);
+    EXPECT_LE(stage.cluster().Counter("extents"), extents + 1) << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
+}
+
 TEST(OwnedLogMove, WhatIsGivenMeanwhileIsInItsLeaves) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     EXPECT_EQ(LogMoves(LogMoves::Options(seed)).GiveWhileTheLogMoves(), "") << "seed " << seed;

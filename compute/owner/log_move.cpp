@@ -7,6 +7,7 @@
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/base/time_constants.h"
+#include "compute/owner/flush.h"
 
 namespace pando {
 namespace {
@@ -22,6 +23,11 @@ absl::Status KeptError() {
       "has them cannot be written again: close the client");
 }
 
+absl::Status OtherEntryError() {
+  return absl::FailedPreconditionError(
+      "the cluster tree has another log of this compute server, or none: it was taken for dead");
+}
+
 }  // namespace
 
 absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* entry) {
@@ -29,6 +35,7 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
   PANDO_RETURN_IF_ERROR(SettleEntry(context, entry));
   if (log->failure().ok()) return absl::OkStatus();
   if (parts_.kept_lsn() != kNoneKept) return KeptError();
+  PANDO_RETURN_IF_ERROR(CheckEntry(context, *entry));
   const uint64_t bytes = std::max(entry->extent.bytes, std::exchange(bytes_, 0));
   // In another life the server is as good as any.
   const ServerId server = entry->extent.server;
@@ -137,8 +144,15 @@ absl::Status LogMove::SettleEntry(OperationContext& context, LogEntry* entry) {
   if (done) *entry = change_->second;
   change_.reset();
   if (done) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "the cluster tree has another log of this compute server, or none: it was taken for dead");
+  return OtherEntryError();
+}
+
+absl::Status LogMove::CheckEntry(OperationContext& context, const LogEntry& entry) const {
+  const auto now = FindEntry<LogEntry>(context, *parts_.map, parts_.self);
+  if (absl::IsNotFound(now.status())) return OtherEntryError();
+  if (IsServerGone(now.status())) return absl::ResourceExhaustedError(now.status().message());
+  PANDO_RETURN_IF_ERROR(now.status());
+  return now->stamp == entry.stamp ? absl::OkStatus() : OtherEntryError();
 }
 
 absl::Status LogMove::Commit(OperationContext& context, const LogEntry& desired, LogEntry* entry) {

@@ -7,7 +7,9 @@
 //      that is not durable; nothing more is acknowledged before.
 //   2. A change of `l` whose outcome is unknown is settled before anything else is done (rule O3):
 //      the extent that it names stays complete, as nothing was acknowledged since.
-//   3. Messages that no record has any more cannot be written again: then the log stays where it
+//   3. An attempt that fails has taken an extent for nothing, until this member has ended: none
+//      begins that could not change `l`, because that is out of reach or another's.
+//   4. Messages that no record has any more cannot be written again: then the log stays where it
 //      was, and whoever recovers this member finds it lost, not empty (rule D3).
 // What is known to be in no entry (extents of attempts that failed, the log's old one where its
 // server lives after all) may have chains in flight still: others free it when this member has
@@ -54,8 +56,9 @@ class LogMove {
   LogMove(Parts parts, Scheduler* scheduler) : parts_(std::move(parts)), turnstile_(scheduler) {}
 
   // The log, which has failed and waits for this, goes on elsewhere; `entry`, which is `l` as far
-  // as is known, is what it is then. ResourceExhausted: no other memory server has room for it now.
-  // FailedPrecondition: it stays for good (invariant 3, or this client was cut off). Others: again.
+  // as is known, is what it is then. ResourceExhausted: no other memory server has room for it now,
+  // or `l` is on one that is gone. FailedPrecondition: it stays for good (invariant 4, or this
+  // client was cut off). Others: again.
   absl::Status Run(OperationContext& context, RedoLog* log, LogEntry* entry);
   // `l` is known, and does not change while the caller has the turnstile.
   absl::Status SettleEntry(OperationContext& context, LogEntry* entry);
@@ -67,6 +70,8 @@ class LogMove {
   static std::vector<std::string> SomeKeys(Partition* records, Lsn below, std::string* from);
   absl::Status AppendAgain(OperationContext& context, RedoLog* log, const Source& source,
                            const std::string& key, Lsn below) const;
+  // Whether `l` can be read, and is that.
+  absl::Status CheckEntry(OperationContext& context, const LogEntry& entry) const;
   absl::Status Commit(OperationContext& context, const LogEntry& desired, LogEntry* entry);
 
   const Parts parts_;
