@@ -8,6 +8,10 @@
 
 #include "bench/owned/owned_world.h"
 #include "common/base/status.h"
+#include "common/wire/value_cell.h"
+#include "compute/client/access.h"
+#include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
 
 namespace pando {
 namespace {
@@ -170,6 +174,31 @@ TEST(OwnedCells, AsAModelAtTheOwnerAndElsewhere) {
     ASSERT_NO_FATAL_FAILURE(ExpectInOrder(&other, model.size()));
     other.Close();
   }
+}
+
+// Rule K6: whoever was taken for dead, and forwards a write before it hears of that.
+TEST(OwnedCells, AForwardedWriteWhoseCellHoldsSomethingElseIsNone) {
+  SimCluster cluster({.sim = {.seed = 1}});
+  OwnerProcess owner(&cluster, {}, kTree);
+  ASSERT_TRUE(owner.session().Put(owner.tree(), KeyOf(0), ValueOf(0, 0)).ok());
+  OwnerProcess other(&cluster, {}, kTree);
+  TreeImpl& tree = ImplOf(other.tree());
+  const CellReference elsewhere = {.cell = {tree.context().entry.root_record, 1},
+                                   .value_bytes = 1000};
+  std::string stored;
+  StoreReference(elsewhere, &stored);
+  const absl::Status written =
+      ImplOf(other.session()).Perform(other.tree(), {}, [&](OperationContext& context) {
+        const std::string key = KeyOf(1);
+        const WriteOperation put = {.kind = WriteKind::kPut, .key = key, .value = stored};
+        return tree.routed().owned()->Write(context, put, nullptr);
+      });
+  EXPECT_TRUE(absl::IsUnavailable(written)) << written;
+  for (OwnerProcess* const process : {&owner, &other}) {
+    EXPECT_TRUE(absl::IsNotFound(process->session().Get(process->tree(), KeyOf(1)).status()));
+  }
+  other.Close();
+  owner.Close();
 }
 
 // What a replaced value took is somebody else's soon: rule K7.

@@ -113,9 +113,12 @@ std::optional<absl::Status> OwnedTree::WriteForPeer(OperationContext& context,
     if (context.expired()) return context.DeadlineError("reading the value of a peer's write");
     if (absl::IsAborted(found.status())) continue;  // it was too slow to be believed
     PANDO_RETURN_IF_ERROR(found.status());
-    // Its server has just been connected to; or the peer has given up, or ended.
+    // Its server has just been connected to; or the peer has given up, or was taken for dead, which
+    // it may not have heard yet.
     if (looks < kLooksMax) continue;
-    return absl::AbortedError("the cell that a peer's write refers to holds something else");
+    return absl::UnavailableError(
+        "nothing was written: the key's owner found something else where this compute server had "
+        "put the value, as it does if this one was declared dead meanwhile; try again");
   }
   PANDO_ASSIGN_OR_RETURN(const CellReference copy, cells_->Write(context, operation.key, value));
   std::string stored;
