@@ -167,9 +167,9 @@ void MixOwned(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   options->keys = std::max<uint64_t>(options->keys, 16);
   options->hot_share = std::min(options->hot_share, 0.5);
   // Without local locks a chain of unknown end is a reason to leave, and who comes back as an owner
-  // has more to do than a broken chain in a hundred leaves time for.
+  // has more to do than a broken chain in a thousand leaves time for.
   if (!client.techniques.local_locks)
-    options->break_probability = std::min(options->break_probability, 0.001);
+    options->break_probability = std::min(options->break_probability, 0.0002);
   const bool all_live = options->crashes == 0 && options->lease_ns == 0 &&
                         options->break_probability == 0 && options->drops == 0;
   if (all_live && options->memory_servers > 1 && random.Chance(0.6)) options->server_deaths = 1;

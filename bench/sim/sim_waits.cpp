@@ -7,7 +7,9 @@
 //   - An owner that has ended is fenced when its lease has run out, and then its serving lease
 //     (rule D2); so is a claimant that ended meanwhile (rule D1).
 //   - A member looks around once a second (rule O9): what it left undone is done then, and what it
-//     is asked for meanwhile is done at once. Both twice: who is asked may just have looked.
+//     is asked for meanwhile is done at once.
+//   - All of that three times: who is asked may just have looked, and who takes over what others
+//     have left may be cut off on the way.
 //   - A call that is lost is sent again after an attempt's time. Where one in five is, several in a
 //     row are, and a recovery makes dozens of them.
 //   - A queue pair that has broken takes its time to be there again.
@@ -21,6 +23,7 @@ namespace pando::sim_run {
 namespace {
 
 constexpr int64_t kLookAroundNs = kSecondNs;  // compute/owner/member_loops.cpp
+constexpr int kTurns = 3;
 constexpr int kLostInARow = 25;
 constexpr int kBreaksInARow = 20;
 
@@ -37,7 +40,7 @@ int64_t SimRun::LongestWaitNs() const {
                               ? sim.break_seen_ns + sim.break_late_ns + sim.reopen_ns +
                                     options_.times.lock_recovery_poll_ns
                               : 0;
-  return 2 * (kLookAroundNs + leases_ns) + calls_ns + kBreaksInARow * back_ns;
+  return kTurns * (kLookAroundNs + leases_ns) + calls_ns + kBreaksInARow * back_ns;
 }
 
 void SimRun::CheckWait(const absl::Status& status, const history::Operation& operation) {
