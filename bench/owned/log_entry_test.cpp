@@ -33,13 +33,19 @@ class EntryTable final : public MapStore {
     const absl::Status status = Apply(operation, actual);
     return answers == Answers::kWell ? status : OutcomeUnknownError("it was not heard of");
   }
-  absl::Status Scan(OperationContext&, const KeyRange&, bool, size_t,
-                    std::vector<KeyValue>*) override {
-    return absl::UnimplementedError("a move of the log only writes");
+  absl::Status Scan(OperationContext& context, const KeyRange& range, bool, size_t,
+                    std::vector<KeyValue>* rows) override {
+    context.session.scheduler().Yield();
+    if (is_gone) return absl::UnavailableError("its memory server is gone");
+    for (const auto& [key, value] : entries) {
+      if (!range.low.IsAbove(key) && range.high.IsAbove(key)) rows->push_back({key, value});
+    }
+    return absl::OkStatus();
   }
 
   std::map<std::string, std::string> entries;
   Answers answers = Answers::kWell;
+  bool is_gone = false;
   int writes = 0;
 
  private:
@@ -182,6 +188,23 @@ TEST_F(LogEntryTest, NoRoomAnywhereEndsWhoWaitsUntilThereIsSome) {
   ASSERT_TRUE(Put("d").ok());
   // What was said to be unknown is there as well.
   EXPECT_THAT(Read(), ElementsAre("a", "b", "d"));
+}
+
+// Each attempt would take an extent that is nobody's until this member has ended.
+TEST_F(LogEntryTest, AnEntryOutOfReachTakesNone) {
+  ASSERT_TRUE(Put("a").ok());
+  LoseServer();
+  table_.is_gone = true;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const absl::Status status = Move();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
+  EXPECT_EQ(found_, 1u);
+  EXPECT_EQ(table_.writes, 0);
+  table_.is_gone = false;
+  ASSERT_TRUE(Move().ok());
+  ASSERT_TRUE(Put("b").ok());
+  EXPECT_THAT(Read(), ElementsAre("a", "b"));
 }
 
 // The entry names an extent that was given up: nothing was acknowledged since, and the next attempt
