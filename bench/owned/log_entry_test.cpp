@@ -207,6 +207,21 @@ TEST_F(LogEntryTest, AnEntryOutOfReachTakesNone) {
   EXPECT_THAT(Read(), ElementsAre("a", "b"));
 }
 
+TEST_F(LogEntryTest, AnEntryThatIsGoneOrAnothersTakesNone) {
+  ASSERT_TRUE(Put("a").ok());
+  LoseServer();
+  LogEntry other = entry_;
+  other.stamp = {99, 1};
+  table_.entries[Key()] = Encode(other);
+  const absl::Status taken = Move();
+  EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
+  table_.entries.erase(Key());
+  const absl::Status gone = Move();
+  EXPECT_TRUE(absl::IsFailedPrecondition(gone)) << gone;
+  EXPECT_EQ(found_, 1u);
+  EXPECT_EQ(table_.writes, 0);
+}
+
 // The entry names an extent that was given up: nothing was acknowledged since, and the next attempt
 // begins with what the entry says.
 TEST_F(LogEntryTest, AChangeOfUnknownOutcomeThatWasDone) {
