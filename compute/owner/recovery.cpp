@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
@@ -93,12 +92,24 @@ absl::Status Recovery::FenceAt(OperationContext& context, ServerId server, Membe
   return fenced;
 }
 
-// The catalog's server first: from then on no tree grows onto another server for it, so that it can
-// reach no node but on those that the catalog lists afterwards.
 absl::Status Recovery::FenceAll(OperationContext& context, MemberId member) {
-  PANDO_RETURN_IF_ERROR(FenceAt(context, parts_.catalog_server, member));
-  if (!RuleHolds(Rule::kD2)) return absl::OkStatus();  // the variant has it fenced there alone
-  absl::btree_set<ServerId> servers;
+  // The variant has it fenced there alone.
+  if (!RuleHolds(Rule::kD2)) return FenceAt(context, parts_.catalog_server, member);
+  PANDO_ASSIGN_OR_RETURN(
+      const ServerSet confirmed,
+      FenceListed(
+          parts_.catalog_server, [&] { return ListServers(context); },
+          [&](ServerId server) { return FenceOnceKnown(context, server, member); }));
+  // Last: until the cluster tree's servers had confirmed it, its log might still move (rule W6).
+  const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, member);
+  if (absl::IsNotFound(log.status())) return absl::OkStatus();
+  PANDO_RETURN_IF_ERROR(log.status());
+  const ServerId of_log = log->extent.server;
+  return confirmed.contains(of_log) ? absl::OkStatus() : FenceOnceKnown(context, of_log, member);
+}
+
+absl::StatusOr<ServerSet> Recovery::ListServers(OperationContext& context) {
+  ServerSet servers;
   PANDO_ASSIGN_OR_RETURN(std::vector<uint32_t> trees, ListMappedTrees(context, *parts_.map));
   trees.push_back(parts_.cluster_tree_id);
   for (const uint32_t tree : trees) {
@@ -109,16 +120,7 @@ absl::Status Recovery::FenceAll(OperationContext& context, MemberId member) {
     PANDO_ASSIGN_OR_RETURN(const TreeServerList on, ParseTreeServers(*body));
     for (const TreeServer& server : on) servers.insert(server.server);
   }
-  servers.erase(parts_.catalog_server);
-  for (const ServerId server : servers)
-    PANDO_RETURN_IF_ERROR(FenceOnceKnown(context, server, member));
-  // Last: until the cluster tree's servers had confirmed it, its log might still move (rule W6).
-  const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, member);
-  if (absl::IsNotFound(log.status())) return absl::OkStatus();
-  PANDO_RETURN_IF_ERROR(log.status());
-  const ServerId of_log = log->extent.server;
-  if (of_log == parts_.catalog_server || servers.contains(of_log)) return absl::OkStatus();
-  return FenceOnceKnown(context, of_log, member);
+  return servers;
 }
 
 absl::Status Recovery::FenceOnceKnown(OperationContext& context, ServerId server, MemberId member) {

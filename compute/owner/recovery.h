@@ -5,7 +5,8 @@
 // Not thread-safe: in coroutines of one session, at its member's turnstile. Invariants:
 //   1. Nothing of the dead is read before the recovery is claimed and every memory server that it
 //      could reach has confirmed that its life is over: the catalog's first, since no server is
-//      added to a tree for it after that.
+//      added to a tree for it after that, and then all that are listed once those have
+//      (fence_listed.h).
 //   2. A range changes hands after all of its messages are in its leaves. Until then its entry
 //      names the dead, whatever becomes of the claimant, and every step may be repeated.
 //   3. The log is freed when no entry names the dead any more. A log that cannot be read is lost,
@@ -26,6 +27,7 @@
 #include "compute/hot/partition.h"
 #include "compute/index/tree_context.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/fence_listed.h"
 #include "compute/owner/loss.h"
 #include "compute/owner/members.h"
 #include "compute/owner/newest_messages.h"
@@ -72,6 +74,8 @@ class Recovery {
  private:
   absl::Status Claim(OperationContext& context);
   absl::Status FenceAll(OperationContext& context, MemberId member);
+  // Where owned trees and the cluster tree have nodes now.
+  absl::StatusOr<ServerSet> ListServers(OperationContext& context);
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
   absl::Status FenceOnceKnown(OperationContext& context, ServerId server, MemberId member);
   absl::Status ReadMessages(OperationContext& context);
