@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,12 +24,14 @@ using testing::ElementsAre;
 // A map whose changes may end without saying how. Each takes the session's others their turn.
 class EntryTable final : public MapStore {
  public:
-  enum class Answers : uint8_t { kWell, kDoneUnsaid, kLostUnsaid };
+  // kHeld: somebody holds the lock of the entry's leaf.
+  enum class Answers : uint8_t { kWell, kDoneUnsaid, kLostUnsaid, kHeld };
 
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
                      std::string* actual) override {
     ++writes;
     context.session.scheduler().Yield();
+    if (answers == Answers::kHeld) return absl::DeadlineExceededError("its lock is held");
     if (answers == Answers::kLostUnsaid) return OutcomeUnknownError("it was not heard of");
     const absl::Status status = Apply(operation, actual);
     return answers == Answers::kWell ? status : OutcomeUnknownError("it was not heard of");
@@ -85,7 +88,7 @@ class LogEntryTest : public testing::Test {
                        .kept_lsn = [] { return LogMove::kNoneKept; },
                        .find_extent = [this](OperationContext&, uint64_t bytes,
                                              ServerId without) -> absl::StatusOr<LogExtent> {
-                         EXPECT_EQ(without, entry_.extent.server);
+                         without_ = without;
                          if (!has_room_) return absl::ResourceExhaustedError("it is full");
                          // Each one behind the last.
                          const uint64_t at = LogWorld::kLogAt + found_++ * (64 << 10);
@@ -153,6 +156,7 @@ class LogEntryTest : public testing::Test {
   std::shared_ptr<Partition> records_;
   bool has_room_ = true;
   uint64_t found_ = 1;
+  ServerId without_ = 0;  // as the last extent was looked for
   LogEntry entry_;
   std::unique_ptr<RedoLog> log_;
   std::unique_ptr<LogMove> move_;
@@ -183,6 +187,7 @@ TEST_F(LogEntryTest, NoRoomAnywhereEndsWhoWaitsUntilThereIsSome) {
 
   has_room_ = true;
   ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(without_, LogWorld::kServer);
   EXPECT_EQ(Named().extent.server, LogWorld::kOther);
   EXPECT_EQ(Named(), entry_);
   ASSERT_TRUE(Put("d").ok());
@@ -248,10 +253,90 @@ TEST_F(LogEntryTest, AChangeOfUnknownOutcomeThatWasDone) {
   });
   EXPECT_EQ(entry_, second);
   ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(without_, 0) << "the server of that extent is as good as any";
   EXPECT_EQ(Named(), entry_);
   EXPECT_GT(entry_.epoch, second.epoch);
   ASSERT_TRUE(Put("c").ok());
   EXPECT_THAT(Read(), ElementsAre("a", "c"));
+  LoseServer();
+  ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(without_, LogWorld::kOther) << "that is where it has failed this time";
+}
+
+// Whoever holds the lock may be stopped for long: the first attempt has taken an extent, no other
+// one does before the entry can be changed.
+TEST_F(LogEntryTest, AnEntryThatCannotBeChangedTakesOne) {
+  ASSERT_TRUE(Put("a").ok());
+  const LogEntry first = entry_;
+  LoseServer();
+  table_.answers = EntryTable::Answers::kHeld;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(Move()));
+    EXPECT_EQ(found_, 2u);
+  }
+  EXPECT_EQ(Named(), first);
+  EXPECT_TRUE(log_->will_move());
+  EXPECT_EQ(log_->durable(), 1u);
+  table_.answers = EntryTable::Answers::kWell;
+  ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(found_, 3u);
+  EXPECT_EQ(without_, LogWorld::kServer);
+  EXPECT_EQ(Named(), entry_);
+  ASSERT_TRUE(Put("b").ok());
+  EXPECT_THAT(Read(), ElementsAre("a", "b"));
+}
+
+// A session writes a batch to the new extent and does not hear of its end; the service writes it
+// again, and then the entry cannot be changed. What is complete is in no extent that a recovery
+// reads.
+TEST_F(LogEntryTest, AChainThatEndsAfterAFailedMoveMakesNothingDurable) {
+  ASSERT_TRUE(Put("a").ok());
+  // Two batches: the first one is the move's, the second the session's.
+  constexpr std::array<Lsn, 2> kLastOfBatch = {4, 7};
+  const std::string value(250, 'v');
+  for (Lsn lsn = log_->next_lsn(); lsn <= kLastOfBatch.back(); ++lsn) {
+    ASSERT_EQ(log_->TryAppend({.tree_id = 1, .key = "key", .value = value}), lsn);
+  }
+  LoseServer();
+  std::array<absl::Status, 2> waits;
+  for (size_t i = 0; i < waits.size(); ++i) {
+    LogWorld::Spawn(session(1), 10 * kMillisecondNs, [&, i](OperationContext& context) {
+      waits[i] = log_->AwaitDurable(context, kLastOfBatch[i]);
+    });
+  }
+  world_.world().RunUntil(world_.NowNs() + kMillisecondNs);
+  const Lsn last = kLastOfBatch.back();
+  bool moves = true;
+  LogWorld::Spawn(session(), kSecondNs, [&](OperationContext& context) {
+    for (; moves; context.session.scheduler().SleepUntil(world_.NowNs() + 20 * kMicrosecondNs)) {
+      (void)log_->Tend(context);
+    }
+  });
+  Lsn complete_at_commit = 0;
+  LogWorld::Run(session(), [&](OperationContext& context) {
+    const LogExtent extent = {LogWorld::kOther, LogWorld::kLife, LogWorld::kLogAt,
+                              options_.extent.bytes};
+    const auto again = [&] {
+      const absl::Status first = log_->AwaitComplete(context, 2);
+      context.session.scheduler().SleepUntil(world_.NowNs() + 200);
+      world_.world().PauseFabric(*members_[1].fabric);
+      return first;
+    };
+    const auto commit = [&]() -> absl::Status {
+      complete_at_commit = last;
+      return absl::UnavailableError("the cluster tree cannot be reached");
+    };
+    EXPECT_TRUE(
+        absl::IsUnavailable(log_->Move(context, extent, options_.epoch + 1, again, commit)));
+    moves = false;
+  });
+  ASSERT_EQ(complete_at_commit, last) << "all was complete in the new extent";
+  EXPECT_GE(log_->counters().written_again, 1u) << "by the service";
+  EXPECT_EQ(log_->durable(), 1u);
+  world_.world().ResumeFabric(*members_[1].fabric);
+  session(1).scheduler().Drain();
+  EXPECT_EQ(log_->durable(), 1u);
+  for (const absl::Status& status : waits) EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
 }
 
 TEST_F(LogEntryTest, AChangeOfUnknownOutcomeThatWasNotDone) {

@@ -48,13 +48,14 @@ absl::Status RedoLog::Move(OperationContext& context, const LogExtent& extent, u
     if (status.ok()) status = commit();
     lock.lock();
   }
-  moving_ = false;
   Wakes wakes;
   if (status.ok()) {
+    moving_ = false;
     WakeDurable(&wakes);
     GiveTurn(context, &wakes);
     GiveRoom(&wakes);
   } else {
+    // It goes on moving: a chain to this extent may end yet, which no entry names.
     Fail(status, &wakes);
   }
   Wake(lock, wakes);

@@ -22,9 +22,9 @@
 //      that batch is complete no other is begun. With base lines too: there is no next one before.
 //      Unconfirmed for 15 s, the log has failed.
 //   6. A log that has failed (its server is gone, or this client is cut off) begins nothing more
-//      until it moves. Its messages stay; of them only what was being written may become durable.
-//      Until then, and while it moves, no room is given to new messages: those of Move() come
-//      first.
+//      until it moves. Its messages stay; of them only what was being written may become durable,
+//      and nothing in an extent that Move() has not come to name. Until then, and while it moves,
+//      no room is given to new messages: those of Move() come first.
 #pragma once
 
 #include <atomic>
@@ -242,7 +242,7 @@ class RedoLog {
   LogRing ring_;
   std::atomic<uint64_t> capacity_;  // the ring's
   uint64_t moves_ = 0;              // how often it has moved
-  bool moving_ = false;             // what is complete is not durable yet
+  bool moving_ = false;             // no entry names the extent: what is complete is not durable
   bool stays_ = false;              // nobody waits for a move
   std::atomic<Lsn> durable_;
   absl::Status failure_;

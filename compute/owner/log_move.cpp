@@ -36,12 +36,15 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
   if (log->failure().ok()) return absl::OkStatus();
   if (parts_.kept_lsn() != kNoneKept) return KeptError();
   PANDO_RETURN_IF_ERROR(CheckEntry(context, *entry));
-  const uint64_t bytes = std::max(entry->extent.bytes, std::exchange(bytes_, 0));
-  // In another life the server is as good as any.
+  if (is_stuck_) PANDO_RETURN_IF_ERROR(Touch(context, entry));
+  // Not the server that the log has failed on. In another life it is as good as any; and where the
+  // last attempt has come to name its extent after all, that is not why it failed.
   const ServerId server = entry->extent.server;
-  const bool same_life = context.session.LifeOf(server) == entry->extent.server_life;
+  const bool to_blame = entry->epoch != blameless_epoch_ &&
+                        context.session.LifeOf(server) == entry->extent.server_life;
+  const uint64_t bytes = std::max(entry->extent.bytes, std::exchange(bytes_, 0));
   const absl::StatusOr<LogExtent> found =
-      parts_.find_extent(context, bytes, same_life ? server : ServerId{0});
+      parts_.find_extent(context, bytes, to_blame ? server : ServerId{0});
   if (absl::IsUnavailable(found.status())) {  // there is no other one
     return absl::ResourceExhaustedError(found.status().message());
   }
@@ -54,8 +57,11 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
       [&]() -> absl::Status {
         if (parts_.kept_lsn() < log->base()) return absl::AbortedError(KeptError().message());
         if (!RuleHolds(Rule::kW6Entry)) return absl::OkStatus();
-        return Commit(context, desired, entry);
+        const absl::Status committed = Commit(context, desired, entry);
+        is_stuck_ = !committed.ok() && !change_.has_value();
+        return committed;
       });
+  if (moved.ok()) blameless_epoch_ = 0;
   if (!absl::IsResourceExhausted(moved)) return moved;
   bytes_ = 2 * extent.bytes;
   return absl::AbortedError(moved.message());
@@ -141,7 +147,10 @@ absl::Status LogMove::SettleEntry(OperationContext& context, LogEntry* entry) {
     return settled;
   }
   const bool done = change.decision() == MapChange::Decision::kDone;
-  if (done) *entry = change_->second;
+  if (done) {
+    if (change_->second.epoch != entry->epoch) blameless_epoch_ = change_->second.epoch;
+    *entry = change_->second;
+  }
   change_.reset();
   if (done) return absl::OkStatus();
   return OtherEntryError();
@@ -153,6 +162,14 @@ absl::Status LogMove::CheckEntry(OperationContext& context, const LogEntry& entr
   if (IsServerGone(now.status())) return absl::ResourceExhaustedError(now.status().message());
   PANDO_RETURN_IF_ERROR(now.status());
   return now->stamp == entry.stamp ? absl::OkStatus() : OtherEntryError();
+}
+
+absl::Status LogMove::Touch(OperationContext& context, LogEntry* entry) {
+  LogEntry same = *entry;
+  same.stamp = parts_.stamps->Next();
+  PANDO_RETURN_IF_ERROR(Commit(context, same, entry));
+  is_stuck_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status LogMove::Commit(OperationContext& context, const LogEntry& desired, LogEntry* entry) {

@@ -8,7 +8,9 @@
 //   2. A change of `l` whose outcome is unknown is settled before anything else is done (rule O3):
 //      the extent that it names stays complete, as nothing was acknowledged since.
 //   3. An attempt that fails has taken an extent for nothing, until this member has ended: none
-//      begins that could not change `l`, because that is out of reach or another's.
+//      begins that could not change `l`, because that is out of reach or another's. If the last one
+//      came to its end but could not change it (somebody who is stopped may hold its leaf's lock),
+//      `l` is changed first, to what it says.
 //   4. Messages that no record has any more cannot be written again: then the log stays where it
 //      was, and whoever recovers this member finds it lost, not empty (rule D3).
 // What is known to be in no entry (extents of attempts that failed, the log's old one where its
@@ -72,13 +74,17 @@ class LogMove {
                            const std::string& key, Lsn below) const;
   // Whether `l` can be read, and is that.
   absl::Status CheckEntry(OperationContext& context, const LogEntry& entry) const;
+  // `l` can be changed: it is, and names what it named.
+  absl::Status Touch(OperationContext& context, LogEntry* entry);
   absl::Status Commit(OperationContext& context, const LogEntry& desired, LogEntry* entry);
 
   const Parts parts_;
   Turnstile turnstile_;
   std::optional<std::pair<MapChange, LogEntry>> change_;  // not settled
+  bool is_stuck_ = false;                                 // the last attempt could not change `l`
   uint32_t epoch_ = 0;                                    // of the last attempt
-  uint64_t bytes_ = 0;  // of the next extent, where those of the log are too few
+  uint32_t blameless_epoch_ = 0;  // of a log that failed while it moved, not where it was
+  uint64_t bytes_ = 0;            // of the next extent, where those of the log are too few
 };
 
 }  // namespace pando
