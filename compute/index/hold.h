@@ -30,9 +30,12 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
                                              LocalBuffer image);
 
 // For readers of a node that stays torn (rule V4): takes its lock and inspects the node, if no
-// living client holds the lock. OK also if there was nothing to do. Not under a node lock.
-absl::Status RepairIfAbandoned(OperationContext& context, TreeContext& tree, const Reference& node,
-                               uint8_t level, std::string_view key, LocalBuffer image);
+// living client holds the lock. False: under its lock it is not the node meant, which may stay torn
+// for good (it is being formatted, or serves something else now): the way there is out of date.
+// True: read it again; also if there was nothing to do. Not under a node lock.
+absl::StatusOr<bool> RepairIfAbandoned(OperationContext& context, TreeContext& tree,
+                                       const Reference& node, uint8_t level, std::string_view key,
+                                       LocalBuffer image);
 
 // For readers whose READs take too long to be trusted (rule F2), one after the other: reads the
 // node under its lock, where no client writes. kTorn: a dead client left it so. Not under a node

@@ -167,7 +167,9 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
   bool slow = false;
   while (true) {
     if (back_off.suspicious() && RuleHolds(Rule::kV4)) {
-      PANDO_RETURN_IF_ERROR(RepairIfAbandoned(context, tree, node, level, key, image));
+      PANDO_ASSIGN_OR_RETURN(const bool meant,
+                             RepairIfAbandoned(context, tree, node, level, key, image));
+      if (!meant) return NodeVerdict::kStale;
     }
     if (back_off.suspicious() && slow) {
       PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,

@@ -237,15 +237,19 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
 
 namespace {
 
-absl::Status InspectNode(OperationContext& context, TreeContext& tree, const LockTarget& target,
-                         const NodeExpectation& expectation, LocalBuffer image) {
+// False: it is not the node meant.
+absl::StatusOr<bool> InspectNode(OperationContext& context, TreeContext& tree,
+                                 const LockTarget& target, const NodeExpectation& expectation,
+                                 LocalBuffer image) {
   Hocl& hocl = tree.environment.hocl;
   PANDO_ASSIGN_OR_RETURN(HeldLock lock, hocl.Acquire(context, target, image));
   PANDO_ASSIGN_OR_RETURN(const HeldVerdict inspected,
                          InspectUnderLock(context, tree, &lock, expectation, image));
-  if (inspected.released) return absl::OkStatus();
+  if (inspected.released) return true;
   const absl::Status released = hocl.ReleaseUnchanged(context, std::move(lock), image.data);
-  return inspected.verdict == NodeVerdict::kTorn ? StaysTorn(target.node) : released;
+  if (inspected.verdict == NodeVerdict::kTorn) return StaysTorn(target.node);
+  PANDO_RETURN_IF_ERROR(released);
+  return inspected.verdict != NodeVerdict::kStale;
 }
 
 }  // namespace
@@ -261,18 +265,20 @@ absl::Status LockAndRepair(OperationContext& context, TreeContext& tree, const R
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
-  return InspectNode(context, tree, target, Expect(tree, node, level, key), image.buffer());
+  return InspectNode(context, tree, target, Expect(tree, node, level, key), image.buffer())
+      .status();
 }
 
-absl::Status RepairIfAbandoned(OperationContext& context, TreeContext& tree, const Reference& node,
-                               uint8_t level, std::string_view key, LocalBuffer image) {
+absl::StatusOr<bool> RepairIfAbandoned(OperationContext& context, TreeContext& tree,
+                                       const Reference& node, uint8_t level, std::string_view key,
+                                       LocalBuffer image) {
   PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree.NodeLock(context, node));
   PANDO_ASSIGN_OR_RETURN(const bool abandoned,
                          tree.environment.hocl.IsAbandoned(context, target, image));
   const NodeExpectation expectation = Expect(tree, node, level, key);
   if (!abandoned ||
       Classify(image.data, tree.layout, expectation, tree.environment.crc) != NodeVerdict::kTorn) {
-    return absl::OkStatus();
+    return true;
   }
   return InspectNode(context, tree, target, expectation, image);
 }

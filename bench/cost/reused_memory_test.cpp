@@ -1,0 +1,96 @@
+// Memory of a tree's nodes that was given back serves something of another shape: nodes of another
+// size, or values. A client whose cache still leads there finds its way again at once (rules V4,
+// F3), though what it READs is no image of a node, and stays none.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/cost/sim_cluster.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kKeys = 20'000;
+// The leaf of the first keys stays.
+constexpr uint64_t kFirstErased = 100;
+// The first look of each is led by a cache that nobody has told anything: each goes to another
+// leaf.
+constexpr uint64_t kReaders = 48;
+
+class ReusedMemoryTest : public testing::Test {
+ protected:
+  struct Reader {
+    std::unique_ptr<Client> client;
+    std::unique_ptr<Tree> tree;
+    std::unique_ptr<Session> session;
+  };
+
+  // Most nodes of a tree are freed, and some chunks of them are given back.
+  void SetUp() override {
+    tree_ = *client_->CreateTree("tree", {.node_bytes = 4096});
+    std::vector<KeyValue> entries;
+    for (uint64_t n = 0; n < kKeys; ++n) entries.push_back({KeyOf(n), "value"});
+    for (const absl::Status& put : session_->MultiPut(*tree_, entries)) ASSERT_TRUE(put.ok());
+    for (uint64_t i = 0; i < kReaders; ++i) {
+      Reader& reader = readers_.emplace_back();
+      reader.client = cluster_.NewClient();
+      reader.tree = *reader.client->OpenTree("tree");
+      reader.session = *reader.client->NewSession();
+      ASSERT_TRUE(reader.session->Get(*reader.tree, KeyOf(0)).ok());
+    }
+    ASSERT_TRUE(session_->EraseRange(*tree_, KeyOf(kFirstErased), KeyOf(kKeys)).ok());
+    cluster_.world().RunUntil(cluster_.world().clock().NowNs() + 3 * kSecondNs);
+    ASSERT_GT(cluster_.Counter("chunks_back"), 0u);
+  }
+
+  void ExpectReadersFindTheirWay() {
+    ASSERT_GT(cluster_.Counter("chunks_again"), 0u);
+    const OperationOptions options = {.timeout_ms = 20};
+    uint64_t torn = 0, retries = 0;
+    for (uint64_t i = 0; i < kReaders; ++i) {
+      Reader& reader = readers_[i];
+      const std::string key = KeyOf(kFirstErased + i * (kKeys - kFirstErased) / kReaders);
+      const auto erased = reader.session->Get(*reader.tree, key, options);
+      EXPECT_TRUE(absl::IsNotFound(erased.status())) << erased.status();
+      std::vector<KeyValue> rows;
+      const absl::Status scan = reader.session->Scan(*reader.tree, key, 10, &rows, options);
+      EXPECT_TRUE(scan.ok() && rows.empty()) << scan;
+      EXPECT_EQ(reader.session->Get(*reader.tree, KeyOf(1), options).value_or("lost"), "value");
+      const uint64_t retried = reader.client->Stats().tree.torn_retries;
+      torn += retried > 0 ? 1 : 0;
+      retries += retried;
+    }
+    EXPECT_GT(torn, 0u) << "nobody has met what is no node";
+    EXPECT_LE(retries, 4 * torn)
+        << "who meets it asks under its lock what it is, and believes that";
+  }
+
+  SimCluster cluster_{
+      {.memory_servers = 1, .main_bytes = 2 << 20, .lock_words = 1024, .chunk_bytes = 64 << 10}};
+  std::unique_ptr<Client> client_ = cluster_.NewClient();
+  std::unique_ptr<Tree> tree_;
+  std::unique_ptr<Session> session_ = *client_->NewSession();
+  std::vector<Reader> readers_;
+};
+
+TEST_F(ReusedMemoryTest, ServesSmallerNodes) {
+  const auto small = *client_->CreateTree("small", {.node_bytes = 1024});
+  for (uint64_t n = 0; n < 6'000; ++n) {
+    ASSERT_TRUE(session_->Put(*small, KeyOf(n * 7919 % 6'000), "small").ok());
+  }
+  ExpectReadersFindTheirWay();
+}
+
+TEST_F(ReusedMemoryTest, ServesValues) {
+  const auto large =
+      *client_->CreateTree("large", {.value_bytes_max = 2000, .inline_value_bytes_max = 16});
+  for (uint64_t n = 0; n < 400; ++n) {
+    ASSERT_TRUE(session_->Put(*large, KeyOf(n), std::string(1900, static_cast<char>(n))).ok());
+  }
+  ExpectReadersFindTheirWay();
+}
+
+}  // namespace
+}  // namespace pando
