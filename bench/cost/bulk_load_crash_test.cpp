@@ -70,5 +70,73 @@ TEST(BulkLoadCrash, TheNextOneLoadsAnEmptyTree) {
   EXPECT_GE(found_loaded, 1u);
 }
 
+// A merge that dies between any two packets leaves the tree with one leaf, another client makes
+// that the root, and a third one loads the tree, which is empty. A fourth has the leaf that was
+// merged away in its cache, and finds what was loaded (rules M7, R1).
+TEST(BulkLoadCrash, ARootThatADeadMergerHasLeft) {
+  constexpr uint64_t kKeys = 43;  // one more than a leaf has slots
+  constexpr uint64_t kLast = kKeys - 1;
+  bool died = true;
+  uint64_t shrunk = 0;
+  for (uint64_t packets = 0; died; ++packets) {
+    SCOPED_TRACE(packets);
+    SimCluster cluster(
+        {.sim = {.seed = packets + 1, .mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20});
+    struct Actor {
+      explicit Actor(std::unique_ptr<Client> with)
+          : client(std::move(with)),
+            tree(*client->CreateTree("t", {})),
+            other(*client->CreateTree("other", {})),
+            session(*client->NewSession()) {}
+      std::unique_ptr<Client> client;
+      std::unique_ptr<Tree> tree, other;
+      std::unique_ptr<Session> session;
+    };
+    Actor reader(cluster.NewClient()), eraser(cluster.NewClient()), loader(cluster.NewClient());
+    const std::shared_ptr<Fabric> fabric = cluster.world().NewFabric();
+    Actor merger(*ConnectOverFabric({.seed = 1}, fabric));
+
+    for (uint64_t n = 0; n < kKeys; ++n) {
+      ASSERT_TRUE(eraser.session->Put(*eraser.tree, KeyOf(n), "old").ok());
+    }
+    ASSERT_TRUE(reader.session->Get(*reader.tree, KeyOf(kLast)).ok());
+    // A session merges what it has left underfull at its next write: these have none.
+    std::vector<std::unique_ptr<Session>> others;
+    for (uint64_t n = 1; n < kLast; ++n) {
+      others.push_back(*eraser.client->NewSession());
+      ASSERT_TRUE(others.back()->Erase(*eraser.tree, KeyOf(n)).ok());
+    }
+    ASSERT_TRUE(eraser.session->Erase(*eraser.tree, KeyOf(0)).ok());
+    ASSERT_TRUE(merger.session->Erase(*merger.tree, KeyOf(kLast)).ok());
+
+    cluster.world().LimitPackets(*fabric, packets);
+    bool done = false;
+    merger.session->Spawn([&] {
+      (void)merger.session->Put(*merger.other, "key", "value");
+      merger.session->SleepUntil(cluster.world().clock().NowNs() + 10 * kMillisecondNs);
+      done = true;
+    });
+    while (!done && !cluster.world().PacketsSpent(*fabric)) ASSERT_TRUE(cluster.world().Step());
+    died = !done;
+    cluster.world().KillFabric(*fabric);
+    merger.session->Run();
+    cluster.world().RunUntil(cluster.world().clock().NowNs() + kSecondNs);  // the servers notice
+
+    ASSERT_TRUE(eraser.session->Put(*eraser.other, "key", "value").ok());
+    eraser.session->Run();
+    shrunk += eraser.client->Stats().tree.root_shrinks;
+    const absl::Status loaded = LoadRecords(*loader.session, *loader.tree);
+    if (absl::IsFailedPrecondition(loaded)) continue;  // it has two levels still
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    for (uint64_t n : {kLast, kLast - 1, uint64_t{0}, kRecords - 1}) {
+      EXPECT_EQ(reader.session->Get(*reader.tree, KeyOf(n)).value_or("lost"), KeyOf(n));
+    }
+    std::vector<KeyValue> rows;
+    ASSERT_TRUE(reader.session->Scan(*reader.tree, "", SIZE_MAX, &rows).ok());
+    EXPECT_EQ(rows.size(), kRecords);
+  }
+  EXPECT_GT(shrunk, 0u);
+}
+
 }  // namespace
 }  // namespace pando

@@ -10,6 +10,7 @@
 #include "common/wire/internal_node.h"
 #include "common/wire/leaf.h"
 #include "compute/index/held_root.h"
+#include "compute/index/hold.h"
 #include "compute/index/operations.h"
 #include "compute/index/read_node.h"
 #include "compute/index/write_back.h"
@@ -313,14 +314,20 @@ absl::Status Swing(OperationContext& context, TreeContext& tree, const RootRecor
   return record.Flush();
 }
 
-// One attempt with both locks. Aborted: the old root was locked by somebody else; nothing happened.
+// One attempt with both locks. Aborted: the old root was locked by somebody else, or had to be seen
+// to first; nothing happened.
 // `old_root`: set as soon as something may have been written; dead if all went well.
 absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRecord& root,
                       std::optional<Reference>* old_root) {
   HeldRoot held(context, tree);
   PANDO_RETURN_IF_ERROR(held.Hold());
   const RootRecord& record = held.record();
+  const auto is_accepted_leaf = [&] {
+    return Classify(held.image().data, tree.layout, Expect(tree, record.root, 0, ""),
+                    tree.environment.crc) == NodeVerdict::kAccepted;
+  };
   absl::Status status;
+  bool unsound = false;
   if (!held.accepted()) {
     status = RecordDamaged();
   } else if (record.level != 0) {
@@ -329,19 +336,23 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
     status = leaf.status();
   } else if (!*leaf) {
     status = absl::AbortedError("the root is busy");
-  } else if (const LocalBuffer image = held.image();
-             Classify(image.data, tree.layout, Expect(tree, record.root, 0, ""),
-                      tree.environment.crc) != NodeVerdict::kAccepted ||
-             !IsEmptyLeaf(image.data, tree)) {
+  } else if (!is_accepted_leaf()) {
+    status = NotEmpty();
+  } else if (IsMarked(held.image().data)) {
+    // What it was to take over is merging still, and would answer for its keys (rule M7).
+    unsound = true;
+    status = absl::AbortedError("a merge with the root was not finished");
+  } else if (!IsEmptyLeaf(held.image().data, tree)) {
     status = NotEmpty();
   } else {
     *old_root = record.root;
-    status = Swing(context, tree, root, held.line(), record.root, image);
+    status = Swing(context, tree, root, held.line(), record.root, held.image());
     if (!status.ok()) status = WriteBackFailed(status);
   }
   // Whatever has happened, words that can be given back are (rule L5). Once the record points to
   // the new tree the load is done.
   (void)held.locks().ReleaseAll();
+  if (unsound) PANDO_RETURN_IF_ERROR(LockAndRepair(context, tree, record.root, 0, ""));
   return status;
 }
 
