@@ -52,6 +52,7 @@ absl::Status LargeValues::EraseRange(OperationContext& context, const KeyRange& 
   while (!reader.done()) {
     if (context.expired()) return context.DeadlineError("erasing a range");
     found.clear();
+    const KeyCut before = reader.at();
     PANDO_RETURN_IF_ERROR(reader.Read(context, 1, [&found](LeafEntry& entry) {
       found.push_back(std::move(entry.key));
       return true;
@@ -62,8 +63,10 @@ absl::Status LargeValues::EraseRange(OperationContext& context, const KeyRange& 
       const std::string low = *std::exchange(context.underfull, std::nullopt);
       (void)MergeUnderfull(context, tree_, /*level=*/0, low);
     }
+    // Of a leaf that it is not done with, too, it says what it has erased.
+    const absl::Status told = note(erased, status.ok() ? reader.at() : before);
     PANDO_RETURN_IF_ERROR(status);
-    PANDO_RETURN_IF_ERROR(note(erased, reader.at()));
+    PANDO_RETURN_IF_ERROR(told);
   }
   return absl::OkStatus();
 }
