@@ -306,5 +306,26 @@ TEST(OwnedTreeCost, WhatReadsAndWritesCostAtTheOwner) {
   EXPECT_GT(before.fabric.chains, 0u);
 }
 
+// What is counted against hot_bytes of a tree goes with it, however often that happens; and what a
+// range had goes with the range.
+TEST(OwnedTreeMemory, ATreeThatIsClosedLeavesNothingCounted) {
+  SimCluster cluster({.memory_servers = 1});
+  ClientOptions options = SmallOwner();
+  options.hot_bytes = 8 << 20;
+  options.log_bytes = 2 << 20;
+  const auto client = cluster.NewClient(options);
+  const auto session = *client->NewSession();
+  for (int round = 0; round < 3; ++round) {
+    auto tree = *client->CreateTree("t", kOwned);
+    for (uint64_t k = 0; k < 4'000; ++k) {
+      ASSERT_TRUE(session->Put(*tree, KeyOf(k), ValueOf(k)).ok());
+    }
+    EXPECT_GT(client->Stats().owned.hot_bytes, 4'000u * 24);
+    tree.reset();
+    EXPECT_EQ(client->Stats().owned.hot_bytes, 0u) << "round " << round;
+    ASSERT_TRUE(client->DropTree("t").ok());
+  }
+}
+
 }  // namespace
 }  // namespace pando

@@ -70,16 +70,20 @@ void RecordTable::FreePages() {
 
 void RecordTable::Clear() {
   if (directory_.load(std::memory_order_relaxed) != nullptr) FreePages();
+  for (size_t depth = 0; depth < directories_.size(); ++depth) {
+    if (counted_[depth]) bytes_ -= HeapBytes(*directories_[depth]);
+  }
+  counted_.reset();
   directory_.store(DirectoryOf(0), std::memory_order_release);
   SetPlaces(0, NewPage(1, 0));
 }
 
 RecordTable::Directory* RecordTable::DirectoryOf(int depth) {
-  std::unique_ptr<Directory>& directory = directories_[static_cast<size_t>(depth)];
-  if (directory == nullptr) {
-    directory = std::make_unique<Directory>(depth);
-    bytes_ += HeapBytes(*directory);
-  }
+  const auto index = static_cast<size_t>(depth);
+  std::unique_ptr<Directory>& directory = directories_[index];
+  if (directory == nullptr) directory = std::make_unique<Directory>(depth);
+  if (!counted_[index]) bytes_ += HeapBytes(*directory);
+  counted_.set(index);
   return directory.get();
 }
 
@@ -265,8 +269,8 @@ void RecordTable::Divide(uint64_t hash) {
 
 size_t RecordTable::Check() const {
   size_t records = 0, bytes = 0, pages = 0;
-  for (const std::unique_ptr<Directory>& directory : directories_) {
-    if (directory != nullptr) bytes += HeapBytes(*directory);
+  for (size_t depth = 0; depth < directories_.size(); ++depth) {
+    if (counted_[depth]) bytes += HeapBytes(*directories_[depth]);
   }
   const Page* last = nullptr;
   for (size_t i = 0; i < Current().size(); ++i) {

@@ -15,11 +15,14 @@
 //   3. Where many keys have the same hash their page grows beyond its limit instead of being
 //      divided for ever: the directory has at most kSpread places for each page.
 //   4. A directory is kept as long as this object: Prefetch() may look at it. What it finds there
-//      may be gone, but a prefetch of no matter what does no harm.
+//      may be gone, but a prefetch of no matter what does no harm. bytes() counts those that there
+//      have been since Clear(): a table that was cleared counts as much as a new one, so that who
+//      adds and takes back what it counts comes out even.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,7 +60,7 @@ class RecordTable {
   // The same of the record that it will find, mostly. With the partition's mutex.
   void PrefetchRecord(uint64_t hash) const;
 
-  size_t bytes() const { return bytes_; }  // of the heap
+  size_t bytes() const { return bytes_; }  // of the heap (4.)
 
   // For tests: aborts unless the invariants hold. Returns the number of records.
   size_t Check() const;
@@ -163,6 +166,7 @@ class RecordTable {
   const RecordPool* const pool_;
   std::atomic<Directory*> directory_{nullptr};
   std::array<std::unique_ptr<Directory>, kDepthMax + 1> directories_;  // by their depth
+  std::bitset<kDepthMax + 1> counted_;                                 // of them, in bytes_
   size_t pages_ = 0;
   size_t bytes_ = 0;
 };

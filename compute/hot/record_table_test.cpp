@@ -156,5 +156,19 @@ TEST(RecordTableTest, ThereIsLittleMoreRoomThanIsUsed) {
   EXPECT_LT(records.bytes(), full_bytes / 6);
 }
 
+TEST(RecordTableTest, OneThatWasClearedCountsAsANewOne) {
+  Random random(2);
+  TabledRecords records;
+  const size_t new_bytes = records.bytes();
+  for (int round = 0; round < 3; ++round) {
+    for (int n = 0; n < 50'000; ++n) records.Insert(TestKey(KeyKind::kRandom8, 1 << 30, random));
+    records.CheckAll();
+    EXPECT_GT(records.bytes(), 50'000u);
+    records.Clear();
+    records.CheckAll();
+    EXPECT_EQ(records.bytes(), new_bytes);
+  }
+}
+
 }  // namespace
 }  // namespace pando
