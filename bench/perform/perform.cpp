@@ -82,7 +82,8 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) 
 }
 
 std::vector<absl::Status> PerformMany(Session& session, const Tree& tree,
-                                      std::span<history::Operation> operations) {
+                                      std::span<history::Operation> operations,
+                                      const OperationOptions& options) {
   std::vector<Write> writes;
   for (const history::Operation& o : operations) {
     writes.push_back({.kind = WriteKindOf(o.kind),
@@ -91,7 +92,7 @@ std::vector<absl::Status> PerformMany(Session& session, const Tree& tree,
                       .expected = o.expected,
                       .function = FunctionOf(o.upsert)});
   }
-  std::vector<WriteResult> results = session.WriteMany(tree, writes);
+  std::vector<WriteResult> results = session.WriteMany(tree, writes, options);
   std::vector<absl::Status> statuses;
   for (size_t i = 0; i < operations.size(); ++i) {
     FillIn(results[i].status, results[i].value, &operations[i]);

@@ -23,7 +23,8 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* ope
 
 // Of one tree, all of them writes, by one Session::WriteMany(); a status each.
 std::vector<absl::Status> PerformMany(Session& session, const Tree& tree,
-                                      std::span<history::Operation> operations);
+                                      std::span<history::Operation> operations,
+                                      const OperationOptions& options = {});
 
 // What Perform() fills in, for who has executed a write by other means. `seen`: what came back
 // beside the status.

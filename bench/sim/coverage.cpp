@@ -13,6 +13,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::walks, "cursor_walks"},
     {&SimRunResult::written_in_runs, "written_in_runs"},
     {&SimRunResult::written_by_call, "written_many_in_a_call"},
+    {&SimRunResult::stretches, "stretches_written"},
     {&SimRunResult::ranges_erased, "ranges_erased"},
     {&SimRunResult::sweeps, "sweeps_under_load"},
     {&SimRunResult::sessions_reopened, "sessions_reopened"},

@@ -73,6 +73,8 @@ DEFINE_double(scan, 0, "share of scans");
 DEFINE_double(conditional, 0, "share of the writes that are replace, erase if and upsert");
 DEFINE_double(runs, 0, "share of a client's turns that write 2 to 40 keys in runs of their leaves");
 DEFINE_double(many, 0, "share of these turns that are a call of Session::WriteMany()");
+DEFINE_double(stretches, 0,
+              "share of these turns that write up to 400 keys in a row by such a call");
 DEFINE_double(erases, 0, "share of a client's turns that erase a range of keys");
 DEFINE_uint64(scan_limit, 20, "longest scan, entries");
 DEFINE_double(cursor, 0, "share of the scans that are walks with a cursor, also downwards");
@@ -237,6 +239,7 @@ SimRunOptions FromFlags(uint64_t seed) {
   options.cursor = FLAGS_cursor;
   options.runs = FLAGS_runs;
   options.many = FLAGS_many;
+  options.stretches = FLAGS_stretches;
   options.erases = FLAGS_erases;
   options.crashes = FLAGS_crashes;
   options.pauses = FLAGS_pauses;

@@ -16,7 +16,8 @@ constexpr uint64_t kMixWalkSeed = 0x6d697877, kMixRunsSeed = 0x6d697872;
 constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
-                   kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786e;
+                   kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786c64,
+                   kMixStretchSeed = 0x6d697873;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -191,6 +192,17 @@ void MixRuns(uint64_t seed, SimRunOptions* options) {
   options->many = Pick<double>(&random, std::array{0.0, 0.5, 1.0});
 }
 
+// Hundreds of neighbours in one call, some calls at once: parents that split twice in one. From a
+// random stream of its own, too.
+void MixStretches(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixStretchSeed));
+  if (options->runs == 0 || !random.Chance(0.3)) return;
+  options->stretches = Pick<double>(&random, std::array{0.05, 0.2});
+  options->keys = Pick<uint64_t>(&random, std::array<uint64_t, 3>{300, 800, 2000});
+  if (options->main_bytes < SimRunOptions::kLittleBytes) options->keys = 300;
+  options->operations += 4000;
+}
+
 // Narrow gets (rules N). From a random stream of its own, too.
 void MixNarrow(uint64_t seed, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixNarrowSeed));
@@ -361,12 +373,13 @@ std::string DescribeRun(const SimRunOptions& o) {
       " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations, " operations on ",
       o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "", ", hot ",
       o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ", o.conditional,
-      ", turns in runs ", o.runs, " (by call ", o.many, "), ranges erased ", o.erases, ", ",
-      o.lock_words, " lock words", o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ",
-      o.client.index_cache_bytes, ", handover_max ", o.client.handover_max, ", combine_max ",
-      o.client.combine_max, ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes,
-      ", pauses ", o.pauses, ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ",
-      o.break_probability, techniques, DescribeCruelty(o));
+      ", turns in runs ", o.runs, " (by call ", o.many, ", stretches ", o.stretches,
+      "), ranges erased ", o.erases, ", ", o.lock_words, " lock words",
+      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
+      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
+      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
+      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
+      DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
@@ -397,6 +410,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixRuns(seed, &options);
   MixErases(seed, &options);
   MixCruelty(seed, mix, &options);
+  MixStretches(seed, &options);
   if (mix.owned) MixOwned(seed, mix, &options);
   MixNarrow(seed, &options);
   MixCells(seed, &options);

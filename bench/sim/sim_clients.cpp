@@ -27,6 +27,10 @@ constexpr int64_t kClosedPauseNs = 20 * kMicrosecondNs;   // before a handle is 
 constexpr uint64_t kPauseWithinNs = 200 * kMicrosecondNs;
 constexpr size_t kLoadedKeysMax = 200;
 constexpr size_t kRunMax = 40;
+constexpr size_t kStretchMax = 400;
+// Some of its writes and calls follow each other: a new leaf, a chunk of cells of one more size.
+constexpr int kStretchWaits = 10;
+constexpr int64_t kStretchTimeoutMs = 120'000;
 // Of a range that is erased, but for those that may have all keys.
 constexpr size_t kErasedKeysMax = 30;
 constexpr double kEraseAllShare = 0.2;
@@ -141,8 +145,8 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
 }
 
 Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle& handle,
-                      const absl::Status& status, Operation* o) {
-  CheckWait(status, *o);
+                      const absl::Status& status, Operation* o, int waits) {
+  CheckWait(status, *o, waits);
   const Circumstances circumstances =
       CircumstancesOf(handle.life->dropped && !server.client->fenced());
   const Ending ending = Explain(status, circumstances, o);
@@ -168,7 +172,9 @@ Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle&
 
 bool SimRun::WriteInRuns(ComputeServer& server, Session& session, const TreeHandle& handle,
                          size_t slot, int32_t client) {
-  std::vector<Operation> writes = workload_.NextRun(&run_random_, kRunMax, slot);
+  const bool stretch = options_.stretches > 0 && stretch_random_.Chance(options_.stretches);
+  std::vector<Operation> writes = stretch ? workload_.NextStretch(&stretch_random_, kStretchMax)
+                                          : workload_.NextRun(&run_random_, kRunMax, slot);
   std::vector<Operation*> all;
   const int64_t call_ns = Stamp();
   for (Operation& write : writes) {
@@ -183,18 +189,22 @@ bool SimRun::WriteInRuns(ComputeServer& server, Session& session, const TreeHand
   bool go_on = true;
   const auto settle = [&](Operation* o, const absl::Status& status) {
     if (world_.IsKilled(*server.fabric)) return go_on = false;
-    go_on = Settle(server, session, handle, status, o) != Ending::kCutOff;
+    const int waits = stretch ? kStretchWaits : 1;
+    go_on = Settle(server, session, handle, status, o, waits) != Ending::kCutOff;
     ++result_.written_in_runs;
     if (!o->unknown()) workload_.Learn(*o, slot);
     operations[place + static_cast<size_t>(o - writes.data())] = *o;
     return go_on;
   };
-  if (options_.many > 0 && many_random_.Chance(options_.many)) {
-    const std::vector<absl::Status> statuses = PerformMany(session, *handle.tree, writes);
+  if (stretch || (options_.many > 0 && many_random_.Chance(options_.many))) {
+    OperationOptions options;
+    if (stretch) options.timeout_ms = kStretchTimeoutMs;
+    const std::vector<absl::Status> statuses = PerformMany(session, *handle.tree, writes, options);
     for (size_t i = 0; i < writes.size() && go_on; ++i) {
       settle(&writes[i], statuses[i]);
       ++result_.written_by_call;
     }
+    if (stretch && go_on) ++result_.stretches;
   } else {
     PerformRuns(session, *handle.tree, all, settle);
   }

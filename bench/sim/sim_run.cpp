@@ -17,10 +17,12 @@ namespace {
 
 constexpr uint64_t kCrashSeed = 0x6372617368, kPauseSeed = 0x7061757365, kTreeSeed = 0x74726565;
 constexpr uint64_t kWalkSeed = 0x77616c6b, kRunSeed = 0x72756e73;
-constexpr uint64_t kManySeed = 0x6d616e79, kMoveSeed = 0x6d6f7665;
+constexpr uint64_t kManySeed = 0x6d616e79, kStretchSeed = 0x73747265, kMoveSeed = 0x6d6f7665;
 constexpr uint64_t kEraseSeed = 0x6572617365;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
+// Before who was fenced tries again to connect, where memory servers are full.
+constexpr int64_t kConnectAgainNs = 100 * kMicrosecondNs;
 // Nothing needs more events an operation than this, even in the slowest mode with everybody at one
 // leaf, where nobody backs off and a lock's holder is stopped for very long.
 constexpr uint64_t kEventsAnOperation = 60'000;
@@ -58,6 +60,7 @@ SimRun::SimRun(const SimRunOptions& options)
       walk_random_(DeriveSeed(options.sim.seed, kWalkSeed)),
       run_random_(DeriveSeed(options.sim.seed, kRunSeed)),
       many_random_(DeriveSeed(options.sim.seed, kManySeed)),
+      stretch_random_(DeriveSeed(options.sim.seed, kStretchSeed)),
       move_random_(DeriveSeed(options.sim.seed, kMoveSeed)),
       erase_random_(DeriveSeed(options.sim.seed, kEraseSeed)),
       pauses_left_(options.pauses),
@@ -162,11 +165,20 @@ void SimRun::Reconnect() {
     AddStats(server.client->Stats(), &result_.stats);
     server.Close();
     NoteTrouble(NowNs());  // others see to what it has left
-    if (!CanConnect()) continue;
-    ++result_.reconnects;
+    ++connects_owed_;
+  }
+  while (connects_owed_ > 0 && CanConnect() && NowNs() >= connect_not_before_ns_) {
     const absl::Status joined = AddComputeServer();
-    if (!CanConnect()) continue;  // one died meanwhile
+    if (!CanConnect()) return;  // one died meanwhile
+    if (absl::IsResourceExhausted(joined) && options_.main_bytes < SimRunOptions::kLittleBytes) {
+      // Its tree had been dropped, and there is no room for another one's root yet.
+      servers_.back()->Close();
+      connect_not_before_ns_ = NowNs() + kConnectAgainNs;
+      return;
+    }
     if (!joined.ok()) return Problem(absl::StrCat("reconnect: ", joined.ToString()));
+    --connects_owed_;
+    ++result_.reconnects;
     SpawnClients(*servers_.back());
   }
 }

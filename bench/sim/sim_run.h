@@ -50,6 +50,8 @@ struct SimRunOptions {
   double runs = 0;
   // And this share of those turns by a call of Session::WriteMany().
   double many = 0;
+  // And this share of those turns writes up to 400 keys that follow each other by one such call.
+  double stretches = 0;
   // This share of a client's turns erases a range of keys.
   double erases = 0;
 
@@ -149,6 +151,7 @@ struct SimRunResult {
   uint64_t walks = 0;               // with a cursor, to their end
   uint64_t written_in_runs = 0;     // operations
   uint64_t written_by_call = 0;     // of them by Session::WriteMany()
+  uint64_t stretches = 0;           // to their end
   uint64_t ranges_erased = 0;       // to their end
   uint64_t after_server_death = 0;  // operations that succeeded all the same
   int64_t longest_wait_ns = 0;      // of an operation on owned trees, with nothing in its way

@@ -122,8 +122,9 @@ class SimRun {
   bool Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
                history::Operation* operation);
   // What its end says about the operation and its client.
+  // `waits`: so many that may take as long as one may were one after the other.
   Ending Settle(ComputeServer& server, Session& session, const TreeHandle& handle,
-                const absl::Status& status, history::Operation* operation);
+                const absl::Status& status, history::Operation* operation, int waits = 1);
   void Fail(const absl::Status& status, history::Operation* operation);
   // Several writes at once, each an operation of the history; false: the client stops.
   bool WriteInRuns(ComputeServer& server, Session& session, const TreeHandle& handle, size_t slot,
@@ -167,7 +168,7 @@ class SimRun {
   // Something is in the way of operations until then.
   void NoteTrouble(int64_t until_ns) { trouble_ns_ = std::max(trouble_ns_, until_ns); }
   // An operation that has ended did not wait for longer than anything may take.
-  void CheckWait(const absl::Status& status, const history::Operation& operation);
+  void CheckWait(const absl::Status& status, const history::Operation& operation, int waits);
   int64_t LongestWaitNs() const;
 
   // --- sim_aftermath.cpp
@@ -207,10 +208,12 @@ class SimRun {
 
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
-  Random crash_random_, pause_random_, walk_random_, run_random_, many_random_;
+  Random crash_random_, pause_random_, walk_random_, run_random_, many_random_, stretch_random_;
   Random move_random_, erase_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
+  int connects_owed_ = 0;  // of those that were fenced
+  int64_t connect_not_before_ns_ = 0;
   size_t next_pause_ = 0;
   Random tree_random_;
   Occasions sweeps_, reopens_, drops_, server_deaths_, partitions_;

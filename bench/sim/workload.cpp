@@ -12,6 +12,7 @@ namespace {
 // Streams of random numbers of a run, apart from the simulator's own.
 constexpr uint64_t kKeySeed = 0x6b6579, kWorkloadSeed = 0x776f726b, kConditionSeed = 0x636f6e64;
 constexpr uint32_t kCounterBytes = 4;
+constexpr double kErasedStretchShare = 0.2;
 
 void AppendBigEndian(uint64_t value, uint32_t bytes, std::string* to) {
   for (uint32_t i = bytes; i-- > 0;) to->push_back(static_cast<char>(i < 8 ? value >> (8 * i) : 0));
@@ -200,6 +201,19 @@ std::vector<history::Operation> SimWorkload::NextRun(Random* random, size_t coun
     run.push_back(std::move(operation));
   }
   return run;
+}
+
+std::vector<history::Operation> SimWorkload::NextStretch(Random* random, size_t count_max) {
+  std::vector<history::Operation> stretch;
+  const bool erases = random->Chance(kErasedStretchShare);
+  for (std::string& key : Neighbours(random, count_max)) {
+    history::Operation& operation = stretch.emplace_back();
+    operation.kind = erases ? history::OperationKind::kDelete : history::OperationKind::kPut;
+    operation.key = std::move(key);
+    if (!erases) operation.value = NewValue();
+  }
+  left_ -= std::min<uint64_t>(left_, stretch.size());
+  return stretch;
 }
 
 std::vector<std::string> SimWorkload::Neighbours(Random* random, size_t count_max) const {

@@ -28,6 +28,9 @@ class SimWorkload {
   // The next writes, 2 or more, to a key each: those that come, or, where they bring no new keys,
   // to neighbours in the order of keys. Fewer, or none, where it is over.
   std::vector<history::Operation> NextRun(Random* random, size_t count_max, size_t slot);
+  // Writes to up to so many keys that follow each other in the order of keys, those that growth has
+  // yet to bring as well: puts in most calls, erases in others.
+  std::vector<history::Operation> NextStretch(Random* random, size_t count_max);
   bool is_over() const { return left_ == 0 && loaded_ >= std::min(options_.load, options_.keys); }
   // What the operation, which has returned, said of its key: what others expect there.
   void Learn(const history::Operation& operation, size_t slot);
