@@ -91,8 +91,9 @@ class LogEntryTest : public testing::Test {
                          without_ = without;
                          if (!has_room_) return absl::ResourceExhaustedError("it is full");
                          // Each one behind the last.
-                         const uint64_t at = LogWorld::kLogAt + found_++ * (64 << 10);
-                         return LogExtent{LogWorld::kOther, LogWorld::kLife, at, bytes};
+                         const uint64_t at = LogWorld::kLogAt + found_++ * (256 << 10);
+                         asked_bytes_ = bytes;
+                         return LogExtent{LogWorld::kOther, LogWorld::kLife, at, times_ * bytes};
                        }},
         &session().scheduler());
   }
@@ -157,6 +158,8 @@ class LogEntryTest : public testing::Test {
   bool has_room_ = true;
   uint64_t found_ = 1;
   ServerId without_ = 0;  // as the last extent was looked for
+  uint64_t asked_bytes_ = 0;
+  uint64_t times_ = 1;  // as much as was asked for is given
   LogEntry entry_;
   std::unique_ptr<RedoLog> log_;
   std::unique_ptr<LogMove> move_;
@@ -252,8 +255,11 @@ TEST_F(LogEntryTest, AChangeOfUnknownOutcomeThatWasDone) {
     EXPECT_TRUE(move_->SettleEntry(context, &entry_).ok());
   });
   EXPECT_EQ(entry_, second);
+  has_room_ = false;
+  EXPECT_TRUE(absl::IsResourceExhausted(Move()));
+  has_room_ = true;
   ASSERT_TRUE(Move().ok());
-  EXPECT_EQ(without_, 0) << "the server of that extent is as good as any";
+  EXPECT_EQ(without_, 0) << "the server of that extent is as good as any, also for later attempts";
   EXPECT_EQ(Named(), entry_);
   EXPECT_GT(entry_.epoch, second.epoch);
   ASSERT_TRUE(Put("c").ok());
@@ -282,6 +288,23 @@ TEST_F(LogEntryTest, AnEntryThatCannotBeChangedTakesOne) {
   EXPECT_EQ(found_, 3u);
   EXPECT_EQ(without_, LogWorld::kServer);
   EXPECT_EQ(Named(), entry_);
+  ASSERT_TRUE(Put("b").ok());
+  EXPECT_THAT(Read(), ElementsAre("a", "b"));
+}
+
+// A server may give more than was asked for, a piece that it has kept: no later one may be smaller,
+// though the entry's is.
+TEST_F(LogEntryTest, TheNextExtentIsAsLongAsTheLastThatFailed) {
+  ASSERT_TRUE(Put("a").ok());
+  LoseServer();
+  times_ = 3;
+  table_.answers = EntryTable::Answers::kHeld;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Move()));
+  times_ = 1;
+  table_.answers = EntryTable::Answers::kWell;
+  ASSERT_TRUE(Move().ok());
+  EXPECT_EQ(asked_bytes_, 3 * options_.extent.bytes);
+  EXPECT_EQ(found_, 3u);
   ASSERT_TRUE(Put("b").ok());
   EXPECT_THAT(Read(), ElementsAre("a", "b"));
 }

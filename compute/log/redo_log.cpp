@@ -368,6 +368,11 @@ absl::Status RedoLog::failure() const {
   return failure_;
 }
 
+uint64_t RedoLog::extent_bytes() const {
+  std::lock_guard lock(mutex_);
+  return extent_.bytes;
+}
+
 uint64_t RedoLog::used_bytes() const {
   std::lock_guard lock(mutex_);
   return ring_.used_bytes() + ring_.promised_bytes();

@@ -142,12 +142,12 @@ class RedoLog {
   absl::Status AdvanceBase(OperationContext& context, Lsn base);
   Lsn base() const;
 
-  // Rule W6, after failure(): goes on in another extent, zeroed, at least as large, under another
-  // epoch. Whatever is not durable is written there first, with the LSNs that it has; then `again`
-  // appends, with room of kReserve, all records that are dirty and whose newest message is below
-  // base() (it may be in an old extent alone); when all of that is complete `commit` has the log's
-  // entry name the new extent, and only then anything more is durable. Ok: that has happened. Else
-  // the log has failed again, nothing more is durable, and another extent is needed.
+  // Rule W6, after failure(): goes on in another extent, zeroed, of at least extent_bytes(), under
+  // another epoch. Whatever is not durable is written there first, with the LSNs that it has; then
+  // `again` appends, with room of kReserve, all records that are dirty and whose newest message is
+  // below base() (it may be in an old extent alone); when all of that is complete `commit` has the
+  // log's entry name the new extent, and only then anything more is durable. Ok: that has happened.
+  // Else the log has failed again, nothing more is durable, and another extent is needed.
   // InvalidArgument: this one does not do; FailedPrecondition: the log has not failed. One at a
   // time. Chains to the old extent may still be in flight: the caller frees it only once this
   // client's queue pairs there are gone.
@@ -179,6 +179,9 @@ class RedoLog {
   // With what is promised to writers. At 3/4 of capacity_bytes() the member flushes the records
   // that hold the base.
   uint64_t used_bytes() const;
+  // Of the extent that it has, or of the last one that it did not come to move to: the next one has
+  // as many at least.
+  uint64_t extent_bytes() const;
   // One load.
   uint64_t capacity_bytes() const { return capacity_.load(std::memory_order_relaxed); }
   LogCounters counters() const;

@@ -42,7 +42,8 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
   const ServerId server = entry->extent.server;
   const bool to_blame = entry->epoch != blameless_epoch_ &&
                         context.session.LifeOf(server) == entry->extent.server_life;
-  const uint64_t bytes = std::max(entry->extent.bytes, std::exchange(bytes_, 0));
+  // For as many attempts as it takes: one that had more than it asked for may have failed, too.
+  const uint64_t bytes = std::max({entry->extent.bytes, log->extent_bytes(), bytes_});
   const absl::StatusOr<LogExtent> found =
       parts_.find_extent(context, bytes, to_blame ? server : ServerId{0});
   if (absl::IsUnavailable(found.status())) {  // there is no other one
@@ -52,16 +53,20 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
   const LogExtent extent = *found;
   epoch_ = std::max(epoch_, entry->epoch) + 1;
   const LogEntry desired = {.stamp = parts_.stamps->Next(), .extent = extent, .epoch = epoch_};
+  bool is_written = false;
   const absl::Status moved = log->Move(
       context, extent, epoch_, [&] { return AppendAgain(context, log); },
       [&]() -> absl::Status {
+        is_written = true;
         if (parts_.kept_lsn() < log->base()) return absl::AbortedError(KeptError().message());
         if (!RuleHolds(Rule::kW6Entry)) return absl::OkStatus();
         const absl::Status committed = Commit(context, desired, entry);
         is_stuck_ = !committed.ok() && !change_.has_value();
         return committed;
       });
-  if (moved.ok()) blameless_epoch_ = 0;
+  if (moved.ok()) bytes_ = 0;
+  // Now it has failed where the entry says that the log is.
+  if (moved.ok() || (!is_written && extent.server == server)) blameless_epoch_ = 0;
   if (!absl::IsResourceExhausted(moved)) return moved;
   bytes_ = 2 * extent.bytes;
   return absl::AbortedError(moved.message());

@@ -10,7 +10,8 @@
 //   3. An attempt that fails has taken an extent for nothing, until this member has ended: none
 //      begins that could not change `l`, because that is out of reach or another's. If the last one
 //      came to its end but could not change it (somebody who is stopped may hold its leaf's lock),
-//      `l` is changed first, to what it says.
+//      `l` is changed first, to what it says. What fails before that (the new server dies) has
+//      taken one.
 //   4. Messages that no record has any more cannot be written again: then the log stays where it
 //      was, and whoever recovers this member finds it lost, not empty (rule D3).
 // What is known to be in no entry (extents of attempts that failed, the log's old one where its
@@ -83,8 +84,8 @@ class LogMove {
   std::optional<std::pair<MapChange, LogEntry>> change_;  // not settled
   bool is_stuck_ = false;                                 // the last attempt could not change `l`
   uint32_t epoch_ = 0;                                    // of the last attempt
-  uint32_t blameless_epoch_ = 0;  // of a log that failed while it moved, not where it was
-  uint64_t bytes_ = 0;            // of the next extent, where those of the log are too few
+  uint32_t blameless_epoch_ = 0;  // of a log that failed while it moved; no chain there has
+  uint64_t bytes_ = 0;  // of the next extents, until one does: those of the log are too few
 };
 
 }  // namespace pando
