@@ -200,6 +200,36 @@ TEST_F(ExecutorTest, DestructionFinishesWhatWasSubmitted) {
   EXPECT_EQ(rows.size(), 2'000u);
 }
 
+// Chains of operations, each submitted by the callback of the one before, until one is refused.
+TEST_F(ExecutorTest, DestructionEndsWhatGoesOnByItself) {
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> accepted{0}, ended{0}, refused{0};
+    constexpr int kChains = 8;
+    std::function<void(uint64_t)> next;  // used by callbacks until the executor has gone
+    {
+      const auto executor = NewExecutor({.workers = 4});
+      next = [&](uint64_t n) {
+        ++accepted;
+        const absl::Status status =
+            executor->Submit(*tree_, {.kind = Kind::kPut, .key = NumberedKey(n), .value = "v"},
+                             [&, n](OperationResult result) {
+                               EXPECT_TRUE(result.status.ok()) << result.status;
+                               next(n + kChains);
+                               ++ended;
+                             });
+        if (status.ok()) return;
+        EXPECT_CODE(status, FailedPrecondition);
+        --accepted;
+        ++refused;
+      };
+      for (uint64_t chain = 0; chain < kChains; ++chain) next(chain);
+      std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+    }
+    EXPECT_EQ(ended, accepted);
+    EXPECT_EQ(refused, kChains);
+  }
+}
+
 TEST_F(ExecutorTest, AFullQueueRefuses) {
   const auto none = NewExecutor({.workers = 1, .queue_max = 0});
   EXPECT_CODE(none->Submit(*tree_, {}, [](OperationResult) { ADD_FAILURE() << "not accepted"; }),

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/quiet_thread.h"
 #include "common/base/rate_limited_log.h"
 #include "common/base/status.h"
 #include "compute/client/access.h"
@@ -94,9 +96,17 @@ OperationResult Perform(SessionImpl& session, const Job& job) {
   return result;
 }
 
+// Of the count of what an executor has accepted: it takes nothing more.
+constexpr size_t kClosed = size_t{1} << 62;
+
+void NoteEnded(std::atomic<size_t>* accepted) {
+  if (accepted->fetch_sub(1, std::memory_order_acq_rel) == kClosed + 1) accepted->notify_all();
+}
+
 // A thread with a session, and what waits for it.
 //
 // Thread safety: Submit() and Stop() from any thread. Invariants:
+//   0. The thread runs from Start() to Stop(); before and afterwards nothing is submitted.
 //   1. A job waits in the queue until a coroutine is there that executes it at once, so whatever
 //      holds up those before it, the keeper ends it at its deadline.
 //   2. There are as many runners as the client's options allow coroutines, and one more for the
@@ -111,12 +121,25 @@ class Worker {
       : session_(std::move(session)),
         runners_max_(runners_max),
         accepted_(*accepted),
-        keeper_(&scheduler()) {
-    scheduler().Spawn([this] { Keep(); });
-    thread_ = std::thread(
-        [this] { scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); }); });
+        keeper_(&scheduler()) {}
+  ~Worker() { Stop(); }
+
+  // ResourceExhausted: the system has no thread for it.
+  absl::Status Start() {
+    try {
+      thread_ = StartQuietThread("pando-executor", [this] {
+        scheduler().Spawn([this] { Keep(); });
+        scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); });
+      });
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no thread for a worker of an executor: ", error.what()));
+    }
+    return absl::OkStatus();
   }
-  ~Worker() {
+  // Once what was submitted has ended.
+  void Stop() {
+    if (!thread_.joinable()) return;
     stopping_ = true;
     keeper_.Unpark();
     thread_.join();
@@ -150,7 +173,7 @@ class Worker {
   int64_t NowNs() const { return ImplOf(*session_).context().NowNs(); }
 
   void End(Job& job, OperationResult result) {
-    accepted_.fetch_sub(1, std::memory_order_relaxed);
+    NoteEnded(&accepted_);  // before: its callback may submit another one in its place
     const auto thrown = CallContained([&] { job.done(std::move(result)); });
     if (!thrown.has_value()) return;
     PANDO_LOG_LIMITED(thrown_log_, ERROR)
@@ -310,18 +333,31 @@ class Worker {
 class ThreadedExecutor : public Executor {
  public:
   ThreadedExecutor(Client* client, const Options& options)
-      : client_(*client), queue_max_(options.queue_max) {}
+      : client_(*client), queue_max_(std::min(options.queue_max, kClosed / 2)) {}
+  // Callbacks may submit more, until they are refused: no worker goes before all have ended.
+  ~ThreadedExecutor() override {
+    for (size_t accepted = accepted_.fetch_add(kClosed) + kClosed; accepted != kClosed;
+         accepted = accepted_.load()) {
+      accepted_.wait(accepted);
+    }
+    for (const auto& worker : workers_) worker->Stop();
+  }
 
-  void AddWorker(std::unique_ptr<Session> session) {
+  absl::Status AddWorker(std::unique_ptr<Session> session) {
     workers_.push_back(std::make_unique<Worker>(
         std::move(session), ImplOf(client_).options().coroutines_per_session, &accepted_));
+    return workers_.back()->Start();
   }
 
   absl::Status Submit(const Tree& tree, Operation operation,
                       std::function<void(OperationResult)> done) override {
     PANDO_RETURN_IF_ERROR(CheckTimeout(operation.timeout_ms));
-    if (accepted_.fetch_add(1, std::memory_order_relaxed) >= queue_max_) {
-      accepted_.fetch_sub(1, std::memory_order_relaxed);
+    if (const size_t accepted = accepted_.fetch_add(1, std::memory_order_relaxed);
+        accepted >= queue_max_) {
+      NoteEnded(&accepted_);
+      if (accepted >= kClosed) {
+        return absl::FailedPreconditionError("the executor is being destroyed");
+      }
       return absl::ResourceExhaustedError(
           absl::StrCat(queue_max_, " operations are waiting in the executor"));
     }
@@ -355,7 +391,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Client* client, const
         std::make_unique<SessionImpl>(&ImplOf(*client), std::move(context))));
   }
   auto executor = std::make_unique<ThreadedExecutor>(client, options);
-  for (auto& session : sessions) executor->AddWorker(std::move(session));
+  for (auto& session : sessions) PANDO_RETURN_IF_ERROR(executor->AddWorker(std::move(session)));
   return executor;
 }
 

@@ -52,13 +52,14 @@ struct OperationResult {
 };
 
 // Thread-safe. The client and the trees must outlive it. Its destructor finishes all submitted
-// operations.
+// operations; what their callbacks submit from then on is refused (FailedPrecondition).
 class Executor {
  public:
   struct Options {
     int workers = 2;              // threads, each with a session
     size_t queue_max = 64 << 10;  // operations waiting; Submit beyond it is ResourceExhausted
   };
+  // InvalidArgument: not 1 to 1,024 workers. ResourceExhausted: the system has no more threads.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);
   virtual ~Executor() = default;
 
