@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
+#include "pando/losses.h"
 
 namespace pando {
 namespace {
@@ -123,6 +124,15 @@ TEST_F(LifecycleTest, TimeoutsMayBeLongerThanTheClockCounts) {
   ASSERT_OK(session);
   ASSERT_OK((*session)->Put(**tree, "k", "v"));
   EXPECT_EQ((*session)->Get(**tree, "k", {.timeout_ms = INT64_MAX}).value_or("none"), "v");
+  const auto checked = (*session)->Check(**tree, {.recheck_ms = INT64_MAX});
+  ASSERT_OK(checked);
+  EXPECT_TRUE(checked->ok());
+  const auto owned = (*client)->CreateTree("owned", {.mode = TreeOptions::Mode::kOwned});
+  ASSERT_OK(owned);
+  ASSERT_OK((*session)->Put(**owned, "k", "v"));
+  std::vector<LossInfo> losses;
+  ASSERT_OK(AcceptLoss(**client, {.timeout_ms = INT64_MAX}, &losses));
+  ASSERT_OK((*client)->Leave(INT64_MAX));
 }
 
 TEST_F(LifecycleTest, OpenHandlesOutliveTheDrop) {

@@ -257,5 +257,20 @@ TEST_F(SessionTest, CostsAreAddedUp) {
   EXPECT_GE(stats.fabric.cas, 2u);
 }
 
+// Nothing that blocks runs inside a task: it would block all others of its session.
+TEST_F(SessionTest, ATaskIsRefusedWhatBlocks) {
+  session_->Spawn([&] {
+    EXPECT_CODE(client_->CreateTree("t", {}), FailedPrecondition);
+    EXPECT_CODE(client_->CreateTree("o", {.mode = TreeOptions::Mode::kOwned}), FailedPrecondition);
+    EXPECT_CODE(client_->OpenTree("t"), FailedPrecondition);
+    EXPECT_CODE(client_->DropTree("t"), FailedPrecondition);
+    EXPECT_CODE(client_->ListTrees(), FailedPrecondition);
+    EXPECT_CODE(client_->TreeStatus(*tree_), FailedPrecondition);
+    EXPECT_TRUE(client_->Servers().empty());
+  });
+  session_->Run();
+  EXPECT_FALSE(client_->Servers().empty());
+}
+
 }  // namespace
 }  // namespace pando

@@ -84,7 +84,7 @@ absl::Status SessionCheck::Read(ServerId server, MemorySpace space, uint64_t off
 bool SessionCheck::LookAgain(int tries) {
   const int64_t now_ns = context_.session.NowNs();
   if (tries == 0) first_look_ns_ = now_ns;
-  if (now_ns - first_look_ns_ >= options_.recheck_ms * kMillisecondNs) return false;
+  if ((now_ns - first_look_ns_) / kMillisecondNs >= options_.recheck_ms) return false;
   const int64_t pause_ns = std::min(kFirstPauseNs << std::min(tries, kDoublingsMax), kLastPauseNs);
   context_.session.scheduler().SleepUntil(now_ns + pause_ns);
   return true;

@@ -79,6 +79,7 @@ TreeShape ShapeOf(const TreeOptions& options) {
 }  // namespace
 
 TreeImpl::~TreeImpl() {
+  PANDO_CHECK(Scheduler::Current() == nullptr) << "trees are closed outside a session's tasks";
   if (is_introduced_) client_.GiveUpTree(routed_.owned());
   client_.CloseTree(context());
 }
@@ -207,8 +208,9 @@ void ClientImpl::KeepAlive(const ServerRecord& server) {
 }
 
 ClientImpl::~ClientImpl() {
+  PANDO_CHECK(Scheduler::Current() == nullptr) << "clients are closed outside a session's tasks";
+  watch_.reset();  // first: it may have the last handle to an owned tree, which needs the member
   LeaveOwners();
-  watch_.reset();
   PANDO_CHECK(sessions_.empty()) << "a session outlives its client";
   for (const auto& [id, tree] : trees_) PANDO_CHECK(tree.expired()) << "a tree outlives its client";
   if (control_ == nullptr || control_channel_.incarnation() == 0) return;
@@ -226,8 +228,9 @@ ClientImpl::~ClientImpl() {
 }
 
 absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationContext&)>& job) {
-  PANDO_CHECK(Scheduler::Current() == nullptr)
-      << "clients and trees are opened and closed outside a session's tasks";
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("call it outside of a session's tasks: it blocks");
+  }
   std::lock_guard lock(control_mutex_);
   absl::Status status;
   control_->scheduler().Spawn([&] {

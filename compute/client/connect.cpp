@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/registry/registry.h"
+#include "common/sched/scheduler.h"
 #include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/open_fabric.h"
@@ -77,6 +78,9 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& o
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
+  if (Scheduler::Current() != nullptr) {
+    return absl::FailedPreconditionError("connect outside of a session's tasks: it blocks");
+  }
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
   PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<Registry> registry, OpenRegistry(options.registry));
   const int64_t deadline_ns =

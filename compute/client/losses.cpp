@@ -1,5 +1,6 @@
 #include "pando/losses.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/sched/scheduler.h"
@@ -23,7 +24,7 @@ absl::Status AcceptLoss(Client& client, const AcceptLossOptions& options,
   LossAcceptance acceptance;
   acceptance.servers_dead.assign(options.servers_dead.begin(), options.servers_dead.end());
   const absl::Status accepted =
-      member->AcceptLoss(&acceptance, options.timeout_ms * kMillisecondNs);
+      member->AcceptLoss(&acceptance, std::min(options.timeout_ms, kTimeoutMsMax) * kMillisecondNs);
   for (Loss& loss : acceptance.losses) {
     losses->push_back({.tree = std::move(loss.tree),
                        .low = std::move(loss.low),

@@ -1,4 +1,5 @@
 // How a client comes to own keys of owned trees, and ends that: the member and its cluster tree.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,10 +51,13 @@ absl::Status ClientImpl::EnsureMember() {
   if (member_ != nullptr) return absl::OkStatus();
   int64_t serving_lease_ns = 0;
   bool leases = false;
-  for (const ServerRecord& server : servers_) {
-    leases = leases || server.info.lease_us > 0;
-    if (server.id != catalog_server_) continue;
-    serving_lease_ns = static_cast<int64_t>(server.info.serving_lease_us) * kMicrosecondNs;
+  {
+    std::lock_guard control_lock(control_mutex_);
+    for (const ServerRecord& server : servers_) {
+      leases = leases || server.info.lease_us > 0;
+      if (server.id != catalog_server_) continue;
+      serving_lease_ns = static_cast<int64_t>(server.info.serving_lease_us) * kMicrosecondNs;
+    }
   }
   const Capabilities& capabilities = fabric_->capabilities();
   if (serving_lease_ns == 0 && capabilities.can_cut_off) {
@@ -169,6 +173,7 @@ absl::Status ClientImpl::Leave(int64_t timeout_ms) {
   if (fenced()) return FencedError();
   if (member() == nullptr) return absl::OkStatus();
   if (timeout_ms <= 0) timeout_ms = options_.connect_timeout_ms;
+  timeout_ms = std::min(timeout_ms, kTimeoutMsMax);
   return member()->Retire(control_->NowNs() + timeout_ms * kMillisecondNs);
 }
 

@@ -102,6 +102,8 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   ~Client();  // leaves in order
 
+  // What follows blocks: FailedPrecondition inside a task of a session, or an executor's callback
+  // (of Servers() an empty list). Handles to trees are closed outside of those as well.
   // Creates the tree if it is absent. FailedPrecondition: it exists and has other options. Names
   // that begin with a dot are reserved: InvalidArgument, here and below; no list shows them.
   absl::StatusOr<std::unique_ptr<Tree>> CreateTree(std::string_view name,
