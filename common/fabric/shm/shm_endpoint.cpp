@@ -128,25 +128,26 @@ absl::Status ShmEndpoint::OpenSlots() {
     if (*sequence == 0) status = absl::UnavailableError("the control connection is congested");
     requests.push_back({link, *sequence});
   }
-  while (status.ok() && !requests.empty()) {
-    for (Reply& reply : mailbox_->TakeAll()) {
-      const auto request =
-          std::find_if(requests.begin(), requests.end(),
-                       [&reply](const Request& r) { return r.sequence == reply.sequence; });
-      if (request == requests.end()) continue;
-      Target& target = targets_[request->link];
-      requests.erase(request);
-      if (absl::IsUnavailable(reply.status)) continue;
-      const absl::StatusOr<uint32_t> slot =
-          reply.kind == ReplyKind::kOpened ? ParseShmSlot(reply.body) : reply.status;
-      if (!slot.ok() || *slot >= target.link->region.geometry().endpoints_max) {
-        status = Annotate(slot.ok() ? absl::DataLossError("impossible slot") : slot.status(),
-                          absl::StrCat("server ", target.link->location.id));
-        continue;
-      }
-      target.slot = *slot;
-      target.intent = target.link->region.intent(*slot);
+  const auto take = [&](const Reply& reply) -> absl::Status {
+    const auto request = std::find_if(requests.begin(), requests.end(), [&reply](const Request& r) {
+      return r.sequence == reply.sequence;
+    });
+    if (request == requests.end()) return absl::OkStatus();
+    Target& target = targets_[request->link];
+    requests.erase(request);
+    if (absl::IsUnavailable(reply.status)) return absl::OkStatus();
+    const absl::StatusOr<uint32_t> slot =
+        reply.kind == ReplyKind::kOpened ? ParseShmSlot(reply.body) : reply.status;
+    if (!slot.ok() || *slot >= target.link->region.geometry().endpoints_max) {
+      return Annotate(slot.ok() ? absl::DataLossError("impossible slot") : slot.status(),
+                      absl::StrCat("server ", target.link->location.id));
     }
+    target.slot = *slot;
+    target.intent = target.link->region.intent(*slot);
+    return absl::OkStatus();
+  };
+  while (status.ok() && !requests.empty()) {
+    for (const Reply& reply : mailbox_->TakeAll()) status.Update(take(reply));
     if (requests.empty() || !status.ok()) break;
     if (NowNs() >= deadline_ns) {
       status = absl::UnavailableError(
@@ -156,6 +157,10 @@ absl::Status ShmEndpoint::OpenSlots() {
     mailbox_->sleeper().Sleep(deadline_ns);
   }
   for (const Request& request : requests) client_->Forget(request.sequence);
+  if (!requests.empty()) {
+    // What has come all the same goes back with this endpoint; what comes now, at once.
+    for (const Reply& reply : mailbox_->Close()) (void)take(reply);
+  }
   return status;
 }
 
