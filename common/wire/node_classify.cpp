@@ -54,6 +54,11 @@ bool GroupsConsistent(const std::byte* image, const NodeLayout& layout) {
   return true;
 }
 
+bool LineIsWhole(const std::byte* line, bool crc, uint32_t before) {
+  const bool versions = wire::FrontEv(line) == wire::RearEv(line) || !RuleHolds(Rule::kF1);
+  return versions && (!crc || wire::LineCrcHolds(line, before));
+}
+
 // Line 0 is of the node meant.
 bool IsNodeMeant(const std::byte* image, const NodeExpectation& expectation) {
   const auto state = static_cast<NodeState>(LoadAs<uint8_t>(image + wire::kStateOffset));
@@ -105,7 +110,12 @@ bool LinesConsistent(const std::byte* image, const NodeLayout& layout, bool crc)
 NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
                      const NodeExpectation& expectation, bool crc, LeafMatch* match) {
   if (match != nullptr) match->slot = -1;
-  if (!VersionsConsistent(image, layout)) return NodeVerdict::kTorn;
+  if (!VersionsConsistent(image, layout)) {
+    // A reference to a life exists only once that has been written as a whole: a line 0 that is
+    // whole, and another node's, is a later one. What is behind it may stay torn for good.
+    const bool another = LineIsWhole(image, crc, 0) && !IsNodeMeant(image, expectation);
+    return another && RuleHolds(Rule::kF1) ? NodeVerdict::kStale : NodeVerdict::kTorn;
+  }
   // Before the slots: a node that serves another tree now has slots of another size. Line 0 says
   // so, and is whole by itself.
   if (crc && !wire::LineCrcHolds(image)) return NodeVerdict::kTorn;
@@ -125,11 +135,6 @@ NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
 // --- Windows (rule N2).
 
 namespace {
-
-bool LineIsWhole(const std::byte* line, bool crc, uint32_t before) {
-  const bool versions = wire::FrontEv(line) == wire::RearEv(line) || !RuleHolds(Rule::kF1);
-  return versions && (!crc || wire::LineCrcHolds(line, before));
-}
 
 // Line 0 is whole, of the node meant, and says that the key is below its high fence.
 bool Line0Covers(const std::byte* image, const NodeLayout& layout,

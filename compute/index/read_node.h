@@ -76,8 +76,8 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
 
 // READs the node until its image is not torn; a READ that the fabric was interrupted in and gave up
 // (Aborted, rule F2) counts as one. The verdict is accepted, stale or moved; never torn. A node
-// that a dead client left torn is repaired (rule V4), so not under a node lock. DeadlineExceeded
-// when it stays torn.
+// that a dead client left torn is repaired (rule V4), so not under a node lock; what is torn and
+// not the node meant is stale. DeadlineExceeded when it stays torn.
 inline absl::StatusOr<NodeVerdict> ReadNode(OperationContext& context, TreeContext& tree,
                                             const Reference& node, uint8_t level,
                                             std::string_view key, LocalBuffer image,
