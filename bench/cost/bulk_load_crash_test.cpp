@@ -70,6 +70,39 @@ TEST(BulkLoadCrash, TheNextOneLoadsAnEmptyTree) {
   EXPECT_GE(found_loaded, 1u);
 }
 
+// The same while another load is under way, which has seen that the tree is empty.
+TEST(BulkLoadCrash, OneThatIsUnderWayLoadsAnEmptyTree) {
+  bool died = true;
+  uint64_t loaded_over = 0;
+  for (uint64_t packets = 0; died; ++packets) {
+    SCOPED_TRACE(packets);
+    SimCluster cluster(
+        {.sim = {.seed = packets + 1, .mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20});
+    auto client = cluster.NewClient();
+    auto tree = *client->CreateTree("t", {});
+    auto session = *client->NewSession();
+    absl::Status loaded = absl::UnknownError("under way");
+    session->Spawn([&] {
+      uint64_t next = 0;
+      loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+        if (next == 0) session->SleepUntil(cluster.world().clock().NowNs() + 2 * kSecondNs);
+        if (next == kRecords) return false;
+        entry->key = entry->value = KeyOf(next++);
+        return true;
+      });
+    });
+    cluster.world().RunUntil(cluster.world().clock().NowNs() + kMillisecondNs);
+    died = DieLoading(cluster, packets);
+    session->Run();
+    ASSERT_TRUE(loaded.ok() || absl::IsFailedPrecondition(loaded)) << loaded;
+    loaded_over += died && loaded.ok() ? 1 : 0;
+    std::vector<KeyValue> rows;
+    ASSERT_TRUE(session->Scan(*tree, "", SIZE_MAX, &rows).ok());
+    ASSERT_EQ(rows.size(), kRecords) << loaded;
+  }
+  EXPECT_GT(loaded_over, 3u);
+}
+
 // A merge that dies between any two packets leaves the tree with one leaf, another client makes
 // that the root, and a third one loads the tree, which is empty. A fourth has the leaf that was
 // merged away in its cache, and finds what was loaded (rules M7, R1).

@@ -315,19 +315,16 @@ absl::Status Swing(OperationContext& context, TreeContext& tree, const RootRecor
 }
 
 // One attempt with both locks. Aborted: the old root was locked by somebody else, or had to be seen
-// to first; nothing happened.
+// to first: nothing of the load happened.
 // `old_root`: set as soon as something may have been written; dead if all went well.
 absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRecord& root,
                       std::optional<Reference>* old_root) {
   HeldRoot held(context, tree);
   PANDO_RETURN_IF_ERROR(held.Hold());
   const RootRecord& record = held.record();
-  const auto is_accepted_leaf = [&] {
-    return Classify(held.image().data, tree.layout, Expect(tree, record.root, 0, ""),
-                    tree.environment.crc) == NodeVerdict::kAccepted;
-  };
+  // What was wrong with the root, which others have left so.
+  enum class Mend : uint8_t { kNothing, kNode, kDead } mend = Mend::kNothing;
   absl::Status status;
-  bool unsound = false;
   if (!held.accepted()) {
     status = RecordDamaged();
   } else if (record.level != 0) {
@@ -336,13 +333,18 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
     status = leaf.status();
   } else if (!*leaf) {
     status = absl::AbortedError("the root is busy");
-  } else if (!is_accepted_leaf()) {
-    status = NotEmpty();
-  } else if (IsMarked(held.image().data)) {
-    // What it was to take over is merging still, and would answer for its keys (rule M7).
-    unsound = true;
-    status = absl::AbortedError("a merge with the root was not finished");
-  } else if (!IsEmptyLeaf(held.image().data, tree)) {
+  } else if (const NodeVerdict verdict =
+                 Classify(held.image().data, tree.layout, Expect(tree, record.root, 0, ""),
+                          tree.environment.crc);
+             verdict == NodeVerdict::kStale) {
+    mend = Mend::kDead;  // its loader died before the record named the new one
+    status = absl::AbortedError("the root is dead");
+  } else if (verdict == NodeVerdict::kTorn || IsMarked(held.image().data)) {
+    // What a root that is marked was to take over is merging still, and would answer for its keys
+    // (rule M7).
+    mend = Mend::kNode;
+    status = absl::AbortedError("a write or a merge of the root was not finished");
+  } else if (verdict != NodeVerdict::kAccepted || !IsEmptyLeaf(held.image().data, tree)) {
     status = NotEmpty();
   } else {
     *old_root = record.root;
@@ -352,7 +354,11 @@ absl::Status TrySwing(OperationContext& context, TreeContext& tree, const RootRe
   // Whatever has happened, words that can be given back are (rule L5). Once the record points to
   // the new tree the load is done.
   (void)held.locks().ReleaseAll();
-  if (unsound) PANDO_RETURN_IF_ERROR(LockAndRepair(context, tree, record.root, 0, ""));
+  if (mend == Mend::kNode) {
+    PANDO_RETURN_IF_ERROR(LockAndRepair(context, tree, record.root, 0, ""));
+  } else if (mend == Mend::kDead) {
+    PANDO_RETURN_IF_ERROR(ReviveRoot(context, tree));
+  }
   return status;
 }
 
