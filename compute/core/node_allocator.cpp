@@ -22,6 +22,9 @@ static_assert(kRecycledMax <= kGrantRunsMax);
 // Free memory is scarce where all servers together have less for the tree.
 constexpr uint64_t kScarceBytes = 4 << 20;
 
+// Of a server that does not answer, while others may have room; and for how many times as long it
+// is not asked again.
+constexpr int64_t kAskedAttempts = 3, kSilentAsks = 5;
 constexpr char kAllRests[] = "all that is free on the memory servers rests until past the deadline";
 
 int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
@@ -167,9 +170,9 @@ void NodeAllocator::NoteLinked(NodePoolId id, const Reference& cell) {
   if (pool.linked.size() < kFreesQueuedMax) pool.linked.push_back(cell);  // or when it is closed
 }
 
-void NodeAllocator::NoteUncertain(uint32_t tree_id) {
+void NodeAllocator::NoteUncertain(NodePoolId id) {
   std::lock_guard lock(mutex_);
-  pools_[tree_id].uncertain = true;
+  pools_[id].uncertain = true;
 }
 
 uint64_t NodeAllocator::nodes_reused() const {
@@ -193,13 +196,15 @@ void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
   if (!absl::IsUnavailable(status) || IsRecoverable(status)) return;
   std::lock_guard lock(mutex_);
   std::erase_if(free_bytes_, [server](const auto& known) { return known.server == server; });
+  const auto is_of = [server](const Reference& node) { return node.address.server() == server; };
   for (auto& [id, pool] : pools_) {
     const auto is_there = [server](const auto& node) { return node.address.server() == server; };
     const size_t dropped =
         std::erase_if(pool.runs, [server](const Run& run) { return run.server == server; }) +
-        std::erase_if(pool.recycled, is_there) + std::erase_if(pool.freed, is_there);
-    std::erase_if(pool.linked,
-                  [server](const Reference& cell) { return cell.address.server() == server; });
+        std::erase_if(pool.recycled, is_there) + std::erase_if(pool.freed, is_of) +
+        std::erase_if(pool.held_freed, is_of);
+    std::erase_if(pool.linked, is_of);
+    std::erase_if(pool.held_linked, is_of);
     // Should the server live all the same, a sweep finds them.
     pool.uncertain = pool.uncertain || dropped > 0;
   }
@@ -225,22 +230,54 @@ std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
   return servers;
 }
 
+int64_t NodeAllocator::AskNs() const { return kAskedAttempts * times_.call_attempt_ns; }
+
+bool NodeAllocator::IsSilent(ServerId server, int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  const FreeBytes* const known = Find(server);
+  return known != nullptr && now_ns < known->silent_until_ns;
+}
+
+void NodeAllocator::NoteSilent(ServerId server, int64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  FreeBytes* const known = Find(server);
+  if (known == nullptr) return;
+  known->silent_until_ns = now_ns + kSilentAsks * AskNs();
+}
+
 absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId id,
                                          uint32_t node_bytes, ServerId preferred,
                                          int64_t* rested_ns) {
   *rested_ns = kNeverNs;
   absl::Status failed = absl::UnavailableError("no memory server is left");
   const uint32_t nodes_max = std::clamp<uint32_t>(kOldImageBytesMax / node_bytes, 1, kRecycledMax);
-  for (const ServerId server : ServersByFreeSpace(preferred)) {
+  std::vector<ServerId> servers = ServersByFreeSpace(preferred);
+  std::stable_partition(servers.begin(), servers.end(), [&](ServerId server) {
+    return !IsSilent(server, context.session.NowNs());
+  });
+  for (const ServerId server : servers) {
     context.session.AdoptServers();
     const uint64_t life = context.session.LifeOf(server);
+    // The last one has all the time that there is, unless another one has room soon.
+    const bool has_all = server == servers.back() && *rested_ns == kNeverNs;
+    const int64_t soon_ns = context.session.NowNs() + AskNs();
+    const int64_t until_ns =
+        has_all ? context.deadline_ns() : std::min(context.deadline_ns(), soon_ns);
+    OperationContext asking(context, until_ns);
     const absl::StatusOr<std::string> body =
-        control_->Call(context, server, ControlOpcode::kAllocateNodes,
+        control_->Call(asking, server, ControlOpcode::kAllocateNodes,
                        EncodeNodeRequest({.tree_id = id.tree_id,
                                           .node_bytes = node_bytes,
                                           .nodes_max = nodes_max,
                                           .cell_lines = id.cell_lines}));
     NoteFailure(server, body.status());
+    if (absl::IsDeadlineExceeded(body.status())) NoteSilent(server, context.session.NowNs());
+    if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
+      NoteUncertain(id);  // nodes may have been handed out all the same
+      if (!absl::IsResourceExhausted(failed))
+        failed = absl::UnavailableError(body.status().message());
+      continue;
+    }
     if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
       // One that is full is the better reason: it may have room again.
       if (!absl::IsResourceExhausted(failed)) failed = body.status();

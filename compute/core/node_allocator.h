@@ -76,7 +76,7 @@ class NodeAllocator {
   void NoteLinked(NodePoolId pool, const Reference& cell);
   // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
   // whether the node is the tree's. Somebody has to sweep.
-  void NoteUncertain(uint32_t tree_id);
+  void NoteUncertain(NodePoolId pool);
   // A chain or call to the server ended so. Unavailable: it is gone, with all that is spare there.
   void NoteFailure(ServerId server, const absl::Status& status);
 
@@ -89,9 +89,9 @@ class NodeAllocator {
   void FlushTree(OperationContext& context, uint32_t tree_id);
 
   // Gets more nodes for the tree from the server with the most free memory (`preferred` where
-  // equal). Where all are full, but freed memory rests (rule R3), it waits for that.
-  // ResourceExhausted: nothing rests, or not until the deadline. Concurrent callers share one
-  // request.
+  // equal), of those that answer. Where all are full, but freed memory rests (rule R3), it waits
+  // for that. ResourceExhausted: nothing rests, or not until the deadline. Concurrent callers share
+  // one request.
   absl::Status Refill(OperationContext& context, NodePoolId pool, uint32_t node_bytes,
                       ServerId preferred);
   // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
@@ -120,6 +120,9 @@ class NodeAllocator {
     std::vector<SpareNode> recycled;
     std::vector<Reference> freed;
     std::vector<Reference> linked;  // cells
+    // The same of servers that do not answer: apart, so that they keep those of others from
+    // nothing.
+    std::vector<Reference> held_freed, held_linked;
     bool refilling = false;
     uint32_t waiting = 0;    // callers of Refill() that have not got anything yet
     bool scarce = false;     // the last request found all servers full
@@ -136,9 +139,22 @@ class NodeAllocator {
     ServerId server;
     uint64_t life;
     uint64_t bytes;
+    int64_t silent_until_ns = 0;  // it did not answer: not asked until then, if others can be
   };
   static uint64_t SpareNodesOf(const Pool& pool);
   FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
+
+  // A server may hang, or be stopped, while others have room: it is asked for some attempts of a
+  // call, not for as long as its caller has.
+  int64_t AskNs() const;
+  bool IsSilent(ServerId server, int64_t now_ns);
+  void NoteSilent(ServerId server, int64_t now_ns);
+  // What is to be told now. Under mutex_.
+  void TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference>* freed,
+                  std::vector<Reference>* linked);
+  // A call for which nobody has to wait, of something that stays queued where it fails.
+  absl::StatusOr<std::string> TellOf(OperationContext& context, ServerId server,
+                                     ControlOpcode opcode, std::string_view body);
 
   // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
   absl::Status RequestNodes(OperationContext& context, NodePoolId id, uint32_t node_bytes,

@@ -66,6 +66,70 @@ TEST_F(NodeAllocatorTest, DoesNotWaitForWhatComesTooLate) {
   EXPECT_TRUE(Refill(1, 1'200 * kMillisecondNs).ok());
 }
 
+// Stopped, say: its memory is there, and its process does not answer.
+TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerHoldsNobodyUp) {
+  Start({100, 10});
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 1) << "it has most";
+  world_.CutLink(*fabric_, 1, true);
+  allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+  int64_t start_ns = session_->NowNs();
+  while (allocator_.TryTake(kTree, 1).has_value()) {
+  }
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+  EXPECT_LT(session_->NowNs() - start_ns, 2 * kSecondNs) << "some attempts of a call";
+  start_ns = session_->NowNs();
+  for (int i = 0; i < 3; ++i) {
+    while (allocator_.TryTake(kTree, 1).has_value()) {
+    }
+    ASSERT_TRUE(Refill().ok());
+  }
+  EXPECT_LT(session_->NowNs() - start_ns, 10 * kMillisecondNs) << "it is not asked each time";
+  EXPECT_TRUE(servers_[0]->freed.empty());
+
+  world_.CutLink(*fabric_, 1, false);
+  Spawn([](OperationContext& context) {
+    context.session.scheduler().SleepUntil(context.session.NowNs() + 5 * kSecondNs);
+  });
+  session_->scheduler().Drain();
+  FlushIfMany();
+  EXPECT_EQ(servers_[0]->freed.size(), 1u) << "what it was to be told stays queued";
+  EXPECT_TRUE(ReturnAll()) << "it was not asked for nodes meanwhile";
+}
+
+TEST_F(NodeAllocatorTest, WhatOneThatDoesNotAnswerIsToBeToldKeepsNothingFromOthers) {
+  Start({10, 10}, uint64_t{64} << 20);
+  world_.CutLink(*fabric_, 1, true);
+  constexpr uint64_t kOfOne = 5'000, kOfOther = 640;  // more than are kept of all servers together
+  for (uint64_t i = 0; i < kOfOne; ++i) {
+    allocator_.Free(kTree, {RemoteAddress(1, 4096 + i * kNodeBytes), 1});
+    if (i % 64 == 63) FlushIfMany();
+  }
+  const int64_t start_ns = session_->NowNs();
+  for (uint64_t i = 0; i < kOfOther; ++i) {
+    allocator_.Free(kTree, {RemoteAddress(2, 4096 + i * kNodeBytes), 1});
+    if (i % 64 == 63) FlushIfMany();
+  }
+  EXPECT_EQ(servers_[1]->freed.size(), kOfOther);
+  EXPECT_EQ(servers_[1]->free_calls, static_cast<int>(kOfOther / 64)) << "in batches, as ever";
+  EXPECT_LT(session_->NowNs() - start_ns, 10 * kMillisecondNs);
+  world_.CutLink(*fabric_, 1, false);
+  (void)ReturnAll();  // asks at once
+  EXPECT_GT(servers_[0]->freed.size(), kOfOne / 2);
+}
+
+TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerMayHaveHandedOutNodes) {
+  Start({100, 10});
+  world_.CutLink(*fabric_, 1, true);
+  const int64_t start_ns = session_->NowNs();
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+  EXPECT_LT(session_->NowNs() - start_ns, kSecondNs);
+  world_.CutLink(*fabric_, 1, false);
+  EXPECT_FALSE(ReturnAll());
+}
+
 TEST_F(NodeAllocatorTest, ManyWaitForTheSameMemory) {
   Start({0});
   servers_[0]->rested_ns = session_->NowNs() + kSecondNs;

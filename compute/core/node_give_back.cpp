@@ -34,7 +34,8 @@ void NodeAllocator::FlushIfMany(OperationContext& context, NodePoolId id) {
     const auto found = pools_.find(id);
     if (found == pools_.end()) return;
     Pool& pool = found->second;
-    if (pool.freed.empty() && pool.linked.empty()) return;
+    const bool any_held = !pool.held_freed.empty() || !pool.held_linked.empty();
+    if (pool.freed.empty() && pool.linked.empty() && !any_held) return;
     const int64_t now_ns = context.session.NowNs();
     if (pool.flushed_ns == 0) pool.flushed_ns = now_ns;
     const bool sent_lately = now_ns - pool.flushed_ns < times_.free_flush_ns;
@@ -64,15 +65,49 @@ void NodeAllocator::Flush(OperationContext& context, NodePoolId id) {
     std::lock_guard lock(mutex_);
     const auto pool = pools_.find(id);
     if (pool == pools_.end()) return;
-    freed.swap(pool->second.freed);
-    linked.swap(pool->second.linked);
-    if (freed.empty() && linked.empty()) return;
     pool->second.flushed_ns = context.session.NowNs();
+    TakeQueued(&pool->second, context.session.NowNs(), &freed, &linked);
+    if (freed.empty() && linked.empty()) return;
   }
   ForEachRequest(&linked,
                  [&](size_t first, size_t next) { SendLinked(context, id, linked, first, next); });
   ForEachRequest(&freed,
                  [&](size_t first, size_t next) { SendFrees(context, id, freed, first, next); });
+}
+
+void NodeAllocator::TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference>* freed,
+                               std::vector<Reference>* linked) {
+  const auto answers = [&](const Reference& node) {
+    const FreeBytes* const known = Find(node.address.server());
+    return known == nullptr || known->silent_until_ns <= now_ns;
+  };
+  const auto take = [&](std::vector<Reference>* queued, std::vector<Reference>* held,
+                        std::vector<Reference>* taken) {
+    taken->swap(*queued);
+    // Together with what was held: of a server that answers again that is told, too.
+    taken->insert(taken->end(), held->begin(), held->end());
+    const auto silent = std::stable_partition(taken->begin(), taken->end(), answers);
+    held->assign(silent, taken->end());
+    taken->erase(silent, taken->end());
+    if (held->size() <= kFreesQueuedMax) return;
+    held->resize(kFreesQueuedMax);
+    pool->uncertain = true;  // a sweep finds them
+  };
+  take(&pool->freed, &pool->held_freed, freed);
+  take(&pool->linked, &pool->held_linked, linked);
+}
+
+absl::StatusOr<std::string> NodeAllocator::TellOf(OperationContext& context, ServerId server,
+                                                  ControlOpcode opcode, std::string_view body) {
+  const int64_t now_ns = context.session.NowNs();
+  if (IsSilent(server, now_ns)) return absl::DeadlineExceededError("it does not answer");
+  OperationContext asking(context, std::min(context.deadline_ns(), now_ns + AskNs()));
+  absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
+  if (absl::IsDeadlineExceeded(answer.status()) && !context.expired()) {
+    NoteSilent(server, context.session.NowNs());
+  }
+  NoteFailure(server, answer.status());
+  return answer;
 }
 
 void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
@@ -83,8 +118,7 @@ void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
     request.nodes.push_back({linked[i].address.offset(), linked[i].life});
   }
   const absl::StatusOr<std::string> body =
-      control_->Call(context, server, ControlOpcode::kSettleNodes, EncodeNodeSettle(request));
-  NoteFailure(server, body.status());
+      TellOf(context, server, ControlOpcode::kSettleNodes, EncodeNodeSettle(request));
   if (body.ok()) return;
   for (; first < next; ++first) NoteLinked(id, linked[first]);
 }
@@ -97,8 +131,7 @@ void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
     request.nodes.push_back({freed[i].address.offset(), freed[i].life});
   }
   const absl::StatusOr<std::string> body =
-      control_->Call(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
-  NoteFailure(server, body.status());
+      TellOf(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
   if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
     for (; first < next; ++first) Free(id, freed[first]);
     return;
@@ -143,6 +176,11 @@ bool NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
 }
 
 bool NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
+  {
+    // The last time: those that did not answer are asked as well.
+    std::lock_guard lock(mutex_);
+    for (FreeBytes& known : free_bytes_) known.silent_until_ns = 0;
+  }
   Flush(context, id);
   Pool pool;
   {
@@ -153,7 +191,7 @@ bool NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
     pools_.erase(it);
   }
   const bool returned = ReturnSpares(context, id, pool.node_bytes, pool.runs, pool.recycled);
-  return returned && pool.freed.empty() && !pool.uncertain;
+  return returned && pool.freed.empty() && pool.held_freed.empty() && !pool.uncertain;
 }
 
 }  // namespace pando
