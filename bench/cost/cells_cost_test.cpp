@@ -1,5 +1,5 @@
-// Values in cells (rules K): what operations cost in round trips and bytes, what the memory holds
-// after churn, and what a sweep finds; counted on the simulated fabric.
+// Values in cells (rules K): what operations cost in round trips and bytes, and what the memory
+// holds after churn; counted on the simulated fabric.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,52 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/cost/sim_cluster.h"
+#include "bench/cost/large_tree.h"
 #include "common/base/random.h"
 
 namespace pando {
 namespace {
-
-constexpr uint32_t kValueBytes = 1000;
-constexpr uint64_t kMainBytes = 128 << 20;
-
-// Recognizes itself.
-std::string LargeValue(uint64_t n, uint32_t bytes = kValueBytes) {
-  std::string value = KeyOf(n);
-  value.resize(bytes, static_cast<char>('a' + n % 26));
-  return value;
-}
-
-struct LargeTree {
-  explicit LargeTree(uint64_t records, const TreeOptions& options = {.value_bytes_max = 65'536},
-                     const SimCluster::Options& on = {.sim = {.seed = 1,
-                                                              .mode = sim::DeliveryMode::kWhole},
-                                                      .main_bytes = kMainBytes})
-      : cluster(on), client(cluster.NewClient()), tree(*client->CreateTree("t", options)) {
-    uint64_t next = 0;
-    const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
-      if (next == records) return false;
-      *entry = {KeyOf(next * 2), LargeValue(next)};
-      ++next;
-      return true;
-    });
-    EXPECT_TRUE(loaded.ok()) << loaded;
-    for (uint64_t n = 0; n < records; n += 100) {
-      EXPECT_TRUE(session->Get(*tree, KeyOf(n * 2)).ok());
-    }
-  }
-  // Of all memory servers.
-  uint64_t UsedBytes() const {
-    uint64_t used = 0;
-    for (const ServerStatus& server : client->Servers()) used += server.used_bytes;
-    return used;
-  }
-
-  SimCluster cluster;
-  std::unique_ptr<Client> client;
-  std::unique_ptr<Tree> tree;
-  std::unique_ptr<Session> session = *client->NewSession();
-};
 
 TEST(CellsCost, AGetIsTwoRoundTripsAndAWriteOneMoreThanOthers) {
   constexpr uint64_t kRecords = 20'000, kEach = 2'000;
@@ -336,45 +295,6 @@ TEST(CellsCost, ADamagedCellIsDataLossAndCheckSaysWhere) {
   const auto report = large.session->Check(*large.tree);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->problems.size(), 1u);
-}
-
-// Rule K4: more cells than one go looks at, so that a client has to go on where it was.
-TEST(CellsCost, WhatTheDeadTookOutIsFoundSomeCellsAtATime) {
-  constexpr uint64_t kRecords = 3'000, kTaken = 40;
-  LargeTree large(0, {.value_bytes_max = 1000},
-                  {.sim = {.seed = 1, .mode = sim::DeliveryMode::kWhole},
-                   .main_bytes = kMainBytes,
-                   .chunk_bytes = 64 << 10});
-  uint64_t puts = 0;
-  const auto put = [&](uint64_t count) {
-    for (uint64_t i = 0; i < count; ++i, ++puts) {
-      ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(puts % kRecords), LargeValue(puts)).ok());
-    }
-  };
-  ASSERT_NO_FATAL_FAILURE(put(kRecords));
-  sim::SimWorld& world = large.cluster.world();
-  const std::shared_ptr<Fabric> fabric = world.NewFabric();
-  {
-    const auto dead = *ConnectOverFabric({.seed = 7}, fabric);
-    const auto tree = *dead->OpenTree("t");
-    const auto session = *dead->NewSession();
-    for (uint64_t n = 0; n < kTaken; ++n) {
-      ASSERT_TRUE(session->Erase(*tree, KeyOf(kRecords - 1 - n)).ok());
-    }
-    world.KillFabric(*fabric);
-    world.RunUntil(world.clock().NowNs() + kSecondNs);
-  }
-  const auto unused = [&] { return large.session->Check(*large.tree)->cells_unused; };
-  ASSERT_GE(unused(), kTaken);
-  uint64_t rounds = 0;
-  for (; unused() > 0 && rounds < 100; ++rounds) {
-    // Each asks for memory, and hears that there is something to look at.
-    ASSERT_NO_FATAL_FAILURE(put(150));
-    large.session->SleepUntil(world.clock().NowNs() + 1'100 * kMillisecondNs);
-  }
-  EXPECT_EQ(unused(), 0u);
-  EXPECT_GT(rounds, kRecords / 2 / 512) << "one go was enough";
-  EXPECT_TRUE(large.session->Check(*large.tree)->ok());
 }
 
 TEST(CellsCost, ErasesGoOnWhereThereIsNoMemoryForCells) {

@@ -20,6 +20,9 @@ namespace {
 // Cells that are looked at in one go of a sweep that a session makes by itself, in front of its
 // next operation: two round trips each.
 constexpr size_t kLookedAtMax = 512;
+// For one cell's key, at most, and no more than this part of what the sweep of a server has.
+constexpr int64_t kKeyNsMax = 100 * kMillisecondNs;
+constexpr int64_t kPartOfTime = 4;
 // Cells for which a thorough sweep scans the tree once: some 50 MB.
 constexpr size_t kScannedForMax = size_t{1} << 20;
 
@@ -122,13 +125,19 @@ absl::StatusOr<bool> LargeValues::IsReferredTo(OperationContext& context, Server
          parsed->reference->cell == reference;
 }
 
-absl::StatusOr<bool> LargeValues::Decide(OperationContext& context, ServerId server,
-                                         const std::vector<CellUse>& cells, HolderStates* holders,
-                                         SweepResult* result) {
+absl::StatusOr<LargeValues::Decided> LargeValues::Decide(OperationContext& context, ServerId server,
+                                                         const std::vector<CellUse>& cells,
+                                                         HolderStates* holders, int64_t each_ns,
+                                                         SweepResult* result) {
   Decisions decisions(context, tree_, server, result);
-  bool complete = true;
+  Decided decided;
   for (const CellUse& cell : cells) {
-    if (context.expired()) return context.DeadlineError("sweeping cells");
+    if (context.session.NowNs() + (each_ns == kNeverNs ? 0 : each_ns) >= context.deadline_ns()) {
+      decided.complete = false;
+      decided.not_said.Update(context.DeadlineError("sweeping cells"));
+      break;
+    }
+    ++decided.looked_at;
     std::optional<uint64_t> asked;
     if (cell.use == NodeUse::kOrphan) {
       PANDO_ASSIGN_OR_RETURN(
@@ -136,15 +145,24 @@ absl::StatusOr<bool> LargeValues::Decide(OperationContext& context, ServerId ser
                                                      &asked.emplace()));
       if (!dead) {
         ++result->left;
-        complete = false;
+        decided.complete = false;
         continue;
       }
     }
     bool gone = false;
     absl::StatusOr<bool> referred = false;
     if (RuleHolds(Rule::kK4)) {
-      referred = IsReferredTo(context, server, cell, &gone);
-      PANDO_RETURN_IF_ERROR(referred.status());
+      const int64_t until_ns =
+          each_ns == kNeverNs ? context.deadline_ns() : context.session.NowNs() + each_ns;
+      OperationContext asking(context, until_ns);
+      referred = IsReferredTo(asking, server, cell, &gone);
+    }
+    if (!referred.ok()) {
+      if (context.session.fenced()) return referred.status();
+      ++result->left;
+      decided.complete = false;
+      decided.not_said.Update(referred.status());
+      continue;
     }
     if (*referred) {
       if (cell.use == NodeUse::kOrphan) PANDO_RETURN_IF_ERROR(decisions.Settle(cell));
@@ -153,7 +171,7 @@ absl::StatusOr<bool> LargeValues::Decide(OperationContext& context, ServerId ser
     // The way down may have led over a server that the holder may still write to.
     if (asked.has_value() && *asked != context.session.generation()) {
       ++result->left;
-      complete = false;
+      decided.complete = false;
       continue;
     }
     // One that was written in part has no key, and nothing ever referred to it.
@@ -161,7 +179,7 @@ absl::StatusOr<bool> LargeValues::Decide(OperationContext& context, ServerId ser
     PANDO_RETURN_IF_ERROR(decisions.Free(cell));
   }
   PANDO_RETURN_IF_ERROR(decisions.Send());
-  return complete;
+  return decided;
 }
 
 absl::Status LargeValues::SweepAll(OperationContext& context, ServerId server,
@@ -169,15 +187,20 @@ absl::Status LargeValues::SweepAll(OperationContext& context, ServerId server,
   PANDO_ASSIGN_OR_RETURN(const CellList first,
                          Ask(context, tree_, server, {.tree_id = tree_.id(), .max = 1}));
   bool complete = true;
+  absl::Status not_said;
   for (CellPlace place; !place.at_end;) {
     PANDO_ASSIGN_OR_RETURN(
         std::vector<CellUse> cells,
         ListCells(context, server, CellsListed::kSettled, kScannedForMax, &place));
     // What the tree refers to is not looked at one by one.
     if (!cells.empty()) PANDO_RETURN_IF_ERROR(LeaveOutReferredTo(context, server, &cells));
-    PANDO_ASSIGN_OR_RETURN(const bool all, Decide(context, server, cells, holders, result));
-    complete = complete && all;
+    PANDO_ASSIGN_OR_RETURN(const Decided decided,
+                           Decide(context, server, cells, holders, kNeverNs, result));
+    complete = complete && decided.complete;
+    not_said.Update(decided.not_said);
+    if (decided.looked_at < cells.size()) break;
   }
+  PANDO_RETURN_IF_ERROR(not_said);
   return first.due != 0 && complete ? Done(context, server, first.due) : absl::OkStatus();
 }
 
@@ -186,30 +209,46 @@ absl::Status LargeValues::SweepSome(OperationContext& context, ServerId server,
   // Somebody's end wants all cells looked at: one client at a time is asked to.
   PANDO_ASSIGN_OR_RETURN(const CellList first, Ask(context, tree_, server,
                                                    {.tree_id = tree_.id(), .max = 1, .takes = 1}));
+  // The owner of one key may be out of reach for long: the others get their turn.
+  const int64_t each_ns =
+      std::min(kKeyNsMax, (context.deadline_ns() - context.session.NowNs()) / kPartOfTime);
   if (first.due == 0) {
     CellPlace place;
     PANDO_ASSIGN_OR_RETURN(const std::vector<CellUse> orphans,
                            ListCells(context, server, CellsListed::kOrphans, kLookedAtMax, &place));
-    return Decide(context, server, orphans, holders, result).status();
+    PANDO_ASSIGN_OR_RETURN(const Decided decided,
+                           Decide(context, server, orphans, holders, each_ns, result));
+    return decided.not_said;
   }
   Pass pass;
   {
     std::lock_guard lock(passes_mutex_);
     pass = passes_[server];
   }
-  if (pass.due != first.due) pass = {.due = first.due};
+  // What was looked at before that became due is looked at once more.
+  if (pass.due != first.due) pass.complete = pass.due == 0;
+  pass.due = first.due;
+  const CellPlace from = pass.place;
   PANDO_ASSIGN_OR_RETURN(
       const std::vector<CellUse> cells,
       ListCells(context, server, CellsListed::kSettled, kLookedAtMax, &pass.place));
-  PANDO_ASSIGN_OR_RETURN(const bool all, Decide(context, server, cells, holders, result));
-  pass.complete = pass.complete && all;
+  PANDO_ASSIGN_OR_RETURN(const Decided decided,
+                         Decide(context, server, cells, holders, each_ns, result));
+  pass.complete = pass.complete && decided.complete;
+  if (decided.looked_at < cells.size()) {
+    pass.place = from;
+    if (decided.looked_at > 0) {
+      const CellUse& last = cells[decided.looked_at - 1];
+      pass.place = {last.cell_lines, last.offset, false};
+    }
+  }
   const bool ends = pass.place.at_end;
   const bool done = ends && pass.complete;
   {
     std::lock_guard lock(passes_mutex_);
     passes_[server] = ends ? Pass() : pass;
   }
-  return done ? Done(context, server, first.due) : absl::OkStatus();
+  return done ? Done(context, server, first.due) : decided.not_said;
 }
 
 absl::Status LargeValues::Done(OperationContext& context, ServerId server, uint64_t due) {
@@ -247,9 +286,15 @@ absl::Status LargeValues::Sweep(OperationContext& context, bool thorough, SweepR
   tree_.environment.allocator.FlushTree(context, tree_.id());
   HolderStates holders(tree_);
   absl::Status first;
-  for (const ServerId server : tree_.environment.members.Ids()) {
+  const std::vector<ServerId> servers = tree_.environment.members.Ids();
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const ServerId server = servers[i];
+    // Of a part, what one server takes is not the others' time.
+    const int64_t now_ns = context.session.NowNs();
+    const auto left = static_cast<int64_t>(servers.size() - i);
+    OperationContext part(context, now_ns + (context.deadline_ns() - now_ns) / left);
     absl::Status status = thorough ? SweepAll(context, server, &holders, result)
-                                   : SweepSome(context, server, &holders, result);
+                                   : SweepSome(part, server, &holders, result);
     if (absl::IsUnavailable(status) && !IsRecoverable(status)) {
       const absl::StatusOr<bool> counts = tree_.MayHaveNodesOn(context, server);
       if (counts.ok() && !*counts) status = absl::OkStatus();

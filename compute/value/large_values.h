@@ -123,10 +123,16 @@ class LargeValues {
   // A part: an operation may wait for it. The next one goes on there.
   absl::Status SweepSome(OperationContext& context, ServerId server, HolderStates* holders,
                          SweepResult* result);
-  // Frees, settles or leaves each. False: some have to be looked at again.
-  absl::StatusOr<bool> Decide(OperationContext& context, ServerId server,
-                              const std::vector<CellUse>& cells, HolderStates* holders,
-                              SweepResult* result);
+  // Frees, settles or leaves each, as far as the time goes; a key's owner is asked for `each_ns`
+  // (kNeverNs: as long as there is time).
+  struct Decided {
+    size_t looked_at = 0;   // of the cells
+    bool complete = true;   // none of these has to be looked at again
+    absl::Status not_said;  // why it is not known of one of them whether it is somebody's
+  };
+  absl::StatusOr<Decided> Decide(OperationContext& context, ServerId server,
+                                 const std::vector<CellUse>& cells, HolderStates* holders,
+                                 int64_t each_ns, SweepResult* result);
   // Whether the tree refers to the cell in that life. `*gone`: it has no key, or another life.
   absl::StatusOr<bool> IsReferredTo(OperationContext& context, ServerId server, const CellUse& cell,
                                     bool* gone);
@@ -148,11 +154,13 @@ class LargeValues {
   absl::StatusOr<bool> Exchange(OperationContext& context, std::string_view key,
                                 const std::optional<std::string>& present, std::string_view value);
 
-  // How far this client has come with what a memory server has asked it to go through.
+  // How far this client has come with what a memory server has asked it to go through. Where more
+  // has become due meanwhile it goes on from there all the same, and once more afterwards: so it
+  // comes to every cell, however often that happens.
   struct Pass {
     uint64_t due = 0;
     CellPlace place;
-    bool complete = true;
+    bool complete = true;  // all cells before the place, since that became due
   };
 
   TreeContext& tree_;
