@@ -129,20 +129,27 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
       return control_channel_.Call(context, server, ControlOpcode::kDropTree,
                                    EncodeTreeId(entry.tree_id));
     };
+    std::vector<ServerId> unreached;
     // The catalog last: until then a drop that was interrupted can be repeated by name.
     for (const ServerRecord& server : servers_) {
       if (server.id == catalog_server_) continue;
       const absl::Status dropped = drop(server.id).status();
+      if (dropped.ok()) continue;
       // What was on a server that is gone is gone with it.
-      if (!dropped.ok() && !absl::IsUnavailable(dropped)) return dropped;
+      if (!absl::IsUnavailable(dropped)) return dropped;
+      unreached.push_back(server.id);
     }
     PANDO_ASSIGN_OR_RETURN(const std::string body, drop(catalog_server_));
     PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(body));
     for (const TreeServer& on : servers) {
-      if (FindRecord(on.server) != nullptr) continue;
-      PANDO_LOG(WARNING) << "tree '" << entry.name << "' is dropped; memory server " << on.server
-                         << ", which had nodes of it, is not there: should it live, it keeps their "
-                            "memory until it ends";
+      const bool reached =
+          FindRecord(on.server) != nullptr &&
+          std::find(unreached.begin(), unreached.end(), on.server) == unreached.end();
+      if (reached) continue;
+      PANDO_LOG(WARNING)
+          << "tree '" << entry.name << "' is dropped; memory server " << on.server
+          << ", which had nodes of it, is not there, or cannot be reached: should it "
+             "live, it keeps their memory until it ends";
     }
     return absl::OkStatus();
   }));
