@@ -29,7 +29,9 @@
 
 DEFINE_string(fabric, "shm", "transport: shm or verbs");
 DEFINE_string(secret_file, "", "file with the cluster's secret (verbs); default: it has none");
-DEFINE_string(registry, "", "join the memory servers found there; default: start own ones");
+DEFINE_string(registry, "",
+              "join the memory servers found there; default: start own ones ($PANDO_REGISTRY is "
+              "not read)");
 DEFINE_int32(memory_servers, 1, "memory servers to start, or to wait for with --registry");
 DEFINE_string(memory, "", "memory a server offers, with suffix K, M, G; default: enough");
 DEFINE_int32(locks, 32768, "words of a memory server's lock table");

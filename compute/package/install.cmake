@@ -35,6 +35,7 @@ file(RELATIVE_PATH to_cluster ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_
 file(CREATE_LINK ${to_cluster} ${CMAKE_BINARY_DIR}/pando-cluster SYMBOLIC)
 install(FILES ${CMAKE_BINARY_DIR}/pando-cluster DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES cluster/laptop.toml cluster/rack.toml cluster/RUNBOOK.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY cluster/systemd DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # find_package(pando CONFIG)

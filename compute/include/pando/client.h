@@ -10,9 +10,10 @@
 // FailedPrecondition (the key has another value than expected: IsConditionFailed(); an existing
 // tree has other options; a tree has another format or kind; this client was fenced:
 // Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
-// DeadlineExceeded (the operation had no effect), Unknown = IsOutcomeUnknown() (it may or may not
-// have had one), Unavailable (a memory server is gone), DataLoss (remote memory is damaged, or a
-// memory server has restarted without what the tree had there).
+// DeadlineExceeded (the operation had no effect; EraseRange(), Flush() and Client::Leave() may be
+// part done), Cancelled (a callback of the caller ended the call), Unknown = IsOutcomeUnknown() (it
+// may or may not have had one), Unavailable (a memory server is gone), DataLoss (remote memory is
+// damaged, or a memory server has restarted without what the tree had there).
 #pragma once
 
 #include <cstdint>
@@ -99,6 +100,9 @@ struct ServerStatus {
 // sessions and trees before the client (CHECKed).
 class Client {
  public:
+  // Blocks, up to ClientOptions::connect_timeout_ms. Thread-safe. Unavailable: too few memory
+  // servers, or none that keeps the catalog. InvalidArgument: options, a fabric that this build
+  // lacks. PermissionDenied: another secret. A child process (fork()) must not use its parent's.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   ~Client();  // leaves in order
 
@@ -190,7 +194,7 @@ class Session {
   // Like Get, into the caller's string (no allocation once it has capacity).
   absl::Status GetTo(const Tree& tree, std::string_view key, std::string* value,
                      const OperationOptions& options = {});
-  // Blind upsert.
+  // Stores the value, whether the key is there or not, and does not read the old one.
   absl::Status Put(const Tree& tree, std::string_view key, std::string_view value,
                    const OperationOptions& options = {});
   absl::Status Insert(const Tree& tree, std::string_view key, std::string_view value,
@@ -304,7 +308,8 @@ class Session {
   // all are finished. The library throws nothing. An exception that a task does not catch ends that
   // task alone; Run() throws it again when all others have finished (the first of several; the rest
   // are logged). A task must not call an operation inside a catch block: a coroutine that suspends
-  // there mixes up the exceptions of its thread.
+  // there mixes up the exceptions of its thread. Its stack has 128 KiB: no deep recursion, no large
+  // arrays.
   void Spawn(std::function<void()> task);
   void Run();
   // Inside a task: suspends it until this time, CLOCK_MONOTONIC nanoseconds (virtual time on a

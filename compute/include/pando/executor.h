@@ -36,7 +36,7 @@ struct Operation {
   std::string value;     // writes; kReplace: the desired value, kUpsert: the operand
   std::string expected;  // kReplace, kEraseIf
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
-  size_t limit = 0;                                // kScan
+  size_t limit = 0;                                // kScan: rows, at most (SIZE_MAX: all)
   // kScan: only keys below this one; and whether the greatest keys come first (CursorOptions).
   std::optional<std::string> to;
   bool reverse = false;
@@ -57,7 +57,7 @@ class Executor {
  public:
   struct Options {
     int workers = 2;              // threads, each with a session
-    size_t queue_max = 64 << 10;  // operations waiting; Submit beyond it is ResourceExhausted
+    size_t queue_max = 64 << 10;  // that have not ended; Submit() of more is ResourceExhausted
   };
   // InvalidArgument: not 1 to 1,024 workers. ResourceExhausted: the system has no more threads.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);

@@ -9,7 +9,7 @@ namespace pando {
 
 // The techniques of the system, each a run-time option. Everything off is FG+, the baseline of the
 // Sherman paper (SIGMOD'22, section 3); Techniques::Sherman() is the system as published; the
-// default is everything on.
+// default is everything on, but for narrow_writes and narrow_anywhere.
 struct Techniques {
   // Sherman 4.5: the write-back and the release of the lock are one chain. Off: two round trips.
   bool command_combining = true;

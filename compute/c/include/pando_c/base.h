@@ -14,7 +14,7 @@ extern "C" {
 typedef int32_t pando_code;
 enum {
   PANDO_OK = 0,
-  PANDO_CANCELLED = 1,          // a callback ended the call: no effect
+  PANDO_CANCELLED = 1,          // a callback ended the call; how much it has done, the call says
   PANDO_OUTCOME_UNKNOWN = 2,    // the operation may or may not have had its effect
   PANDO_INVALID_ARGUMENT = 3,   // an invalid handle, key, value, option or size
   PANDO_DEADLINE_EXCEEDED = 4,  // the deadline passed; the operation had no effect
