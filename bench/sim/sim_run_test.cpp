@@ -236,7 +236,7 @@ TEST(SimRun, WhenAMemoryServerDiesTheRestGoesOn) {
 
 TEST(SimRun, WhoIsCutOffFromOneServerIsFencedOrGoesOn) {
   uint64_t cuts = 0, fenced = 0, recovered = 0;
-  for (uint64_t seed = 1; seed <= 15; ++seed) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
     SimRunOptions options = Small(seed);
     options.compute_servers = 3;
     options.lease_ns = 2 * kMillisecondNs;
