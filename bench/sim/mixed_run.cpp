@@ -196,6 +196,8 @@ void MixRuns(uint64_t seed, SimRunOptions* options) {
 // random stream of its own, too.
 void MixStretches(uint64_t seed, SimRunOptions* options) {
   Random random(DeriveSeed(seed, kMixStretchSeed));
+  // Dozens that want a lock at once, and ask for it all the time, take minutes.
+  if (!options->client.techniques.local_locks) return;
   if (options->runs == 0 || !random.Chance(0.3)) return;
   options->stretches = Pick<double>(&random, std::array{0.05, 0.2});
   options->keys = Pick<uint64_t>(&random, std::array<uint64_t, 3>{300, 800, 2000});

@@ -21,6 +21,8 @@ constexpr uint64_t kManySeed = 0x6d616e79, kStretchSeed = 0x73747265, kMoveSeed 
 constexpr uint64_t kEraseSeed = 0x6572617365;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
+// Where dozens of one call's coroutines want a lock at once, without local locks.
+constexpr uint64_t kStretched = 8;
 // Before who was fenced tries again to connect, where memory servers are full.
 constexpr int64_t kConnectAgainNs = 100 * kMicrosecondNs;
 // Nothing needs more events an operation than this, even in the slowest mode with everybody at one
@@ -194,7 +196,8 @@ void SimRun::Drive() {
   for (auto& server : servers_) SpawnClients(*server);
   const uint64_t events_max = options_.events_max > 0
                                   ? options_.events_max
-                                  : kEventsAtLeast + kEventsAnOperation * options_.operations;
+                                  : kEventsAtLeast + kEventsAnOperation * options_.operations *
+                                                         (options_.stretches > 0 ? kStretched : 1);
   size_t come = servers_.size();
   while (Unfinished() && result_.problems.empty()) {
     if (servers_.size() != come) {
