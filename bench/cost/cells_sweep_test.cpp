@@ -12,6 +12,20 @@
 namespace pando {
 namespace {
 
+// Another client takes the last `taken` of the records out, and dies before it has said so.
+void DieErasing(LargeTree* large, uint64_t records, uint64_t taken) {
+  sim::SimWorld& world = large->cluster.world();
+  const std::shared_ptr<Fabric> fabric = world.NewFabric();
+  const auto dead = *ConnectOverFabric({.seed = 7}, fabric);
+  const auto tree = *dead->OpenTree("t");
+  const auto session = *dead->NewSession();
+  for (uint64_t n = 0; n < taken; ++n) {
+    ASSERT_TRUE(session->Erase(*tree, KeyOf(records - 1 - n)).ok());
+  }
+  world.KillFabric(*fabric);
+  world.RunUntil(world.clock().NowNs() + kSecondNs);
+}
+
 // Rule K4: more cells than one go looks at, so that a client has to go on where it was.
 TEST(CellsSweep, WhatTheDeadTookOutIsFoundSomeCellsAtATime) {
   constexpr uint64_t kRecords = 3'000, kTaken = 40;
@@ -27,17 +41,7 @@ TEST(CellsSweep, WhatTheDeadTookOutIsFoundSomeCellsAtATime) {
   };
   ASSERT_NO_FATAL_FAILURE(put(kRecords));
   sim::SimWorld& world = large.cluster.world();
-  const std::shared_ptr<Fabric> fabric = world.NewFabric();
-  {
-    const auto dead = *ConnectOverFabric({.seed = 7}, fabric);
-    const auto tree = *dead->OpenTree("t");
-    const auto session = *dead->NewSession();
-    for (uint64_t n = 0; n < kTaken; ++n) {
-      ASSERT_TRUE(session->Erase(*tree, KeyOf(kRecords - 1 - n)).ok());
-    }
-    world.KillFabric(*fabric);
-    world.RunUntil(world.clock().NowNs() + kSecondNs);
-  }
+  ASSERT_NO_FATAL_FAILURE(DieErasing(&large, kRecords, kTaken));
   const auto unused = [&] { return large.session->Check(*large.tree)->cells_unused; };
   ASSERT_GE(unused(), kTaken);
   uint64_t rounds = 0;
@@ -62,17 +66,7 @@ TEST(CellsSweep, WhatTheDeadTookOutIsFoundWhileMoreBecomesDue) {
     ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(n), LargeValue(n)).ok());
   }
   sim::SimWorld& world = large.cluster.world();
-  const std::shared_ptr<Fabric> fabric = world.NewFabric();
-  {
-    const auto dead = *ConnectOverFabric({.seed = 7}, fabric);
-    const auto tree = *dead->OpenTree("t");
-    const auto session = *dead->NewSession();
-    for (uint64_t n = 0; n < kTaken; ++n) {
-      ASSERT_TRUE(session->Erase(*tree, KeyOf(kRecords - 1 - n)).ok());
-    }
-    world.KillFabric(*fabric);
-    world.RunUntil(world.clock().NowNs() + kSecondNs);
-  }
+  ASSERT_NO_FATAL_FAILURE(DieErasing(&large, kRecords, kTaken));
   const auto unused = [&] { return large.session->Check(*large.tree)->cells_unused; };
   ASSERT_GE(unused(), kTaken);
   uint64_t rounds = 0, puts = 0;

@@ -112,7 +112,8 @@ NodeVerdict Classify(const std::byte* image, const NodeLayout& layout,
   if (match != nullptr) match->slot = -1;
   if (!VersionsConsistent(image, layout)) {
     // A reference to a life exists only once that has been written as a whole: a line 0 that is
-    // whole, and another node's, is a later one. What is behind it may stay torn for good.
+    // whole, and not the node meant, is that life's end or comes after it, and the rest may stay
+    // torn.
     const bool another = LineIsWhole(image, crc, 0) && !IsNodeMeant(image, expectation);
     return another && RuleHolds(Rule::kF1) ? NodeVerdict::kStale : NodeVerdict::kTorn;
   }
