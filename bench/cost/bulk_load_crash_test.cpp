@@ -22,6 +22,19 @@ absl::Status LoadRecords(Session& session, const Tree& tree) {
   });
 }
 
+// Memory servers, and a client of the tree.
+struct Stage {
+  explicit Stage(uint64_t seed)
+      : cluster({.sim = {.seed = seed, .mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20}),
+        client(cluster.NewClient()),
+        tree(*client->CreateTree("t", {})),
+        session(*client->NewSession()) {}
+  SimCluster cluster;
+  std::unique_ptr<Client> client;
+  std::unique_ptr<Tree> tree;
+  std::unique_ptr<Session> session;
+};
+
 // Runs a load that dies after so many packets. False: it was done by then.
 bool DieLoading(SimCluster& cluster, uint64_t packets) {
   const std::shared_ptr<Fabric> fabric = cluster.world().NewFabric();
@@ -46,11 +59,10 @@ TEST(BulkLoadCrash, TheNextOneLoadsAnEmptyTree) {
   uint64_t found_empty = 0, found_loaded = 0;
   for (uint64_t packets = 0; died; ++packets) {
     SCOPED_TRACE(packets);
-    SimCluster cluster(
-        {.sim = {.seed = packets + 1, .mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20});
-    auto client = cluster.NewClient();
-    auto tree = *client->CreateTree("t", {});
-    auto session = *client->NewSession();
+    Stage stage(packets + 1);
+    SimCluster& cluster = stage.cluster;
+    const std::unique_ptr<Tree>& tree = stage.tree;
+    const std::unique_ptr<Session>& session = stage.session;
     died = DieLoading(cluster, packets);
     cluster.world().RunUntil(cluster.world().clock().NowNs() + kSecondNs);  // the servers notice
 
@@ -76,11 +88,10 @@ TEST(BulkLoadCrash, OneThatIsUnderWayLoadsAnEmptyTree) {
   uint64_t loaded_over = 0;
   for (uint64_t packets = 0; died; ++packets) {
     SCOPED_TRACE(packets);
-    SimCluster cluster(
-        {.sim = {.seed = packets + 1, .mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20});
-    auto client = cluster.NewClient();
-    auto tree = *client->CreateTree("t", {});
-    auto session = *client->NewSession();
+    Stage stage(packets + 1);
+    SimCluster& cluster = stage.cluster;
+    const std::unique_ptr<Tree>& tree = stage.tree;
+    const std::unique_ptr<Session>& session = stage.session;
     absl::Status loaded = absl::UnknownError("under way");
     session->Spawn([&] {
       uint64_t next = 0;

@@ -227,10 +227,13 @@ ClientImpl::~ClientImpl() {
   });
 }
 
+absl::Status CheckMayBlock() {
+  if (Scheduler::Current() == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError("call it outside of a session's tasks: it blocks");
+}
+
 absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationContext&)>& job) {
-  if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("call it outside of a session's tasks: it blocks");
-  }
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   std::lock_guard lock(control_mutex_);
   absl::Status status;
   control_->scheduler().Spawn([&] {

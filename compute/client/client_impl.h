@@ -39,6 +39,9 @@ namespace pando {
 // A century: timeouts that are longer than the clock can count end then.
 inline constexpr int64_t kTimeoutMsMax = int64_t{100} * 365 * 24 * 3600 * 1000;
 
+// FailedPrecondition: the caller is a session's task, whose thread nothing may block.
+absl::Status CheckMayBlock();
+
 class ClientImpl {
  public:
   // Joins the cluster. `times` are the memory servers', too. With a registry it finds servers that

@@ -78,9 +78,7 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& o
 }
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
-  if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("connect outside of a session's tasks: it blocks");
-  }
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
   PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<Registry> registry, OpenRegistry(options.registry));
   const int64_t deadline_ns =

@@ -14,9 +14,7 @@ namespace pando {
 absl::Status AcceptLoss(Client& client, const AcceptLossOptions& options,
                         std::vector<LossInfo>* losses) {
   losses->clear();
-  if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("call it outside of a session's tasks: it blocks");
-  }
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   Member* const member = ImplOf(client).member();
   if (member == nullptr) {
     return absl::FailedPreconditionError("this client has no owned tree open");

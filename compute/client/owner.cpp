@@ -129,10 +129,7 @@ void ClientImpl::GiveUpTree(OwnedTree* tree) {
 }
 
 absl::Status ClientImpl::CheckAsked(TreeImpl& tree) const {
-  if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError(
-        "call it outside of a session's tasks: to find the owner of a key blocks");
-  }
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   if (fenced()) return FencedError();
   if (&tree.client() != this) return absl::InvalidArgumentError("the tree is another client's");
   if (tree.routed().owned() != nullptr) return absl::OkStatus();
@@ -151,10 +148,7 @@ absl::StatusOr<std::vector<RangeInfo>> ClientImpl::ListRanges(TreeImpl& tree) {
 }
 
 absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
-  if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError(
-        "call it outside of a session's tasks: to list the owners of keys blocks");
-  }
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   // Where nobody has made the cluster tree there are no members; it is not made for this.
   absl::Status exists;
   PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) {
@@ -167,9 +161,7 @@ absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
 }
 
 absl::Status ClientImpl::Leave(int64_t timeout_ms) {
-  if (Scheduler::Current() != nullptr) {
-    return absl::FailedPreconditionError("call it outside of a session's tasks: to leave blocks");
-  }
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   if (fenced()) return FencedError();
   if (member() == nullptr) return absl::OkStatus();
   if (timeout_ms <= 0) timeout_ms = options_.connect_timeout_ms;
