@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "compute/c/call.h"
 #include "compute/c/objects.h"
@@ -35,10 +36,10 @@ absl::StatusOr<CursorOptions> CursorOptionsOf(const pando_cursor_options& c) {
   return options;
 }
 
-// `move(Cursor&)` moves it, and returns whether it is on an entry.
-template <typename Move>
-pando_code MoveCursor(pando_cursor* cursor, pando_row* row, const Move& move,
-                      pando_bytes key = {}) {
+// `move(Cursor&)` moves it, and returns whether it is on an entry; `give(row)` while nobody else
+// can move or close it.
+template <typename Move, typename Give>
+pando_code MoveAndGive(pando_cursor* cursor, pando_bytes key, const Move& move, const Give& give) {
   return Call([&]() -> absl::Status {
     PANDO_RETURN_IF_ERROR(CheckBytes(key, "the key"));
     Held<CursorObject> held;
@@ -52,8 +53,16 @@ pando_code MoveCursor(pando_cursor* cursor, pando_row* row, const Move& move,
       PANDO_RETURN_IF_ERROR(held->cursor->status());
       return absl::OutOfRangeError("there are no more entries");
     }
-    if (row != nullptr) *row = {BytesOf(held->cursor->key()), BytesOf(held->cursor->value())};
+    give(pando_row{BytesOf(held->cursor->key()), BytesOf(held->cursor->value())});
     return absl::OkStatus();
+  });
+}
+
+template <typename Move>
+pando_code MoveCursor(pando_cursor* cursor, pando_row* row, const Move& move,
+                      pando_bytes key = {}) {
+  return MoveAndGive(cursor, key, move, [row](const pando_row& at) {
+    if (row != nullptr) *row = at;
   });
 }
 
@@ -62,8 +71,11 @@ pando_code MoveCursor(pando_cursor* cursor, pando_row* row, const Move& move,
 
 using pando::Cursor;
 using pando::c::Call;
+using pando::c::CallbackScope;
 using pando::c::CursorObject;
 using pando::c::Held;
+using pando::c::Inside;
+using pando::c::MoveAndGive;
 using pando::c::MoveCursor;
 using pando::c::SessionObject;
 using pando::c::TreeObject;
@@ -143,6 +155,37 @@ pando_code pando_cursor_seek_to_last(pando_cursor* cursor, pando_row* row) {
 pando_code pando_cursor_seek(pando_cursor* cursor, pando_bytes key, pando_row* row) {
   return MoveCursor(
       cursor, row, [&](Cursor& moved) { return moved.Seek(pando::c::ViewOf(key)); }, key);
+}
+
+pando_code pando_cursor_take(pando_cursor* cursor, int64_t move, pando_bytes key,
+                             pando_take_row take, void* context) {
+  const absl::Status checked = [&]() -> absl::Status {
+    PANDO_RETURN_IF_ERROR(
+        pando::c::CheckGiven(reinterpret_cast<const void*>(take), "the callback"));
+    if (move >= PANDO_MOVE_NEXT && move <= PANDO_MOVE_SEEK) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("no move of cursors: ", move));
+  }();
+  if (!checked.ok()) return Call([&] { return checked; });
+  return MoveAndGive(
+      cursor, move == PANDO_MOVE_SEEK ? key : pando_bytes{},
+      [&](Cursor& moved) {
+        switch (move) {
+          case PANDO_MOVE_NEXT:
+            return moved.Next();
+          case PANDO_MOVE_PREV:
+            return moved.Prev();
+          case PANDO_MOVE_TO_FIRST:
+            return moved.SeekToFirst();
+          case PANDO_MOVE_TO_LAST:
+            return moved.SeekToLast();
+          default:
+            return moved.Seek(pando::c::ViewOf(key));
+        }
+      },
+      [&](const pando_row& row) {
+        const CallbackScope scope(Inside::kCallback);
+        take(context, &row);
+      });
 }
 
 }  // extern "C"

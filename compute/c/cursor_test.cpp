@@ -1,5 +1,9 @@
 // Scans and cursors of the C interface.
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -81,6 +85,68 @@ TEST_F(CCursorTest, MovesBothWays) {
   EXPECT_EQ(S(row.key), "bb");
   EXPECT_GIVES(PANDO_OK, pando_close_cursor(cursor));
   EXPECT_GIVES(PANDO_CLOSED, pando_cursor_next(cursor, &row));
+}
+
+TEST_F(CCursorTest, RowsThatNobodyElseCanTakeAway) {
+  pando_cursor* cursor = nullptr;
+  ASSERT_GIVES(PANDO_OK, pando_open_cursor(session_, tree_, nullptr, &cursor));
+  std::string seen;
+  const auto add = [](void* context, const pando_row* row) {
+    *static_cast<std::string*>(context) += S(row->key) + "=" + S(row->value) + " ";
+  };
+  const auto take = [&](int64_t move, const char* key = "") {
+    return pando_cursor_take(cursor, move, B(key), add, &seen);
+  };
+  EXPECT_GIVES(PANDO_OK, take(PANDO_MOVE_TO_LAST));
+  EXPECT_GIVES(PANDO_OUT_OF_RANGE, take(PANDO_MOVE_NEXT));
+  EXPECT_GIVES(PANDO_OK, take(PANDO_MOVE_SEEK, "b0"));
+  EXPECT_GIVES(PANDO_OK, take(PANDO_MOVE_NEXT));
+  EXPECT_GIVES(PANDO_OK, take(PANDO_MOVE_PREV));
+  EXPECT_GIVES(PANDO_OK, take(PANDO_MOVE_TO_FIRST));
+  EXPECT_EQ(seen, "c=vc ba=vba bb=vbb ba=vba a=va ");
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, take(-1));
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, take(PANDO_MOVE_SEEK + 1));
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT,
+               pando_cursor_take(cursor, PANDO_MOVE_NEXT, B(""), nullptr, nullptr));
+
+  // While it is shown, another thread can neither move the cursor nor end its session.
+  struct Shown {
+    pando_cursor* cursor;
+    std::promise<void> shown;
+    std::atomic<bool> goes_on{false};
+    std::string key;
+    pando_code inside = PANDO_OK;
+  } shown{.cursor = cursor};
+  pando_code taken = PANDO_INTERNAL;
+  std::thread taker([&] {
+    taken = pando_cursor_take(
+        cursor, PANDO_MOVE_SEEK, B("bb"),
+        [](void* context, const pando_row* row) {
+          auto* const here = static_cast<Shown*>(context);
+          here->inside = pando_cursor_next(here->cursor, nullptr);
+          here->shown.set_value();
+          here->goes_on.wait(false);
+          here->key = S(row->key);
+        },
+        &shown);
+  });
+  shown.shown.get_future().get();
+  EXPECT_GIVES(PANDO_FAILED_PRECONDITION, take(PANDO_MOVE_NEXT));
+  std::atomic<bool> closed = false;
+  std::thread closer([&] {
+    EXPECT_GIVES(PANDO_OK, pando_close_session(session_));
+    closed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(closed);
+  shown.goes_on = true;
+  shown.goes_on.notify_one();
+  taker.join();
+  closer.join();
+  EXPECT_GIVES(PANDO_OK, taken);
+  EXPECT_EQ(shown.key, "bb");
+  EXPECT_EQ(shown.inside, PANDO_FAILED_PRECONDITION);
+  EXPECT_GIVES(PANDO_CLOSED, take(PANDO_MOVE_NEXT));
 }
 
 TEST_F(CCursorTest, OptionsThatAreNoGood) {

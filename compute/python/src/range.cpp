@@ -72,34 +72,32 @@ Cursor OpenCursor(const Session& session, const Tree& tree, const py::object& fr
   return Cursor(cursor);
 }
 
-// The row that `move(cursor, &row)` goes to, or None behind the end.
-template <typename Move>
-py::object Moved(const Cursor& cursor, const Move& move) {
-  // Copied before the lock is taken again: the row holds until another thread moves the cursor.
-  std::string key, value;
-  const pando_code code = Released([&] {
-    pando_row row;
-    const pando_code moved = move(cursor.get(), &row);
-    if (moved != PANDO_OK) return moved;
-    key.assign(static_cast<const char*>(row.key.data), row.key.size);
-    value.assign(static_cast<const char*>(row.value.data), row.value.size);
-    return moved;
-  });
+// The row that the cursor goes to, or None behind the end. Copied before another thread can move or
+// close the cursor, and before Python's lock is taken again.
+py::object Moved(const Cursor& cursor, int64_t move, pando_bytes to = {}) {
+  struct Row {
+    std::string key, value;
+  } row;
+  const auto take = [](void* context, const pando_row* at) {
+    auto* const copy = static_cast<Row*>(context);
+    copy->key.assign(static_cast<const char*>(at->key.data), at->key.size);
+    copy->value.assign(static_cast<const char*>(at->value.data), at->value.size);
+  };
+  const pando_code code =
+      Released([&] { return pando_cursor_take(cursor.get(), move, to, take, &row); });
   if (code == PANDO_OUT_OF_RANGE) return py::none();
   Check(code);
-  return py::make_tuple(py::bytes(key), py::bytes(value));
+  return py::make_tuple(py::bytes(row.key), py::bytes(row.value));
 }
 
-template <pando_code (*move)(pando_cursor*, pando_row*)>
+template <int64_t move>
 py::object Move(const Cursor& cursor) {
   return Moved(cursor, move);
 }
 
 py::object Seek(const Cursor& cursor, const py::object& key) {
   const Bytes bytes(key);
-  return Moved(cursor, [&](pando_cursor* moved, pando_row* row) {
-    return pando_cursor_seek(moved, bytes.view(), row);
-  });
+  return Moved(cursor, PANDO_MOVE_SEEK, bytes.view());
 }
 
 }  // namespace
@@ -122,14 +120,14 @@ void AddRange(py::module_& module, py::class_<Session>& session) {
       .def("__iter__", [](py::object self) { return self; })
       .def("__next__",
            [](const Cursor& cursor) {
-             py::object row = Move<pando_cursor_next>(cursor);
+             py::object row = Move<PANDO_MOVE_NEXT>(cursor);
              if (row.is_none()) throw py::stop_iteration();
              return row;
            })
-      .def("next", &Move<pando_cursor_next>)
-      .def("prev", &Move<pando_cursor_prev>)
-      .def("seek_to_first", &Move<pando_cursor_seek_to_first>)
-      .def("seek_to_last", &Move<pando_cursor_seek_to_last>)
+      .def("next", &Move<PANDO_MOVE_NEXT>)
+      .def("prev", &Move<PANDO_MOVE_PREV>)
+      .def("seek_to_first", &Move<PANDO_MOVE_TO_FIRST>)
+      .def("seek_to_last", &Move<PANDO_MOVE_TO_LAST>)
       .def("seek", &Seek, "key"_a);
 }
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import pando
@@ -104,6 +105,34 @@ class BadInputTest(ClusterTest):
         with self.connect() as other, other.session() as session:
             with self.assertRaises(pando.InvalidArgumentError):
                 session.get(self.tree, b"a")
+
+    def test_cursor_of_several_threads(self):
+        """They get rows or are refused; a row is never another's, nor of a cursor that is closed."""
+        rows = {b"%05d" % n: b"%05d" % n + b"v" * 8 for n in range(500)}
+        self.session.multi_put(self.tree, rows)
+        for _ in range(10):
+            cursor = self.session.cursor(self.tree)
+            wrong = []
+
+            def work():
+                while True:
+                    try:
+                        row = cursor.next() or cursor.seek_to_first()
+                    except pando.ClosedError:
+                        return
+                    except pando.FailedPreconditionError:
+                        continue
+                    if rows.get(row[0]) != row[1]:
+                        wrong.append(row)
+
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.02)
+            cursor.close()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
 
     def test_one_thread_at_a_time(self):
         """Threads that share a session by mistake are told so, and do no harm."""

@@ -54,6 +54,20 @@ pando_code pando_cursor_seek_to_last(pando_cursor* cursor, pando_row* row);
 // The first entry that is not before `key`.
 pando_code pando_cursor_seek(pando_cursor* cursor, pando_bytes key, pando_row* row);
 
+// The same moves where another thread may move or close the cursor, its session or its client: the
+// row is shown to `take`, on this thread, while none of them can. Valid during the callback only,
+// which is not called if the result is not PANDO_OK. `key`: of PANDO_MOVE_SEEK.
+enum {
+  PANDO_MOVE_NEXT = 0,
+  PANDO_MOVE_PREV = 1,
+  PANDO_MOVE_TO_FIRST = 2,
+  PANDO_MOVE_TO_LAST = 3,
+  PANDO_MOVE_SEEK = 4
+};
+typedef void (*pando_take_row)(void* context, const pando_row* row);
+pando_code pando_cursor_take(pando_cursor* cursor, int64_t move, pando_bytes key,
+                             pando_take_row take, void* context);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif
