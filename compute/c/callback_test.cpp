@@ -70,12 +70,14 @@ struct Tries {
     char value[16];
     size_t size;
     const pando_operation operation = PANDO_OPERATION_INIT;
-    pando_list* list = nullptr;
+    // Set to NULL also where the call is refused.
+    auto* list = reinterpret_cast<pando_list*>(this);
     get = pando_get(session, tree, B("k"), value, sizeof(value), &size, nullptr);
     close = pando_close_client(client);
     submit = pando_submit(
         executor, tree, &operation, [](void*, const pando_answer*) {}, nullptr);
     execute = pando_execute(executor, tree, &operation, &list);
+    EXPECT_EQ(list, nullptr);
   }
 };
 

@@ -101,8 +101,7 @@ absl::StatusOr<TreeOptions> TreeOptionsOf(const pando_tree_options* given) {
 // Creates or opens.
 template <typename Make>
 pando_code MakeTree(pando_client* client, const char* name, pando_tree** tree, const Make& make) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(Prepare(tree, "tree"));
+  return CallMaking(tree, "tree", [&]() -> absl::Status {
     PANDO_RETURN_IF_ERROR(CheckGiven(name, "the tree's name"));
     Held<ClientObject> held;
     PANDO_RETURN_IF_ERROR(held.Take(client));
@@ -143,8 +142,7 @@ using pando::c::TreeObject;
 extern "C" {
 
 pando_code pando_connect(const pando_client_options* options, pando_client** client) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(pando::c::Prepare(client, "client"));
+  return pando::c::CallMaking(client, "client", [&]() -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(const pando::ClientOptions read, pando::c::ClientOptionsOf(options));
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<pando::Client> made, pando::Client::Connect(read));
     return pando::c::Publish<ClientObject>(client, std::move(made));

@@ -16,8 +16,7 @@ namespace {
 template <typename Element, typename Ask, typename Describe>
 pando_code ListOf(pando_client* client, pando_list** list, const Ask& ask,
                   const Describe& describe) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(Prepare(list, "list"));
+  return CallMaking(list, "list", [&]() -> absl::Status {
     Held<ClientObject> held;
     PANDO_RETURN_IF_ERROR(held.Take(client));
     PANDO_ASSIGN_OR_RETURN(auto found, ask(*held));

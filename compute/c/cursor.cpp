@@ -84,8 +84,7 @@ extern "C" {
 
 pando_code pando_scan(pando_session* session, const pando_tree* tree,
                       const pando_cursor_options* options, pando_list** rows) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(pando::c::Prepare(rows, "rows"));
+  return pando::c::CallMaking(rows, "rows", [&]() -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(
         const pando_cursor_options read,
         pando::c::ReadSized(options, pando::c::kCursorDefaults, "cursor options"));
@@ -108,8 +107,7 @@ pando_code pando_scan(pando_session* session, const pando_tree* tree,
 
 pando_code pando_open_cursor(pando_session* session, const pando_tree* tree,
                              const pando_cursor_options* options, pando_cursor** cursor) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(pando::c::Prepare(cursor, "cursor"));
+  return pando::c::CallMaking(cursor, "cursor", [&]() -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(
         const pando_cursor_options read,
         pando::c::ReadSized(options, pando::c::kCursorDefaults, "cursor options"));

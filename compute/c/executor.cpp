@@ -98,8 +98,7 @@ extern "C" {
 
 pando_code pando_open_executor(pando_client* client, const pando_executor_options* options,
                                pando_executor** executor) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(pando::c::Prepare(executor, "executor"));
+  return pando::c::CallMaking(executor, "executor", [&]() -> absl::Status {
     pando::c::Held<pando::c::ClientObject> held;
     PANDO_RETURN_IF_ERROR(held.Take(client));
     PANDO_ASSIGN_OR_RETURN(
@@ -133,7 +132,7 @@ pando_code pando_submit(pando_executor* executor, const pando_tree* tree,
 
 pando_code pando_execute(pando_executor* executor, const pando_tree* tree,
                          const pando_operation* operation, pando_list** list) {
-  const pando_code prepared = Call([&] { return pando::c::Prepare(list, "list"); });
+  const pando_code prepared = pando::c::CallMaking(list, "list", [] { return absl::OkStatus(); });
   if (prepared != PANDO_OK) return prepared;
   return pando::c::WithExecutor<From::kProgram>(
       executor, tree, operation,

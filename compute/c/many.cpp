@@ -25,8 +25,7 @@ template <typename Add, typename Execute>
 pando_code Many(pando_session* session, const pando_tree* tree, const void* given, size_t count,
                 const pando_operation_options* options, pando_list** results, const Add& add,
                 const Execute& execute) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(Prepare(results, "results"));
+  return CallMaking(results, "results", [&]() -> absl::Status {
     if (count > 0) PANDO_RETURN_IF_ERROR(CheckGiven(given, "what is to be done"));
     for (size_t i = 0; i < count; ++i) {
       absl::Status added = add(i);

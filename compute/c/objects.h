@@ -151,12 +151,14 @@ absl::Status PublishList(ListObject::Elements elements, std::any storage, pando_
 // A result as a list has it; it points to what it is made of.
 pando_result ResultOf(const absl::Status& status, std::string_view value);
 
-// For what a call makes: NULL until it is there.
-template <typename Handle>
-absl::Status Prepare(Handle** to, const char* what) {
-  PANDO_RETURN_IF_ERROR(CheckGiven(to, what));
-  *to = nullptr;
-  return absl::OkStatus();
+// Call() of a function that makes something: NULL until it is there, also inside a callback.
+template <typename Handle, typename Job>
+pando_code CallMaking(Handle** to, const char* what, const Job& job) noexcept {
+  if (to != nullptr) *to = nullptr;
+  return Call([&]() -> absl::Status {
+    PANDO_RETURN_IF_ERROR(CheckGiven(to, what));
+    return job();
+  });
 }
 
 // InvalidArgument: they came of different clients.

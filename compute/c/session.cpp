@@ -58,8 +58,7 @@ using pando::c::Work;
 extern "C" {
 
 pando_code pando_open_session(pando_client* client, pando_session** session) {
-  return Call([&]() -> absl::Status {
-    PANDO_RETURN_IF_ERROR(pando::c::Prepare(session, "session"));
+  return pando::c::CallMaking(session, "session", [&]() -> absl::Status {
     pando::c::Held<pando::c::ClientObject> held;
     PANDO_RETURN_IF_ERROR(held.Take(client));
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Session> made, held->client->NewSession());

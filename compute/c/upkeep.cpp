@@ -106,7 +106,14 @@ pando_code pando_erase_range(pando_session* session, const pando_tree* tree, pan
       PANDO_RETURN_IF_ERROR(pando::c::CheckBytes(*to, "to"));
       end = pando::c::ViewOf(*to);
     }
-    if (result != nullptr) PANDO_RETURN_IF_ERROR(pando::c::CheckSized(result, "the result"));
+    if (result != nullptr) {
+      PANDO_RETURN_IF_ERROR(pando::c::CheckSized(result, "the result"));
+      // Where it does not come to that: nothing is done.
+      PANDO_RETURN_IF_ERROR(pando::c::WriteSized(
+          pando_range_erased{
+              .size = sizeof(pando_range_erased), .erased = 0, .done = 0, .next = from},
+          result, "the result"));
+    }
     return WithSession(session, tree, options, [&](const Work& work) -> absl::Status {
       pando::EraseRangeOptions how{.operation = work.options};
       if (progress != nullptr) {

@@ -128,6 +128,14 @@ TEST_F(CUpkeepTest, ErasesRanges) {
   erased.size = 4;
   EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_erase_range(session_, tree_, B("a"), nullptr, nullptr,
                                                          nullptr, nullptr, &erased));
+  // Where nothing is done the result says so.
+  erased = {.size = sizeof(erased), .erased = 7, .done = 1, .next = B("z")};
+  ASSERT_GIVES(PANDO_OK, pando_close_session(session_));
+  EXPECT_GIVES(PANDO_CLOSED, pando_erase_range(session_, tree_, B("a"), nullptr, nullptr, nullptr,
+                                               nullptr, &erased));
+  EXPECT_EQ(erased.erased, 0u);
+  EXPECT_EQ(erased.done, 0);
+  EXPECT_EQ(S(erased.next), "a");
 }
 
 TEST_F(CUpkeepTest, AnOwnerLeavesAndHowLongErasesMayTake) {

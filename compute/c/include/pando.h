@@ -31,7 +31,8 @@
 // session closes its cursors. Only the caller closes lists. Cursors and executors keep their tree
 // open until they are closed, even if the tree's handle is closed before. Closing waits until calls
 // of other threads that use the handle have returned. Closing an executor or its client also waits
-// until its operations have ended, all by their deadlines.
+// until its operations have ended, all by their deadlines. PANDO_CLOSED from pando_close_*():
+// another call has closed it, or is still waiting for that.
 //
 // Threads. Any thread may call any function. A session and its cursors serve one thread at a time:
 // a call while another thread is inside one of theirs is PANDO_FAILED_PRECONDITION. Clients, trees,

@@ -102,7 +102,7 @@ class Executor:
         loop = asyncio.get_running_loop()
         mailbox = self._mailboxes.get(loop)
         if mailbox is None:
-            self._mailboxes = {known: box for known, box in self._mailboxes.items() if not known.is_closed()}
+            self._mailboxes = {known: box for known, box in list(self._mailboxes.items()) if not known.is_closed()}
             mailbox = self._mailboxes.setdefault(loop, _Mailbox(loop))
         future: "asyncio.Future[T]" = loop.create_future()
 

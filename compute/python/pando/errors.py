@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 
 class Error(Exception):
@@ -73,6 +73,9 @@ class BatchError(Error):
         self.results = results
         self.errors = [result for result in results if isinstance(result, Error)]
         super().__init__(f"{len(self.errors)} of {len(results)} operations failed; the first: {self.errors[0]}")
+
+    def __reduce__(self) -> Tuple[Type["BatchError"], Tuple[List[Any]]]:
+        return BatchError, (self.results,)  # so that it can go to another process
 
 
 _CLASSES: Dict[str, Type[Error]] = {

@@ -41,7 +41,11 @@ class Answers:
                                         daemon=True)
         self._thread.start()
         # Also when it is forgotten, and before the interpreter ends: then no thread is left inside of Pando.
-        self.close = weakref.finalize(self, _close, self._core, self._thread)
+        self._finalizer = weakref.finalize(self, _close, self._core, self._thread)
+
+    def close(self) -> None:
+        self._finalizer()
+        _join(self._thread)  # also where another thread, or the client, closes it
 
     def submit(self, sink: Sink, kind: int, tree: _core.Tree, key: bytes, value: bytes = b"", expected: bytes = b"",
                function: Union[int, str] = "add", limit: Optional[int] = None, to: Optional[bytes] = None,
@@ -70,6 +74,10 @@ def _answer(core: _core.ExecutorCore, sinks: Dict[int, Sink]) -> None:
 
 def _close(core: _core.ExecutorCore, thread: threading.Thread) -> None:
     core.close()
+    _join(thread)
+
+
+def _join(thread: threading.Thread) -> None:
     if thread is not threading.current_thread():
         thread.join()
 

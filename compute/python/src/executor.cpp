@@ -24,12 +24,26 @@ struct Answer {
   std::vector<std::pair<std::string, std::string>> rows;
 };
 
-// Thread-safe. Workers call Put(), the thread that answers calls Take().
+// Thread-safe. Who submits calls Expect() before, workers Put() or who was refused Forget(), the
+// thread that answers Take(). The end comes behind all that is expected: whoever closes the
+// executor's client may still be waiting for its workers.
 class Answers {
  public:
+  void Expect() {
+    const std::lock_guard lock(mutex_);
+    ++expected_;
+  }
+  void Forget() {
+    {
+      const std::lock_guard lock(mutex_);
+      --expected_;
+    }
+    arrived_.notify_all();
+  }
   void Put(Answer answer) {
     {
       const std::lock_guard lock(mutex_);
+      --expected_;
       waiting_.push_back(std::move(answer));
     }
     arrived_.notify_one();
@@ -37,7 +51,7 @@ class Answers {
   // All that have arrived; waits for the first. None: there will be no more.
   std::deque<Answer> Take() {
     std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [this] { return !waiting_.empty() || is_over_; });
+    arrived_.wait(lock, [this] { return !waiting_.empty() || (is_over_ && expected_ == 0); });
     return std::exchange(waiting_, {});
   }
   void End() {
@@ -52,6 +66,7 @@ class Answers {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Answer> waiting_;
+  uint64_t expected_ = 0;
   bool is_over_ = false;
 };
 
@@ -92,7 +107,8 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Once all has been answered; then the answers end, too.
+  // The answers end behind the last. Returns when all has been answered, unless somebody else closes
+  // it, who waits for that.
   void Close() {
     if (getpid() != process_) return;  // a child of fork() has neither workers nor answers
     const py::gil_scoped_release release;
@@ -122,8 +138,10 @@ class Executor {
     operation.reverse = reverse ? 1 : 0;
     operation.timeout_ms = TimeoutMs(timeout);
     auto pending = std::make_unique<Pending>(Pending{answers_, token});
+    answers_->Expect();
     const pando_code code = Released(
         [&] { return pando_submit(handle_, tree.get(), &operation, Answered, pending.get()); });
+    if (code != PANDO_OK) answers_->Forget();
     Check(code);
     (void)pending.release();  // the callback's
   }

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import threading
+import time
 import unittest
 
 import pando
@@ -91,6 +92,21 @@ class ExecutorTest(ClusterTest):
         futures = [self.executor.put(self.tree, b"%05d" % n, b"v") for n in range(1000)]
         self.executor.close()
         self.assertTrue(all(future.done() and future.exception() is None for future in futures))
+
+    def test_closing_while_others_close(self):
+        """Whoever closes it, or its client, at the same time: all is answered, and close() comes after that."""
+        self.session.bulk_load(self.tree, [(b"%032d" % n, b"v" * 32) for n in range(20_000)])
+        for also in ("client", "executor"):
+            with self.subTest(also), self.connect() as client:
+                tree = client.open_tree(self.tree.name)
+                executor = pando.Executor(client, workers=1)
+                futures = [executor.scan(tree) for _ in range(60)]
+                other = threading.Thread(target=client.close if also == "client" else executor.close)
+                other.start()
+                time.sleep(0.01)
+                executor.close()
+                self.assertTrue(all(future.done() for future in futures))
+                other.join()
 
     def test_one_that_is_forgotten_ends(self):
         before = threading.active_count()

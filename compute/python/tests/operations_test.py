@@ -1,6 +1,8 @@
 """Every operation of Python's interface, with what it returns and raises."""
 
+import copy
 import os
+import pickle
 import threading
 import unittest
 
@@ -76,6 +78,8 @@ class OperationsTest(ClusterTest):
         self.assertEqual(results[0], b"2")
         self.assertIsInstance(results[1], pando.InvalidArgumentError)
         self.assertIsNone(results[2])
+        for other in (pickle.loads(pickle.dumps(raised.exception)), copy.copy(raised.exception)):
+            self.assertEqual((str(other), other.results[0]), (str(raised.exception), b"2"))
         with self.assertRaises(pando.BatchError) as raised:
             s.multi_put(t, [(b"e", b"5"), (b"f", b"6" * 33)])
         self.assertEqual(len(raised.exception.errors), 1)

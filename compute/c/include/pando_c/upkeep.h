@@ -32,8 +32,8 @@ typedef int (*pando_erase_progress)(void* context, const pando_range_erased* so_
 // Erases all keys with from <= key < to, both any bytes; `to` NULL: to the end. Leaf by leaf, in
 // owned trees by the keys' owners; not atomic: each key has its own moment. A call that ends early
 // (PANDO_CANCELLED: `progress` ended it) has erased some keys and not others. `progress` and
-// `result` may be NULL. The call sets `*result` whatever code it returns, provided that `from`,
-// `to` and the options are valid.
+// `result` may be NULL. The call sets `*result` whatever code it returns, provided that `from` and
+// `to` are valid, and that it is not inside a callback.
 pando_code pando_erase_range(pando_session* session, const pando_tree* tree, pando_bytes from,
                              const pando_bytes* to, pando_erase_progress progress, void* context,
                              const pando_operation_options* options, pando_range_erased* result);
