@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "bench/owned/log_moves.h"
 #include "bench/owned/owned_stage.h"
 #include "common/wire/control.h"
+#include "common/wire/log_format.h"
 #include "memory/memory_server.h"
 #include "pando/losses.h"
 
@@ -246,6 +249,77 @@ TEST(OwnedLost, ALogThatCannotBeReadIsLostNotEmpty) {
     EXPECT_TRUE(losses.empty()) << "twice";
   }
   EXPECT_GE(played, 3);
+}
+
+// As whoever can write that memory may: behind the last batch of the log.
+bool AppendToLog(std::span<std::byte> memory, uint64_t log_id, const LogMessage& message) {
+  constexpr uint32_t kEpoch = 1;
+  std::optional<LogBaseLine> base;
+  size_t at = 0;
+  for (size_t line = 0; line + kLogLineBytes <= memory.size(); line += kLogLineBytes) {
+    const auto parsed =
+        ParseLogBaseLine(memory.subspan(line).first<kLogLineBytes>(), log_id, kEpoch);
+    if (!parsed.has_value() || (base.has_value() && parsed->sequence < base->sequence)) continue;
+    base = parsed;
+    at = line - parsed->sequence % 2 * kLogLineBytes + kLogRingOffset + parsed->offset;
+  }
+  if (!base.has_value()) return false;
+  LogPlace place = base->place;
+  for (LogBatchView batch; at < memory.size(); at += batch.bytes) {
+    batch = LookAtLogBatch(memory.subspan(at), place);
+    if (batch.kind != LogBatchView::Kind::kBatch) break;
+    place.seed = batch.seed;
+    ++place.counter;
+    EXPECT_TRUE(ParseLogMessages(batch.messages, [&](const LogMessage&) {
+                  ++place.lsn;
+                  return absl::OkStatus();
+                }).ok());
+  }
+  const uint32_t bytes = LogMessageBytes(message.key.size(), message.value.size());
+  const std::span<std::byte> lines =
+      memory.subspan(at, LogLinesBytes(kLogBatchHeaderBytes + bytes));
+  std::memset(lines.data(), 0, lines.size());
+  EncodeLogMessage(message, lines.data() + kLogBatchHeaderBytes);
+  (void)SealLogBatch(place, lines, bytes);
+  return true;
+}
+
+// A batch with a checksum that holds, and a message that its tree cannot have. Whoever takes over
+// says so, and lives; everything else is taken over, as soon as somebody says that this may go.
+TEST(OwnedLost, AMessageThatItsTreeCannotHaveEndsNobody) {
+  for (const bool key_is_long : {true, false}) {
+    OwnedStageOptions options;
+    options.trees = 2;
+    LogMoves stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    for (const size_t tree : {0, 1}) {
+      ASSERT_TRUE(stage.Open(owner, tree) && stage.Open(next, tree));
+      ASSERT_TRUE(PutIn(&stage, owner, tree, 1));
+    }
+    const TreeContext& of = ImplOf(*next->trees[0]).context();
+    const std::string key =
+        KeyOf(2) + std::string(key_is_long ? of.layout.key_bytes_max() : 0, 'k');
+    const std::string value(key_is_long ? 1 : of.layout.value_bytes_max() + 1, 'v');
+    const ServerId log = stage.LogServer(owner);
+    const MemberId self = ImplOf(*owner->client).member()->self();
+    stage.Kill(owner);
+    stage.Leave(owner);
+    ASSERT_TRUE(AppendToLog(stage.world().Memory(log).main, self.incarnation,
+                            {.tree_id = of.entry.tree_id, .key = key, .value = value}));
+    Session& session = *next->sessions[0];
+    EXPECT_TRUE(session.Get(*next->trees[1], KeyOf(1)).ok());
+    const absl::Status got = session.Get(*next->trees[0], KeyOf(1)).status();
+    EXPECT_TRUE(absl::IsDataLoss(got)) << got;
+    std::vector<LossInfo> losses;
+    ASSERT_TRUE(AcceptLoss(*next->client, {}, &losses).ok());
+    ASSERT_EQ(losses.size(), 1u);
+    EXPECT_NE(losses[0].why.find("cannot have"), std::string::npos) << losses[0].why;
+    EXPECT_TRUE(session.Get(*next->trees[0], KeyOf(1)).ok());
+    EXPECT_TRUE(absl::IsNotFound(session.Get(*next->trees[0], KeyOf(2)).status()));
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
 }
 
 // The catalog's server, which may say that it cannot tell where trees are.

@@ -59,7 +59,8 @@ class Recovery {
   // What the dead owns, as of Begin().
   const std::vector<MappedRange>& ranges() const { return ranges_; }
   // All that the dead had acknowledged in the range is in the tree's leaves, but for `refused`,
-  // ascending: what memory servers have no room for.
+  // ascending: what memory servers have no room for. DataLoss: the log has what the tree cannot
+  // have.
   absl::Status Replay(OperationContext& context, TreeContext* leaves, const MappedRange& range,
                       std::vector<FlushItem>* refused);
   // Where no entry names the dead any more everything else of it goes (D5); else, and after an
@@ -67,7 +68,7 @@ class Recovery {
   absl::Status End(OperationContext& context);
 
   uint64_t replayed() const { return replayed_; }
-  // Why its log was not read, which is accepted (rule D6).
+  // Why its log, or a message of it, was left out, which is accepted (rule D6).
   const absl::Status& loss() const { return loss_; }
   const absl::Status& refusal() const { return refusal_; }  // why they have no room
 
@@ -79,6 +80,9 @@ class Recovery {
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
   absl::Status FenceOnceKnown(OperationContext& context, ServerId server, MemberId member);
   absl::Status ReadMessages(OperationContext& context);
+  // Whether the message is one that the tree can have. DataLoss, unless that is accepted: it is
+  // not.
+  absl::StatusOr<bool> Fits(const TreeContext& leaves, const NewestMessages::Message& message);
   absl::Status BringToLeaves(OperationContext& context, TreeContext* leaves,
                              std::vector<FlushItem>* items, std::vector<FlushItem>* refused);
   bool IsDeclaredDead(ServerId server) const {
