@@ -46,6 +46,10 @@
 
 namespace pando {
 
+// Who has connected gives later handshakes (of a new endpoint, of a server that comes) as long as
+// this, however little time was left for the first.
+inline constexpr int64_t kLaterHandshakeMsMin = 1'000;
+
 template <typename LinkT, typename MailboxT = Mailbox>
 class LinkClient : private LinkWatcher::Owner {
  public:

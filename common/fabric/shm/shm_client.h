@@ -6,6 +6,7 @@
 //   is the system's again once its successor has been taken up.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -80,7 +81,9 @@ class ShmClient final : public LinkClient<ShmLink, ShmMailbox> {
 
  private:
   explicit ShmClient(const ShmFabricOptions& options)
-      : options_(options), buffer_(kShmFrameBytesMax) {}
+      : options_(options), buffer_(kShmFrameBytesMax) {
+    options_.connect_timeout_ms = std::max(options_.connect_timeout_ms, kLaterHandshakeMsMin);
+  }
 
   SendResult Transmit(ShmLink* link, ShmFrameType type, uint32_t sequence,
                       std::string_view body) override;
@@ -94,7 +97,7 @@ class ShmClient final : public LinkClient<ShmLink, ShmMailbox> {
   // Takes a slot for each of the mailboxes.
   absl::Status OpenSlots(const std::shared_ptr<ShmLink>& link, const Mailboxes& mailboxes);
 
-  const ShmFabricOptions options_;
+  ShmFabricOptions options_;
   std::vector<std::byte> buffer_;  // the watcher's
 };
 

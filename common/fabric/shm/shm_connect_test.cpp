@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -43,8 +45,9 @@ class FakeServer {
     });
   }
   ~FakeServer() { thread_.join(); }
-  absl::Status Connect(ServerId id = 1) {
-    return ConnectShm({{id, path_}}, {.connect_timeout_ms = 300}).status();
+  absl::Status Connect(ServerId id = 1) { return Fabric(id, 300).status(); }
+  absl::StatusOr<std::shared_ptr<pando::Fabric>> Fabric(ServerId id, int64_t timeout_ms) {
+    return ConnectShm({{id, path_}}, {.connect_timeout_ms = timeout_ms});
   }
 
  private:
@@ -129,6 +132,49 @@ TEST(ShmConnect, BadAnswersAreDataLoss) {
     const absl::Status status = server.Connect();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << i << ": " << status;
   }
+}
+
+// Answers the hello, and what it is asked for a slot of as `answer(sequence)` has it.
+void AnswerSlot(int socket, const std::function<std::string(uint32_t)>& answer) {
+  SendMessage(socket, HelloReply(1), Memory(SmallGeometry().total_bytes(), F_SEAL_SHRINK).get());
+  std::vector<std::byte> frame(kShmFrameBytesMax);
+  size_t bytes = 0;
+  WaitReadable(socket, RealClock().NowNs() + 10 * kSecondNs);
+  ReceiveMessage(socket, frame, &bytes);
+  const auto parsed = ParseShmFrame({reinterpret_cast<const char*>(frame.data()), bytes});
+  if (parsed.ok()) SendMessage(socket, answer(parsed->sequence));
+}
+
+// As one that dies at that moment, and whose end the watcher has not seen yet.
+TEST(ShmConnect, WhoGivesNoSlotAnswersNoChain) {
+  FakeServer server([](int socket) {
+    AnswerSlot(socket, [](uint32_t sequence) {
+      return EncodeShmFrame(ShmFrameType::kError, sequence,
+                            EncodeStatus(absl::UnavailableError("it is about to end")));
+    });
+  });
+  const auto fabric = server.Fabric(1, 1'000);
+  ASSERT_TRUE(fabric.ok()) << fabric.status();
+  const auto endpoint = (*fabric)->Connect(1, 1);
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  Chain chain(1);
+  chain.Write(MemorySpace::kMain, 0, *(*endpoint)->AllocateBuffer(64));
+  (*endpoint)->Post(&chain);
+  EXPECT_EQ(chain.status().code(), absl::StatusCode::kUnavailable) << chain.status();
+}
+
+// However little time was left for the first handshake.
+TEST(ShmConnect, LaterHandshakesHaveASecond) {
+  FakeServer server([](int socket) {
+    AnswerSlot(socket, [](uint32_t sequence) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return EncodeShmFrame(ShmFrameType::kSlotReply, sequence, EncodeShmSlot(0));
+    });
+  });
+  const auto fabric = server.Fabric(1, 50);
+  ASSERT_TRUE(fabric.ok()) << fabric.status();
+  const auto endpoint = (*fabric)->Connect(1, 1);
+  EXPECT_TRUE(endpoint.ok()) << endpoint.status();
 }
 
 TEST(ShmConnect, AServerOfAnotherIdIsRefused) {

@@ -269,9 +269,10 @@ absl::Status ShmEndpoint::Execute(Chain* chain) {
     if (auto overtaken = overtaken_.extract(chain)) return std::move(overtaken.mapped());
   }
   const Target& target = targets_[link];
-  // Before: the dead answer nothing. After: what was done may have been done to memory that nobody
-  // serves any more.
-  if (!target.link->gone.load(std::memory_order_acquire)) [[likely]] {
+  // Before: the dead answer nothing, and who gave no slot was dead by then, though the watcher may
+  // not have said so yet. After: what was done may have been done to memory that nobody serves any
+  // more.
+  if (target.intent != nullptr && !target.link->gone.load(std::memory_order_acquire)) [[likely]] {
     PANDO_RETURN_IF_ERROR(ExecuteVerbs(target, chain));
     if (!target.link->gone.load(std::memory_order_acquire)) [[likely]]
       return absl::OkStatus();

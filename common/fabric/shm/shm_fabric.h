@@ -22,8 +22,9 @@
 namespace pando {
 
 struct ShmFabricOptions {
-  int64_t connect_timeout_ms =
-      2'000;  // for each handshake: a server that does not answer is Unavailable
+  // For each handshake, but for those after the first ones at least a second: a server that does
+  // not answer is Unavailable.
+  int64_t connect_timeout_ms = 2'000;
   // Where given, servers that cannot be connected are left out, and why is said here; one must
   // answer.
   std::vector<absl::Status>* missing = nullptr;

@@ -16,9 +16,6 @@ namespace {
 
 // Requests wait for the socket up to this; more are tried again by their callers.
 constexpr size_t kOutBytesMax = 1 << 20;
-// A server that comes later has as long as this for the handshake, however little time was left
-// when the client connected.
-constexpr int64_t kAddServerMsMin = 1'000;
 
 // What the index was promised of all servers and this one does not have; nullptr: nothing.
 const char* WhatIsLacking(const VerbsMemory& memory, const Capabilities& promised) {
@@ -54,9 +51,7 @@ absl::StatusOr<uint32_t> VerbsClient::AddServer(const ServerLocation& location,
                                                 const std::function<void()>& about_to_add,
                                                 const Capabilities& capabilities) {
   PANDO_RETURN_IF_ERROR(CheckNotConnected(location));
-  VerbsFabricOptions options = options_;
-  options.connect_timeout_ms = std::max(options.connect_timeout_ms, kAddServerMsMin);
-  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<VerbsLink> link, ShakeVerbsHands(location, options));
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<VerbsLink> link, ShakeVerbsHands(location, options_));
   const char* const lacking = WhatIsLacking(link->memory, capabilities);
   if (lacking != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(

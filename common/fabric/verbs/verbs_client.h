@@ -68,7 +68,9 @@ class VerbsClient final : public LinkClient<VerbsLink> {
   void BreakConnection(ServerId server);
 
  private:
-  explicit VerbsClient(const VerbsFabricOptions& options) : options_(options) {}
+  explicit VerbsClient(const VerbsFabricOptions& options) : options_(options) {
+    options_.connect_timeout_ms = std::max(options_.connect_timeout_ms, kLaterHandshakeMsMin);
+  }
 
   SendResult Transmit(VerbsLink* link, VerbsFrameType type, uint32_t sequence,
                       std::string_view body) override;
@@ -80,7 +82,7 @@ class VerbsClient final : public LinkClient<VerbsLink> {
   bool Enqueue(VerbsLink* link, std::string_view frame, bool always);
   static absl::StatusOr<Reply> ReplyIn(VerbsFrame frame);
 
-  const VerbsFabricOptions options_;
+  VerbsFabricOptions options_;
   std::shared_ptr<VerbsDevice> device_;
   std::atomic<uint32_t> next_vector_{0};
 };

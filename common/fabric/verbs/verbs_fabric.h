@@ -38,8 +38,9 @@ class ThreadDomainCalls;
 
 struct VerbsFabricOptions {
   VerbsDeviceOptions device;
-  // For each handshake; and for the first chain to a server, which waits for a queue pair, where it
-  // does not say how long (Chain::LimitWait()).
+  // For each handshake, but for those after the first ones at least a second; so has the first
+  // chain to a server, which waits for a queue pair, where it does not say how long
+  // (Chain::LimitWait()).
   int64_t connect_timeout_ms = 2'000;
   int silence_ms = 10'000;  // a host that gives no sign of life for so long is gone
   // Verbs under way on one queue pair; more wait in the endpoint. SoftRoCE takes 64 KiB for these,
