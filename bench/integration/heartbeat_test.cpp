@@ -36,6 +36,7 @@ class HeartbeatTest : public testing::Test {
     auto session = std::make_unique<SessionContext>(*fabric_->Connect(0, 0), &epochs_, 2, 1);
     auto heartbeat =
         std::make_unique<Heartbeat>(std::move(session), &control_, false, std::move(ask_anew));
+    PANDO_CHECK_OK(heartbeat->Start());
     for (const ServerId server : fabric_->servers()) {
       heartbeat->Add({server, 30 * kMillisecondNs});
     }

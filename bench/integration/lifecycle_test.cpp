@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
+#include "common/base/quiet_thread.h"
+#include "pando/executor.h"
 #include "pando/losses.h"
 
 namespace pando {
@@ -133,6 +135,43 @@ TEST_F(LifecycleTest, TimeoutsMayBeLongerThanTheClockCounts) {
   std::vector<LossInfo> losses;
   ASSERT_OK(AcceptLoss(**client, {.timeout_ms = INT64_MAX}, &losses));
   ASSERT_OK((*client)->Leave(INT64_MAX));
+}
+
+// Whichever thread is the first that the system does not have (`ulimit -u`).
+TEST_F(LifecycleTest, ThreadsThatTheSystemDoesNotHaveAreAStatus) {
+  bool worked = false;
+  int refused = 0;
+  for (int threads = 0; threads < 30 && !worked; ++threads) {
+    SCOPED_TRACE(threads);
+    LimitQuietThreads(threads);
+    worked = [&] {
+      const auto told = [&](const absl::Status& status) {
+        EXPECT_CODE(status, ResourceExhausted);
+        ++refused;
+        return false;
+      };
+      const auto client = Client::Connect(cluster_.ClientDefaults());
+      if (!client.ok()) return told(client.status());
+      const auto tree = (*client)->CreateTree("owned", {.mode = TreeOptions::Mode::kOwned});
+      if (!tree.ok()) return told(tree.status());
+      const auto executor = Executor::Create(client->get(), {});
+      if (!executor.ok()) return told(executor.status());
+      const OperationResult put = (*executor)->Execute(
+          **tree, {.kind = Operation::Kind::kPut, .key = "k", .value = std::to_string(threads)});
+      EXPECT_OK(put.status);
+      return true;
+    }();
+    LimitQuietThreads(-1);
+    // What was refused leaves nothing behind that others would wait for.
+    const auto other = cluster_.NewClient();
+    const auto tree = other->CreateTree("owned", {.mode = TreeOptions::Mode::kOwned});
+    ASSERT_OK(tree);
+    const auto session = other->NewSession();
+    ASSERT_OK(session);
+    ASSERT_OK((*session)->Put(**tree, "other", "v"));
+  }
+  EXPECT_TRUE(worked);
+  EXPECT_GE(refused, 5) << "of the watcher, the heartbeat, and the threads of an owner";
 }
 
 TEST_F(LifecycleTest, OpenHandlesOutliveTheDrop) {

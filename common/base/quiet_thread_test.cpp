@@ -16,7 +16,7 @@ TEST(QuietThreadTest, TakesNoSignalsOfTheProgram) {
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
   StartQuietThread("pando-quiet", [&inside] {
     pthread_sigmask(SIG_SETMASK, nullptr, &inside);
-  }).join();
+  })->join();
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGUSR1, SIGALRM}) {
     EXPECT_EQ(sigismember(&inside, signal), 1) << signal;
@@ -29,12 +29,21 @@ TEST(QuietThreadTest, TakesNoSignalsOfTheProgram) {
 
 TEST(QuietThreadTest, IsSeenByItsName) {
   std::promise<void> looked;
-  std::thread thread = StartQuietThread("pando-quiet", [&looked] { looked.get_future().wait(); });
+  std::thread thread = *StartQuietThread("pando-quiet", [&looked] { looked.get_future().wait(); });
   char name[16] = "";
   pthread_getname_np(thread.native_handle(), name, sizeof(name));
   looked.set_value();
   thread.join();
   EXPECT_EQ(std::string(name), "pando-quiet");
+}
+
+TEST(QuietThreadTest, OneThatTheSystemDoesNotHaveIsAStatus) {
+  LimitQuietThreads(1);
+  StartQuietThread("pando-quiet", [] {})->join();
+  const absl::Status none = StartQuietThread("pando-quiet", [] {}).status();
+  LimitQuietThreads(-1);
+  EXPECT_TRUE(absl::IsResourceExhausted(none)) << none;
+  StartQuietThread("pando-quiet", [] {})->join();
 }
 
 }  // namespace

@@ -92,7 +92,12 @@ absl::Status MemcachedAnnouncement::Start(int64_t deadline_ns) {
     const timespec pause = {0, 100 * kMillisecondNs};
     nanosleep(&pause, nullptr);
   }
-  thread_ = StartQuietThread("pando-announce", [this] { Run(); });
+  absl::StatusOr<std::thread> thread = StartQuietThread("pando-announce", [this] { Run(); });
+  if (!thread.ok()) {
+    (void)member_.Withdraw();
+    return thread.status();
+  }
+  thread_ = *std::move(thread);
   return absl::OkStatus();
 }
 

@@ -164,7 +164,7 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
       MemberWatch::Callbacks{
           .is_connected = [this](ServerId server) { return fabric_->IsConnected(server); },
           .add = [this](const ServerLocation& location) { return AddMember(location); }});
-  return absl::OkStatus();
+  return watch_->Start();
 }
 
 absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
@@ -189,8 +189,10 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
       return ParseClientState(body);
     };
   }
-  heartbeat_ = std::make_unique<Heartbeat>(std::move(session), &control_channel_, event_driven,
-                                           std::move(ask_anew), times_.ping_max_ns);
+  auto heartbeat = std::make_unique<Heartbeat>(std::move(session), &control_channel_, event_driven,
+                                               std::move(ask_anew), times_.ping_max_ns);
+  PANDO_RETURN_IF_ERROR(heartbeat->Start());
+  heartbeat_ = std::move(heartbeat);
   control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
 }

@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -126,15 +125,11 @@ class Worker {
 
   // ResourceExhausted: the system has no thread for it.
   absl::Status Start() {
-    try {
-      thread_ = StartQuietThread("pando-executor", [this] {
-        scheduler().Spawn([this] { Keep(); });
-        scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); });
-      });
-    } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no thread for a worker of an executor: ", error.what()));
-    }
+    PANDO_ASSIGN_OR_RETURN(
+        thread_, StartQuietThread("pando-executor", [this] {
+          scheduler().Spawn([this] { Keep(); });
+          scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); });
+        }));
     return absl::OkStatus();
   }
   // Once what was submitted has ended.

@@ -25,14 +25,18 @@ Heartbeat::Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* co
     : session_(std::move(session)),
       control_(control),
       ask_anew_(std::move(ask_anew)),
-      ping_max_ns_(ping_max_ns) {
-  if (event_driven) return;
-  thread_ = StartQuietThread("pando-heartbeat", [this] {
-    Scheduler& scheduler = session_->scheduler();
-    scheduler.RunUntil([this, &scheduler] {
-      return stopping_.load(std::memory_order_relaxed) && scheduler.idle();
-    });
-  });
+      event_driven_(event_driven),
+      ping_max_ns_(ping_max_ns) {}
+
+absl::Status Heartbeat::Start() {
+  if (event_driven_) return absl::OkStatus();
+  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-heartbeat", [this] {
+                           Scheduler& scheduler = session_->scheduler();
+                           scheduler.RunUntil([this, &scheduler] {
+                             return stopping_.load(std::memory_order_relaxed) && scheduler.idle();
+                           });
+                         }));
+  return absl::OkStatus();
 }
 
 Heartbeat::~Heartbeat() {

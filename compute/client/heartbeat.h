@@ -39,6 +39,8 @@ class Heartbeat {
   // asked. A server that does not answer at all holds the end up for at most `ping_max_ns`.
   Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* control, bool event_driven,
             AskAnew ask_anew = nullptr, int64_t ping_max_ns = TimeConstants().ping_max_ns);
+  // Before all else. ResourceExhausted: the system has no thread for it.
+  absl::Status Start();
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -73,6 +75,7 @@ class Heartbeat {
   const std::unique_ptr<SessionContext> session_;
   ControlChannel* const control_;
   const AskAnew ask_anew_;
+  const bool event_driven_;
   const int64_t ping_max_ns_;
   std::mutex pulses_mutex_;
   std::vector<std::shared_ptr<Pulse>> pulses_;

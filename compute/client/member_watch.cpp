@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/quiet_thread.h"
+#include "common/base/status.h"
 
 namespace pando {
 namespace {
@@ -26,24 +27,29 @@ MemberWatch::MemberWatch(std::shared_ptr<Registry> registry, std::string fabric,
     : registry_(std::move(registry)),
       fabric_(std::move(fabric)),
       members_(members),
-      callbacks_(std::move(callbacks)) {
+      callbacks_(std::move(callbacks)) {}
+
+absl::Status MemberWatch::Start() {
   members_->StartLooking();
   // Those that the client was connected without.
   for (const ServerLocation& server : Wanted()) failures_[server.id];
-  thread_ = StartQuietThread("pando-members", [this] {
-    int64_t took_ms = 0;
-    while (members_->AwaitLook(std::max(kPauseMs - took_ms, kPauseMsMin))) {
-      const int64_t start_ns = RealClock().NowNs();
-      Look();
-      members_->EndLook();
-      took_ms = (RealClock().NowNs() - start_ns) / kMillisecondNs;
-    }
-  });
+  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-members", [this] { Run(); }));
+  return absl::OkStatus();
+}
+
+void MemberWatch::Run() {
+  int64_t took_ms = 0;
+  while (members_->AwaitLook(std::max(kPauseMs - took_ms, kPauseMsMin))) {
+    const int64_t start_ns = RealClock().NowNs();
+    Look();
+    members_->EndLook();
+    took_ms = (RealClock().NowNs() - start_ns) / kMillisecondNs;
+  }
 }
 
 MemberWatch::~MemberWatch() {
   members_->StopLooking();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 std::vector<ServerLocation> MemberWatch::Wanted() const {

@@ -31,6 +31,8 @@ class MemberWatch {
   // `members` outlives this.
   MemberWatch(std::shared_ptr<Registry> registry, std::string fabric, Membership* members,
               Callbacks callbacks);
+  // ResourceExhausted: the system has no thread for it.
+  absl::Status Start();
   ~MemberWatch();
   MemberWatch(const MemberWatch&) = delete;
   MemberWatch& operator=(const MemberWatch&) = delete;
@@ -42,6 +44,7 @@ class MemberWatch {
   };
   // Announced, and not connected.
   std::vector<ServerLocation> Wanted() const;
+  void Run();
   void Look();
   // False: it failed.
   bool Try(const ServerLocation& location);

@@ -5,19 +5,25 @@
 
 #include "common/base/clock.h"
 #include "common/base/quiet_thread.h"
+#include "common/base/status.h"
 
 namespace pando {
 
-FlushTeam::FlushTeam(std::vector<std::unique_ptr<SessionContext>> sessions, bool event_driven) {
+FlushTeam::FlushTeam(std::vector<std::unique_ptr<SessionContext>> sessions) {
   for (auto& session : sessions) lanes_.push_back({std::move(session), {}});
-  if (event_driven) return;
+}
+
+absl::Status FlushTeam::Start() {
   for (Lane& lane : lanes_) {
-    lane.thread = StartQuietThread("pando-flush", [this, &scheduler = lane.session->scheduler()] {
-      scheduler.RunUntil([this, &scheduler] {
-        return stopping_.load(std::memory_order_acquire) && scheduler.idle();
-      });
-    });
+    PANDO_ASSIGN_OR_RETURN(
+        lane.thread,
+        StartQuietThread("pando-flush", [this, &scheduler = lane.session->scheduler()] {
+          scheduler.RunUntil([this, &scheduler] {
+            return stopping_.load(std::memory_order_acquire) && scheduler.idle();
+          });
+        }));
   }
+  return absl::OkStatus();
 }
 
 FlushTeam::~FlushTeam() {

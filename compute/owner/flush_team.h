@@ -15,14 +15,17 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "compute/core/session_context.h"
 
 namespace pando {
 
 class FlushTeam {
  public:
-  // `event_driven`: no session may have a thread of its own (Capabilities::event_driven).
-  FlushTeam(std::vector<std::unique_ptr<SessionContext>> sessions, bool event_driven);
+  explicit FlushTeam(std::vector<std::unique_ptr<SessionContext>> sessions);
+  // Gives each session a thread: where they may have one (not Capabilities::event_driven), before
+  // any run. ResourceExhausted: the system has none.
+  absl::Status Start();
   // What was begun ends first.
   ~FlushTeam();
   FlushTeam(const FlushTeam&) = delete;

@@ -31,7 +31,7 @@ Member::Member(Parts* parts)
       desk_(this, std::move(parts->find_function)),
       turnstile_(std::make_unique<Turnstile>(&session_->scheduler())),
       flushing_(std::make_unique<Turnstile>(&session_->scheduler())),
-      team_(std::make_unique<FlushTeam>(std::move(parts->flush_sessions), parts->event_driven)) {
+      team_(std::make_unique<FlushTeam>(std::move(parts->flush_sessions))) {
   log_move_ = std::make_unique<LogMove>(
       LogMove::Parts{.self = self(),
                      .map = &map_,
@@ -52,11 +52,18 @@ Member::Member(Parts* parts)
                            return FindExtent(context, bytes, nullptr, without);
                          }},
       &scheduler());
-  if (event_driven_) return;
-  thread_ = StartQuietThread("pando-member", [this] {
-    scheduler().RunUntil(
-        [this] { return stopping_.load(std::memory_order_acquire) && scheduler().idle(); });
-  });
+}
+
+absl::Status Member::StartThreads() {
+  if (event_driven_) return absl::OkStatus();
+  PANDO_RETURN_IF_ERROR(service_->Start());
+  PANDO_RETURN_IF_ERROR(team_->Start());
+  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-member", [this] {
+                           scheduler().RunUntil([this] {
+                             return stopping_.load(std::memory_order_acquire) && scheduler().idle();
+                           });
+                         }));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Member>> Member::Create(Parts parts) {
@@ -73,6 +80,8 @@ absl::Status Member::OpenPort(Parts* parts) {
                            .cheap_messages = parts->fabric->capabilities().cheap_messages,
                            .event_driven = event_driven_},
       std::move(parts->service_sessions), &desk_);
+  // Before anybody can call: whoever does is answered.
+  PANDO_RETURN_IF_ERROR(StartThreads());
   auto port = parts->fabric->OpenPeers(
       {.identity = me, .acceptor = service_.get(), .address = parts->service_address});
   // Without links others wait until this member leaves.

@@ -161,6 +161,7 @@ class Member {
  private:
   explicit Member(Parts* parts);
   absl::Status OpenPort(Parts* parts);  // for peers
+  absl::Status StartThreads();
 
   using Job = std::function<absl::Status(OperationContext&)>;
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;

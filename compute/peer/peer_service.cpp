@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/quiet_thread.h"
+#include "common/base/status.h"
 #include "compute/peer/served_peer.h"
 
 namespace pando {
@@ -14,14 +15,20 @@ PeerService::PeerService(const Options& options,
                          PeerExecutor* executor)
     : options_(options), executor_(executor), closed_log_(3, &sessions.at(0)->endpoint().clock()) {
   for (auto& session : sessions) lanes_.push_back({std::move(session), {}});
-  if (options_.event_driven) return;
+}
+
+absl::Status PeerService::Start() {
+  if (options_.event_driven) return absl::OkStatus();
   for (Lane& lane : lanes_) {
-    lane.thread = StartQuietThread("pando-service", [this, &scheduler = lane.session->scheduler()] {
-      scheduler.RunUntil([this, &scheduler] {
-        return stopping_.load(std::memory_order_acquire) && scheduler.idle();
-      });
-    });
+    PANDO_ASSIGN_OR_RETURN(
+        lane.thread,
+        StartQuietThread("pando-service", [this, &scheduler = lane.session->scheduler()] {
+          scheduler.RunUntil([this, &scheduler] {
+            return stopping_.load(std::memory_order_acquire) && scheduler.idle();
+          });
+        }));
   }
+  return absl::OkStatus();
 }
 
 PeerService::~PeerService() {

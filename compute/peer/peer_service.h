@@ -70,6 +70,8 @@ class PeerService final : public PeerAcceptor {
   // At least one session, used by the service only. `executor` outlives it.
   PeerService(const Options& options, std::vector<std::unique_ptr<SessionContext>> sessions,
               PeerExecutor* executor);
+  // Before any link. ResourceExhausted: the system has no thread for a session.
+  absl::Status Start();
   ~PeerService();
   PeerService(const PeerService&) = delete;
   PeerService& operator=(const PeerService&) = delete;

@@ -219,6 +219,7 @@ class PeerThreads : public testing::Test {
     std::vector<std::unique_ptr<SessionContext>> lanes;
     for (uint64_t i = 0; i < 2; ++i) lanes.push_back(FakeSession(&epochs_, i + 1));
     service_ = std::make_unique<PeerService>(options, std::move(lanes), &owner_);
+    PANDO_CHECK_OK(service_->Start());
     service_thread_ = std::make_unique<EventThread>();
     port_ = std::make_unique<LoopbackPort>(service_.get(), service_thread_.get());
     client_ = std::make_unique<PeerClient>(port_.get(), kClient, &RealClock(), true);

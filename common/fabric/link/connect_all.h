@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -34,9 +33,10 @@ absl::StatusOr<std::vector<std::unique_ptr<Link>>> ConnectAll(
   std::vector<std::thread> threads;
   for (size_t i = 1; i < servers.size(); ++i) {
     const auto run = [&, i] { results[i] = connect(servers[i]); };
-    try {
-      threads.push_back(StartQuietThread("pando-connect", run));
-    } catch (const std::system_error&) {
+    absl::StatusOr<std::thread> thread = StartQuietThread("pando-connect", run);
+    if (thread.ok()) {
+      threads.push_back(*std::move(thread));
+    } else {
       run();
     }
   }

@@ -8,13 +8,14 @@
 
 #include "common/base/check.h"
 #include "common/base/quiet_thread.h"
+#include "common/base/status.h"
 
 namespace pando {
 
 absl::Status LinkWatcher::Start(const char* name, Owner* owner) {
   nudge_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!nudge_) return absl::ErrnoToStatus(errno, "eventfd");
-  thread_ = StartQuietThread(name, [this, owner] { Run(owner); });
+  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread(name, [this, owner] { Run(owner); }));
   return absl::OkStatus();
 }
 

@@ -156,7 +156,7 @@ absl::Status PeerHub::Start(UniqueFd listener) {
   PANDO_RETURN_IF_ERROR(LinkServer::Open(std::move(listener)));
   PANDO_RETURN_IF_ERROR(WatchOwn(wake_.get()));
   PANDO_RETURN_IF_ERROR(WatchMore());
-  thread_ = StartQuietThread("pando-peers", [this] { Run(); });
+  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-peers", [this] { Run(); }));
   return absl::OkStatus();
 }
 

@@ -1,7 +1,6 @@
 #include "common/fabric/verbs/queue_pair_opener.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,12 +35,9 @@ absl::Status QueuePairOpener::Start(Request request) {
 }
 
 absl::Status QueuePairOpener::StartThread() {
-  try {
-    threads_.push_back(StartQuietThread("pando-connect", [this] { Run(); }));
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the memory server has no thread to connect it: ", error.what()));
-  }
+  absl::StatusOr<std::thread> thread = StartQuietThread("pando-connect", [this] { Run(); });
+  if (!thread.ok()) return Annotate(thread.status(), "the memory server cannot connect it");
+  threads_.push_back(*std::move(thread));
   return absl::OkStatus();
 }
 

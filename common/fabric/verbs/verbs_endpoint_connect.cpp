@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -207,11 +206,7 @@ absl::Status VerbsEndpoint::ConnectFresh(Target* target, const Reply& reply) {
     absl::Status connected = pair->Connect(client->device(), address);
     mailbox->Put({sequence, ReplyKind::kOpened, std::move(connected), {}});
   };
-  try {
-    target->connecting = StartQuietThread("pando-connect", connect);
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("no thread to connect it: ", error.what()));
-  }
+  PANDO_ASSIGN_OR_RETURN(target->connecting, StartQuietThread("pando-connect", connect));
   return absl::OkStatus();
 }
 
