@@ -129,6 +129,7 @@ TEST_F(HeartbeatTest, EachLifeOfAServerIsPinged) {
     ++asked;
     return ClientLiveness::kUnknown;
   });
+  PANDO_CHECK_OK(heartbeat.Start());
   for (const int64_t lease_ns : {3600 * kSecondNs, 1800 * kSecondNs, 30 * kMillisecondNs}) {
     for (const ServerId server : fabric_->servers()) heartbeat.Add({server, lease_ns});
   }

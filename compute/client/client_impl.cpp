@@ -19,7 +19,6 @@ constexpr int64_t kLendAfterMsMax = 24 * 3600 * 1000;
 // Beyond it a clock that looks for clean records hardly finds one.
 constexpr int kDirtyPercentMax = 90;
 constexpr uint32_t kDeletePersistenceMsMin = 10;
-constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
 // Seeds of a client's parts, derived from one.
 constexpr uint64_t kCacheSeed = 0x100, kHeartbeatSeed = 0x101;
 
@@ -165,36 +164,6 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
           .is_connected = [this](ServerId server) { return fabric_->IsConnected(server); },
           .add = [this](const ServerLocation& location) { return AddMember(location); }});
   return watch_->Start();
-}
-
-absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
-  const bool leases = std::any_of(servers_.begin(), servers_.end(), [](const ServerRecord& server) {
-    return server.info.lease_us > 0;
-  });
-  if (!leases) return absl::OkStatus();
-  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
-  auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
-                                                  kHeartbeatCoroutines, seed);
-  session->set_membership(&members_);
-  const bool event_driven = fabric_->capabilities().event_driven;
-  Heartbeat::AskAnew ask_anew;
-  if (!event_driven) {
-    ask_anew = [this](ServerId server) -> absl::StatusOr<ClientLiveness> {
-      PANDO_ASSIGN_OR_RETURN(
-          const std::string body,
-          ControlChannel::CallOnFreshConnection(
-              *fabric_, server, ControlOpcode::kClientState,
-              EncodeJoinReply({.compute_server = control_channel_.compute_server(),
-                               .incarnation = control_channel_.incarnation()})));
-      return ParseClientState(body);
-    };
-  }
-  auto heartbeat = std::make_unique<Heartbeat>(std::move(session), &control_channel_, event_driven,
-                                               std::move(ask_anew), times_.ping_max_ns);
-  PANDO_RETURN_IF_ERROR(heartbeat->Start());
-  heartbeat_ = std::move(heartbeat);
-  control_->set_fenced_flag(&heartbeat_->fenced());
-  return absl::OkStatus();
 }
 
 void ClientImpl::LeaveStuckWord() {

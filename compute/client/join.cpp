@@ -12,6 +12,7 @@ namespace {
 
 // While a client connects: a server that does not answer is left out.
 constexpr int64_t kAnswerNsMax = kSecondNs;
+constexpr int kHeartbeatCoroutines = 1024;  // one a server, made when needed
 
 }  // namespace
 
@@ -121,6 +122,36 @@ absl::Status ClientImpl::TakeIdentity(OperationContext& context,
   });
   std::sort(servers_.begin(), servers_.end(),
             [](const ServerRecord& a, const ServerRecord& b) { return a.id < b.id; });
+  return absl::OkStatus();
+}
+
+absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
+  const bool leases = std::any_of(servers_.begin(), servers_.end(), [](const ServerRecord& server) {
+    return server.info.lease_us > 0;
+  });
+  if (!leases) return absl::OkStatus();
+  PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
+  auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
+                                                  kHeartbeatCoroutines, seed);
+  session->set_membership(&members_);
+  const bool event_driven = fabric_->capabilities().event_driven;
+  Heartbeat::AskAnew ask_anew;
+  if (!event_driven) {
+    ask_anew = [this](ServerId server) -> absl::StatusOr<ClientLiveness> {
+      PANDO_ASSIGN_OR_RETURN(
+          const std::string body,
+          ControlChannel::CallOnFreshConnection(
+              *fabric_, server, ControlOpcode::kClientState,
+              EncodeJoinReply({.compute_server = control_channel_.compute_server(),
+                               .incarnation = control_channel_.incarnation()})));
+      return ParseClientState(body);
+    };
+  }
+  auto heartbeat = std::make_unique<Heartbeat>(std::move(session), &control_channel_, event_driven,
+                                               std::move(ask_anew), times_.ping_max_ns);
+  PANDO_RETURN_IF_ERROR(heartbeat->Start());
+  heartbeat_ = std::move(heartbeat);
+  control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
 }
 

@@ -39,7 +39,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
+#include "common/base/log_aside.h"
 #include "common/fabric/link/link.h"
 #include "common/fabric/link/link_watcher.h"
 #include "common/fabric/link/mailbox.h"
@@ -280,9 +280,9 @@ class LinkClient : private LinkWatcher::Owner {
       mailbox->Put({sequence, ReplyKind::kError, link->GoneError(), {}});
     }
     for (const auto& mailbox : mailboxes) mailbox->sleeper().Wake();
-    // Last: an application's log sink may take its time.
-    PANDO_LOG(WARNING) << "memory server " << link->location.id << " at " << link->location.address
-                       << " is gone: " << why.message();
+    // An application's log sink may take its time, and other servers' replies come here, too.
+    log_.Warn(absl::StrCat("memory server ", link->location.id, " at ", link->location.address,
+                           " is gone: ", why.message()));
   }
 
   std::atomic<uint32_t> gone_count_{0};
@@ -296,6 +296,7 @@ class LinkClient : private LinkWatcher::Owner {
   absl::flat_hash_map<uint32_t, Waiter> waiters_;
   absl::flat_hash_set<std::shared_ptr<MailboxT>> mailboxes_;
 
+  LogAside log_;
   LinkWatcher watcher_;  // last: its thread uses the rest
 };
 

@@ -86,9 +86,16 @@ bool HubConnection::is_closing() const {
   return link_->closing_;
 }
 
+bool HubConnection::is_gone() const {
+  std::lock_guard lock(link_->mutex_);
+  return link_->gone_;
+}
+
 absl::Status HubConnection::OnReady() {
   if (is_closing()) return absl::CancelledError("closed");
   PANDO_RETURN_IF_ERROR(Receive());
+  // What does not say that it has ended, and takes nothing: whoever waits for an answer is told.
+  if (is_gone()) return End(absl::UnavailableError("the other end takes no messages any more"));
   CheckWritable();
   return is_closing() ? absl::CancelledError("closed") : absl::OkStatus();
 }

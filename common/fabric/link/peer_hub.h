@@ -111,6 +111,7 @@ class HubConnection : public ServedLink {
   bool has_ended() const { return !why_.ok(); }
   // Users want nothing of it any more.
   bool is_closing() const;
+  bool is_gone() const;
   bool dialled() const { return dialled_; }
   PeerHub* hub() const { return hub_; }
 

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <string>
 #include <thread>
 
 #include "common/base/bystander.h"
 #include "common/base/clock.h"
+#include "common/base/log_hook.h"
 #include "common/base/temporary_directory.h"
 #include "common/fabric/shm/shm_fabric.h"
 #include "common/fabric/shm/shm_test_cluster.h"
@@ -111,6 +113,28 @@ TEST_F(ShmDeathTest, AStoppedServerHoldsUpOnlyItsCalls) {
   EXPECT_TRUE(chain.ok()) << chain.status();
   server.Signal(SIGCONT);
   EXPECT_TRUE((*fabric)->Connect(1, 1).ok());
+}
+
+// The watcher has to go on while an application's log takes its time with a death.
+TEST_F(ShmDeathTest, ALogThatIsStuckHoldsUpNobody) {
+  const std::string first = directory_.path() + "/first", second = directory_.path() + "/second";
+  HelperProcess living({"serve", first}), dying({"serve_second", second});
+  ASSERT_TRUE(living.ready() && dying.ready());
+  std::promise<void> goes_on;
+  std::shared_future<void> may_go_on = goes_on.get_future().share();
+  SetLogHook([&](const LogLine&) { may_go_on.wait(); });
+  {
+    auto fabric = ConnectShm({{1, first}, {2, second}});
+    EXPECT_TRUE(fabric.ok()) << fabric.status();
+    dying.Kill(SIGKILL);
+    const int64_t until_ns = RealClock().NowNs() + 10 * kSecondNs;
+    while (fabric.ok() && (*fabric)->IsConnected(2) && RealClock().NowNs() < until_ns) {
+      usleep(1'000);
+    }
+    EXPECT_TRUE(fabric.ok() && (*fabric)->Connect(1, 1).ok());
+    goes_on.set_value();
+  }
+  SetLogHook(nullptr);
 }
 
 TEST_F(ShmDeathTest, ADeadClientsSlotsAreFree) {

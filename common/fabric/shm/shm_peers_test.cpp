@@ -260,6 +260,19 @@ TEST_F(ShmPeersTest, WhoDoesNotReadIsFullAndHoldsUpNobody) {
   ASSERT_TRUE(AwaitPeers([&] { return server_.writable(link) > 0; }));
 }
 
+// It does not close its end: nothing that is read says so.
+TEST_F(ShmPeersTest, WhoTakesNothingAnyMoreIsReportedBroken) {
+  Start();
+  const UniqueFd deaf = DialAndGreet();
+  ASSERT_TRUE(AwaitPeers([&] { return server_.accepted().size() == 1; }));
+  const auto link = server_.accepted().at(0);
+  ASSERT_EQ(shutdown(deaf.get(), SHUT_RD), 0);
+  ASSERT_TRUE(AwaitPeers([&] { return link->TrySend("x") == PeerSend::kBroken; }));
+  ASSERT_TRUE(AwaitPeers([&] { return server_.broken(link) == 1; }));
+  EXPECT_TRUE(absl::IsUnavailable(server_.of(link).why)) << server_.of(link).why;
+  ExpectPortIsWell();
+}
+
 // --- The other side: who connects where something else listens.
 
 // Accepts one connection, reads a message, and answers as the test says.

@@ -42,13 +42,14 @@ void Ready() {
 
 ShmServer* server_to_stop = nullptr;
 
-int Serve(const std::string& path, int files) {
+int Serve(const std::string& path, int files, ServerId id = 1) {
   if (files > 0) {
     const rlimit limit = {static_cast<rlim_t>(files), static_cast<rlim_t>(files)};
     PANDO_CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
   ShmServerOptions options;
   options.socket_path = path;
+  options.server_id = id;
   auto server = ShmServer::Create(options);
   PANDO_CHECK(server.ok()) << server.status();
   server_to_stop = server->get();
@@ -131,6 +132,7 @@ int main(int argc, char** argv) {
   const std::string mode = argv[1], path = argv[2];
   const int number = argc > 3 ? atoi(argv[3]) : 0;
   if (mode == "serve") return pando::Serve(path, number);
+  if (mode == "serve_second") return pando::Serve(path, 0, 2);
   if (mode == "trace") return pando::Trace(path, number);
   if (mode == "hammer") return pando::Hammer(path, number);
   if (mode == "hold") return pando::Hold(path);

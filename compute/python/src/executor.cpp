@@ -107,8 +107,8 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // The answers end behind the last. Returns when all has been answered, unless somebody else closes
-  // it, who waits for that.
+  // The answers end behind the last. Returns when all has been answered, unless somebody else
+  // closes it, who waits for that.
   void Close() {
     if (getpid() != process_) return;  // a child of fork() has neither workers nor answers
     const py::gil_scoped_release release;
