@@ -115,6 +115,24 @@ class MergeTest(unittest.TestCase):
         self.assertAlmostEqual(read["latency_us"]["mean"], sum(fast + slow) / 400 / 1000)
         self.assertEqual(read["bytes_read"]["mean"], 64)
 
+    def test_one_host_that_is_not_whole_spoils_the_whole(self):
+        good = document([1, 2], 1, 2, [2])
+        self.assertEqual(results.read_run(good).faults, [], "older files have neither field")
+        for field, value, says in (
+            ("stopped", True, "stopped by a signal"),
+            ("gave_up", True, "gave up"),
+            ("tree_error", "server 2 is gone", "the tree is lost: server 2 is gone"),
+        ):
+            bad = document([1, 2], 1, 2, [2])
+            bad["run"].update(stopped=False, tree_error="")
+            self.assertEqual(results.read_run(bad).faults, [])
+            bad["run"][field] = value
+            for parts in ([good, bad], [bad, good]):
+                whole = results.merge([results.read_run(part) for part in parts])
+                self.assertEqual(len(whole.faults), 1)
+                self.assertIn(says, whole.faults[0])
+                self.assertEqual(whole.summary()[field], value)
+
     def test_other_files_are_refused(self):
         good = document([1, 2], 1, 2, [2])
         self.assertEqual(results.read_run(good).count, 2)

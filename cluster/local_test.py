@@ -12,6 +12,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 import testing
+from histogram_test import document
 from pando_cluster import results
 
 TWO = """
@@ -26,6 +27,16 @@ memory = "64M"
 compute_servers = 2
 """
 ONE = '[[host]]\nname = "a"\nroles = ["memory", "compute"]\nmemory = "64M"\nmemory_servers = 2\n'
+
+# Stands in for pando-ycsb, which writes its result also where it fails: each host's is there already.
+MADE_RESULTS = """
+for word in "$@"; do
+  [[ $word != --histograms=* ]] || result=${word#*=}
+done
+host=${result%/results/*}
+cp "${0%/*}/${host##*/}.json" "$result"
+exit 130
+"""
 
 
 class LocalTest(testing.ClusterTest):
@@ -178,6 +189,44 @@ class LocalTest(testing.ClusterTest):
         self.assertEqual(len(self.processes()), 2, "only the memory servers are left")
         self.write_config(TWO, "theta = 0.5\nworkload = 'nothing'")
         self.assertIn("a: bench-load has failed", self.expect(1, "bench"))
+
+    def bench_with(self, code, **faults):
+        """Output, result and name of a bench whose host b has a result with `faults`."""
+        for host, fields in (("a", {}), ("b", faults)):
+            made = document([5000] * 50, 100, 101, [50])
+            made["run"].update(fields)
+            with open(f"{self.folder}/programs/{host}.json", "w", encoding="utf-8") as file:
+                json.dump(made, file)
+        out = self.expect(code, "bench", f"--output={self.folder}/out")
+        run_name = max(os.listdir(f"{self.folder}/out"))
+        with open(f"{self.folder}/out/{run_name}/result.json", encoding="utf-8") as file:
+            return out, json.load(file), run_name
+
+    def test_a_run_that_is_not_whole_is_no_success(self):
+        stats = "echo 'memory server 1 (catalog): 64M'; echo 'memory server 2: 64M'"
+        programs = {"pando": stats, "pando-memory": "", "pando-ycsb": MADE_RESULTS}
+        bench = "load = 'none'\nstart_delay_s = 1"
+        self.write_config(TWO, bench, programs=self.write_programs(programs))
+        out, result, _ = self.bench_with(0)
+        self.assertNotIn("stopped", out)
+        self.assertEqual(result["run"]["operations"], 100)
+        self.bench_with(0, stopped=False, tree_error="")
+        for faults, says in (
+            ({"stopped": True}, "stopped by a signal"),
+            ({"gave_up": True}, "gave up after too many errors in a row"),
+            ({"tree_error": "server 2 is gone"}, "the tree is lost: server 2 is gone"),
+        ):
+            out, result, run_name = self.bench_with(1, **faults)
+            for line in (f"\nb: {says}", f"\npando-cluster: b: {says}"):
+                self.assertIn(line, out)
+            self.assertNotIn(f"a: {says}", out)
+            ((field, value),) = faults.items()
+            self.assertEqual(result["run"][field], value)
+            self.assertEqual(result["hosts"]["b"][field], value)
+            self.assertFalse(result["hosts"]["a"][field])
+            # Nor is it one when it is fetched again.
+            collected = f"--run={run_name}", f"--output={self.folder}/again"
+            self.assertIn(says, self.expect(1, "collect", *collected))
 
     def test_ctrl_c_ends_the_run(self):
         self.write_config(TWO, "duration = 600")

@@ -47,11 +47,21 @@ class ClusterTest(unittest.TestCase):
         self.config = f"{self.folder}/cluster.toml"
         self.addCleanup(self.end_everything)
 
-    def write_config(self, hosts, bench="", cluster=""):
+    def write_config(self, hosts, bench="", cluster="", programs=PROGRAMS):
         with open(self.config, "w", encoding="utf-8") as file:
             file.write(f'[cluster]\nname = "test"\nwork = "{self.folder}/w"\n')
-            file.write(f'programs = "{os.path.realpath(PROGRAMS)}"\n{cluster}\n')
+            file.write(f'programs = "{os.path.realpath(programs)}"\n{cluster}\n')
             file.write(f"{hosts}\n[bench]\nrecords = 2000\n{bench}\n")
+
+    def write_programs(self, texts):
+        """Scripts by name that stand in for Pando's programs. Their folder."""
+        folder = f"{self.folder}/programs"
+        os.makedirs(folder)
+        for name, text in texts.items():
+            with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/bash\n{text}\n")
+            os.chmod(f"{folder}/{name}", 0o700)
+        return folder
 
     def call(self, command, *arguments):
         """Exit code, standard output, standard error."""

@@ -161,7 +161,10 @@ def collect(hosts, output, run_name=None):
     whole = results.merge(runs.values())
     _write(config, folder, run_name, fetched[config.leader.name][0], runs, whole)
     say(f"results are in {folder}")
-    return FAILED if whole.gave_up else OK
+    for name, run in runs.items():
+        for fault in run.faults:
+            say(f"{name}: {fault}")
+    return FAILED if whole.faults else OK
 
 
 def _write(config, folder, run_name, document, runs, whole):
@@ -174,6 +177,8 @@ def _write(config, folder, run_name, document, runs, whole):
         file.write("\n")
     results.write_data(folder, whole)
     title = f"{config.cluster.name}: workload {config.bench.workload}, {config.cluster.fabric}"
+    if whole.faults:
+        title += " (not whole)"
     try:
         plot.write(f"{folder}/result.png", title, whole)
     except ImportError as error:

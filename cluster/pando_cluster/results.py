@@ -72,6 +72,8 @@ class Run:
     cpu_ns: int = 0
     backlog: int = 0
     gave_up: bool = False
+    stopped: bool = False  # a signal ended it before its time
+    tree_error: str = ""  # what the tree has lost, with a memory server
     first_error: str = ""
     fabric: dict = field(default_factory=dict)
     tree: dict = field(default_factory=dict)
@@ -95,6 +97,18 @@ class Run:
     def throughput(self):
         return self.count / self.seconds if self.seconds else 0.0
 
+    @property
+    def faults(self):
+        """Why this is not the run that was asked for, a line each; empty: it is."""
+        lines = []
+        if self.stopped:
+            lines.append("stopped by a signal: only what was measured until then is here")
+        if self.gave_up:
+            lines.append("gave up after too many errors in a row")
+        if self.tree_error:
+            lines.append(f"the tree is lost: {self.tree_error}")
+        return lines
+
     def merge(self, other):
         for name, operation in other.operations.items():
             self.operations.setdefault(name, Operation()).merge(operation)
@@ -107,11 +121,18 @@ class Run:
         self.cpu_ns += other.cpu_ns
         self.backlog += other.backlog
         self.gave_up = self.gave_up or other.gave_up
+        self.stopped = self.stopped or other.stopped
+        self.tree_error = self.tree_error or other.tree_error
         self.first_error = self.first_error or other.first_error
         for counters in ("fabric", "tree", "owned"):
             mine = getattr(self, counters)
             for name, value in getattr(other, counters).items():
                 mine[name] = mine.get(name, 0) + value
+
+    def fault_fields(self):
+        """The same for programs."""
+        names = ("stopped", "gave_up", "tree_error")
+        return {name: getattr(self, name) for name in names}
 
     def summary(self):
         return {
@@ -121,6 +142,7 @@ class Run:
             "throughput": self.throughput,
             "cpu_seconds": self.cpu_ns / 1e9,
             "backlog": self.backlog,
+            **self.fault_fields(),
             "per_second": self.per_second,
             "by_operation": {name: o.summary() for name, o in self.operations.items()},
             "fabric": self.fabric,
@@ -152,6 +174,8 @@ def read_run(document):
         for name in ("start_unix_ns", "end_unix_ns", "cpu_ns", "backlog"):
             setattr(run, name, _whole(raw[name]))
         run.gave_up, run.first_error = bool(raw["gave_up"]), str(raw["first_error"])
+        # Older files do not have them.
+        run.stopped, run.tree_error = bool(raw.get("stopped")), str(raw.get("tree_error", ""))
         run.fabric = {name: _whole(value) for name, value in raw["fabric"].items()}
         run.tree = {name: _whole(value) for name, value in raw["tree"].items()}
         run.owned = {name: _whole(value) for name, value in raw["owned"].items()}
@@ -236,8 +260,7 @@ def table(config, run_name, runs, whole):
         lines.append(f"too slow: {whole.backlog} operations were due and had not begun at the end")
     if whole.first_error:
         lines.append(f"the first error: {whole.first_error}")
-    if whole.gave_up:
-        lines.append("gave up after too many errors in a row")
+    lines += [f"{name}: {fault}" for name, run in runs.items() for fault in run.faults]
     return "\n".join(lines) + "\n"
 
 
@@ -262,6 +285,7 @@ def result_json(config, run_name, document, runs, whole):
                 "errors": run.errors,
                 "seconds": run.seconds,
                 "throughput": run.throughput,
+                **run.fault_fields(),
             }
             for name, run in runs.items()
         },
