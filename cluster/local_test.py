@@ -161,6 +161,53 @@ class LocalTest(testing.ClusterTest):
             other.kill()
         self.assertEqual(self.memory_server(1), int(pid), "nobody knew that it was ours")
 
+    def test_a_folder_that_others_may_have_made_is_refused(self):
+        self.write_config(ONE, cluster="stop_timeout_s = 1")
+        precious, work = f"{self.folder}/precious", f"{self.folder}/w"
+        with open(precious, "w", encoding="utf-8") as file:
+            file.write("data")
+        os.makedirs(f"{work}/a")
+        os.symlink(precious, f"{work}/a/lock")
+        other = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        with open(f"/proc/{other.pid}/stat", encoding="utf-8") as file:
+            started = file.read().rpartition(") ")[2].split()[19]
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+            boot = file.read().strip()
+        with open(f"{work}/a/memory-1.pid", "w", encoding="utf-8") as file:
+            file.write(f"{other.pid} {started} {boot}\n")
+
+        def refused(why):
+            for command in ("status", "down", "up", "collect"):
+                self.assertIn(f"a: {why}", self.expect(1, command))
+            agent = ["bash", f"{testing.HERE}/pando_cluster/agent", f"{work}/a"]
+            for words in (["start", "memory-2", "true"], ["folder", f"{work}/a/results"]):
+                done = subprocess.run(
+                    [*agent, *words], capture_output=True, text=True, timeout=60, check=False
+                )
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(why, done.stderr)
+            self.assertIsNone(other.poll())
+            with open(precious, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "data")
+
+        for link in (work, f"{work}/a"):
+            os.rename(link, f"{self.folder}/theirs")
+            os.symlink(f"{self.folder}/theirs", link)
+            refused(f"{link} is a symbolic link")
+            os.unlink(link)
+            os.rename(f"{self.folder}/theirs", link)
+        if os.geteuid() == 0:  # who else could give a folder away?
+            for folder in (work, f"{work}/a"):
+                os.chown(folder, 12345, -1)
+                refused(f"{folder} belongs to another user")
+                os.chown(folder, 0, -1)
+        # In a folder of ours the pid file is believed, and the lock is not emptied all the same.
+        self.assertIn("memory-1 stopped", self.expect(0, "down"))
+        with open(precious, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "data")
+
     def test_a_server_that_cannot_start_takes_the_others_back(self):
         self.write_config(TWO + 'memory_flags = ["--no_such_flag"]\n')
         out = self.expect(1, "up")
