@@ -6,9 +6,12 @@ import shlex
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 import testing
+from pando_cluster import config
+from pando_cluster.hosts import Hosts
 
 RACK = """
 [[host]]
@@ -143,6 +146,32 @@ class SshTest(testing.ClusterTest):
         self.cut_off("nobody")
         self.expect(0, "down")
         self.assertEqual(self.processes(), {})
+
+    def test_what_start_files_print_is_no_answer(self):
+        self.write_config(HERE)
+        # Like answers, in no known encoding, and without an end of line.
+        self.write_start_file(r"printf 'started 1\nWillkommen, sch\366ner Tag'")
+        self.assertIn("2 memory servers are up (2 started)", self.expect(0, "up"))
+        self.assertRegex(self.expect(0, "status"), r"^a +memory-1 +up\nb +memory-2 +up\n$")
+        with mock.patch.dict(os.environ, self.environment):
+            with Hosts(config.load(self.config)) as hosts:
+                start = ("start", "bench-run", "sleep", "60")
+                (first,) = hosts.agent(hosts.config.leader, *start)
+                (second,) = hosts.agent(hosts.config.leader, *start)
+        self.assertRegex(first, "^started ")
+        self.assertEqual(second, first.replace("started", "running"), "not taken for ours")
+        out = self.expect(0, "down")
+        for line in ("a: bench-run stopped", "a: memory-1 stopped", "b: memory-2 stopped"):
+            self.assertIn(f"pando-cluster: {line}\n", out)
+        self.assertNotIn("Willkommen", out)
+
+    def test_a_shell_that_runs_nothing_is_an_error(self):
+        self.write_config(HERE)
+        for code, printed in ((0, "closed until noon"), (1, "closed until noon"), (0, "")):
+            self.write_start_file(f"echo {printed}; exit {code}")
+            for command in ("up", "status", "bench", "down"):
+                out = self.expect(1, command)
+                self.assertIn(f"a: its shell prints '{printed}' and does not run", out)
 
     def test_down_ends_what_it_can_reach(self):
         self.write_config(HERE)

@@ -11,7 +11,8 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.environ.get("PANDO_PROGRAMS", os.path.join(HERE, "..", "build", "bin"))
 
-# Stands in for ssh: notes each call, has no way to hosts named in `down`, runs the others' here.
+# Stands in for ssh: notes each call, has no way to hosts named in `down`, runs the others' here, behind what the user's
+# shell does when it starts.
 FAKE_SSH = """#!/bin/bash
 printf '%s\\n' "$*" >>"$FAKE_SSH/calls"
 while [[ $1 == -* ]]; do
@@ -24,6 +25,7 @@ if grep -qx "$target" "$FAKE_SSH/down" 2>/dev/null; then
   echo "ssh: connect to host $target port 22: No route to host" >&2
   exit 255
 fi
+[[ ! -e $FAKE_SSH/start_file ]] || . "$FAKE_SSH/start_file"
 exec bash -c "$*"
 """
 FAKE_SCP = """#!/bin/bash
@@ -123,6 +125,11 @@ class ClusterTest(unittest.TestCase):
                 return file.read().splitlines()
         except FileNotFoundError:
             return []
+
+    def write_start_file(self, text):
+        """What a .bashrc does on all hosts."""
+        with open(f"{self.folder}/start_file", "w", encoding="utf-8") as file:
+            file.write(text)
 
     def cut_off(self, *addresses):
         with open(f"{self.folder}/down", "w", encoding="utf-8") as file:

@@ -15,6 +15,7 @@ AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")
 CONNECT_TIMEOUT_S = 10
 CALL_TIMEOUT_S = 60
 SSH_FAILED = 255
+BEGINS = "pando-cluster-begins"  # the line before an output that we have asked for; as in the agent
 PARALLEL_MAX = 32
 
 
@@ -63,20 +64,25 @@ class Hosts:
             code, out, err = self._run(
                 host, self._agent_command(host, verb, arguments), timeout, stdin=script
             )
-        if code == 0:
-            return out.splitlines()
         if code == SSH_FAILED and not self.config.local:
             raise HostError(host.name, self._unreachable(host, err))
-        raise HostError(host.name, err or f"{verb} failed with exit code {code}")
+        if code != 0 and err:
+            raise HostError(host.name, err)
+        lines = self._asked_for(host, out).splitlines()
+        if code != 0:
+            raise HostError(host.name, f"{verb} failed with exit code {code}")
+        return lines
 
     def run(self, host, command, timeout=CALL_TIMEOUT_S):
         """Exit code and both outputs of a command. HostError: the host was not reached."""
-        if not self.config.local:
-            command = self._ssh(host, command)
-        code, out, err = self._run(host, command, timeout)
-        if code == SSH_FAILED and not self.config.local:
+        if self.config.local:
+            return self._run(host, command, timeout)
+        words = self._ssh(host, command)
+        words[-1] = f"echo; echo {BEGINS}; {words[-1]}"
+        code, out, err = self._run(host, words, timeout)
+        if code == SSH_FAILED:
             raise HostError(host.name, self._unreachable(host, err))
-        return code, out, err
+        return code, self._asked_for(host, out), err
 
     def fetch(self, host, path, to):
         """Copies a file from a host to here. HostError."""
@@ -129,9 +135,23 @@ class Hosts:
         return f"cannot be reached: {why} (does 'ssh {target} true' work without a password?)"
 
     @staticmethod
+    def _asked_for(host, out):
+        """What follows the line BEGINS: start files of a user's shell may print before it."""
+        before, line, asked_for = out.partition(f"\n{BEGINS}\n")
+        if line:
+            return asked_for
+        raise HostError(
+            host.name,
+            f"its shell prints {before.strip()[:200]!r} and does not run what ssh hands to it: its "
+            "start files (like .bashrc) must not end it where there is no terminal",
+        )
+
+    @staticmethod
     def _run(host, command, timeout, stdin=subprocess.DEVNULL):
         # Files, not pipes: a connection that stays open in the background would keep a pipe open.
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        # Greetings and logs have bytes of any kind.
+        text = {"mode": "w+", "encoding": "utf-8", "errors": "replace"}
+        with tempfile.TemporaryFile(**text) as out, tempfile.TemporaryFile(**text) as err:
             try:
                 code = subprocess.run(
                     command,
