@@ -137,9 +137,18 @@ class SshTest(testing.ClusterTest):
         self.expect(0, "status")
         out = self.expect(0, "bench", f"--output={self.folder}/out")
         self.assertRegex(out, r"run +4000 operations")
-        copies = [call for call in self.ssh_calls() if call.startswith("scp ")]
-        self.assertEqual(len(copies), 2)
-        self.assertIn("localhost:", copies[0])
+        self.write_start_file("printf Welcome")
+        again = self.expect(0, "collect", f"--output={self.folder}/again")
+        (run_name,) = os.listdir(f"{self.folder}/again")
+        self.assertIn(f"run {run_name}", out + again)
+        for name in ("a.histograms.json", "b.histograms.json", "result.json"):
+            with open(f"{self.folder}/out/{run_name}/{name}", encoding="utf-8") as file:
+                text = file.read()
+            with open(f"{self.folder}/again/{run_name}/{name}", encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+        missing = "00000000-000000-000"
+        out = self.expect(1, "collect", f"--run={missing}", f"--output={self.folder}/out")
+        self.assertRegex(out, f"a: .*/a/results/{missing}/histograms.json cannot be fetched: .*No such")
         self.cut_off("localhost")
         self.assertIn("a: cannot be reached", self.expect(1, "down"))
         self.assertEqual(len(self.processes()), 2)

@@ -28,11 +28,6 @@ fi
 [[ ! -e $FAKE_SSH/start_file ]] || . "$FAKE_SSH/start_file"
 exec bash -c "$*"
 """
-FAKE_SCP = """#!/bin/bash
-printf 'scp %s\\n' "$*" >>"$FAKE_SSH/calls"
-from=${@: -2:1}
-exec cp "${from#*:}" "${@: -1}"
-"""
 
 
 class ClusterTest(unittest.TestCase):
@@ -109,13 +104,12 @@ class ClusterTest(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
 
     def use_fake_ssh(self):
-        """From now on ssh and scp are ours; their calls are in self.ssh_calls()."""
+        """From now on ssh is ours; its calls are in self.ssh_calls()."""
         self.local = []
         os.makedirs(f"{self.folder}/bin")
-        for name, text in (("ssh", FAKE_SSH), ("scp", FAKE_SCP)):
-            with open(f"{self.folder}/bin/{name}", "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(f"{self.folder}/bin/{name}", 0o700)
+        with open(f"{self.folder}/bin/ssh", "w", encoding="utf-8") as file:
+            file.write(FAKE_SSH)
+        os.chmod(f"{self.folder}/bin/ssh", 0o700)
         self.environment["PATH"] = f"{self.folder}/bin:{self.environment['PATH']}"
         self.environment["FAKE_SSH"] = self.folder
 
