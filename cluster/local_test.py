@@ -139,6 +139,20 @@ class LocalTest(testing.ClusterTest):
         self.assertIn("memory-2 dead", out)
         self.assertEqual(self.processes(), {})
 
+    def test_a_server_that_the_file_no_longer_names_is_shown(self):
+        self.write_config(ONE)
+        self.expect(0, "up")
+        self.write_config(ONE.replace("memory_servers = 2", ""))
+        forgotten = r"a +memory-2 +running, not in the file\n"
+        self.assertRegex(self.expect(0, "status"), rf"a +memory-1 +up\n{forgotten}")
+        os.kill(self.memory_server(1), signal.SIGKILL)
+        while len(self.processes()) > 1:
+            time.sleep(0.01)
+        self.assertRegex(self.expect(4, "status"), rf"a +memory-1 +dead\n{forgotten}")
+        self.assertIn("memory-2 stopped", self.expect(0, "down"))
+        self.assertEqual(self.processes(), {})
+        self.assertNotIn("memory-2", self.expect(3, "status"))
+
     def test_a_stopped_server_is_killed_after_the_grace(self):
         self.write_config(ONE, cluster="stop_timeout_s = 1")
         self.expect(0, "up")

@@ -187,7 +187,8 @@ def down(hosts):
 def status(hosts):
     """Prints a line a server: up, does not answer, dead, stopped, unknown.
 
-    OK, NOTHING_RUNS, PARTLY, or FAILED where a host cannot be asked.
+    And one for each other process that was started there and not stopped. OK, NOTHING_RUNS, PARTLY,
+    or FAILED where a host cannot be asked.
     """
     config = hosts.config
     planned = servers.memory_servers(config)
@@ -209,11 +210,17 @@ def status(hosts):
         elif state == "running":
             state = "up" if server.id in known else "does not answer"
         print(f"{server.host.name:16} {server.name:12} {state}")
+    named = {(server.host.name, server.name) for server in planned}
+    others = False  # memory servers that the file does not name
     for host, names in states.items():
         for name, state in names.items():
-            if not name.startswith("memory-"):
-                print(f"{host:16} {name:12} {state}")
+            if (host, name) in named:
+                continue
+            if name.startswith("memory-"):
+                others = others or state == "running"
+                state += ", not in the file"
+            print(f"{host:16} {name:12} {state}")
     _fail_if(errors)
     if not running:
-        return NOTHING_RUNS
+        return PARTLY if others else NOTHING_RUNS
     return OK if known >= {server.id for server in planned} == {s.id for s in running} else PARTLY
