@@ -1,8 +1,11 @@
-// Merges (rules M1 to M6, R1) that are held up.
+// Merges (rules M1 to M6, R1) that are held up, and those that batches of erases are due to.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/clock.h"
@@ -41,7 +44,7 @@ TEST(MergeTest, IsTriedAgainAfterAStop) {
 
   uint32_t left = 0;  // records of the left leaf
   while (KeyOf(left) < root_node.entries[0].key) ++left;
-  for (; !IsMergeDue(left - 1, context.layout); --left) {
+  for (; !IsMergeDue(left, left - 1, context.layout); --left) {
     ASSERT_TRUE(session->Erase(*tree, KeyOf(left - 1)).ok());
   }
   cluster.SetLockWord(right_lock, kForeign);
@@ -60,6 +63,74 @@ TEST(MergeTest, IsTriedAgainAfterAStop) {
   session->Run();
   EXPECT_EQ(client->Stats().tree.merges, 1u);
   EXPECT_EQ(client->Stats().tree.root_shrinks, 1u);
+}
+
+class BatchedErases : public testing::Test {
+ protected:
+  void Put(uint64_t from, uint64_t to) {
+    std::vector<KeyValue> entries;
+    for (uint64_t n = from; n < to; ++n) entries.push_back({KeyOf(n), "v"});
+    for (const absl::Status& put : session_->MultiPut(*tree_, entries))
+      ASSERT_TRUE(put.ok()) << put;
+  }
+  void Erase(const std::vector<std::string>& keys) {
+    for (const absl::Status& erase : session_->MultiErase(*tree_, keys)) {
+      ASSERT_TRUE(erase.ok()) << erase;
+    }
+  }
+  uint64_t Leaves() {
+    session_->Run();  // what is still to be merged
+    const auto report = session_->Check(*tree_, {.quiet_tree = true});
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->ok()) << report->problems.front();
+    std::printf("%lu leaves, %lu keys, %lu merges\n", report->nodes_per_level[0], report->keys,
+                client_->Stats().tree.merges);
+    return report->nodes_per_level[0];
+  }
+
+  SimCluster cluster_{{.sim = {.mode = sim::DeliveryMode::kWhole}}};
+  std::unique_ptr<Client> client_ = cluster_.NewClient();
+  std::unique_ptr<Tree> tree_ = *client_->CreateTree("t", {});
+  std::unique_ptr<Session> session_ = *client_->NewSession();
+};
+
+// The oldest keys go as new ones come: as many leaves as their keys need, however long that lasts.
+TEST_F(BatchedErases, AQueueTakesNoMoreLeavesWithTime) {
+  constexpr uint64_t kLive = 5'000, kBatch = 1'000;
+  Put(0, kLive);
+  const uint64_t before = Leaves();
+  for (uint64_t first = 0; first < 600'000; first += kBatch) {
+    Put(first + kLive, first + kLive + kBatch);
+    std::vector<std::string> keys;
+    for (uint64_t n = first; n < first + kBatch; ++n) keys.push_back(KeyOf(n));
+    Erase(keys);
+  }
+  EXPECT_LT(Leaves(), 2 * before);
+}
+
+// Each leaf goes from full to three keys at once.
+TEST_F(BatchedErases, LeavesThatAreThinnedAtOnceAreMerged) {
+  constexpr uint64_t kKeys = 20'000;
+  Put(0, kKeys);
+  const uint64_t before = Leaves();
+  std::vector<std::string> keys;
+  for (uint64_t n = 0; n < kKeys; ++n) {
+    if (n % 14 != 0) keys.push_back(KeyOf(n));
+  }
+  Erase(keys);
+  EXPECT_LT(Leaves(), before / 4);
+  EXPECT_GT(client_->Stats().tree.merges, before / 2);
+}
+
+// Coroutines of one call, and the merges they cause, are in each other's way.
+TEST_F(BatchedErases, OfATreeThatIsErasedInOneCallHardlyALeafIsLeft) {
+  constexpr uint64_t kKeys = 100'000;
+  Put(0, kKeys);
+  const uint64_t before = Leaves();
+  std::vector<std::string> keys;
+  for (uint64_t n = 0; n < kKeys; ++n) keys.push_back(KeyOf(n));
+  Erase(keys);
+  EXPECT_LT(Leaves(), before / 500);
 }
 
 }  // namespace

@@ -144,7 +144,11 @@ absl::Status SlowRead::EmptyNeighbour() {
   PANDO_CHECK(
       ReadLeafEntries(world_.Memory(kOnlyServer).main.data() + left.offset(), Layout(), &entries));
   PANDO_CHECK(!entries.empty());
-  while (!IsMergeDue(static_cast<uint32_t>(entries.size() - 1), Layout())) {
+  const auto merge_is_due = [&] {
+    const auto used = static_cast<uint32_t>(entries.size());
+    return IsMergeDue(used, used - 1, Layout());
+  };
+  while (!merge_is_due()) {
     PANDO_RETURN_IF_ERROR(a_.session->Erase(*a_.tree, entries.back().key));
     entries.pop_back();
   }

@@ -132,7 +132,7 @@ int64_t SessionImpl::RepairDeadlineNs(int64_t timeout_ns) const {
 void SessionImpl::NoteRepairs(const Tree& tree, OperationContext& context) {
   if (repairs_.size() >= kRepairsMax) return;
   repairs_.push_back({SharedImplOf(tree), std::move(context.missing), std::move(context.underfull),
-                      context.sweep_due});
+                      context.sweep_due, /*again=*/0});
 }
 
 void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
@@ -148,7 +148,17 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
     context_->counters().separator_repairs.Add();
     (void)tree.InsertMissing(context, *std::move(repair.missing));
   }
-  if (repair.underfull.has_value()) (void)tree.MergeUnderfullLeaf(context, *repair.underfull);
+  if (repair.underfull.has_value()) {
+    (void)tree.MergeUnderfullLeaf(context, *repair.underfull);
+    // Of an emptied leaf no operation need ever notice anything again.
+    if (context.underfull.has_value() && repair.again < kRepairAgainMax &&
+        repairs_.size() < kRepairsMax) {
+      repairs_.push_back({.tree = repair.tree,
+                          .missing = std::nullopt,
+                          .underfull = std::move(context.underfull),
+                          .again = repair.again + 1});
+    }
+  }
   if (repair.sweep) {
     OperationContext sweep(context_.get(), RepairDeadlineNs(kNeverNs));
     sweep.fate = &fate;

@@ -106,12 +106,15 @@ class SessionImpl {
     std::optional<MissingSeparator> missing;
     std::optional<std::string> underfull;
     bool sweep = false;
+    int again = 0;  // so often it was noted again
   };
   class CallersDeadline;
   static int64_t NsOf(int64_t timeout_ms) {
     return std::min(timeout_ms, kTimeoutMsMax) * kMillisecondNs;
   }
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
+  // Of merges that others were in the way of: somebody may hold a lock for good.
+  static constexpr int kRepairAgainMax = 8;
 
   // Runs `job`, an absl::Status(OperationContext&), in a coroutine of this session, now.
   template <typename Job>

@@ -39,6 +39,8 @@ bool FitTogether(const std::byte* left, const std::byte* right, uint8_t level,
                  const NodeLayout& layout) {
   const std::optional<Fill> a = FillOf(left, level, layout), b = FillOf(right, level, layout);
   if (!a.has_value() || !b.has_value()) return false;
+  // An empty leaf may be the first child, with one neighbour alone, and nobody erases there again.
+  if (level == 0 && (a->used == 0 || b->used == 0)) return a->used + b->used <= a->capacity;
   size_t used = a->used + b->used;
   if (level > 0) {  // the right node's low fence becomes a separator
     FenceScratch scratch;
@@ -47,9 +49,10 @@ bool FitTogether(const std::byte* left, const std::byte* right, uint8_t level,
   return 4 * used <= 3 * a->capacity;
 }
 
-bool IsMergeDue(uint32_t used_slots, const NodeLayout& layout) {
+bool IsMergeDue(uint32_t before, uint32_t after, const NodeLayout& layout) {
   const uint32_t step = std::max<uint32_t>(1, layout.entries_max() / 10);
-  return Underfull({used_slots, layout.entries_max()}) && used_slots % step == 0;
+  const uint32_t next_above = (after + step - 1) / step * step;
+  return Underfull({after, layout.entries_max()}) && (next_above < before || after == 0);
 }
 
 }  // namespace pando

@@ -82,6 +82,16 @@ bool LeafBatch::Apply(const WriteOperation& operation, absl::Status* result, std
   return true;
 }
 
+uint32_t LeafBatch::EntriesBefore(uint32_t now) const {
+  for (const KeyState& state : keys_) {
+    if (!state.changed) continue;
+    const bool was_present = state.slot >= 0;
+    if (was_present && !state.is_present) ++now;
+    if (!was_present && state.is_present) --now;
+  }
+  return now;
+}
+
 void LeafBatch::CommitErases() {
   for (const KeyState& state : keys_) {
     if (state.changed && state.slot >= 0 && !state.is_present) editor_.Erase(state.key);

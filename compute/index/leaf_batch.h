@@ -48,6 +48,8 @@ class LeafBatch {
 
   // An entry was erased.
   bool erased() const { return erased_; }
+  // How many entries the leaf had, if it has so many now.
+  uint32_t EntriesBefore(uint32_t now) const;
 
   // Writes the final states into the image. Returns the editor, for sealing. There is room for them
   // all (CHECKed).

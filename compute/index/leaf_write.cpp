@@ -87,7 +87,7 @@ void LeafWrite::ExecuteInWindow(HeldLock&& lock, const RunWrite& write, int slot
 inline bool LeafWrite::WriteBackLeaf(HeldLock&& lock, LeafBatch& batch,
                                      absl::Span<const RunWrite> applied, absl::Status* written) {
   LeafEditor& editor = batch.Commit();
-  if (batch.erased()) NoteUnderfull(editor);
+  if (batch.erased()) NoteUnderfull(batch, editor);
   LocalLock* const local = lock.local();
   if (editor.dirty()) [[likely]] {
     if (!RuleHolds(Rule::kL5)) FinishCombined(local, absl::OkStatus());
@@ -179,8 +179,9 @@ size_t LeafWrite::GiveUp(HeldLock&& lock, const RunWrite& first) {
   return 1;
 }
 
-void LeafWrite::NoteUnderfull(const LeafEditor& editor) {
-  if (!IsMergeDue(editor.used_slots(), tree_.layout)) return;
+void LeafWrite::NoteUnderfull(const LeafBatch& batch, const LeafEditor& editor) {
+  const uint32_t used = editor.used_slots();
+  if (!IsMergeDue(batch.EntriesBefore(used), used, tree_.layout)) return;
   FenceScratch scratch;
   context_.underfull = std::string(LowFence(image_.data, tree_.layout, &scratch));
 }

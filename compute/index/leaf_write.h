@@ -64,7 +64,7 @@ class LeafWrite {
   // What the batch leaves, in as many leaves as that needs. Notes their separators.
   absl::Status Split(HeldLock lock, LeafBatch& batch, const std::vector<LeafEntry>& sorted,
                      bool ascending);
-  void NoteUnderfull(const LeafEditor& editor);
+  void NoteUnderfull(const LeafBatch& batch, const LeafEditor& editor);
   // Applies what local waiters have queued for this leaf, as far as it fits (rule U2).
   void Combine(HeldLock& lock, LeafBatch& batch);
   // Results of combined operations; `outcome`: what all of them get instead if it is an error.

@@ -1,8 +1,9 @@
 // Rules M and R1: a node under 3/8 full is merged with a neighbour under the same parent where both
-// fit in 3/4; a root with a single child goes.
+// fit in 3/4, or one is an empty leaf; a root with a single child goes.
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -22,7 +23,7 @@
 namespace pando {
 namespace {
 
-// A merge that meets locks in use is tried again so often; the next erase there tries again.
+// A merge that meets locks in use is tried again so often.
 constexpr int kAttemptsMax = 8;
 constexpr int64_t kMergeAgainChains = 8;
 
@@ -33,6 +34,8 @@ struct Trio {
   LocalBuffer parent_image, left_image, right_image;
   InternalNode parent_node;
   size_t entry = 0;  // of `right` in the parent
+  // Low fences, of inner nodes: of the last child of left and the first one of right.
+  std::string seam_left, seam_right;
 };
 
 bool MayMerge(const TreeContext& tree, const Trio& trio) {
@@ -47,7 +50,7 @@ bool MayMerge(const TreeContext& tree, const Trio& trio) {
 }
 
 // The survivor's image: everything of both, `absorbing` the right one (rule M4).
-absl::Status BuildSurvivor(const TreeContext& tree, const Trio& trio) {
+absl::Status BuildSurvivor(const TreeContext& tree, Trio& trio) {
   const NodeLayout& layout = tree.layout;
   const bool crc = tree.environment.crc;
   std::byte* const left = trio.left_image.data;
@@ -57,6 +60,8 @@ absl::Status BuildSurvivor(const TreeContext& tree, const Trio& trio) {
     InternalNode survivor, absorbed;
     PANDO_RETURN_IF_ERROR(DecodeInternal(left, layout, &survivor));
     PANDO_RETURN_IF_ERROR(DecodeInternal(right, layout, &absorbed));
+    trio.seam_left = survivor.entries.empty() ? survivor.header.low : survivor.entries.back().key;
+    trio.seam_right = absorbed.header.low;
     survivor.entries.push_back({absorbed.header.low, absorbed.header.leftmost});
     for (Separator& entry : absorbed.entries) survivor.entries.push_back(std::move(entry));
     survivor.header.right = absorbed.header.right;
@@ -124,6 +129,12 @@ absl::Status WriteMerge(OperationContext& context, TreeContext& tree, Trio* trio
   return RuleHolds(Rule::kM6) ? clear_absorbing() : absl::OkStatus();
 }
 
+// The level's node that covers the key is to be looked at.
+struct Look {
+  uint8_t level = 0;
+  std::string key;
+};
+
 // One attempt at merging the child of a held parent that covers the key.
 class MergeAttempt {
  public:
@@ -142,11 +153,11 @@ class MergeAttempt {
 
   const Reference& unsound() const { return unsound_; }
   const std::string& unsound_low() const { return unsound_low_; }
-  // After kMerged: the parent is to be looked at next, by its low fence.
-  bool parent_due() const;
-  const std::string& parent_low() const { return trio_.parent_node.header.low; }
+  // After kMerged and kChangedUp: what is to be looked at next is added, the first one last.
+  void AddNext(Outcome outcome, uint8_t lowest_level, std::vector<Look>* looks) const;
 
  private:
+  bool parent_due() const;
   // The child at `position` (0: leftmost), locked and read. kMerged: go on.
   absl::StatusOr<Outcome> Take(size_t position, LocalBuffer image);
   absl::StatusOr<Outcome> TryPair(size_t left, size_t right, LocalBuffer other);
@@ -177,6 +188,18 @@ bool MergeAttempt::parent_due() const {
   const InternalNode& parent = trio_.parent_node;
   const bool alone = parent.header.low.empty() && parent.header.high.empty();  // the root
   return alone ? parent.entries.empty() : parent_underfull_;
+}
+
+void MergeAttempt::AddNext(Outcome outcome, uint8_t lowest_level, std::vector<Look>* looks) const {
+  const bool merged = outcome == Outcome::kMerged;
+  if (outcome == Outcome::kChangedUp || (merged && parent_due())) {
+    looks->push_back({static_cast<uint8_t>(level_ + 1), trio_.parent_node.header.low});
+  }
+  if (!merged || level_ <= lowest_level) return;
+  // Two children have become neighbours under one parent: what found none that fits may now.
+  const auto below = static_cast<uint8_t>(level_ - 1);
+  looks->push_back({below, trio_.seam_left});
+  looks->push_back({below, trio_.seam_right});
 }
 
 absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Take(size_t position, LocalBuffer image) {
@@ -265,57 +288,66 @@ absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Run(HeldLock parent, LocalBu
   return outcome;
 }
 
-// Holds the parent of the level's node that covers the key and makes one attempt. `go_up`: its low
-// fence where the level above has to be looked at next.
+// Holds the parent of the node and makes one attempt.
 absl::StatusOr<MergeAttempt::Outcome> MergeOnce(OperationContext& context, TreeContext& tree,
-                                                uint8_t level, std::string_view key,
-                                                std::optional<std::string>* go_up) {
+                                                const Look& look, uint8_t lowest_level,
+                                                std::vector<Look>* next) {
   using Outcome = MergeAttempt::Outcome;
-  const auto parent_level = static_cast<uint8_t>(level + 1);
+  const auto parent_level = static_cast<uint8_t>(look.level + 1);
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
-  Descent descent(context, tree, key, parent_level);
+  Descent descent(context, tree, look.key, parent_level);
   HeldNode parent(context, tree, image.buffer());
   PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt held, parent.Hold(descent));
   if (held != HeldNode::Attempt::kHeld) return Outcome::kBusy;
-  MergeAttempt attempt(context, tree, key, level);
+  MergeAttempt attempt(context, tree, look.key, look.level);
   PANDO_ASSIGN_OR_RETURN(const Outcome outcome, attempt.Run(parent.TakeLock(), image.buffer()));
   if (outcome == Outcome::kUnsound) {
     PANDO_RETURN_IF_ERROR(
-        LockAndRepair(context, tree, attempt.unsound(), level, attempt.unsound_low()));
+        LockAndRepair(context, tree, attempt.unsound(), look.level, attempt.unsound_low()));
     return Outcome::kBusy;
   }
-  const bool up =
-      outcome == Outcome::kChangedUp || (outcome == Outcome::kMerged && attempt.parent_due());
-  if (up) *go_up = attempt.parent_low();
+  attempt.AddNext(outcome, lowest_level, next);
   return outcome;
+}
+
+// Aborted: locks were in use all the time.
+absl::Status MergeAt(OperationContext& context, TreeContext& tree, const Look& look,
+                     uint8_t lowest_level, std::vector<Look>* next) {
+  using Outcome = MergeAttempt::Outcome;
+  // Not until the deadline, which bounds the waits only: on a busy machine every back-off may cost
+  // the processor for longer than that, and what the last erases leave nobody would merge.
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    const absl::StatusOr<Outcome> outcome = MergeOnce(context, tree, look, lowest_level, next);
+    if (absl::IsFailedPrecondition(outcome.status())) return ShrinkRoot(context, tree, look.level);
+    PANDO_RETURN_IF_ERROR(outcome.status());
+    if (*outcome != Outcome::kBusy) {
+      tree.environment.allocator.FlushIfMany(context, tree.id());
+      return absl::OkStatus();
+    }
+    context.BackOff(kMergeAgainChains);
+  }
+  return absl::AbortedError("merging: locks are in use");
 }
 
 }  // namespace
 
 absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_t level,
                             std::string_view key) {
-  using Outcome = MergeAttempt::Outcome;
-  std::string key_here(key);
-  // Not until the deadline, which bounds the waits only: on a busy machine every back-off may cost
-  // the processor for longer than that, and what the last erases leave nobody would merge.
-  for (int attempt = 0; attempt < kAttemptsMax;) {
-    std::optional<std::string> go_up;
-    const absl::StatusOr<Outcome> outcome = MergeOnce(context, tree, level, key_here, &go_up);
-    if (absl::IsFailedPrecondition(outcome.status())) return ShrinkRoot(context, tree, level);
-    PANDO_RETURN_IF_ERROR(outcome.status());
-    if (*outcome == Outcome::kBusy) {
-      ++attempt;
-      context.BackOff(kMergeAgainChains);
-      continue;
-    }
-    tree.environment.allocator.FlushIfMany(context, tree.id());
-    if (!go_up.has_value()) return absl::OkStatus();
-    ++level;
-    key_here = *std::move(go_up);
-    attempt = 0;
+  std::vector<Look> looks = {{level, std::string(key)}};
+  absl::Status first;
+  while (!looks.empty()) {
+    const Look look = std::move(looks.back());
+    looks.pop_back();
+    const absl::Status status = MergeAt(context, tree, look, level, &looks);
+    if (status.ok()) continue;
+    const bool busy = absl::IsAborted(status);
+    // An emptied leaf nobody may erase from again. Of levels above the next merge below asks again.
+    if (look.level == 0 && (busy || absl::IsDeadlineExceeded(status))) context.underfull = look.key;
+    if (!busy) return status;
+    if (first.ok()) first = status;
   }
-  return absl::OkStatus();
+  return first;
 }
 
 }  // namespace pando

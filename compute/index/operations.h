@@ -62,8 +62,9 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
                       bool* over);
 
 // merge.cpp (rules M1 to M6): merges the level's node that covers `key` with a neighbour if it is
-// underfull and both fit, then looks at the levels above. Best effort: OK also where nothing could
-// be done now.
+// underfull and both fit, then looks at levels above, and at children, down to that level, that are
+// neighbours from now on. Best effort: OK also where nothing fits. Aborted: locks were in use; then
+// and where the deadline has passed the context notes a leaf as underfull again.
 absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_t level,
                             std::string_view key);
 
