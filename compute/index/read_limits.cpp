@@ -29,12 +29,19 @@ ReadLimits ReadLimits::Of(const Capabilities& capabilities, const NodeLayout& la
   const bool lines_whole = crc || capabilities.lines_atomic;
   if (!lines_whole) limits.line_ns = kEntryWrites * interval_ns;
   const uint32_t packet_bytes = capabilities.read_packet_bytes;
-  // Several READs, whatever their sizes: line 0 may be of another time than the window.
-  const bool groups_whole =
-      crc || (capabilities.lines_atomic &&
-              (layout.lines_per_group() == 1 ||
-               layout.window_groups() * layout.group_bytes() <= packet_bytes));
+  // Several READs, whatever their sizes: line 0 may be of another time than the window. Where that
+  // begins one line behind line 0 the READ of it begins two lines before.
+  const uint32_t window_bytes =
+      layout.window_groups() * layout.group_bytes() +
+      (layout.header_lines() == 2 ? layout.header_lines() * kLineBytes : 0);
+  const bool groups_whole = crc || (capabilities.lines_atomic && (layout.lines_per_group() == 1 ||
+                                                                  window_bytes <= packet_bytes));
   limits.window_ns = (groups_whole ? kNodeWrites : kEntryWrites) * interval_ns;
+  // These READs begin and end anywhere in the node, and so do their packets.
+  const bool rest_whole =
+      crc || (capabilities.lines_atomic &&
+              (layout.lines_per_group() == 1 || layout.node_bytes() <= packet_bytes));
+  limits.rest_ns = (rest_whole ? kNodeWrites : kEntryWrites) * interval_ns;
   const bool in_one_go = packet_bytes != 0 && layout.node_bytes() <= packet_bytes;
   if (lines_whole && in_one_go) return limits;
   const bool slots_whole =

@@ -16,6 +16,8 @@ struct ReadLimits {
   int64_t line_ns = kNeverNs;
   // Of a chain of READs of line 0 and a key's window (rule N2).
   int64_t window_ns = kNeverNs;
+  // Of that and the chain behind it, which READs the other lines, together: window_ns holds, too.
+  int64_t rest_ns = kNeverNs;
 
   // `crc`: lines carry checksums.
   static ReadLimits Of(const Capabilities& capabilities, const NodeLayout& layout, bool crc);

@@ -2,6 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "common/wire/node_image.h"
+#include "common/wire/test_images.h"
+#include "common/wire/window.h"
+
 namespace pando {
 namespace {
 
@@ -71,6 +83,75 @@ TEST(ReadLimits, AWindowIsHeldTogetherByTheNodeVersionWhateverThePackets) {
   Capabilities software = Nic(0);
   software.lines_atomic = false;
   EXPECT_EQ(ReadLimits::Of(software, with_windows(8, 8), false).window_ns, kEntryLimit);
+}
+
+// Whether a READ of those lines has a group in two packets.
+bool CutsAGroup(const NodeLayout& layout, uint32_t first, uint32_t end, uint32_t packet_bytes) {
+  const uint32_t together = layout.lines_per_group();
+  for (uint32_t group = 0; group < layout.group_count(); ++group) {
+    const uint32_t line = layout.FirstLineOfGroup(group);
+    if (line < first || line + together > end) continue;
+    const uint32_t from = (line - first) * kLineBytes;
+    const uint32_t last = from + together * kLineBytes - 1;
+    if (from / packet_bytes != last / packet_bytes) return true;
+  }
+  return false;
+}
+
+// Rule N2: READs that begin within the leaf have other packets than that of the whole leaf.
+TEST(ReadLimits, AGroupInTwoPacketsOfANarrowReadIsHeldTogetherByTheEntryVersion) {
+  const std::pair<uint32_t, uint32_t> sizes[] = {{24, 8},   {60, 8},  {8, 100}, {32, 64},
+                                                 {32, 128}, {8, 150}, {16, 16}, {8, 8}};
+  Random random(1);
+  int cut_windows = 0, cut_rests = 0;
+  for (const auto& [key, value] : sizes) {
+    const NodeLayout layout = *NodeLayout::Create(key, value, 0, true);
+    if (layout.window_groups() == 0) continue;
+    for (const uint32_t mtu : {1024u, 2048u, 4096u}) {
+      const ReadLimits limits = ReadLimits::Of(Nic(mtu), layout, false);
+      bool window_is_cut = false, rest_is_cut = false;
+      std::set<uint32_t> homes;
+      while (homes.size() < layout.group_count()) {
+        const std::string text = TestBytes(&random, 8);
+        if (!homes.insert(wire::HomeOf(layout, text)).second) continue;
+        for (const WindowPart part : {WindowPart::kAll, WindowPart::kNear}) {
+          const WindowRuns window = WindowOf(layout, text, part);
+          const WindowReads reads = ReadsOf(window);
+          for (uint32_t i = 0; i < reads.count; ++i) {
+            const auto& run = reads.runs[i];
+            window_is_cut |=
+                CutsAGroup(layout, run.first_line, run.first_line + run.line_count, mtu);
+          }
+          std::vector<bool> is_read(layout.lines() + 1);
+          is_read[0] = is_read[layout.lines()] = true;
+          for (uint32_t i = 0; i < window.count; ++i) {
+            const auto& run = window.runs[i];
+            for (uint32_t l = 0; l < run.line_count; ++l) is_read[run.first_line + l] = true;
+          }
+          for (uint32_t first = 1, line = 1; line <= layout.lines(); ++line) {
+            if (!is_read[line]) continue;
+            rest_is_cut |= CutsAGroup(layout, first, line, mtu);
+            first = line + 1;
+          }
+        }
+      }
+      const std::string what = absl::StrCat(key, "/", value, ", MTU ", mtu);
+      if (window_is_cut) {
+        EXPECT_EQ(limits.window_ns, kEntryLimit) << what;
+      }
+      if (rest_is_cut) {
+        EXPECT_EQ(std::min(limits.window_ns, limits.rest_ns), kEntryLimit) << what;
+      }
+      cut_windows += window_is_cut;
+      cut_rests += rest_is_cut;
+    }
+  }
+  EXPECT_GT(cut_windows, 0);
+  EXPECT_GT(cut_rests, 0);
+  // Nothing is lost where no group is of several lines, or one packet takes all.
+  const NodeLayout eights = *NodeLayout::Create(8, 8, 0, true);
+  EXPECT_EQ(ReadLimits::Of(Nic(4096), eights, false).rest_ns, kNodeLimit);
+  EXPECT_EQ(ReadLimits::Of(Nic(0), *NodeLayout::Create(60, 8, 0, true), true).rest_ns, kNodeLimit);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ absl::StatusOr<WindowVerdict> ReadRest(OperationContext& context, const TreeCont
   }
   const absl::Status status = context.Await(chain);
   if (!status.ok() && !absl::IsAborted(status)) return status;
-  const int64_t limit_ns = std::min(tree.read_limits.window_ns, tree.read_limits.node_ns);
+  const int64_t limit_ns = std::min(tree.read_limits.window_ns, tree.read_limits.rest_ns);
   const int64_t took_ns = chain->completed_ns() - started_ns;
   if (!status.ok() || took_ns > std::min(limit_ns, tree.read_max_ns)) {
     return WindowVerdict::kUnclear;
