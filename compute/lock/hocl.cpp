@@ -254,7 +254,8 @@ absl::Status Hocl::AcquireGlobal(OperationContext& context, LocalBuffer image, H
     }
     counters.lock_failures.Add();
     lock.wanted_ = true;
-    changed_hands = std::exchange(last_seen, chain->verb(0).old_value) != last_seen;
+    const uint64_t before = std::exchange(last_seen, chain->verb(0).old_value);
+    changed_hands = before != last_seen;
     if (lock.local_ != nullptr && last_seen != LockWord::kFree) {
       lock.local_->NoteRival(LockWord::Decode(last_seen).owner, context.session.NowNs(),
                              kRivalChains * context.session.chain_ns());
