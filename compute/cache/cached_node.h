@@ -196,7 +196,7 @@ class CachedNode {
  public:
   // --- For IndexCache.
   mutable std::atomic<uint32_t> last_used{0};  // coarse; written only under eviction pressure
-  uint32_t level1_index = 0;                   // position in the eviction list
+  uint32_t list_index = 0;                     // position in the eviction list
   uint32_t directory_slot = UINT32_MAX;        // in the tree's directory; UINT32_MAX: not there
 
  private:

@@ -18,7 +18,10 @@ constexpr uint64_t kEvictionsPerGeneration = 16;
 
 }  // namespace
 
-IndexCache::IndexCache(size_t bytes_max, uint64_t seed) : bytes_max_(bytes_max), random_(seed) {
+IndexCache::IndexCache(size_t bytes_max, uint64_t seed)
+    : bytes_max_(bytes_max),
+      upper_bytes_max_(std::max(bytes_max / 2, kUpperBytesLeast)),
+      random_(seed) {
   const size_t buckets =
       std::bit_ceil(std::clamp(bytes_max / kBytesPerBucket, kBucketsMin, kBucketsMax));
   bucket_mask_ = buckets - 1;
@@ -66,23 +69,28 @@ void IndexCache::RemoveLocked(CachedNode* node) {
   if (node->level() == 1) {
     if (node->directory_slot != UINT32_MAX) directories_[node->tree_id()]->Remove(node);
     level1_bytes_.fetch_sub(node->bytes(), std::memory_order_relaxed);
-    level1_.back()->level1_index = node->level1_index;
-    level1_[node->level1_index] = level1_.back();
-    level1_.pop_back();
   } else {
     upper_bytes_.fetch_sub(node->bytes(), std::memory_order_relaxed);
   }
+  std::vector<CachedNode*>& list = ListOf(*node);
+  list.back()->list_index = node->list_index;
+  list[node->list_index] = list.back();
+  list.pop_back();
   epochs_.Retire(node, &CachedNode::Destroy, node->bytes());
 }
 
-void IndexCache::MakeRoomLocked(size_t more_bytes) {
-  while (bytes() + more_bytes > bytes_max_ && !level1_.empty()) EvictLocked();
-  pressure_.store(bytes() + more_bytes > bytes_max_ / 8 * 7, std::memory_order_relaxed);
+void IndexCache::MakeRoomLocked(const CachedNode& fresh) {
+  const size_t upper_more = fresh.level() == 1 ? 0 : fresh.bytes();
+  while (upper_bytes() + upper_more > upper_bytes_max_ && !upper_.empty()) EvictLocked(upper_);
+  while (bytes() + fresh.bytes() > bytes_max_ && !level1_.empty()) EvictLocked(level1_);
+  pressure_.store(bytes() + fresh.bytes() > bytes_max_ / 8 * 7 ||
+                      upper_bytes() + upper_more > upper_bytes_max_ / 8 * 7,
+                  std::memory_order_relaxed);
 }
 
-void IndexCache::EvictLocked() {
-  CachedNode* a = level1_[random_.Uniform(level1_.size())];
-  CachedNode* b = level1_[random_.Uniform(level1_.size())];
+void IndexCache::EvictLocked(const std::vector<CachedNode*>& from) {
+  CachedNode* a = from[random_.Uniform(from.size())];
+  CachedNode* b = from[random_.Uniform(from.size())];
   const bool a_is_older =
       a->last_used.load(std::memory_order_relaxed) <= b->last_used.load(std::memory_order_relaxed);
   RemoveLocked(a_is_older ? a : b);
@@ -99,12 +107,13 @@ void IndexCache::Insert(uint32_t tree_id, const Reference& self, const InternalN
     CachedNode::Destroy(fresh);
     return;
   }
-  MakeRoomLocked(fresh->bytes());
+  MakeRoomLocked(*fresh);
+  fresh->last_used.store(generation_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  std::vector<CachedNode*>& list = ListOf(*fresh);
+  fresh->list_index = static_cast<uint32_t>(list.size());
+  list.push_back(fresh);
   if (fresh->level() == 1) {
     level1_bytes_.fetch_add(fresh->bytes(), std::memory_order_relaxed);
-    fresh->last_used.store(generation_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    fresh->level1_index = static_cast<uint32_t>(level1_.size());
-    level1_.push_back(fresh);
     AddToDirectoryLocked(fresh);
   } else {
     upper_bytes_.fetch_add(fresh->bytes(), std::memory_order_relaxed);

@@ -1,14 +1,16 @@
 // Index cache of a compute server (Sherman, section 4.2.3): decoded internal nodes by address.
 // Nodes are bounded in bytes: those of level 1 are evicted by power of two choices; upper levels
-// are always kept, and leave them so much less. Entries are hints: every use is validated against
-// the node that the reference leads to (rule V1).
+// leave them so much less, and are kept up to half of the bound: what is beyond that is mostly
+// nodes that have died, which nobody looks up any more. Entries are hints: every use is validated
+// against the node that the reference leads to (rule V1).
 //
 // Thread safety: Find() from any thread under an EpochDomain::Guard, without shared writes; the
 // rest from any thread. Invariants:
 //   1. A published node never changes but for its chain pointer and its coarse use stamp.
-//   2. The bytes of all nodes never exceed the bound after Insert() returned. Where upper levels
-//      leave no room for one of level 1, the last one that came is kept all the same, if it fits
-//      the bound alone.
+//   2. The bytes of all nodes never exceed the bound after Insert() returned, but in a small cache:
+//      of upper levels kUpperBytesLeast may be kept whatever the bound, and where they leave no
+//      room for a node of level 1, the last one that came is kept all the same, if it fits the
+//      bound alone.
 //   3. At most one node an address is in the table.
 //   4. Of the directories' arrays at most one waits until its readers have left, and beyond that as
 //      few bytes as EpochDomain says.
@@ -31,6 +33,8 @@ namespace pando {
 
 class IndexCache {
  public:
+  static constexpr size_t kUpperBytesLeast = 64 << 10;
+
   IndexCache(size_t bytes_max, uint64_t seed);
   ~IndexCache();
   IndexCache(const IndexCache&) = delete;
@@ -87,11 +91,14 @@ class IndexCache {
   void AddToDirectoryLocked(CachedNode* node);
   void RemoveLocked(CachedNode* node);
   CachedNode* FindLocked(RemoteAddress address) const;
-  // Evicts until so many bytes more fit, or nothing is left to evict.
-  void MakeRoomLocked(size_t more_bytes);
-  void EvictLocked();
+  // Evicts until the node fits, or nothing is left to evict.
+  void MakeRoomLocked(const CachedNode& fresh);
+  void EvictLocked(const std::vector<CachedNode*>& from);
+  std::vector<CachedNode*>& ListOf(const CachedNode& node) {
+    return node.level() == 1 ? level1_ : upper_;
+  }
 
-  const size_t bytes_max_;
+  const size_t bytes_max_, upper_bytes_max_;
   size_t bucket_mask_ = 0;
   std::unique_ptr<Bucket[]> buckets_;
   std::atomic<size_t> level1_bytes_{0};
@@ -100,8 +107,8 @@ class IndexCache {
   std::atomic<bool> pressure_{false};    // near the bound: lookups leave coarse stamps
   std::atomic<uint32_t> generation_{1};  // advances with evictions; the unit of last_used
 
-  std::mutex mutex_;  // guards what follows, and all writes to the table
-  std::vector<CachedNode*> level1_;
+  std::mutex mutex_;                         // guards what follows, and all writes to the table
+  std::vector<CachedNode*> level1_, upper_;  // what may be evicted
   absl::flat_hash_map<uint32_t, std::shared_ptr<ParentDirectory>> directories_;  // by tree
   uint64_t retired_array_ = 0;  // the last array's retirement
   Random random_;

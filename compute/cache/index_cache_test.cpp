@@ -170,7 +170,7 @@ TEST(IndexCache, ACacheTooSmallForOneNodeHoldsNone) {
   }
 }
 
-TEST(IndexCache, UpperLevelsAreAlwaysKept) {
+TEST(IndexCache, SomeUpperLevelsAreKeptHoweverSmallTheBound) {
   IndexCache cache(4 * BytesOfOne(), 1);
   const Reader reader(&cache);
   for (uint64_t i = 0; i < 200; ++i) cache.Insert(kTree, NodeAt(i), NodeOf(i, 2 + i % 3));
@@ -180,6 +180,27 @@ TEST(IndexCache, UpperLevelsAreAlwaysKept) {
   // They leave no room, but for what came last.
   EXPECT_EQ(cache.level1_bytes(), BytesOfOne());
   EXPECT_EQ(reader.Find(NodeAt(999)), 1u);
+}
+
+// Those that died were merged away by other clients, and nobody is led to them any more.
+TEST(IndexCache, UpperLevelsThatNobodyLooksUpAreEvicted) {
+  const size_t bound = 2 * IndexCache::kUpperBytesLeast;
+  IndexCache cache(bound, 1);
+  const Reader reader(&cache);
+  constexpr uint64_t kUsed = 20;
+  uint64_t misses = 0;
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    cache.Insert(kTree, NodeAt(i), NodeOf(i, i % 2 == 0 || i < kUsed ? 2 : 1));
+    ASSERT_LE(cache.bytes(), bound);
+    ASSERT_EQ(reader.Find(NodeAt(i)), 1u);
+    for (uint64_t used = 0; used < std::min(i, kUsed); ++used) {
+      if (reader.Find(NodeAt(used)) != 0) continue;
+      ++misses;
+      cache.Insert(kTree, NodeAt(used), NodeOf(used, 2));
+    }
+  }
+  EXPECT_GT(cache.level1_bytes(), bound / 3) << "they leave room";
+  EXPECT_LT(misses, 200u);
 }
 
 TEST(IndexCache, UpperLevelsCountInTheBound) {

@@ -100,9 +100,9 @@ struct ClientOptions {
 
   Techniques techniques;
 
-  // Bound on decoded internal nodes kept by this compute server, bytes. Upper levels are always
-  // kept, and count; level 1 gets the rest (Sherman 4.2.3). The default holds the internal nodes
-  // of some 200 M records of 8/8.
+  // Bound on decoded internal nodes kept by this compute server, bytes. Upper levels are kept up to
+  // half of it (64 KiB at least); level 1 gets the rest (Sherman 4.2.3). The default holds all
+  // nodes of some 200 M records of 8/8.
   size_t index_cache_bytes = 64 << 20;
   // Bound on what this compute server remembers of where values in cells are
   // (TreeOptions::inline_value_bytes_max), bytes: some 26 per value. If the place of a value is
