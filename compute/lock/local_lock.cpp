@@ -118,8 +118,12 @@ bool LocalLock::Handover(int handovers, const Reference& image_of, const std::by
     std::lock_guard lock(contended().mutex);
     next = PopLocked();
     if (next == nullptr) return false;
-    contended().image_of = image == nullptr ? Reference{} : image_of;
-    if (image != nullptr) contended().image.assign(image, image + image_bytes);
+    if (image == nullptr) {
+      contended().DropImage();
+    } else {
+      contended().image_of = image_of;
+      contended().image.assign(image, image + image_bytes);
+    }
     next->handovers = handovers;
     next->MoveTo(RequestState::kGrantedGlobal);
   }
@@ -130,7 +134,7 @@ bool LocalLock::Handover(int handovers, const Reference& image_of, const std::by
 void LocalLock::Release(int64_t stay_away_until_ns) {
   if (Contended* const contended = contended_.load(std::memory_order_acquire)) {
     contended->stay_away_until_ns = stay_away_until_ns;
-    contended->image_of = {};
+    contended->DropImage();
   }
   State expected = kHeld;
   if (state_.compare_exchange_strong(expected, kFree, std::memory_order_release,
@@ -156,7 +160,7 @@ bool LocalLock::TakeImage(const Reference& node, std::byte* to, uint32_t bytes) 
   Contended& c = contended();
   if (c.image_of.is_null() || c.image_of != node || c.image.size() != bytes) return false;
   std::memcpy(to, c.image.data(), bytes);
-  c.image_of = {};
+  c.DropImage();
   return true;
 }
 

@@ -105,6 +105,12 @@ class LocalLock {
     Rivals rivals;
     Reference image_of;
     std::vector<std::byte> image;
+
+    // With its memory: a word that is contended once is there as long as the client.
+    void DropImage() {
+      image_of = {};
+      if (!image.empty()) std::vector<std::byte>().swap(image);
+    }
   };
   Contended& contended();
 

@@ -1,6 +1,7 @@
 #include "compute/lock/local_lock.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/base/sanitizer.h"
 #include "compute/lock/lock_test_util.h"
 
 namespace pando {
@@ -98,6 +100,31 @@ TEST_F(LocalLockTest, TellsTheNextHolderHowLongToStayAway) {
   lock_.Release(0);
   ASSERT_TRUE(lock_.TryAcquire(&stay_away_ns_));
   EXPECT_EQ(stay_away_ns_, 0);
+}
+
+// A word that is contended once is there as long as the client.
+TEST_F(LocalLockTest, AnImageThatWasTakenOrLeftTakesNoMemory) {
+  if (kSanitized) GTEST_SKIP() << "another allocator";
+  constexpr size_t kBytes = 8 << 20;
+  std::vector<std::byte> image(kBytes);
+  const auto used = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const size_t before = used();
+  const auto waiters = {Wait(), Wait(), Wait()};
+  ASSERT_TRUE(lock_.Handover(1, kNode, image.data(), kBytes));
+  EXPECT_GT(used(), before + kBytes / 2);
+  EXPECT_TRUE(lock_.TakeImage(kNode, image.data(), kBytes));
+  EXPECT_LT(used(), before + kBytes / 2) << "taken";
+  ASSERT_TRUE(lock_.Handover(2, kNode, image.data(), kBytes));
+  ASSERT_TRUE(lock_.Handover(3, {}, nullptr, 0));
+  EXPECT_LT(used(), before + kBytes / 2) << "handed on without one";
+  EXPECT_FALSE(lock_.TakeImage(kNode, image.data(), kBytes));
+  const LockRequestPtr last = Wait();
+  ASSERT_TRUE(lock_.Handover(4, kNode, image.data(), kBytes));
+  lock_.Release(0);
+  EXPECT_LT(used(), before + kBytes / 2) << "left";
 }
 
 TEST_F(LocalLockTest, HandsOverWithTheImage) {
