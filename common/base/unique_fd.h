@@ -1,8 +1,10 @@
 // A file descriptor that closes itself. Move-only; not thread-safe.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace pando {
@@ -30,5 +32,17 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// The same file, at 3 or above. Where a program has closed its standard descriptors, a new file
+// gets one of them, and whatever is printed later goes there. Empty: `fd` was, or there is no other
+// descriptor; errno says why.
+inline UniqueFd AboveStandard(UniqueFd fd) {
+  if (!fd || fd.get() > STDERR_FILENO) return fd;
+  UniqueFd above(fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const int error = errno;
+  fd.Reset();
+  errno = error;
+  return above;
+}
 
 }  // namespace pando

@@ -1,7 +1,9 @@
 #include "common/program/command_line.h"
 
+#include <fcntl.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -36,6 +38,16 @@ bool FindFlag(std::string* name, std::string* value, gflags::CommandLineFlagInfo
   return true;
 }
 
+// Where a standard descriptor is closed, the next file that is opened would get it, and what is
+// printed go there: into a memory server's region. As before, using it fails.
+void FillStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    // The lowest one that is closed, which is this.
+    (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 std::string BehindDashes(const ProgramInfo& program, const std::string& word) {
   if (!program.takes_arguments) return "";
   return "; if '" + word + "' is an argument, put -- before it";
@@ -61,6 +73,7 @@ void ExitWithUsageError(const ProgramInfo& program, std::string_view message) {
 }
 
 std::vector<std::string> ParseCommandLine(int argc, char** argv, const ProgramInfo& program) {
+  FillStandardDescriptors();
   FLAGS_logtostderr = true;
   if (!program.logs_info) FLAGS_minloglevel = google::WARNING;
   google::InitGoogleLogging(argv[0]);

@@ -35,7 +35,7 @@ std::vector<DefinedFlag> DefinedFlags(const ProgramInfo& program);
 
 // Sets the flags given as --name=value, --name value, --boolean or --noboolean, also between the
 // arguments, and returns those; "--" ends the flags. The log goes to standard error. Exits as said
-// above.
+// above. Before anything else it puts /dev/null where a standard descriptor is closed.
 std::vector<std::string> ParseCommandLine(int argc, char** argv, const ProgramInfo& program);
 
 // Prints "NAME: MESSAGE" and how to get help, and exits with 2.

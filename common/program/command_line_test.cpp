@@ -1,6 +1,8 @@
 #include "common/program/command_line.h"
 
+#include <fcntl.h>
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -96,6 +98,19 @@ TEST(CommandLineDeathTest, AProgramMayHaveHelpOfItsOwn) {
 
 TEST(CommandLineDeathTest, AWordThatLooksLikeAFlagIsToldHowToBeNone) {
   EXPECT_EXIT(Parse({"-5"}), ExitedWithCode(2), "if '-5' is an argument, put -- before it");
+}
+
+TEST(CommandLineDeathTest, NoLaterFileGetsAStandardDescriptor) {
+  EXPECT_EXIT(
+      {
+        close(STDIN_FILENO);
+        close(STDERR_FILENO);
+        Parse({});
+        const bool later = open("/dev/null", O_RDONLY) > STDERR_FILENO;
+        // What fails without a file fails with this one.
+        std::_Exit(later && write(STDERR_FILENO, "x", 1) < 0 ? 42 : 43);
+      },
+      ExitedWithCode(42), "");
 }
 
 TEST(CommandLineDeathTest, HelpAndVersionSucceed) {

@@ -82,6 +82,34 @@ catches_abort() {
   ((16#$caught >> 5 & 1))  # SIGABRT is 6
 }
 
+# superblock SERVER: in the memory of a running one.
+superblock() { head -c 96 "$(memory_of "$1")" | od -An -v -tx1; }
+
+# What a program finds where it is started: standard descriptors that are closed.
+test_surroundings() {
+  start_server 1 --memory=64M
+  superblock 1 >"$work/superblock"
+  stop_server 1 TERM
+  "$programs/pando-memory" --server_id=1 --memory=64M --exit_with_parent 2>&- &
+  servers[1]=$!
+  local tries
+  for ((tries = 0; tries < 200; ++tries)); do
+    ! "$programs/pando" trees >/dev/null 2>&1 || break
+    sleep 0.05
+  done
+  superblock 1 | cmp - "$work/superblock" || fail 'the log of a server is in its superblock'
+  run 0 create --tree=kept
+  run 0 put key value --tree=kept
+  "$programs/pando" dump "$work/dump" --tree=kept --progress <&- >&- 2>&- || [[ $? == 74 ]] ||
+    fail 'no standard descriptors'
+  superblock 1 | cmp - "$work/superblock" || fail 'the progress of a client is in the superblock'
+  run 0 restore "$work/dump" --tree=restored
+  local code=0
+  "$programs/pando" get key --tree=kept >&- 2>"$work/err" || code=$?
+  [[ $code == 74 ]] || fail "exit code $code where nothing can be printed"
+  says 'writing the output: Bad file descriptor'
+}
+
 # json EXPRESSION: of the document, or the list of the lines, in $work/out; prints what it is in Python.
 json() {
   python3 -c '

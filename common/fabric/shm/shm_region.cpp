@@ -55,7 +55,8 @@ ServerMemory ShmRegion::memory() const {
 absl::StatusOr<ShmRegion> ShmRegion::CreateWithPages(const ShmGeometry& geometry, bool huge_pages) {
   const uint64_t bytes = geometry.total_bytes();
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge_pages ? MFD_HUGETLB : 0u);
-  UniqueFd fd(memfd_create("pando-memory", flags));
+  // Text that is printed to it would replace the superblock.
+  UniqueFd fd = AboveStandard(UniqueFd(memfd_create("pando-memory", flags)));
   if (!fd) return absl::ErrnoToStatus(errno, "memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("growing shared memory to ", bytes, " bytes"));

@@ -42,7 +42,8 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 }
 
 absl::StatusOr<UniqueFd> NewSocket() {
-  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd fd =
+      AboveStandard(UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)));
   if (!fd) return absl::ErrnoToStatus(errno, "socket");
   return fd;
 }
@@ -57,7 +58,7 @@ int Connect(int fd, const sockaddr_un& address) {
 absl::StatusOr<UniqueFd> LockPath(const std::string& path) {
   const std::string lock_path = path + ".lock";
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  UniqueFd lock(open(lock_path.c_str(), kFlags, 0600));
+  UniqueFd lock = AboveStandard(UniqueFd(open(lock_path.c_str(), kFlags, 0600)));
   if (!lock && errno == ELOOP) {
     return absl::PermissionDeniedError(
         absl::StrCat(lock_path, " is a symbolic link, which Pando never makes there: remove it"));
@@ -171,11 +172,11 @@ absl::StatusOr<PeerProcess> IdentifyPeer(int socket) {
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) != 0) {
     pidfd = static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0));
   }
-  if (pidfd < 0) {
+  peer.pidfd = AboveStandard(UniqueFd(pidfd));
+  if (!peer.pidfd) {
     if (errno == ESRCH) return absl::UnavailableError("the process at the other end is gone");
     return absl::ErrnoToStatus(errno, absl::StrCat("watching process ", credentials.pid));
   }
-  peer.pidfd.Reset(pidfd);
   return peer;
 }
 
@@ -213,7 +214,7 @@ void TakeDescriptors(msghdr* header, UniqueFd* wanted) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
       UniqueFd received(fd);
-      if (wanted != nullptr && !*wanted) *wanted = std::move(received);
+      if (wanted != nullptr && !*wanted) *wanted = AboveStandard(std::move(received));
     }
   }
 }

@@ -1,6 +1,7 @@
 // Unix sockets that keep message borders (SOCK_SEQPACKET), and what the kernel knows about who is
 // at the other end. Free functions over descriptors; thread-safe as the system calls are. All
-// sockets are non-blocking and close on exec.
+// sockets are non-blocking and close on exec. No descriptor is one of the standard ones, even where
+// these are closed (unique_fd.h).
 #pragma once
 
 #include <sys/types.h>

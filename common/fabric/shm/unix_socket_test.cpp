@@ -1,9 +1,12 @@
-// Who gets a socket's path when several want it.
+// Who gets a socket's path when several want it, and which descriptors are used.
 #include "common/fabric/shm/unix_socket.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -12,6 +15,8 @@
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/base/temporary_directory.h"
+#include "common/fabric/shm/shm_geometry.h"
+#include "common/fabric/shm/shm_region.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -92,6 +97,45 @@ TEST_F(UnixSocketTest, ALiveSocketIsKeptAlsoWithoutALock) {
   ASSERT_EQ(unlink((path_ + ".lock").c_str()), 0);
   EXPECT_EQ(ListenAt(path_).status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(SomebodyAnswers());
+}
+
+// How many of the descriptors that a link needs, in a process without standard ones, are standard.
+// -1: something else went wrong.
+int StandardOnesOfALink(const std::string& path) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) close(fd);
+  const auto listener = ListenAt(path);
+  const auto client = ConnectTo(path, RealClock().NowNs());
+  if (!listener.ok() || !client.ok()) return -1;
+  const UniqueFd served = AboveStandard(UniqueFd(accept(listener->socket.get(), nullptr, nullptr)));
+  const auto peer = IdentifyPeer(client->get());
+  ShmGeometry geometry;
+  geometry.main_bytes = geometry.lock_bytes = 4096;
+  const auto region = ShmRegion::Create(geometry, /*huge_pages=*/false, /*numa_node=*/-1);
+  if (!served || !peer.ok() || !region.ok()) return -1;
+  if (SendMessage(served.get(), "x", region->fd()) != SendResult::kSent) return -1;
+  std::array<std::byte, 8> buffer;
+  size_t bytes = 0;
+  UniqueFd received;
+  if (ReceiveMessage(client->get(), buffer, &bytes, &received) != ReceiveResult::kMessage) {
+    return -1;
+  }
+  int standard = 0;
+  for (const int fd : {listener->socket.get(), listener->lock.get(), client->get(), served.get(),
+                       peer->pidfd.get(), region->fd(), received.get()}) {
+    if (fd < 0) return -1;
+    if (fd <= STDERR_FILENO) ++standard;
+  }
+  // Nor does one of them stay behind there.
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) != -1) ++standard;
+  }
+  return standard;
+}
+
+// What is printed there would go into a memory server's region.
+TEST_F(UnixSocketTest, NothingGetsAStandardDescriptorThatIsClosed) {
+  EXPECT_EXIT(std::_Exit(StandardOnesOfALink(path_) == 0 ? 42 : 43), testing::ExitedWithCode(42),
+              "");
 }
 
 }  // namespace
