@@ -168,6 +168,61 @@ TEST_F(CLargeValueTest, UpsertFunctionsHaveRoomForAnyValue) {
   EXPECT_EQ(GetLarge("u"), "uuu");
 }
 
+// Rows of a load; where it is to fail the last one's key is not the greatest.
+struct LoadedRows {
+  const std::string value = std::string(10'000, 'r');
+  bool fails = true;
+  int next = 0;
+  std::string key = {};
+
+  static constexpr int kRows = 1'000;
+  static int Next(void* context, pando_row* row) {
+    auto& rows = *static_cast<LoadedRows*>(context);
+    if (rows.next == kRows) return 0;
+    const bool wrong = ++rows.next == kRows && rows.fails;
+    rows.key = wrong ? "0" : "key" + std::to_string(100'000 + rows.next);
+    *row = {B(rows.key), B(rows.value)};
+    return 1;
+  }
+};
+
+TEST_F(CLargeValueTest, ABulkLoadThatFailsLeavesNothingOnMemoryServers) {
+  const auto used = [&] {
+    pando_list* list = nullptr;
+    EXPECT_GIVES(PANDO_OK, pando_list_servers(client_, &list));
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < SizeOf(list); ++i) {
+      pando_server_info server = {};
+      server.size = sizeof(server);
+      EXPECT_GIVES(PANDO_OK, pando_list_server(list, i, &server));
+      bytes += server.used_bytes;
+    }
+    EXPECT_GIVES(PANDO_OK, pando_close_list(list));
+    return bytes;
+  };
+  options_.mode = PANDO_MODE_OWNED;
+  pando_tree* owned = nullptr;
+  ASSERT_GIVES(PANDO_OK, pando_create_tree(client_, "owned", &options_, &owned));
+  for (pando_tree* const tree : {large_, owned}) {
+    // From here on the client has a log, if it needs one.
+    LoadedRows none{.next = LoadedRows::kRows};
+    ASSERT_GIVES(PANDO_OK, pando_bulk_load(session_, tree, LoadedRows::Next, &none));
+    const uint64_t before = used();
+    constexpr int kTimes = 4;
+    const uint64_t bytes = LoadedRows::kRows * LoadedRows().value.size();
+    for (int times = 0; times < kTimes; ++times) {
+      LoadedRows rows;
+      ASSERT_GIVES(PANDO_INVALID_ARGUMENT,
+                   pando_bulk_load(session_, tree, LoadedRows::Next, &rows));
+    }
+    // What was freed rests, and this client keeps some of it.
+    EXPECT_LT(used(), before + bytes * 3 / 2) << "of " << kTimes * bytes << " written";
+    LoadedRows rows{.fails = false};
+    ASSERT_GIVES(PANDO_OK, pando_bulk_load(session_, tree, LoadedRows::Next, &rows));
+    EXPECT_LT(used(), before + bytes * 3 / 2);
+  }
+}
+
 TEST_F(CLargeValueTest, ManyCursorsAndExecutors) {
   const std::vector<size_t> lengths = {kMostBytes, 0, 40, 41, 255, 256, 1'000, 65'535};
   std::vector<std::string> keys, values;

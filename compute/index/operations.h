@@ -77,7 +77,8 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
 absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result);
 
 // bulk_load.cpp (rule R4). `next` gives an entry, or says that there are no more; where it fails
-// nothing is loaded, and its error is the result. It may suspend.
+// nothing is loaded, and its error is the result. It may suspend. After any error but an unknown
+// outcome nothing refers to what was loaded, and nothing will.
 using NextEntry = absl::FunctionRef<absl::StatusOr<bool>(KeyValue*)>;
 absl::Status BulkLoadTree(OperationContext& context, TreeContext& tree, NextEntry next);
 

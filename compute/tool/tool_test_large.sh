@@ -127,4 +127,19 @@ for row in map(json.loads, open(sys.argv[1])):
   prints 'erased 40 keys'
   run 0 check --tree=tsv --json
   expect_json 'document["trees"][0]["cells"], document["trees"][0]["value_bytes"]' '(0, 0)'
+
+  # A restore that fails leaves the memory that it took to the right one.
+  python3 -c '
+for i in range(300): print("key-%03d\t%s" % (i, "x" * 40000))' >"$work/text"
+  run 0 load "$work/text" --format=tsv --tree=half
+  rm "$work/dump"
+  run 0 dump "$work/dump" --tree=half
+  stop_server 2 TERM
+  stop_server 1 TERM
+  start_server 1 --memory=24M
+  head -c 11M "$work/dump" >"$work/cut"
+  run 74 restore - --tree=half <"$work/cut"
+  run 0 restore - --tree=half <"$work/dump"
+  run 0 check --tree=half --quiet-tree --json
+  expect_json 'document["trees"][0]["keys"], document["trees"][0]["cells_unused"]' '(300, 0)'
 }

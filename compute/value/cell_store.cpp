@@ -234,6 +234,20 @@ void CellStore::Free(std::string_view key, const CellReference& reference) {
   tree_.environment.allocator.Free(PoolOf(key.size(), reference.value_bytes), reference.cell);
 }
 
+void CellStore::FreeAll(OperationContext& context, const CellRuns& cells) {
+  NodeAllocator& allocator = tree_.environment.allocator;
+  size_t queued = 0;
+  cells.ForEach([&](const Reference& cell, uint16_t lines) {
+    const NodePoolId pool(tree_.id(), lines);
+    allocator.Free(pool, cell);
+    // Only so many wait to be told; what there is no time for is left to a sweep.
+    if (++queued % kNodesPerRequestMax != 0 || context.expired() || context.session.fenced())
+      return;
+    allocator.FlushIfMany(context, pool);
+  });
+  allocator.FlushTree(context, tree_.id());
+}
+
 void CellStore::NoteUncertain() { tree_.environment.allocator.NoteUncertain(tree_.id()); }
 
 void CellStore::FlushIfMany(OperationContext& context, std::string_view key,

@@ -20,6 +20,7 @@
 #include "common/wire/value_cell.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
+#include "compute/value/cell_runs.h"
 
 namespace pando {
 
@@ -69,6 +70,8 @@ class CellStore {
   // Its reference was taken out of the tree, or never got there: no operation of this client will
   // put it there.
   void Free(std::string_view key, const CellReference& reference);
+  // Many of these, whose servers are told now, as far as the time goes.
+  void FreeAll(OperationContext& context, const CellRuns& cells);
   // It may have got there, and nobody knows.
   void NoteUncertain();
   // Tells servers of cells like that one, if there is much to tell. May wait.

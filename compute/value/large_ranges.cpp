@@ -104,7 +104,8 @@ absl::Status LargeValues::BulkLoad(OperationContext& context, NextEntry next) {
   std::vector<KeyValue> entries;
   std::vector<CellStore::NewValue> cells;
   size_t given = 0;
-  bool ended = false, wrote = false;
+  bool ended = false;
+  CellRuns written;
   const auto fill = [&]() -> absl::Status {
     entries.clear();
     cells.clear();
@@ -129,8 +130,11 @@ absl::Status LargeValues::BulkLoad(OperationContext& context, NextEntry next) {
         cells.push_back({.key = entry.key, .value = entry.value, .reference = {}});
       }
     }
-    wrote = wrote || !cells.empty();
     PANDO_RETURN_IF_ERROR(cells_.WriteAll(context, absl::MakeSpan(cells)));
+    for (const CellStore::NewValue& cell : cells) {
+      written.Add(cell.reference.cell,
+                  static_cast<uint16_t>(CellLines(cell.key.size(), cell.value.size())));
+    }
     std::string stored;
     auto cell = cells.begin();
     for (KeyValue& entry : entries) {
@@ -149,10 +153,14 @@ absl::Status LargeValues::BulkLoad(OperationContext& context, NextEntry next) {
     *entry = std::move(entries[given++]);
     return true;
   };
-  // What was written is this client's until it closes the tree: linked, or nobody knows.
   const absl::Status loaded =
       owned_ != nullptr ? owned_->BulkLoad(context, take) : BulkLoadTree(context, tree_, take);
-  if (!loaded.ok() && wrote) cells_.NoteUncertain();
+  if (IsOutcomeUnknown(loaded)) {
+    // They are this client's until it closes the tree: linked, or nobody knows.
+    if (!written.empty()) cells_.NoteUncertain();
+  } else if (!loaded.ok()) {
+    cells_.FreeAll(context, written);  // nothing of the load is in the tree (rule K1)
+  }
   return loaded;
 }
 

@@ -35,6 +35,7 @@ class OwnedSlots {
   virtual size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes) = 0;
   // Up to where writes go to the same place; nothing: that is not known.
   virtual std::optional<std::string> NextBorder(std::string_view key) const = 0;
+  // After any error but an unknown outcome no slot has anything of it.
   virtual absl::Status BulkLoad(OperationContext& context, NextEntry next) = 0;
   // As LeafReader::Read(), from `*at` on, which moves.
   virtual absl::Status ReadOn(OperationContext& context, KeyCut* at, const KeyCut& end, bool down,
