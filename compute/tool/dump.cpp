@@ -1,6 +1,7 @@
 // pando dump: a tree as a stream (dump_format.h), to a file or standard output.
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,15 @@ DumpOptions OptionsOf(const Tree& tree) {
           .inline_value_bytes_max = has_longer ? tree.inline_value_bytes_max() : 0};
 }
 
+// Two dumps into one file would each write where the other does: one of them at a time, until its
+// process ends.
+absl::Status LockTarget(const DumpTarget& target) {
+  // Not every file system has locks.
+  if (flock(target.fd(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("another dump still writes ", target.name,
+                                                    ": wait for its end, or give another file"));
+}
+
 absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {
   DumpTarget target{.name = path};
   if (path == "-") {
@@ -54,7 +64,10 @@ absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {
   const bool other = stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
   const int flags = other ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL;
   target.file = UniqueFd(open(path.c_str(), flags | O_CLOEXEC, 0600));
-  if (target.file) return target;
+  if (target.file) {
+    if (!other) PANDO_RETURN_IF_ERROR(LockTarget(target));
+    return target;
+  }
   if (errno == EEXIST) {
     return absl::FailedPreconditionError(absl::StrCat(
         path,
@@ -104,6 +117,7 @@ absl::StatusOr<DumpTarget> OpenToResume(const std::string& path, const DumpOptio
     return absl::InvalidArgumentError(
         absl::StrCat("--resume needs a file, and ", path, " is none"));
   }
+  PANDO_RETURN_IF_ERROR(LockTarget(target));
   const absl::Status found = FindEnd(options, &target);
   if (!found.ok()) return Annotate(found, path);
   return target;

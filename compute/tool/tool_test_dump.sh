@@ -80,6 +80,20 @@ test_dump() {
     cmp "$work/killed" "$work/dump" || fail "a dump that was cut off at $part and resumed is another one"
   done
 
+  # While it still goes on.
+  rm "$work/killed"
+  "$programs/pando" dump "$work/killed" --tree=million --rate=$((bytes / 3)) >/dev/null 2>&1 &
+  children=($!)
+  until (($(size_of_dump) > bytes / 10)); do
+    kill -0 "${children[0]}" 2>/dev/null || fail 'a dump has ended early'
+    sleep 0.02
+  done
+  run 1 dump "$work/killed" --tree=million --resume
+  says "another dump still writes $work/killed"
+  wait "${children[0]}" || fail "exit code $? of a dump"
+  children=()
+  cmp "$work/killed" "$work/dump" || fail 'a dump beside which another one was to resume is another one'
+
   kill_beyond keys_restored 1000 restore "$work/dump" --tree=killed --rate=$((bytes / 3))
   run 0 restore "$work/dump" --tree=killed
   says "into tree 'killed', in addition to what it has"
