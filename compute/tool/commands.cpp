@@ -1,6 +1,8 @@
 #include "compute/tool/commands.h"
 
 #include <algorithm>
+#include <new>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "compute/tool/byte_text.h"
@@ -53,6 +55,28 @@ absl::StatusOr<OpenedTree> Open(const Settings& settings) {
   if (!session.ok()) return session.status();
   opened.session = *std::move(session);
   return opened;
+}
+
+bool IsShortage() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (const std::system_error& thrown) {
+    return thrown.code() == std::errc::resource_unavailable_try_again ||
+           thrown.code() == std::errc::not_enough_memory;
+  } catch (...) {
+    return false;
+  }
+}
+
+absl::Status OrShortage(absl::FunctionRef<absl::Status()> run) {
+  try {
+    return run();
+  } catch (...) {
+    if (!IsShortage()) throw;
+    return absl::ResourceExhaustedError(kShortageText);
+  }
 }
 
 int LeavesAtOnce(const Tree& tree) {

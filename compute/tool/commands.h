@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "compute/tool/output.h"
 #include "compute/tool/progress.h"
@@ -97,6 +98,14 @@ absl::StatusOr<OpenedTree> Open(const Settings& settings);
 int LeavesAtOnce(const Tree& tree);
 // Memory of dropped trees is free again after this long: a full server may not stay full.
 inline constexpr std::chrono::milliseconds kRestOfDroppedTrees(1200);
+// Whether the exception that is being handled says that this process gets no more memory or
+// threads.
+bool IsShortage();
+inline constexpr char kShortageText[] =
+    "this machine, or a limit such as those of ulimit -v and -u, gives this process no more memory "
+    "or threads";
+// What `run` returns; ResourceExhausted where it throws for such a shortage.
+absl::Status OrShortage(absl::FunctionRef<absl::Status()> run);
 // "shared", "owned".
 std::string ModeText(TreeOptions::Mode mode);
 

@@ -10,12 +10,13 @@
 namespace pando::tool {
 
 enum ExitCode : int {
-  kDone = 0,          // found, done, everything holds
-  kNo = 1,            // no such key or tree; not equal; not in a state in which this can be done
-  kUsage = 2,         // the command line, or what it names, is wrong
-  kUnavailable = 69,  // servers or registry: gone, closed to us, full or too slow; outcome unknown
-  kBug = 70,          // of ours
-  kDamaged = 74,      // data are damaged or lost, or a file could not be read or written
+  kDone = 0,   // found, done, everything holds
+  kNo = 1,     // no such key or tree; not equal; not in a state in which this can be done
+  kUsage = 2,  // the command line, or what it names, is wrong
+  // Servers or registry: gone, closed to us, full or too slow; this machine: full; outcome unknown.
+  kUnavailable = 69,
+  kBug = 70,      // of ours
+  kDamaged = 74,  // data are damaged or lost, or a file could not be read or written
 };
 
 ExitCode ExitCodeOf(absl::StatusCode code);
@@ -32,8 +33,8 @@ inline constexpr std::array<ExitCodeText, 6> kExitCodeTexts = {{
      "has to be fixed)"},
     {kUsage, "the command line, or a key, value or file that it names, is invalid"},
     {kUnavailable,
-     "memory servers or registry are unavailable, full or too slow, or refuse this user; the "
-     "outcome of a write that was under way is unknown"},
+     "memory servers or registry are unavailable, full or too slow, or refuse this user, or this "
+     "machine has too little memory; the outcome of a write that was under way is unknown"},
     {kBug, "a bug in pando"},
     {kDamaged,
      "damaged or lost data (check: something is wrong with a tree), or a file could not be read or "

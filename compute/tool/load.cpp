@@ -93,15 +93,25 @@ absl::Status PutAll(const Settings& settings, Client* client, const Tree& tree,
       settings.sessions > 0 ? static_cast<size_t>(settings.sessions) : std::min(cpus, 8u);
   std::atomic<bool> failed{false};
   std::vector<absl::Status> statuses(sessions);
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < sessions; ++i) {
+  const auto put = [&](size_t i) {
     const TextRecord* const first = records.data() + records.size() * i / sessions;
     const TextRecord* const last = records.data() + records.size() * (i + 1) / sessions;
-    threads.emplace_back([&, i, first, last] {
-      const auto session = client->NewSession();
-      statuses[i] = session.ok() ? PutRange(session->get(), tree, first, last, progress, &failed)
-                                 : session.status();
+    const auto session = client->NewSession();
+    return session.ok() ? PutRange(session->get(), tree, first, last, progress, &failed)
+                        : session.status();
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < sessions && !failed; ++i) {
+    const absl::Status started = OrShortage([&] {
+      threads.emplace_back([&, i] {
+        statuses[i] = OrShortage([&] { return put(i); });
+        if (!statuses[i].ok()) failed = true;
+      });
+      return absl::OkStatus();
     });
+    if (started.ok()) continue;
+    statuses[i] = started;
+    failed = true;
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -298,6 +300,19 @@ void OnAbort(int) {
   _exit(tool::kBug);
 }
 
+// It says which exception it is.
+const std::terminate_handler kAbort = std::get_terminate();
+
+// An exception that nobody caught, on whatever thread, the library's too.
+[[noreturn]] void OnTerminate() {
+  if (std::current_exception() != nullptr && tool::IsShortage()) {
+    fprintf(stderr, "pando: %s\n", tool::kShortageText);
+    _exit(tool::kUnavailable);
+  }
+  kAbort();
+  std::abort();
+}
+
 }  // namespace
 }  // namespace pando
 
@@ -305,11 +320,12 @@ int main(int argc, char** argv) {
   using namespace pando;
   signal(SIGPIPE, SIG_IGN);
   signal(SIGABRT, OnAbort);
+  std::set_terminate(OnTerminate);
   Arguments words = ParseCommandLine(argc, argv, kProgram);
   const Command& command = CommandOf(words);
   const Settings settings = SettingsFromFlags(command);
   words.erase(words.begin());
-  absl::Status status = command.run(settings, words);
+  absl::Status status = tool::OrShortage([&] { return command.run(settings, words); });
   if (const absl::Status flushed = tool::FlushOutput(); status.ok()) status = flushed;
   if (status.ok() || tool::IsReaderGone(status)) return tool::kDone;
   const std::string code = absl::StatusCodeToString(status.code());

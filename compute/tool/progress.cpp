@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <new>
 #include <utility>
 
 #include "common/base/progress_text.h"
@@ -28,7 +29,7 @@ Progress::~Progress() {
   if (terminal_) {
     fprintf(stderr, "\r\033[K");
   } else {
-    fprintf(stderr, "%s\n", Text().c_str());
+    Show();
   }
 }
 
@@ -40,11 +41,19 @@ std::string Progress::Text() const {
   return ProgressText(verb_, keys(), part_.load(std::memory_order_relaxed), total_, Seconds());
 }
 
+void Progress::Show() const {
+  try {
+    fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", Text().c_str());
+  } catch (const std::bad_alloc&) {
+    // The command says so itself.
+  }
+}
+
 void Progress::Run() {
   const std::chrono::milliseconds pause(terminal_ ? 500 : 1000);
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [this] { return stopped_; })) {
-    fprintf(stderr, terminal_ ? "\r\033[K%s" : "%s\n", Text().c_str());
+    Show();
   }
 }
 

@@ -39,6 +39,7 @@ class Progress {
 
  private:
   void Run();
+  void Show() const;
   std::string Text() const;
 
   const std::string verb_;

@@ -85,7 +85,7 @@ catches_abort() {
 # superblock SERVER: in the memory of a running one.
 superblock() { head -c 96 "$(memory_of "$1")" | od -An -v -tx1; }
 
-# What a program finds where it is started: standard descriptors that are closed.
+# What a program finds where it is started: standard descriptors that are closed, little memory.
 test_surroundings() {
   start_server 1 --memory=64M
   superblock 1 >"$work/superblock"
@@ -108,6 +108,19 @@ test_surroundings() {
   "$programs/pando" get key --tree=kept >&- 2>"$work/err" || code=$?
   [[ $code == 74 ]] || fail "exit code $code where nothing can be printed"
   says 'writing the output: Bad file descriptor'
+
+  # With a sanitizer it does not even start in so little.
+  truncate -s 1G "$work/zeros"
+  if (ulimit -v 700000 && "$programs/pando" --version >/dev/null 2>&1); then
+    (
+      ulimit -v 700000
+      run 69 load "$work/zeros" --tree=none
+    )
+    says 'gives this process no more memory'
+    says RESOURCE_EXHAUSTED
+  fi
+  rm "$work/zeros"
+  stop_server 1 TERM
 }
 
 # json EXPRESSION: of the document, or the list of the lines, in $work/out; prints what it is in Python.
