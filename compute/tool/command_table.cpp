@@ -20,7 +20,8 @@ std::vector<CommandText> MakeCommandTexts() {
        "put the records of a text, or of standard input (-), into a tree",
        std::string(
            "Creates the tree if there is none, for the longest key and value of the text (8 bytes "
-           "for an empty text). If a key occurs twice, the last value counts; empty lines are "
+           "for an empty text). A tree that is there keeps its options: flags that say otherwise "
+           "are refused. If a key occurs twice, the last value counts; empty lines are "
            "skipped. Formats:\n"
            "  lines  keys, one per line; their values are the line numbers\n"
            "  tsv    a key, a tab, a value; \\t, \\n, \\r, \\\\ for tabs, line feeds, carriage "

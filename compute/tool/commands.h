@@ -33,7 +33,8 @@ struct Settings {
   bool mode_given = false;
   uint32_t delete_persistence_ms = 0;              // create
   bool narrow_reads = TreeOptions().narrow_reads;  // load, create
-  int sessions = 0;                                // load; 0: one a CPU, at most 8
+  bool narrow_reads_given = false;
+  int sessions = 0;  // load; 0: one a CPU, at most 8
   bool bulk = true;  // load: fill an empty tree from sorted keys instead of putting one by one
   std::string from, to, prefix;  // scan; erase: the first two; restore: the first one
   bool from_given = false, to_given = false, reverse = false;

@@ -38,6 +38,20 @@ TreeOptions OptionsFor(const Settings& settings, const Records& records) {
   return options;
 }
 
+// What a tree that is there has otherwise than the flags that are given say; "": nothing.
+std::string OtherThanGiven(const Settings& settings, const Tree& tree) {
+  if (settings.mode_given && tree.mode() != settings.mode) return "the other --mode";
+  if (settings.narrow_reads_given && tree.narrow_reads() != settings.narrow_reads) {
+    return "the other --narrow_reads";
+  }
+  // A limit above the longest value is none.
+  const uint32_t inlined = std::min(settings.inline_value_bytes, tree.value_bytes_max());
+  if (settings.inline_value_bytes != 0 && inlined != tree.inline_value_bytes_max()) {
+    return absl::StrCat("--inline_value_bytes=", tree.inline_value_bytes_max());
+  }
+  return "";
+}
+
 absl::StatusOr<std::unique_ptr<Tree>> OpenOrCreate(const Settings& settings, const Records& records,
                                                    Client* client) {
   const bool sizes_given = settings.key_bytes != 0 || settings.value_bytes_given;
@@ -47,11 +61,11 @@ absl::StatusOr<std::unique_ptr<Tree>> OpenOrCreate(const Settings& settings, con
     tree = client->CreateTree(settings.tree, OptionsFor(settings, records));
   }
   if (!tree.ok()) return tree.status();
-  if (settings.mode_given && (*tree)->mode() != settings.mode) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("tree '", settings.tree,
-                     "' is there, and has the other --mode: leave that out, "
-                     "or give another --tree"));
+  const std::string other = OtherThanGiven(settings, **tree);
+  if (!other.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("tree '", settings.tree,
+                                                      "' is there, and has ", other,
+                                                      ": leave that out, or give another --tree"));
   }
   if (records.key_bytes() > (*tree)->key_bytes_max() ||
       records.value_bytes() > (*tree)->value_bytes_max()) {

@@ -265,6 +265,7 @@ Settings SettingsFromFlags(const Command& command) {
   settings.mode_given = !FLAGS_mode.empty();
   settings.delete_persistence_ms = static_cast<uint32_t>(FLAGS_delete_persistence_ms);
   settings.narrow_reads = FLAGS_narrow_reads;
+  settings.narrow_reads_given = !gflags::GetCommandLineFlagInfoOrDie("narrow_reads").is_default;
   settings.sessions = FLAGS_sessions;
   settings.bulk = FLAGS_bulk;
   settings.from = KeyFromFlag("from", FLAGS_from);

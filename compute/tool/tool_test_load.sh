@@ -85,6 +85,20 @@ test_load() {
   run 2 load "$work/long" --tree=both
   says 'keys of 11 and values of 2 bytes'
 
+  # What the tree has is not made otherwise; a flag that says what it has is no reason to refuse.
+  printf 'a\t%s\n' "$(printf '%0300d' 1)" >"$work/value"
+  run 0 load "$work/value" --format=tsv --tree=large
+  run 1 load "$work/value" --format=tsv --tree=large --inline_value_bytes=100
+  says_in_one_line "tree 'large' is there, and has --inline_value_bytes=20: leave that out, or give another --tree"
+  run 0 load "$work/value" --format=tsv --tree=large --inline_value_bytes=20 --nonarrow_reads
+  run 1 load "$work/value" --format=tsv --tree=large --narrow_reads
+  says_in_one_line "tree 'large' is there, and has the other --narrow_reads: leave that out, or give another --tree"
+  run 0 load "$work/sorted_keys" --tree=short --inline_value_bytes=200 --narrow_reads
+  run 0 load "$work/sorted_keys" --tree=short --inline_value_bytes=200 --narrow_reads
+  run 0 load "$work/sorted_keys" --tree=short
+  run 1 load "$work/sorted_keys" --tree=short --nonarrow_reads
+  run 1 load "$work/sorted_keys" --tree=short --inline_value_bytes=2
+
   # Servers without room: what is in the tree is said.
   stop_server 1 TERM
   start_server 1 --memory=4M
