@@ -146,7 +146,11 @@ void LinkServer::LogRefused(const std::string& who, const absl::Status& why) {
 }
 
 absl::Status LinkServer::CheckRoom() const {
-  const size_t clients = connections_.size() - strangers_.size();
+  // Who has ended and is kept may never have been a client.
+  const auto ended = std::count_if(connections_.begin(), connections_.end(), [](const auto& entry) {
+    return !entry.second->is_open() && !entry.second->had_identity;
+  });
+  const size_t clients = connections_.size() - strangers_.size() - static_cast<size_t>(ended);
   return clients < limits_.connections_max ? absl::OkStatus() : FullError(clients);
 }
 
@@ -219,7 +223,10 @@ void LinkServer::GoOn(ServedLink* connection) {
 void LinkServer::NoteIdentity(ServedLink* connection) {
   if (connection->is_own()) return;
   const PeerId peer = connection->peer();
-  if (connection->introduced() && handler_->IsKnown(peer)) return strangers_.Remove(peer);
+  if (connection->introduced() && handler_->IsKnown(peer)) {
+    connection->had_identity = true;
+    return strangers_.Remove(peer);
+  }
   if (!strangers_.Contains(peer)) return MakeStranger(connection);  // it has left
   if (!connection->introduced() || connection->has_time) return;
   connection->has_time = true;  // once, whatever it goes on saying
@@ -251,9 +258,13 @@ void LinkServer::CloseLateStrangers() {
     accept_again_ns_ = 0;
   }
   while (const std::optional<PeerId> late = strangers_.TakeLate(now_ns)) {
-    const bool introduced = Find(*late)->introduced();
+    ServedLink* const connection = Find(*late);
+    const bool introduced = connection->introduced();
     // It may have got an identity in another way than by what it sent.
-    if (introduced && handler_->IsKnown(*late)) continue;
+    if (introduced && handler_->IsKnown(*late)) {
+      connection->had_identity = true;
+      continue;
+    }
     Reject(*late, absl::UnavailableError(
                       introduced ? "without an identity for too long: connect again, and join"
                                  : "did not introduce itself in time: connect again"));

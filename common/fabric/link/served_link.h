@@ -59,6 +59,7 @@ class ServedLink {
 
   uint32_t watched_events = EPOLLIN;  // the server's notes
   bool has_time = false;              // until it has an identity
+  bool had_identity = false;          // once, or has one
 
  protected:
   void CloseSocket() { socket_.Reset(); }

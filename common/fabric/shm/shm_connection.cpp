@@ -13,8 +13,6 @@ namespace {
 
 // Then others get their turn.
 constexpr int kFramesPerEvent = 16;
-// A client joins over its first endpoint.
-constexpr size_t kSlotsOfStrangerMax = 4;
 
 }  // namespace
 
@@ -89,11 +87,10 @@ absl::Status ShmConnection::HandleRequest(const ShmFrame& frame) {
 absl::Status ShmConnection::OpenSlot(const ShmFrame& frame) {
   const absl::StatusOr<ShmOpenSlot> request = ParseShmOpenSlot(frame.body);
   if (!request.ok()) return Refuse(request.status());
-  absl::StatusOr<uint32_t> slot = absl::ResourceExhaustedError(
-      absl::StrCat("without an identity there are ", kSlotsOfStrangerMax, " endpoints: join"));
-  if (slots_.size() < kSlotsOfStrangerMax || context_.handler->IsKnown(peer())) {
-    slot = context_.slots->Assign(peer());
-  }
+  const absl::Status may = context_.handler->IsKnown(peer())
+                               ? absl::OkStatus()
+                               : context_.check_strangers_slots(origin());
+  const absl::StatusOr<uint32_t> slot = may.ok() ? context_.slots->Assign(peer()) : may;
   if (!slot.ok()) {
     PANDO_LOG_LIMITED(*context_.slot_log, WARNING)
         << "compute server " << request->compute_server << " (" << name()

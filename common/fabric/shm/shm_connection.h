@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,8 @@ class ShmConnection final : public ServedLink {
     ControlHandler* handler;
     RateLimitedLog* slot_log;
     std::span<std::byte> buffer;  // kShmFrameBytesMax
+    // Whether this process (its origin()) may have one more endpoint without an identity.
+    std::function<absl::Status(const std::string& process)> check_strangers_slots;
   };
 
   ShmConnection(PeerId peer, UniqueFd socket, PeerProcess process, const Context* context);

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <string>
@@ -28,6 +29,11 @@ namespace {
 
 constexpr size_t kStrangersMax = 512;
 constexpr size_t kStrangersOfProcessMax = 256;
+// Which part of all endpoints one process may have without an identity. A client joins over its
+// first one, and many clients of a process may be about to; one that comes to another life of a
+// server has all its endpoints there before it is introduced.
+constexpr uint32_t kStrangersPart = 4;
+constexpr uint32_t kStrangersSlotsMin = 4;
 
 UniqueFd OpenSpare() { return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -66,6 +72,7 @@ class ShmServerImpl final : public ShmServer, private LinkServer {
 
   void Refuse(UniqueFd socket, const absl::Status& why);
   absl::Status DescriptorsExhausted() const;
+  absl::Status CheckStrangersSlots(const std::string& process) const;
   void Remove(const ServedLink& connection);
   void Close();
 
@@ -85,7 +92,13 @@ absl::Status ShmServerImpl::Serve(ControlHandler* handler) {
   if (served_.exchange(true)) {
     return absl::FailedPreconditionError("this memory server has served already: create another");
   }
-  context_ = {options_.server_id, &region_, &slots_, handler, &slot_log_, buffer_};
+  context_ = {options_.server_id,
+              &region_,
+              &slots_,
+              handler,
+              &slot_log_,
+              buffer_,
+              [this](const std::string& process) { return CheckStrangersSlots(process); }};
   absl::Status status = Run(handler);
   Close();
   return status;
@@ -110,6 +123,20 @@ absl::Status ShmServerImpl::DescriptorsExhausted() const {
                    " clients and no file descriptor for another: RLIMIT_NOFILE is ",
                    static_cast<uint64_t>(files.rlim_cur),
                    "; start it with a higher hard limit (ulimit -Hn, LimitNOFILE= of its unit)"));
+}
+
+// A connection that has ended keeps its slots until its process exits: it counts on.
+absl::Status ShmServerImpl::CheckStrangersSlots(const std::string& process) const {
+  const size_t slots_max = std::max(kStrangersSlotsMin, options_.endpoints_max / kStrangersPart);
+  size_t slots = 0;
+  ForEach([&](const ServedLink* link) {
+    if (link->had_identity || link->origin() != process) return;
+    slots += static_cast<const ShmConnection*>(link)->slots().size();
+  });
+  if (slots < slots_max) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      process, " has ", slots,
+      " endpoints without an identity, as many as there are for one process: join, or end it"));
 }
 
 void ShmServerImpl::Refuse(UniqueFd socket, const absl::Status& why) {

@@ -1,7 +1,7 @@
 // The memory-server side of the shm fabric: shared memory, the control socket and the completion of
 // what killed clients had begun.
 //
-// One memfd holds [main | locks | intents] (shm_layout.h). Clients get it over a Unix socket and
+// One memfd holds [main | locks | intents] (shm_geometry.h). Clients get it over a Unix socket and
 // execute their verbs on it themselves; the server only answers control calls and sleeps otherwise.
 //
 // Thread safety: Serve() runs on one thread and calls the handler there. Stop() may be called from
@@ -16,7 +16,9 @@
 //   5. A refused client is told which limit is reached (clients, endpoints, file descriptors) and
 //      what to do; connected clients notice nothing. A client takes two descriptors.
 //   6. Connections without an identity are bounded, all together and a process, and have their time
-//      (strangers.h): a newcomer is turned away only by clients that have one.
+//      (strangers.h): a newcomer is turned away only by clients that have one. Their endpoints are
+//      bounded a process (a quarter of all, or four), with those of connections that have ended:
+//      these keep their endpoints while the process lives, but no client's place.
 #pragma once
 
 #include <cstdint>

@@ -62,19 +62,64 @@ TEST_F(ShmServerTest, IdlersEndWithTheirTimeAndTakeNoClientsPlace) {
   const int64_t begun_ns = RealClock().NowNs();
   ExpectServerIsWell();
   EXPECT_LT(RealClock().NowNs() - begun_ns, bystander_.Bound(kSecondNs));
-  // More endpoints than it takes to join are not theirs.
-  int slots = 0;
-  for (bool refused = false; !refused; ++slots) {
-    SendMessage(idle[0].get(), EncodeShmFrame(ShmFrameType::kOpenSlot, 1, EncodeShmOpenSlot({})));
-    const auto frame = Hear(idle[0]);
-    ASSERT_TRUE(frame.has_value());
-    refused = ParseShmFrame(*frame)->type == ShmFrameType::kError;
-  }
-  EXPECT_LE(slots, 5);
   for (const UniqueFd& socket : idle) {
     EXPECT_EQ(HearRefusal(socket).code(), absl::StatusCode::kUnavailable);
   }
   EXPECT_LT(RealClock().NowNs() - begun_ns, bystander_.Bound(5 * kSecondNs));
+}
+
+// Its connections that have ended keep their endpoints for as long as it lives, and there are more
+// of them than places of clients.
+TEST_F(ShmServerTest, OneProcessThatNeverJoinsLocksNobodyOut) {
+  AskingHandler handler;
+  options_.endpoints_max = 64;  // 16 for one process
+  ShmServerThread thread(options_, &handler);
+  auto lawful = *ConnectShm({{1, options_.socket_path}});
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (int i = 0; i < 10; ++i) {
+    endpoints.push_back(*lawful->Connect(1, 1));
+    if (i > 0) continue;
+    EXPECT_EQ(Work(endpoints[0].get()), "echo:well?");
+  }
+  int slots = 0;
+  for (absl::Status refusal; refusal.ok() && slots < 70;) {
+    const UniqueFd socket = DialAndGreet();
+    SendMessage(socket.get(), EncodeShmFrame(ShmFrameType::kOpenSlot, 1, EncodeShmOpenSlot({})));
+    const auto answer = Hear(socket);
+    if (!answer.has_value()) break;
+    const auto frame = ParseShmFrame(*answer);
+    ASSERT_TRUE(frame.ok()) << frame.status();
+    if (frame->type == ShmFrameType::kSlotReply) {
+      ++slots;
+      continue;
+    }
+    refusal = ParseStatus(frame->body);
+    EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(refusal.message()), HasSubstr("16 endpoints without an identity"));
+  }
+  EXPECT_EQ(slots, 16);
+  EXPECT_TRUE(lawful->Connect(1, 1).ok()) << "who has joined is not concerned";
+  EXPECT_TRUE(HelperProcess({"hold", options_.socket_path}).ready()) << "nor are others";
+}
+
+// It is introduced there over one of them, and afterwards.
+TEST_F(ShmServerTest, AClientComesToAServersNextLifeWithAllItsEndpoints) {
+  options_.endpoints_max = 64;
+  AskingHandler handler;
+  auto thread = std::make_unique<ShmServerThread>(options_, &handler);
+  auto fabric = *ConnectShm({{1, options_.socket_path}});
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (int i = 0; i < 12; ++i) {
+    endpoints.push_back(*fabric->Connect(1, 1));
+    if (i > 0) continue;
+    EXPECT_EQ(Work(endpoints[0].get()), "echo:well?");
+  }
+  thread.reset();
+  for (int i = 0; i < 2'000 && fabric->IsConnected(1); ++i) usleep(1'000);
+  AskingHandler next;
+  thread = std::make_unique<ShmServerThread>(options_, &next);
+  const auto added = fabric->AddServer({1, options_.socket_path});
+  EXPECT_TRUE(added.ok()) << added.status();
 }
 
 TEST_F(ShmServerTest, GarbageFillsNoLog) {
