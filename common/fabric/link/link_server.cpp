@@ -70,10 +70,12 @@ absl::Status LinkServer::Run(ControlHandler* handler) {
   for (;;) {
     const int count = epoll_wait(epoll_.get(), events.data(), kEventsMax, TimeoutMs());
     if (count < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "epoll_wait");
+    const absl::flat_hash_set<PeerId> with_more = std::exchange(again_, {});
     for (int i = 0; i < count; ++i) {
       if (events[i].data.u64 == kStopEvent) return absl::OkStatus();
       Dispatch(events[i].data.u64, events[i].events);
     }
+    GoOnWith(with_more);
     CloseLateStrangers();
     RunTimer();
     AfterTurn();
@@ -94,7 +96,15 @@ void LinkServer::Dispatch(uint64_t key, uint32_t events) {
   GoOn(connection);
 }
 
+void LinkServer::GoOnWith(const absl::flat_hash_set<PeerId>& peers) {
+  for (const PeerId peer : peers) {
+    ServedLink* const connection = Find(peer);
+    if (connection != nullptr && connection->is_open() && !again_.contains(peer)) GoOn(connection);
+  }
+}
+
 int LinkServer::TimeoutMs() const {
+  if (!again_.empty()) return 0;
   int64_t next_ns = std::min(timer_ns_, accept_again_ns_ != 0 ? accept_again_ns_ : kNeverNs);
   next_ns = std::min({next_ns, strangers_.next_ns(), NextTurnNs()});
   if (next_ns == kNeverNs) return -1;
@@ -216,6 +226,7 @@ void LinkServer::GoOn(ServedLink* connection) {
           EventKey(connection->peer(), EventKind::kSocket))
         .IgnoreError();
   }
+  if (connection->has_more()) again_.insert(connection->peer());
   NoteIdentity(connection);
 }
 

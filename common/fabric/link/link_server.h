@@ -23,6 +23,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/rate_limited_log.h"
@@ -120,6 +121,8 @@ class LinkServer {
   absl::Status Watch(int operation, int fd, uint32_t events, uint64_t key);
   absl::Status WatchConnection(const ServedLink& connection);
   void Dispatch(uint64_t key, uint32_t events);
+  // Those of them that no event has given their turn.
+  void GoOnWith(const absl::flat_hash_set<PeerId>& peers);
   void Accept();
   void PauseAccepting(int error);
   absl::Status CheckRoom() const;
@@ -138,6 +141,7 @@ class LinkServer {
   Strangers strangers_;
   RateLimitedLog accept_log_, refused_log_, closed_log_, late_log_;
   absl::flat_hash_map<PeerId, std::unique_ptr<ServedLink>> connections_;
+  absl::flat_hash_set<PeerId> again_;  // who has more, for the next turn
 };
 
 }  // namespace pando

@@ -46,6 +46,9 @@ class ServedLink {
   virtual bool is_own() const { return false; }
   // Neither read nor written for now: the server calls OnReady() when it goes on.
   virtual bool is_held() const { return false; }
+  // It was stopped at the end of its turn with something that it has read already: the server calls
+  // OnReady() again in the next one, whatever its socket says.
+  virtual bool has_more() const { return false; }
   // Readable when the client's process has exited; -1: no such thing.
   virtual int exit_descriptor() const { return -1; }
 

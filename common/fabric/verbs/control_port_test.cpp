@@ -52,6 +52,24 @@ class FakeDevice : public QueuePairHost {
   std::atomic<int64_t> slow_ns{0};
 };
 
+// The memory server, with time that each call takes.
+class SlowHandler : public ControlHandler {
+ public:
+  explicit SlowHandler(ControlHandler* server) : server_(server) {}
+  std::string Handle(PeerId peer, std::string_view request) override {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(call_ns));
+    return server_->Handle(peer, request);
+  }
+  bool IsKnown(PeerId peer) const override { return server_->IsKnown(peer); }
+  void OnPeerGone(PeerId peer) override { server_->OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_->OnTimer(now_ns); }
+
+  std::atomic<int64_t> call_ns{0};
+
+ private:
+  ControlHandler* const server_;
+};
+
 class ControlPortTest : public testing::Test, private PeerFence {
  protected:
   ~ControlPortTest() override { Finish(); }
@@ -65,7 +83,8 @@ class ControlPortTest : public testing::Test, private PeerFence {
         memory::MemoryServer::Create(memory_.memory(), {.lease_ns = lease_ns, .fence = this});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    serving_ = std::thread([this] { EXPECT_TRUE(port_->Serve(server_.get()).ok()); });
+    handler_ = std::make_unique<SlowHandler>(server_.get());
+    serving_ = std::thread([this] { EXPECT_TRUE(port_->Serve(handler_.get()).ok()); });
   }
   void Finish() {
     if (working_.joinable()) StopWork();
@@ -132,6 +151,7 @@ class ControlPortTest : public testing::Test, private PeerFence {
   std::shared_ptr<const ClusterSecret> secret_;
   std::unique_ptr<ControlPort> port_;
   std::unique_ptr<memory::MemoryServer> server_;
+  std::unique_ptr<SlowHandler> handler_;
   std::thread serving_, working_;
   std::atomic<bool> work_is_over_{false};
   std::atomic<int> rounds_{0};
@@ -258,6 +278,34 @@ TEST_F(ControlPortTest, GarbageFillsNoLogAndHoldsUpNobody) {
   const int64_t seconds = 1 + (RealClock().NowNs() - begun_ns) / kSecondNs;
   EXPECT_GT(lines, 0);
   EXPECT_LE(lines, 12 * (1 + seconds));
+}
+
+// Several seconds of them are there at once.
+TEST_F(ControlPortTest, CallsBehindOneAnotherHoldUpNobody) {
+  ASSERT_NO_FATAL_FAILURE(Start({}));
+  constexpr int kCalls = 2'000;
+  Speaker hostile(port_->bound());
+  ASSERT_TRUE(hostile.Greet());
+  std::string calls;
+  for (uint32_t sequence = 1; sequence <= kCalls; ++sequence) {
+    ControlHeader header;
+    header.opcode = static_cast<uint16_t>(ControlOpcode::kPing);
+    header.sequence = sequence;
+    calls += EncodeVerbsFrame(VerbsFrameType::kCall, sequence, EncodeMessage(header, ""));
+  }
+  handler_->call_ns = 2 * kMillisecondNs;
+  Begin();
+  hostile.Say(calls);
+  Speaker anna(port_->bound());
+  Timed(anna.Greet(), "greet");
+  Timed(anna.Call(ControlOpcode::kPing).ok(), "ping");
+  EXPECT_LT(slowest_ns_, bystander_.Bound(kSecondNs));
+  handler_->call_ns = 0;
+  for (uint32_t sequence = 1; sequence <= kCalls; ++sequence) {
+    const std::optional<VerbsFrame> frame = hostile.Hear();
+    ASSERT_TRUE(frame.has_value());
+    ASSERT_EQ(frame->sequence, sequence);
+  }
 }
 
 TEST_F(ControlPortTest, WhoEndsWhileHisQueuePairIsConnectedIsGoneAfterIt) {

@@ -12,8 +12,9 @@
 namespace pando {
 namespace {
 
-// Then others get their turn.
-constexpr int kReadsPerEvent = 4;
+// Then others get their turn. One read may have many frames in it.
+constexpr int kReadsPerTurn = 4;
+constexpr int kFramesPerTurn = 16;
 // A client joins over its first session.
 constexpr size_t kPairsOfStrangerMax = 4;
 
@@ -28,17 +29,22 @@ absl::Status VerbsConnection::Flush() {
 }
 
 absl::Status VerbsConnection::OnReady() {
+  has_more_ = false;
   PANDO_RETURN_IF_ERROR(Flush());
   if (held_.has_value() && !opening_.has_value()) {
     PANDO_RETURN_IF_ERROR(HandleFrame(*std::exchange(held_, std::nullopt)));
     PANDO_RETURN_IF_ERROR(Flush());
   }
-  for (int reads = 0; out_.empty() && !held_.has_value();) {
+  for (int reads = 0, frames = 0; out_.empty() && !held_.has_value();) {
+    if (frames == kFramesPerTurn) {
+      has_more_ = true;
+      return absl::OkStatus();
+    }
     absl::StatusOr<std::optional<VerbsFrame>> frame =
         reader_.Next(introduced_ ? kVerbsBodyBytesMax : kVerbsHelloBytesMax);
     if (!frame.ok()) return Refuse(frame.status());
     if (!frame->has_value()) {
-      if (reads++ == kReadsPerEvent) return absl::OkStatus();
+      if (reads++ == kReadsPerTurn) return absl::OkStatus();
       std::string bytes;
       switch (ReceiveTcp(socket(), &bytes)) {
         case TcpResult::kNothing:
@@ -50,6 +56,7 @@ absl::Status VerbsConnection::OnReady() {
           continue;
       }
     }
+    ++frames;
     PANDO_RETURN_IF_ERROR(HandleFrame(**frame));
     PANDO_RETURN_IF_ERROR(Flush());
   }

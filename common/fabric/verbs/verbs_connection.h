@@ -60,6 +60,7 @@ class VerbsConnection final : public ServedLink {
   bool wants_write() const override { return !out_.empty(); }
   // Nothing is read until OnOpened().
   bool is_held() const override { return held_.has_value(); }
+  bool has_more() const override { return has_more_; }
 
   // What came of VerbsHost::BeginOpen(). OnReady() has to follow.
   void OnOpened(ServedPairOr opened);
@@ -86,6 +87,7 @@ class VerbsConnection final : public ServedLink {
   VerbsHost* const host_;
   std::optional<ServerProof> proof_;  // after the hello, where there is a secret
   bool cut_off_ = false;
+  bool has_more_ = false;
   std::optional<uint32_t> opening_;  // sequence of the request for the queue pair being connected
   uint16_t opening_for_ = 0;         // compute server, for the log
   std::optional<VerbsFrame> held_;   // the next such request
