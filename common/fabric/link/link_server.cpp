@@ -91,7 +91,7 @@ void LinkServer::Dispatch(uint64_t key, uint32_t events) {
   if (static_cast<EventKind>(key & 1) == EventKind::kExit) return OnExit(connection);
   if (!connection->is_open()) return;
   // Nothing is read while a connection is held; its end is noticed all the same.
-  const bool ended = (events & (EPOLLHUP | EPOLLERR)) != 0;
+  const bool ended = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
   if (connection->is_held() && ended) return OnClosed(connection);
   GoOn(connection);
 }
@@ -215,10 +215,12 @@ void LinkServer::GoOn(ServedLink* connection) {
     }
     return OnClosed(connection);
   }
-  // A connection whose replies nobody takes is not read from either.
-  uint32_t events = connection->is_held() ? 0 : uint32_t{EPOLLIN};
+  // A connection whose replies nobody takes is not read from either. Of one that is held the end
+  // alone is looked for: its client may close it and say nothing else.
+  uint32_t events = connection->is_held() ? uint32_t{EPOLLRDHUP} : uint32_t{EPOLLIN};
   if (connection->wants_write()) {
-    events = connection->reads_while_writing() ? EPOLLIN | EPOLLOUT : EPOLLOUT;
+    const bool listens = connection->is_held() || connection->reads_while_writing();
+    events = listens ? events | EPOLLOUT : uint32_t{EPOLLOUT};
   }
   if (events != connection->watched_events) {
     connection->watched_events = events;

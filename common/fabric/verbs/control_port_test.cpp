@@ -39,6 +39,7 @@ class FakeDevice : public QueuePairHost {
     std::atomic<int>* const alive_;
   };
   ServedPairOr OpenQueuePair(const QueuePairAddress& remote) override {
+    ++begun;
     if (remote.gid[10] == kNobodys) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(kResolveNs));
       return absl::UnavailableError("a queue pair cannot find its peer (is the GID right?)");
@@ -48,7 +49,7 @@ class FakeDevice : public QueuePairHost {
   }
   absl::Status AwaitQuiet() override { return absl::OkStatus(); }
 
-  std::atomic<int> alive{0};
+  std::atomic<int> alive{0}, begun{0};
   std::atomic<int64_t> slow_ns{0};
 };
 
@@ -316,6 +317,8 @@ TEST_F(ControlPortTest, WhoEndsWhileHisQueuePairIsConnectedIsGoneAfterIt) {
     ASSERT_TRUE(anna.Greet() && anna.Join().ok());
     anna.AskForPair(FakeAddress(kOurs, 1));
     ASSERT_TRUE(anna.Call(ControlOpcode::kPing).ok()) << "calls are answered meanwhile";
+    // One that has not begun would not be waited for.
+    while (device_.begun == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     anna.AskForPair(FakeAddress(kOurs, 1));  // and this one waits
   }
   // Not yet: something of the one that is being made could be in flight.
@@ -337,6 +340,7 @@ TEST_F(ControlPortTest, WhoAsksAndGoesLeavesNothingBehind) {
     ASSERT_TRUE(hostile.Greet());
     hostile.AskForPair(FakeAddress(kNobodys, i));
     ASSERT_TRUE(hostile.Call(ControlOpcode::kPing).ok());
+    hostile.AskForPair(FakeAddress(kNobodys, kHostile + 1 + i));  // nothing is read any more
   }
   {
     Speaker bert(port_->bound());  // from the host of the hostile ones
