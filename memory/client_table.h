@@ -47,6 +47,8 @@ class ClientTable {
   // until PeerGone() something of it may be in flight. Nothing joins over it any more.
   void Fence(PeerId peer);
   bool IsFenced(PeerId peer) const { return fenced_.contains(peer); }
+  // The connection had ended before it could be cut off: PeerGone() comes once, not twice.
+  void FencedTooLate(PeerId peer) { fenced_.erase(peer); }
   // The connection over which something of this life may be in flight, be it joined, left or
   // superseded. nullopt: there is none, or it was cut off and nothing is any more.
   std::optional<PeerId> ConnectionOf(const ClientId& client) const;

@@ -120,5 +120,21 @@ TEST(ClientTableTest, TheFencedIsReportedOnceAndItsConnectionJoinsNothing) {
   EXPECT_FALSE(clients.IsFenced(1));
 }
 
+TEST(ClientTableTest, NothingIsLeftOfTheFencedWhoseConnectionHadEnded) {
+  ClientTable clients;
+  IdSource ids(1);
+  const auto client = clients.Join(1, &ids);
+  const ClientId nobody = {static_cast<uint16_t>(client->compute_server + 1), client->incarnation};
+  clients.Fence(1);
+  clients.FencedTooLate(1);
+  EXPECT_EQ(clients.StateOf(*client), ClientLiveness::kJoined) << "something may be in flight";
+  EXPECT_EQ(clients.ConnectionOf(*client), 1u);
+  EXPECT_FALSE(clients.CheckIsNobodyElse(nobody).ok()) << "the connection is known";
+  EXPECT_EQ(clients.PeerGone(1), *client);
+  EXPECT_EQ(clients.StateOf(*client), ClientLiveness::kDead);
+  EXPECT_FALSE(clients.IsFenced(1));
+  EXPECT_TRUE(clients.CheckIsNobodyElse(nobody).ok()) << "and is not any more";
+}
+
 }  // namespace
 }  // namespace pando::memory

@@ -55,6 +55,21 @@ TEST_F(FenceTest, ALivingOneIsCutOffAndOverWhenItsLockWordsAreFree) {
   EXPECT_EQ(CounterOf(*server_, "deaths"), 1u);
 }
 
+// Its end was not reported yet when it was fenced, and is reported once.
+TEST_F(FenceTest, OneWhoseConnectionHasEndedIsGoneWithOneReport) {
+  ASSERT_NO_FATAL_FAILURE(StartWithLeases());
+  fence_.connected = false;
+  const uint64_t gone = CounterOf(*server_, "peers_gone");
+  EXPECT_FALSE(IsConfirmed(anna_->id));
+  server_->OnPeerGone(1);
+  EXPECT_TRUE(IsConfirmed(anna_->id));
+  EXPECT_EQ(CounterOf(*server_, "deaths"), 1u);
+  EXPECT_EQ(CounterOf(*server_, "peers_gone"), gone + 1);
+  const ClientId nobody = {static_cast<uint16_t>(anna_->id.compute_server + 9),
+                           anna_->id.incarnation};
+  EXPECT_TRUE(bert_->Fence(nobody).ok()) << "nothing is left of it";
+}
+
 TEST_F(FenceTest, IsNotConfirmedBeforeTheLastLockWordWasLookedAt) {
   ASSERT_NO_FATAL_FAILURE(Start({.fence_words_per_step = 256, .fence_step_ns = 10}));
   server_->OnPeerGone(1);

@@ -198,12 +198,16 @@ void MemoryServer::FenceSilentPeers(int64_t now_ns) {
   for (const PeerId peer : leases_.Step(now_ns)) {
     ++counts_.fenced;
     clients_.Fence(peer);
-    options_.fence->CutOff(peer);
+    CutOff(peer);
   }
 }
 
+void MemoryServer::CutOff(PeerId peer) {
+  if (!options_.fence->CutOff(peer)) clients_.FencedTooLate(peer);
+}
+
 int64_t MemoryServer::OnTimer(int64_t now_ns) {
-  for (const PeerId peer : std::exchange(to_cut_off_, {})) options_.fence->CutOff(peer);
+  for (const PeerId peer : std::exchange(to_cut_off_, {})) CutOff(peer);
   if (now_ns >= leases_.NextStepNs()) FenceSilentPeers(now_ns);
   if (!fencing_.idle() && now_ns >= next_fence_step_ns_) {
     next_fence_step_ns_ =

@@ -172,6 +172,8 @@ class MemoryServer : public ControlHandler {
   // False: it has to be tried again.
   bool StepFencing();
   void FenceSilentPeers(int64_t now_ns);
+  // Of whom clients_ has fenced.
+  void CutOff(PeerId peer);
   void FreeTree(uint32_t tree_id);
   // Of unused_trees_, those to whose memory nobody may have anything in flight (rule R6).
   void FreeUnusedTrees();

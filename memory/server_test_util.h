@@ -25,7 +25,11 @@ inline uint64_t CounterOf(const MemoryServer& server, const std::string& name) {
 // Of a fabric that can cut clients off: whom the server wanted to be cut off.
 class RecordingFence : public PeerFence {
  public:
-  void CutOff(PeerId peer) override { peers.push_back(peer); }
+  bool CutOff(PeerId peer) override {
+    peers.push_back(peer);
+    return connected;
+  }
+  bool connected = true;  // those that are cut off
   std::vector<PeerId> peers;
 };
 

@@ -49,8 +49,9 @@ class PeerFence {
   virtual ~PeerFence() = default;
   // ControlHandler::OnPeerGone() follows, not from inside this call, when nothing of the peer is in
   // flight any more. Its calls still arrive, so that it can be told; once its connection ends, too,
-  // OnPeerGone() follows again.
-  virtual void CutOff(PeerId peer) = 0;
+  // OnPeerGone() follows again. False: it had ended already, and the one OnPeerGone() that was to
+  // come is the last.
+  virtual bool CutOff(PeerId peer) = 0;
 };
 
 // The server's own access to its lock words, where a processor's loads and stores are none: words

@@ -365,7 +365,11 @@ void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
   }
 }
 
-void SimFence::CutOff(PeerId peer) { world_->CutOff(static_cast<uint32_t>(peer) - 1, server_); }
+// Of a process that has ended there is a second report, too.
+bool SimFence::CutOff(PeerId peer) {
+  world_->CutOff(static_cast<uint32_t>(peer) - 1, server_);
+  return true;
+}
 
 void SimWorld::Impl::CutOff(uint32_t process_index, uint32_t server) {
   CheckUntimed();

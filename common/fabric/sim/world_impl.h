@@ -24,7 +24,7 @@ class SimEndpoint;
 class SimFence final : public PeerFence {
  public:
   SimFence(SimWorld::Impl* world, uint32_t server) : world_(world), server_(server) {}
-  void CutOff(PeerId peer) override;
+  bool CutOff(PeerId peer) override;
 
  private:
   SimWorld::Impl* const world_;

@@ -71,14 +71,16 @@ void ControlPort::OnClosed(ServedLink* connection) {
   if (to_report) leaving_.push_back(peer);
 }
 
-void ControlPort::CutOff(PeerId peer) {
+bool ControlPort::CutOff(PeerId peer) {
   VerbsConnection* const connection = ConnectionOf(peer);
-  if (connection == nullptr || connection->cut_off()) return;
+  if (connection == nullptr) return false;
+  if (connection->cut_off()) return true;
   PANDO_LOG(WARNING) << "client at " << connection->name() << " is cut off";
   connection->CutOff();
   if (opening_.contains(peer)) opener_->Withdraw(peer);
   leaving_.push_back(peer);
   MakeStranger(connection);  // it is told, and has its time
+  return true;
 }
 
 void ControlPort::ReportGone() {

@@ -77,7 +77,8 @@ class ControlPort final : private VerbsHost, private LinkServer {
   // not reported gone.
   absl::Status Serve(ControlHandler* handler);
   using LinkServer::Stop;
-  void CutOff(PeerId peer);
+  // As PeerFence::CutOff().
+  bool CutOff(PeerId peer);
 
  private:
   ControlPort(const Options& options, QueuePairHost* device);

@@ -93,7 +93,7 @@ class ControlPortTest : public testing::Test, private PeerFence {
     port_->Stop();
     serving_.join();
   }
-  void CutOff(PeerId peer) override { port_->CutOff(peer); }
+  bool CutOff(PeerId peer) override { return port_->CutOff(peer); }
 
   // A lawful client that connects, joins, has a queue pair, calls, and leaves: again and again from
   // its own host, with one client that stays.

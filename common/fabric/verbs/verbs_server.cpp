@@ -45,7 +45,7 @@ class VerbsServerImpl final : public VerbsServer, private QueuePairHost {
 
   absl::Status Serve(ControlHandler* handler) override;
   void Stop() override { port_->Stop(); }
-  void CutOff(PeerId peer) override { port_->CutOff(peer); }
+  bool CutOff(PeerId peer) override { return port_->CutOff(peer); }
 
  private:
   ServedPairOr OpenQueuePair(const QueuePairAddress& remote) override;
