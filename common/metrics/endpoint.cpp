@@ -1,5 +1,6 @@
 #include "common/metrics/endpoint.h"
 
+#include <CivetServer.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
@@ -23,6 +24,18 @@ constexpr char kRequestTimeoutMs[] = "500";
 // So many half-open requests, and a scrape still has a thread at once; twice as many, and it has
 // one after the time above.
 constexpr char kThreads[] = "16";
+
+// Of a request with a body the HTTP server would read all before it goes on, for as long as some
+// of it comes now and then. The thread is wanted back: the answer is an error, and the end.
+int RefuseBody(mg_connection* connection) {
+  const char* const length = mg_get_header(connection, "Content-Length");
+  const bool has_body = mg_get_header(connection, "Transfer-Encoding") != nullptr ||
+                        (length != nullptr && std::string_view(length) != "0");
+  if (!has_body) return 0;
+  constexpr int kTooLarge = 413;
+  mg_send_http_error(connection, kTooLarge, "%s", "metrics are asked for without a body");
+  return kTooLarge;
+}
 
 struct Address {
   std::string host;
@@ -97,10 +110,14 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(std::str
                                                                         Source source) {
   PANDO_ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   std::unique_ptr<prometheus::Exposer> exposer;
+  CivetCallbacks callbacks;  // copied
+  callbacks.begin_request = RefuseBody;
   try {  // the only way in which it says that it could not listen
-    exposer = std::make_unique<prometheus::Exposer>(std::vector<std::string>{
-        "listening_ports", ToString(parsed), "num_threads", kThreads, "request_timeout_ms",
-        kRequestTimeoutMs, "keep_alive_timeout_ms", kRequestTimeoutMs});
+    exposer = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", ToString(parsed), "num_threads", kThreads,
+                                 "request_timeout_ms", kRequestTimeoutMs, "keep_alive_timeout_ms",
+                                 kRequestTimeoutMs},
+        &callbacks);
   } catch (const std::exception& e) {
     return absl::UnavailableError(
         absl::StrCat("metrics: cannot listen on ", ToString(parsed), " (", e.what(),

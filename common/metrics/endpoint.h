@@ -16,8 +16,8 @@ class Exposer;
 
 namespace pando {
 
-// Thread-safe. Its own threads serve it; they sleep between scrapes. Requests that are never
-// finished are given up after half a second.
+// Thread-safe. Its own threads serve it; they sleep between scrapes. Requests that are not finished
+// within half a second are given up, those with a body refused at once.
 class MetricsEndpoint {
  public:
   struct Label {

@@ -1,7 +1,11 @@
 #include "common/metrics/endpoint.h"
 
+#include <sys/socket.h>
+
 #include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -83,6 +87,37 @@ TEST(MetricsEndpoint, HalfOpenRequestsHoldUpNoScrape) {
     const int64_t begun_ns = RealClock().NowNs();
     EXPECT_THAT(HttpGet(port, "/metrics"), HasSubstr("pando_test_things_total"));
     EXPECT_LT(RealClock().NowNs() - begun_ns, bystander.Bound(kSecondNs));
+  }
+}
+
+// Somebody sends bodies without end, a byte now and then.
+TEST(MetricsEndpoint, BodiesHoldUpNoScrape) {
+  const Bystander bystander;
+  const auto endpoint = MetricsEndpoint::Start("0", {"a", "b"}, [] {
+    return MetricList({{kThings, 1}});
+  });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  for (const char* request :
+       {"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+        "GET /other HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+    constexpr int kTrickling = 40;
+    std::vector<UniqueFd> trickling;
+    for (int i = 0; i < kTrickling; ++i) trickling.push_back(HttpBegin(port, request));
+    std::atomic<bool> is_over = false;
+    std::thread trickle([&] {
+      while (!is_over) {
+        for (const UniqueFd& fd : trickling) send(fd.get(), "1", 1, MSG_NOSIGNAL);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const int64_t begun_ns = RealClock().NowNs();
+    EXPECT_THAT(HttpGet(port, "/metrics", 5), HasSubstr("pando_test_things_total")) << request;
+    EXPECT_LT(RealClock().NowNs() - begun_ns, bystander.Bound(kSecondNs)) << request;
+    is_over = true;
+    trickle.join();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -27,9 +28,12 @@ inline UniqueFd HttpBegin(int port, const std::string& bytes) {
   return fd;
 }
 
-// What GET `path` on the loopback interface answers, header and all; empty if nobody listens.
-inline std::string HttpGet(int port, const std::string& path) {
+// What GET `path` on the loopback interface answers, header and all; empty if nobody listens, or
+// nothing comes for so long.
+inline std::string HttpGet(int port, const std::string& path, int seconds_max = 60) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const timeval patience = {seconds_max, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
