@@ -16,7 +16,8 @@ ChunkNodes::ChunkNodes(uint32_t count, uint32_t life, bool zero, int64_t rest_gr
     : zero_(zero),
       rest_grain_ns_(rest_grain_ns),
       records_(count, Record{life, kNone}),
-      uses_(count) {
+      uses_(count),
+      newest_life_(life) {
   counts_[static_cast<size_t>(NodeUse::kUntouched)] = count;
 }
 
@@ -25,18 +26,16 @@ uint32_t ChunkNodes::holder(uint32_t node) const {
   return is == NodeUse::kOut || is == NodeUse::kOrphan ? records_[node].link : 0;
 }
 
-uint32_t ChunkNodes::newest_life() const {
-  uint32_t newest = 0;
-  for (const Record& record : records_) {
-    if (LifeNewer(record.life, newest)) newest = record.life;
-  }
-  return newest;
-}
-
 void ChunkNodes::SetUse(uint32_t node, NodeUse to) {
   --counts_[static_cast<size_t>(use(node))];
   uses_[node] = static_cast<uint8_t>((uses_[node] & kImageBit) | static_cast<uint8_t>(to));
   ++counts_[static_cast<size_t>(to)];
+}
+
+void ChunkNodes::Grant(uint32_t node, uint32_t life, uint32_t incarnation) {
+  SetUse(node, NodeUse::kOut);
+  records_[node] = {life, incarnation};
+  if (LifeNewer(life, newest_life_)) newest_life_ = life;
 }
 
 void ChunkNodes::MarkNoted() {
@@ -57,8 +56,7 @@ uint32_t ChunkNodes::TakeUntouched(uint32_t nodes, uint32_t incarnation) {
   }
   life = LifeAfter(life);
   for (; handed_ < first + nodes; ++handed_) {
-    SetUse(handed_, NodeUse::kOut);
-    records_[handed_] = {life, incarnation};
+    Grant(handed_, life, incarnation);
   }
   return first;
 }
@@ -73,8 +71,7 @@ std::optional<uint32_t> ChunkNodes::TakeRested(int64_t now_ns, uint32_t incarnat
   const uint32_t node = first_free_;
   first_free_ = records_[node].link;
   if (first_free_ == kNone) last_free_ = kNone;
-  SetUse(node, NodeUse::kOut);
-  records_[node] = {LifeAfter(records_[node].life), incarnation};
+  Grant(node, LifeAfter(records_[node].life), incarnation);
   return node;
 }
 

@@ -32,8 +32,8 @@ class ChunkNodes {
   bool zero() const { return zero_; }
   NodeUse use(uint32_t node) const { return static_cast<NodeUse>(uses_[node] & kUseMask); }
   uint32_t life(uint32_t node) const { return records_[node].life; }
-  // Of all nodes: the serially newest.
-  uint32_t newest_life() const;
+  // Of all nodes: the serially newest that anybody was ever granted.
+  uint32_t newest_life() const { return newest_life_; }
   // Its memory may be other than zero.
   bool has_image(uint32_t node) const { return !zero_ || (uses_[node] & kImageBit) != 0; }
   // Incarnation of the one it is, or was, out to; else 0.
@@ -79,6 +79,7 @@ class ChunkNodes {
     uint32_t count;
   };
   void SetUse(uint32_t node, NodeUse use);
+  void Grant(uint32_t node, uint32_t life, uint32_t incarnation);
   // Before a node is taken: it is not one of those that were out.
   void MarkNoted();
   void PushFront(uint32_t node);
@@ -89,6 +90,7 @@ class ChunkNodes {
   std::vector<uint8_t> uses_;  // NodeUse, kImageBit, kNotedBit
   std::array<uint32_t, 5> counts_{};
   uint32_t handed_ = 0;
+  uint32_t newest_life_;  // kept, as freeing a tree asks every chunk of it
   bool written_ = false;
   bool notes_out_ = false;  // all that are out are noted, those without the bit, too
   uint32_t first_free_ = kNone, last_free_ = kNone;

@@ -1,7 +1,9 @@
 // Every node that this memory server has handed out, tree by tree (rules R3, R4, C5).
 //
 // Not thread-safe: one control thread. What clients send is any values: it changes nothing but what
-// it is entitled to. Work of one call is bounded (kNodesExaminedMax, kChunksExaminedMax).
+// it is entitled to. Work of one call is bounded (kNodesExaminedMax, kChunksExaminedMax), with two
+// exceptions. Freeing a tree, noting that one of its clients is gone, and counts() are a step for
+// each chunk; closing a tree in order is one for each node of the chunks that the client has.
 // Invariants:
 //   1. A chunk belongs to at most one tree, with one size of nodes or cells, until all of these are
 //      free or the tree is.

@@ -356,5 +356,31 @@ TEST_F(NodeLedgerTest, RandomClientsKeepTheBooks) {
   EXPECT_EQ(ledger_.counts().nodes_out, unwritten.size() + written.size());
 }
 
+TEST(ChunkNodesTest, TheNewestLifeIsThatOfItsNodesBeyondTheLargestNumber) {
+  constexpr uint32_t kNodes = 8;
+  for (const uint32_t life : {0u, 5u, UINT32_MAX - 3}) {
+    ChunkNodes nodes(kNodes, life, /*zero=*/true);
+    const auto expect_newest = [&] {
+      uint32_t newest = 0;
+      for (uint32_t node = 0; node < kNodes; ++node) {
+        if (LifeNewer(nodes.life(node), newest)) newest = nodes.life(node);
+      }
+      EXPECT_EQ(nodes.newest_life(), newest);
+    };
+    expect_newest();
+    nodes.TakeUntouched(kNodes / 2, 1);
+    for (int i = 0; i < 20; ++i) {
+      expect_newest();
+      nodes.Free(i % 2, 0);
+      expect_newest();
+      ASSERT_TRUE(nodes.TakeRested(kSecondNs, 1).has_value());
+    }
+    nodes.PutBack(2, 2);
+    expect_newest();
+    nodes.TakeUntouched(1, 1);
+    expect_newest();
+  }
+}
+
 }  // namespace
 }  // namespace pando::memory
