@@ -64,7 +64,7 @@ DEFINE_string(listen, "",
 DEFINE_string(
     secret_file, "",
     "file with the cluster's secret, 16 to 4096 bytes, readable by its owner only; over verbs this "
-    "server refuses a client without it (with no secret it serves everybody); default: none");
+    "server refuses a client without it (and with no secret one that has one); default: none");
 DEFINE_bool(device_memory, true, "lock table in the NIC's memory where it has enough");
 DEFINE_int32(
     lease_ms, 10'000,

@@ -25,7 +25,9 @@
 //            the same loop
 //
 // `secret` is null where the process was started without --secret_file. If neither side has one
-// they are done after one exchange, unproven; if one has, both get PermissionDenied.
+// they are done after one exchange, unproven; if one has, both get PermissionDenied. The verbs
+// fabric says in its hello frames whether there is a secret: where one side alone has one both end
+// there, and where neither has there is no proof.
 //
 // What it gives: a peer without the secret gets nothing from either side; recorded messages are
 // worth nothing in another handshake, nor are messages sent back to where they came from; a changed

@@ -211,6 +211,25 @@ TEST_F(ControlPortTest, SilentConnectionsLockNobodyOutWithASecretToo) {
   }
 }
 
+TEST_F(ControlPortTest, ASecretThatOneSideAloneHasIsRefusedAtOnce) {
+  const auto secret =
+      std::make_shared<const ClusterSecret>(*ClusterSecret::FromBytes("sixteen bytes, or more"));
+  for (const bool server_has_one : {false, true}) {
+    ASSERT_NO_FATAL_FAILURE(
+        Start({.hello_timeout_ms = 60'000, .secret = server_has_one ? secret : nullptr}));
+    Speaker bert(port_->bound());
+    bert.Say(VerbsFrameType::kHello, 0,
+             EncodeBody<VerbsFeatures>({.compatible = server_has_one ? 0 : kVerbsCompatibleProof}));
+    const std::optional<VerbsFrame> hello = bert.Hear(), refusal = bert.Hear();
+    ASSERT_TRUE(hello.has_value() && refusal.has_value());
+    EXPECT_EQ(hello->type, VerbsFrameType::kHelloReply);
+    ASSERT_EQ(refusal->type, VerbsFrameType::kError);
+    EXPECT_TRUE(absl::IsPermissionDenied(ParseStatus(refusal->body)));
+    EXPECT_FALSE(bert.Hear().has_value());
+    Finish();
+  }
+}
+
 TEST_F(ControlPortTest, IdlersTakeNoClientsPlaceAndEndWithTheirTime) {
   ASSERT_NO_FATAL_FAILURE(Start({.connections_max = 8, .identity_timeout_ms = 1'500}));
   StartWork();

@@ -84,6 +84,12 @@ absl::Status VerbsConnection::Hello(const VerbsFrame& frame) {
   if (!features.ok()) return Refuse(features.status());
   const std::string hello = EncodeBody<VerbsHelloReply>(host_->hello());
   Reply(VerbsFrameType::kHelloReply, 0, hello);
+  const bool theirs = (features->compatible & kVerbsCompatibleProof) != 0;
+  if (theirs != (host_->secret() != nullptr)) {
+    return Refuse(absl::PermissionDeniedError(
+        theirs ? "the client was given a secret, and this memory server was not: --secret_file"
+               : "this cluster has a secret, and the client was given none: --secret_file"));
+  }
   if (host_->secret() == nullptr) return Welcome();
   proof_.emplace(host_->secret(), Handshakes{frame.body, hello});  // the client speaks next
   return absl::OkStatus();
