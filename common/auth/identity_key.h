@@ -1,10 +1,13 @@
 // The key with which the catalog's server signs the identities that it issues, and with which the
-// other memory servers know them (rule C0). Only memory servers have it: a client carries the
-// signature and cannot make another.
+// other memory servers know them (rule C0). A client carries the signature; no client makes one.
 //
-// Where it comes from: the cluster's secret, if it has one; else a file that the servers of one
-// registry share and make when they first start. A cluster that has neither (servers found through
-// a memcached, no secret) has no key, and takes clients at their word.
+// Where it comes from, and so who could make one:
+//   - the cluster's secret, if it has one: every process that was given the secret, clients too. It
+//     stops strangers and mistakes then, no client that forges.
+//   - else a file that the servers of one registry share and make when they first start: whoever
+//     may read it, that is, processes of the servers' user.
+// A cluster that has neither (servers found through a memcached, no secret) has no key, and takes
+// clients at their word.
 //
 // Thread safety: immutable but for moves.
 #pragma once
