@@ -70,8 +70,9 @@ DEFINE_int32(
     lease_ms, 10'000,
     "verbs: a client that is silent for this long is cut off and declared dead; 0: none is");
 DEFINE_int32(serving_lease_ms, 1'000,
-             "verbs, on the catalog's server: how long keys of an owned tree wait when their owner "
-             "is gone or silent, before another client takes them over; 0: no owned trees");
+             "verbs, on the catalog's server: how long keys of an owned tree wait at most, once "
+             "their owner is gone, before another client takes them over (if it is silent, that is "
+             "once --lease_ms has passed); 0: no owned trees");
 DEFINE_string(
     metrics_address, "",
     "HOST:PORT, or PORT on the loopback interface, for Prometheus to scrape; default: none");
