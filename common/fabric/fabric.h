@@ -1,5 +1,5 @@
-// The fabric contract (client side). One interface, several backends (shm, sim, later verbs),
-// chosen at run time.
+// The fabric contract (client side). One interface, several backends (shm, sim, verbs), chosen at
+// run time.
 //
 // What a backend promises:
 //   1. The verbs of a chain take effect in order at one memory server: WRITE after WRITE, READ

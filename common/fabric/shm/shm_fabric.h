@@ -1,11 +1,12 @@
 // The client side of the shm fabric (one host, no RDMA, no privileges): verbs are executed by the
 // calling thread on memory shared with the memory servers.
 //
-// A chain is done when Post() returns. READs carry times (Chain::posted_ns, completed_ns) because
-// lines are not atomic (rule F2). Control calls go over one connection a server, which is one peer
-// to the server however many endpoints there are. One watcher thread a fabric receives replies and
-// notices the death of servers: their chains and calls are Unavailable from then on, the other
-// servers stay usable.
+// A chain is done when Post() returns; one with a READ or an atomic may be left to Poll(), if other
+// coroutines have work (Endpoint::set_overlap()) or another was left before. READs carry times
+// (Chain::posted_ns, completed_ns) because lines are not atomic (rule F2). Control calls go over
+// one connection a server, which is one peer to the server however many endpoints there are. One
+// watcher thread a fabric receives replies and notices the death of servers: their chains and calls
+// are Unavailable from then on, the other servers stay usable.
 //
 // Endpoints keep what they need of the fabric alive. A fabric does not survive fork(): connect in
 // the child.
