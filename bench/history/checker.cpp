@@ -62,6 +62,8 @@ class HistoryCheck {
   }
   void AddOperation(uint32_t source);
   void AddConditional(uint32_t source, KeyOperation o);
+  // Whether it could have been done, given what it says was there.
+  bool RefusedWithoutReason(const Operation& operation) const;
   void AddScan(uint32_t source);
   void AddFinal(const State& final);
   int32_t NumberOfText(const std::string& text) {
@@ -80,20 +82,34 @@ class HistoryCheck {
   std::vector<KeyHistory> keys_;         // by position in names_
   std::vector<std::string_view> values_ = {"(absent)"};
   absl::flat_hash_map<std::string_view, int32_t> numbers_;
+  size_t longest_ = 0;               // of all values that were there
   std::deque<std::string> texts_;    // of values that are nowhere in the history
   std::vector<std::string> broken_;  // wrong by itself, whatever the order
   int64_t last_ns_ = 0;
 };
 
 void HistoryCheck::CollectKeys(const State* initial, const State* final) {
+  const auto there = [this](const std::string& value) {
+    longest_ = std::max(longest_, value.size());
+  };
   for (const Operation& o : operations_) {
     if (o.kind != OperationKind::kScan) names_.push_back(o.key);
-    for (const auto& row : o.rows) names_.push_back(row.first);
+    for (const auto& row : o.rows) {
+      names_.push_back(row.first);
+      there(row.second);
+    }
+    const bool of_value =
+        o.kind == OperationKind::kPut || (o.kind == OperationKind::kInsert ? !o.found : o.found);
+    if (of_value && !o.unknown()) there(o.value);
+    if (o.actual.has_value() && !o.unknown()) there(*o.actual);
     last_ns_ = std::max(last_ns_, o.unknown() ? o.call_ns : o.return_ns);
   }
   for (const State* state : {initial, final}) {
     if (state == nullptr) continue;
-    for (const auto& entry : *state) names_.push_back(entry.first);
+    for (const auto& entry : *state) {
+      names_.push_back(entry.first);
+      there(entry.second);
+    }
   }
   std::sort(names_.begin(), names_.end());
   names_.erase(std::unique(names_.begin(), names_.end()), names_.end());
@@ -146,6 +162,10 @@ void HistoryCheck::AddConditional(uint32_t source, KeyOperation o) {
   if (!o.unknown && !operation.found) {
     o.kind = Kind::kSee;
     if (operation.actual.has_value()) o.value = Number(*operation.actual);
+    if (RefusedWithoutReason(operation)) {
+      Broken(absl::StrCat("key ", Printable(operation.key), ": ", Describe(o),
+                          ", which is no reason to refuse it"));
+    }
   } else if (operation.kind == OperationKind::kUpsert) {
     key.upserts.push_back(
         {key.operations.size(), operation.upsert, operation.operand, operation.value});
@@ -156,6 +176,15 @@ void HistoryCheck::AddConditional(uint32_t source, KeyOperation o) {
     if (replaces) o.value = Number(operation.value);
   }
   key.operations.push_back(o);
+}
+
+bool HistoryCheck::RefusedWithoutReason(const Operation& operation) const {
+  if (operation.kind != OperationKind::kUpsert) return operation.actual == operation.expected;
+  // Of an absent key each function makes its operand.
+  if (!operation.actual.has_value()) return true;
+  const auto made = AfterUpsert(operation.upsert, operation.operand, *operation.actual);
+  // How long values may be the history does not say: not shorter than the longest that was there.
+  return made.has_value() && made->size() <= longest_;
 }
 
 void HistoryCheck::AddScan(uint32_t source) {

@@ -1,6 +1,7 @@
 // Checks the history of an ordered key-value index.
 //
 //   * A scan by itself: sorted bytewise, no key twice, nothing before `from`, at most `limit` rows.
+//   * A refused conditional write by itself: what was there is a reason to refuse it.
 //   * Each row of a scan is a get in the scan's interval, and so is each known key between `from`
 //     and the last row (or the end, with fewer than `limit` rows) that was not returned: it reads
 //     "absent". A scan is not a snapshot. Known keys are those in the history, in its scans' rows

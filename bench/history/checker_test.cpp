@@ -146,7 +146,7 @@ Simulated Simulate(uint64_t seed, size_t count) {
     const int64_t effect_ns = static_cast<int64_t>(i) * 10;
     Operation o;
     o.client = static_cast<int32_t>(random.Uniform(8));
-    o.kind = static_cast<OperationKind>(random.Uniform(6));
+    o.kind = static_cast<OperationKind>(random.Uniform(8));
     o.key = "k" + std::to_string(random.Uniform(12));
     o.call_ns = effect_ns - static_cast<int64_t>(random.Uniform(60));
     o.return_ns = effect_ns + static_cast<int64_t>(random.Uniform(60));
@@ -161,6 +161,15 @@ Simulated Simulate(uint64_t seed, size_t count) {
     if (o.kind == OperationKind::kPut || (o.kind == OperationKind::kInsert && !o.found) ||
         (o.kind == OperationKind::kUpdate && o.found)) {
       index[o.key] = value;
+    }
+    if (o.kind == OperationKind::kReplace || o.kind == OperationKind::kEraseIf) {
+      if (o.found) o.actual = entry->second;
+      o.expected = o.found && random.Chance(0.5) ? entry->second : "another";
+      o.found = o.actual == o.expected;
+      if (o.found) o.actual.reset();
+      if (o.kind == OperationKind::kReplace) o.value = value;
+      if (o.found && o.kind == OperationKind::kReplace) index[o.key] = value;
+      if (o.found && o.kind == OperationKind::kEraseIf) index.erase(o.key);
     }
     if (o.kind == OperationKind::kDelete) index.erase(o.key);
     if (o.kind == OperationKind::kScan) {
@@ -228,6 +237,12 @@ TEST(Checker, MutatedHistoriesFail) {
            [](const std::vector<Operation>&, Operation* o) {
              if (o->rows.size() < 2) return false;
              std::swap(o->rows[0], o->rows[1]);
+             return true;
+           }},
+          {"refused though its condition held",
+           [](const std::vector<Operation>&, Operation* o) {
+             if (!o->actual.has_value()) return false;
+             o->expected = *o->actual;
              return true;
            }},
       };

@@ -104,6 +104,36 @@ TEST(Upserts, PlainCases) {
             Verdict::kViolation);
 }
 
+TEST(Upserts, ARefusalNeedsAReason) {
+  const auto why = [](const std::vector<Operation>& operations) {
+    const CheckResult result = CheckHistory(operations);
+    return result.violations.empty() ? "" : result.violations[0];
+  };
+  const auto no_reason = HasSubstr("no reason to refuse it");
+  Operation erase = Of(OperationKind::kEraseIf, 2, 3);
+  erase.expected = "a";
+  EXPECT_THAT(why({Put("a", 0, 1), Refused(Replace("a", "b", 2, 3), "a")}), no_reason);
+  EXPECT_THAT(why({Put("a", 0, 1), Refused(erase, "a")}), no_reason);
+  EXPECT_EQ(why({Put("b", 0, 1), Refused(erase, "b")}), "");
+  EXPECT_EQ(why({Refused(erase, std::nullopt)}), "");
+
+  const Operation add = Upsert(UpsertKind::kAdd, Number(2), "", 2, 3);
+  EXPECT_THAT(why({Put(Number(1), 0, 1), Refused(add, Number(1))}), no_reason);
+  EXPECT_EQ(why({Put("seven", 0, 1), Refused(add, "seven")}), "") << "no number";
+  EXPECT_EQ(why({Put(ToHex(Number(1)), 0, 1), Refused(add, ToHex(Number(1)))}), "")
+      << "16 bytes are no number";
+  EXPECT_THAT(why({Refused(add, std::nullopt)}), no_reason) << "the operand would do";
+
+  const Operation append = Upsert(UpsertKind::kAppend, "xy", "", 2, 3);
+  EXPECT_THAT(why({Refused(append, std::nullopt)}), no_reason);
+  EXPECT_EQ(why({Put("abc", 0, 1), Refused(append, "abc")}), "") << "it may be too long";
+  EXPECT_THAT(why({Put("abc", 0, 1), Refused(append, "abc"), Put("12345", 4, 5)}), no_reason)
+      << "as long as another";
+  EXPECT_EQ(why({Put("abc", 0, 1), Refused(append, "abc"), Put("1234", 4, 5)}), "");
+  EXPECT_EQ(why({Put("abc", 0, 1), Refused(append, "abc"), Put("12345", 4, kNeverReturned)}), "")
+      << "perhaps nobody stored that";
+}
+
 TEST(Upserts, OfUnknownOutcome) {
   const Operation unknown = Upsert(UpsertKind::kAppend, "x", "", 2, kNeverReturned);
   EXPECT_EQ(Check({Put("a", 0, 1), unknown, Get("ax", 4, 5)}), Verdict::kCorrect);
@@ -197,6 +227,12 @@ std::string Applied(const Operation& o, const Register& state) {
   return Number(sum + added);
 }
 
+// Of a register that takes values of any length.
+bool Refuses(const Operation& o, const Register& state) {
+  if (o.kind != OperationKind::kUpsert) return state != o.expected;
+  return o.upsert == UpsertKind::kAdd && state.has_value() && state->size() != 8;
+}
+
 bool Apply(const Operation& o, Register* state) {
   switch (o.kind) {
     case OperationKind::kGet:
@@ -210,17 +246,16 @@ bool Apply(const Operation& o, Register* state) {
       state->reset();
       return true;
     case OperationKind::kUpsert: {
-      if (!o.unknown() && !o.found) return *state == o.actual;
-      const bool of_numbers = o.upsert == UpsertKind::kAdd;
-      if (of_numbers && state->has_value() && (*state)->size() != 8) return o.unknown();
+      if (!o.unknown() && !o.found) return *state == o.actual && Refuses(o, *state);
+      if (Refuses(o, *state)) return o.unknown();
       const std::string result = Applied(o, *state);
       if (!o.unknown() && result != o.value) return false;
       *state = result;
       return true;
     }
     default:
-      if (!o.unknown() && !o.found) return *state == o.actual;
-      if (*state != o.expected) return o.unknown();
+      if (!o.unknown() && !o.found) return *state == o.actual && Refuses(o, *state);
+      if (Refuses(o, *state)) return o.unknown();
       if (o.kind == OperationKind::kEraseIf) {
         state->reset();
       } else {
@@ -271,11 +306,7 @@ std::vector<Operation> RandomHistory(Random* random, uint64_t numbers) {
     o.expected = right ? *state : values.empty() ? "none" : values[random->Uniform(values.size())];
     const bool unknown = random->Chance(numbers == 0 ? 0.2 : 0.4);
     const bool happens = !unknown || random->Chance(0.5);
-    const bool refused =
-        (o.kind == OperationKind::kUpsert && o.upsert == UpsertKind::kAdd && state.has_value() &&
-         state->size() != 8) ||
-        ((o.kind == OperationKind::kReplace || o.kind == OperationKind::kEraseIf) &&
-         state != o.expected);
+    const bool refused = IsConditional(o.kind) && Refuses(o, state);
     if (refused) {
       o.found = false;
       o.actual = state;
@@ -292,13 +323,18 @@ std::vector<Operation> RandomHistory(Random* random, uint64_t numbers) {
   // Something that was not the case, mostly.
   for (uint64_t changes = random->Uniform(4); changes > 0; --changes) {
     Operation& o = operations[random->Uniform(operations.size())];
-    const uint64_t how = random->Uniform(3);
+    const uint64_t how = random->Uniform(4);
     if (how == 0) {
       const int64_t later_ns = random->Chance(0.5) ? 15 : 40;
       o.call_ns += later_ns;
       if (!o.unknown()) o.return_ns += later_ns;
     } else if (how == 1) {
       o.call_ns = o.unknown() ? o.call_ns : o.return_ns;  // no time to wait
+    } else if (how == 2 && IsConditional(o.kind) && !o.unknown() && !values.empty()) {
+      // An append that is refused was too long, which nothing is here.
+      const bool upserts = o.kind == OperationKind::kUpsert;
+      if (upserts && o.upsert == UpsertKind::kAppend) continue;
+      o = Refused(o, upserts ? values.back() : o.expected);
     } else if (!values.empty() && o.found &&
                (o.kind == OperationKind::kGet || o.kind == OperationKind::kUpsert)) {
       o.value = values[random->Uniform(values.size())];
