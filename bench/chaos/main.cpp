@@ -56,9 +56,9 @@ DEFINE_int64(gap_max_ms, 0,
              "lease of 1000 more where the dead owned keys and verbs cannot say that he is dead");
 DEFINE_int64(after_stop_max_ms, 500,
              "how long an operation may take that a server calls after it was stopped");
-DEFINE_string(
-    history, "",
-    "file for the history; FILE.initial and FILE.final hold the state; default: not kept");
+DEFINE_string(history, "",
+              "file for the history; FILE.initial and FILE.final hold the state; default: not "
+              "kept; not of --upserts");
 DEFINE_string(json, "", "file for the result");
 DEFINE_bool(progress, true, "a line for every kill and stop on standard error");
 
@@ -117,6 +117,10 @@ absl::StatusOr<Plan> PlanFromFlags() {
   if (plan.gap_max_ms == 0)
     plan.gap_max_ms = plan.owned() && plan.fabric == "verbs" ? 2'000 : 1'000;
   plan.after_stop_max_ms = FLAGS_after_stop_max_ms;
+  if (plan.upserts > 0 && !FLAGS_history.empty()) {
+    return absl::InvalidArgumentError(
+        "--history is not of --upserts, which keeps sums and no history: leave it out");
+  }
   PANDO_RETURN_IF_ERROR(CheckPlan(plan));
   return plan;
 }
@@ -130,6 +134,15 @@ int Fail(const absl::Status& status) {
 absl::Status CheckWritable(const std::string& file) {
   if (file.empty() || std::ofstream(file, std::ios::app)) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot write ", file));
+}
+
+absl::Status WriteJson(const nlohmann::json& json) {
+  if (FLAGS_json.empty()) return absl::OkStatus();
+  std::ofstream out(FLAGS_json, std::ios::trunc);
+  out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  out.close();
+  if (out) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", FLAGS_json));
 }
 
 absl::StatusOr<history::CheckResult> CheckHistoryFile(const std::string& file, bool has_final) {
@@ -170,6 +183,9 @@ int Main(Plan plan) {
     if (absl::IsCancelled(report.status())) return 128 + bench::StopSignal();
     if (!report.ok()) return Fail(report.status());
     std::fputs(report->Text(plan).c_str(), stdout);
+    if (const absl::Status status = WriteJson(report->Json(plan)); !status.ok()) {
+      return Fail(status);
+    }
     return report->ok(plan) ? 0 : kFailed;
   }
   const std::string history_file = FLAGS_history.empty() ? plan.folder + "/history" : FLAGS_history;
@@ -178,12 +194,8 @@ int Main(Plan plan) {
   if (absl::IsCancelled(report.status())) return 128 + bench::StopSignal();
   if (!report.ok()) return Fail(report.status());
   std::fputs(ReportText(*report).c_str(), stdout);
-  if (!FLAGS_json.empty()) {
-    std::ofstream out(FLAGS_json, std::ios::trunc);
-    out << ReportJson(plan, *report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-        << '\n';
-    out.close();
-    if (!out) return Fail(absl::UnavailableError(absl::StrCat("cannot write ", FLAGS_json)));
+  if (const absl::Status status = WriteJson(ReportJson(plan, *report)); !status.ok()) {
+    return Fail(status);
   }
   return report->ok() ? 0 : kFailed;
 }

@@ -90,7 +90,7 @@ bool Report::ok() const {
   return outcome.failures.empty() && tree.ok() && history.verdict == history::Verdict::kCorrect;
 }
 
-Json ReportJson(const Plan& plan, const Report& report) {
+Json ConfigJson(const Plan& plan) {
   Json config = PlanToJson(plan);
   config.erase("folder");
   const bench::HostInfo host = bench::GetHostInfo();
@@ -99,10 +99,14 @@ Json ReportJson(const Plan& plan, const Report& report) {
                     {"kernel", host.kernel},
                     {"cpu", host.cpu},
                     {"cpus", host.cpus}};
+  return config;
+}
+
+Json ReportJson(const Plan& plan, const Report& report) {
   const Outcome& outcome = report.outcome;
   Json stops;
   Json kills = EventsJson(outcome, &stops);
-  return {{"config", config},
+  return {{"config", ConfigJson(plan)},
           {"ok", report.ok()},
           {"failures", outcome.failures},
           {"kills", kills},

@@ -19,6 +19,8 @@ struct Report {
   bool ok() const;
 };
 
+// The plan, the host and the build.
+nlohmann::json ConfigJson(const Plan& plan);
 nlohmann::json ReportJson(const Plan& plan, const Report& report);
 std::string ReportText(const Report& report);
 

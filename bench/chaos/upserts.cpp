@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/chaos/coordinator.h"
+#include "bench/chaos/report.h"
 #include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/host/process.h"
@@ -39,6 +40,9 @@ static_assert(Count::is_always_lock_free, "processes share them");
 constexpr int kUpsertsGraceMs = 5'000;
 constexpr int kUpsertsLookMs = 5;
 constexpr int64_t kStartNsMax = 60 * kSecondNs;
+// Beyond an operation's timeout: for so long nothing ends where compute servers close, or wait for
+// a processor.
+constexpr int64_t kQuietGraceNs = 10 * kSecondNs;
 constexpr auto kSayEvery = std::chrono::milliseconds(5);
 // READs of leaves that are allowed: so many an upsert, or so many a counter and owner.
 constexpr double kReadsAnUpsert = 0.001;
@@ -49,7 +53,7 @@ struct Shared {
 };
 // Of one compute server.
 struct Tally {
-  Count ready, done, ranges, adoptions, leaf_reads;
+  Count ready, ended, ranges, adoptions, leaf_reads;
   std::array<Count, kUpsertCounters> begun, acknowledged, unknown, no_effect;
 };
 
@@ -95,7 +99,7 @@ void Add(const Plan& plan, Session* session, const Tree& tree, uint64_t seed, Sh
     ++(status.ok()                ? tally->acknowledged
        : IsOutcomeUnknown(status) ? tally->unknown
                                   : tally->no_effect)[n];
-    if (status.ok()) ++tally->done;
+    ++tally->ended;
   }
 }
 
@@ -128,10 +132,12 @@ class UpsertsRun {
     PANDO_RETURN_IF_ERROR(StartComputeServers());
     const int64_t start_ns = RealClock().NowNs();
     shared_->go = 1;
+    heard_ns_ = start_ns;
     while (LivingAtWork()) {
       PANDO_RETURN_IF_ERROR(Pause());
+      PANDO_RETURN_IF_ERROR(CheckProgress());
       if (report_.kills < static_cast<uint64_t>(plan_.kills) &&
-          Done() >=
+          Ended() >=
               plan_.upserts / (static_cast<uint64_t>(plan_.kills) + 1) * (report_.kills + 1)) {
         KillOwner();
       }
@@ -184,10 +190,22 @@ class UpsertsRun {
     }
     return at_work;
   }
-  uint64_t Done() const {
-    uint64_t done = 0;
-    for (const Tally* const tally : tallies_) done += tally->done;
-    return done;
+  uint64_t Ended() const {
+    uint64_t ended = 0;
+    for (const Tally* const tally : tallies_) ended += tally->ended;
+    return ended;
+  }
+  absl::Status CheckProgress() {
+    const int64_t now_ns = RealClock().NowNs();
+    const uint64_t ended = Ended();
+    if (ended != heard_of_) heard_ns_ = now_ns;
+    heard_of_ = ended;
+    if (now_ns - heard_ns_ <= plan_.timeout_ms * kMillisecondNs + kQuietGraceNs) {
+      return absl::OkStatus();
+    }
+    return absl::DeadlineExceededError(absl::StrCat(
+        "no upsert ended for ", (now_ns - heard_ns_) / kMillisecondNs,
+        " ms, and compute servers go on: ", ended, " of ", plan_.upserts, " had ended"));
   }
   // Kills the owner of most counters. If there is none now: the next time.
   void KillOwner() {
@@ -238,6 +256,8 @@ class UpsertsRun {
   std::vector<Tally*> tallies_;
   std::vector<Process> servers_;
   std::vector<bool> killed_;
+  uint64_t heard_of_ = 0;  // upserts that had ended
+  int64_t heard_ns_ = 0;   // the last time that there were more
   UpsertsReport report_;
 };
 
@@ -248,7 +268,8 @@ bool UpsertsReport::ok(const Plan& plan) const {
       std::max(static_cast<uint64_t>(kReadsAnUpsert * static_cast<double>(plan.upserts)),
                kReadsACounter * kUpsertCounters * (kills + 1));
   return wrong_sums == 0 && kills == static_cast<uint64_t>(plan.kills) && adoptions >= kills &&
-         leaf_reads <= reads_max && acknowledged + unknown + no_effect == plan.upserts;
+         leaf_reads <= reads_max && NotBegun(plan) >= 0 &&
+         NotBegun(plan) <= static_cast<int64_t>(kills) * plan.threads;
 }
 
 std::string UpsertsReport::Text(const Plan& plan) const {
@@ -259,12 +280,28 @@ std::string UpsertsReport::Text(const Plan& plan) const {
       "acknowledged  %12d\n"
       "unknown       %12d\n"
       "no effect     %12d\n"
+      "not begun     %12d  by threads that were killed before they could\n"
       "wrong sums    %12d  below what is acknowledged, or above that and what is unknown\n"
       "leaf READs    %12d  %.5f an upsert\n"
       "%s\n",
       plan.upserts, kUpsertCounters, plan.compute_servers, upserts / seconds, kills, adoptions,
-      acknowledged, unknown, no_effect, wrong_sums, leaf_reads,
+      acknowledged, unknown, no_effect, NotBegun(plan), wrong_sums, leaf_reads,
       static_cast<double>(leaf_reads) / upserts, ok(plan) ? "everything holds" : "BROKE");
+}
+
+nlohmann::json UpsertsReport::Json(const Plan& plan) const {
+  return {{"config", ConfigJson(plan)},
+          {"ok", ok(plan)},
+          {"upserts",
+           {{"acknowledged", acknowledged},
+            {"unknown", unknown},
+            {"no_effect", no_effect},
+            {"not_begun", NotBegun(plan)},
+            {"wrong_sums", wrong_sums},
+            {"kills", kills},
+            {"adoptions", adoptions},
+            {"leaf_reads", leaf_reads},
+            {"seconds", seconds}}}};
 }
 
 absl::StatusOr<UpsertsReport> RunUpserts(const Plan& plan, int stop_fd) {
