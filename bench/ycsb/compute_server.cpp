@@ -212,8 +212,11 @@ absl::Status ComputeServer::Start(int64_t at_ns, int repetition, const std::stri
   team_->Start();
   if (plan_.warmup_s > 0) {
     const auto warmup_end_ns = at_ns + static_cast<int64_t>(plan_.warmup_s * kSecondNs);
-    while (RealClock().NowNs() < warmup_end_ns && !team_->WaitFinished(kProgressEvery)) {
-      ReportProgress();
+    const auto left = [&] { return std::chrono::nanoseconds(warmup_end_ns - RealClock().NowNs()); };
+    // Until then and not longer: what comes later is counted.
+    while (left().count() > 0 &&
+           !team_->WaitFinished(std::min<std::chrono::nanoseconds>(kProgressEvery, left()))) {
+      if (left().count() > 0) ReportProgress();
     }
     before = client_->Stats();
   }

@@ -47,7 +47,7 @@ absl::Status ThreadTeam::WaitPrepared() {
 
 void ThreadTeam::Start() { Give(Signal::kStart); }
 
-bool ThreadTeam::WaitFinished(std::chrono::milliseconds timeout) {
+bool ThreadTeam::WaitFinished(std::chrono::nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, timeout, [this] { return finished_ == size_; });
 }

@@ -31,7 +31,7 @@ class ThreadTeam {
   // The first error of a `prepare`, when all are through.
   absl::Status WaitPrepared();
   void Start();
-  bool WaitFinished(std::chrono::milliseconds timeout);
+  bool WaitFinished(std::chrono::nanoseconds timeout);
   // The first error of any step. After WaitFinished() only.
   absl::Status status();
 

@@ -174,6 +174,16 @@ TEST_F(YcsbTest, AnOpenLoopKeepsItsRate) {
   EXPECT_NEAR(result["run"]["seconds"].get<double>(), 1, 0.2);
 }
 
+// The whole measured part, and no more, is in the counters of the fabric.
+TEST_F(YcsbTest, CountersBeginWhereTheWarmUpEnds) {
+  const nlohmann::json run =
+      Run("--workload=c --records=1000 --rate=5000 --warmup=1 --duration=0.5")["run"];
+  const nlohmann::json& reads = run["by_operation"]["read"];
+  const double verbs = reads["verbs"]["mean"].get<double>() * reads["count"].get<double>();
+  EXPECT_GT(verbs, 0);
+  EXPECT_NEAR(run["fabric"]["reads"].get<double>(), verbs, 0.05 * verbs);
+}
+
 // What was loaded before is not counted, nor taken off.
 TEST_F(YcsbTest, ProgressCountsTheRunsOperations) {
   Run("--workload=c --records=50000 --rate=1000 --duration=2.5");
