@@ -2,76 +2,23 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
 #include "bench/host/paths.h"
 #include "bench/host/process.h"
+#include "bench/ycsb/ycsb_test_util.h"
 #include "common/base/clock.h"
 #include "gtest/gtest.h"
 
 namespace pando::bench {
 namespace {
-
-class YcsbTest : public ::testing::Test {
- protected:
-  std::string File(const std::string& name) const { return folder_.path() / name; }
-
-  Process Start(const std::string& flags) {
-    Process::Options options;
-    options.arguments = {ProgramFolder() / "pando-ycsb"};
-    for (const absl::string_view flag : absl::StrSplit(flags, ' ', absl::SkipEmpty())) {
-      options.arguments.emplace_back(flag);
-    }
-    options.log_file = File("log");
-    return *Process::Spawn(options);
-  }
-  std::string Log() const { return Tail(folder_.path() / "log", 100'000); }
-
-  // Runs to the end, which must be good, and returns the result.
-  nlohmann::json Run(const std::string& flags) {
-    Process process = Start(absl::StrCat(flags, " --json=", File("json")));
-    EXPECT_TRUE(process.WaitFor(120'000)) << Log();
-    EXPECT_TRUE(process.ended_well()) << Log();
-    std::ifstream stream(File("json"));
-    return nlohmann::json::parse(stream, nullptr, false);
-  }
-  // Runs to a bad end, quickly, and returns what was said.
-  std::string Fail(const std::string& flags) {
-    std::filesystem::remove(File("log"));
-    Process process = Start(flags);
-    EXPECT_TRUE(process.WaitFor(60'000));
-    EXPECT_FALSE(process.ended_well()) << flags;
-    return Log();
-  }
-  // Lines of a file.
-  size_t Lines(const std::string& name) const {
-    std::ifstream stream(folder_.path() / name);
-    return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(stream), {}, '\n'));
-  }
-  // Processes that still use this test's TMPDIR would keep their sockets there.
-  std::vector<std::string> Leftovers() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
-      if (entry.is_directory()) names.push_back(entry.path());
-    }
-    return names;
-  }
-
-  void SetUp() override { setenv("TMPDIR", folder_.path().c_str(), 1); }
-
-  const TemporaryFolder folder_ = *TemporaryFolder::Create();
-};
 
 // The first compute server owns the keys, the others ask it; its memory has room for few of them.
 TEST_F(YcsbTest, AHistoryOfAnOwnedTreeIsLinearizable) {
@@ -247,14 +194,14 @@ TEST_F(YcsbTest, TakesPropertyFilesOfYcsb) {
 
 TEST_F(YcsbTest, CtrlCShowsWhatWasMeasured) {
   Process process = Start(absl::StrCat(
-      "--compute_servers=2 --records=1000 --duration=600 --repeat=3 --json=", File("json")));
+      "--compute_servers=2 --records=1000 --duration=600 --repeat=3 --json=", File("json"),
+      " --histograms=", File("histograms")));
   while (Log().find("/s\n") == std::string::npos) usleep(10'000);  // of the run
   process.Signal(SIGINT);
   EXPECT_TRUE(process.WaitFor(10'000));
   EXPECT_EQ(*process.ending(), "exited with 130") << Log();
   EXPECT_NE(Log().find("stopped by a signal"), std::string::npos) << Log();
-  std::ifstream stream(File("json"));
-  const nlohmann::json result = nlohmann::json::parse(stream, nullptr, false);
+  const nlohmann::json result = Json("json");
   EXPECT_GT(result["run"]["operations"].get<uint64_t>(), 0u);
   EXPECT_LT(result["run"]["seconds"].get<double>(), 60);
   EXPECT_EQ(result["run"]["errors"], 0);
@@ -339,99 +286,6 @@ TEST_F(YcsbTest, LoadsIntoTreesThatHaveKeys) {
     EXPECT_EQ(Lines("history.initial"), 4'000u) << "other keys, beside those of before";
   }
   Stop(&servers, 10'000);
-}
-
-// --- Shares of a run that several pando-ycsb make together, as on several hosts.
-
-class YcsbShareTest : public YcsbTest {
- protected:
-  void SetUp() override {
-    YcsbTest::SetUp();
-    servers_.push_back(
-        *Process::Spawn({.arguments = {ProgramFolder() / "pando-memory",
-                                       absl::StrCat("--registry=", registry_), "--memory=64M"},
-                         .log_file = File("memory-log")}));
-  }
-  void TearDown() override { Stop(&servers_, 10'000); }
-
-  const std::string registry_ = File("registry");
-  std::vector<Process> servers_;
-};
-
-TEST_F(YcsbShareTest, SharesAddUpToOneRun) {
-  const std::string flags =
-      absl::StrCat("--registry=", registry_, " --all_compute_servers=3 --workload=d ",
-                   "--records=2000 --operations=3000");
-  const nlohmann::json loaded = Run(absl::StrCat(flags, " --load_only"));
-  EXPECT_EQ(loaded["load"]["records"], 2'000);
-  EXPECT_FALSE(loaded.contains("run"));
-
-  const time_t start_s = time(nullptr) + 10;  // both are ready by then
-  std::vector<Process> shares;
-  for (const int first : {0, 1}) {
-    shares.push_back(Start(absl::StrCat(flags, " --load=none --compute_servers=", first + 1,
-                                        " --first_compute_server=", first, " --start_at=", start_s,
-                                        " --histograms=", File(absl::StrCat("share-", first)))));
-  }
-  uint64_t inserts = 0;
-  for (const int first : {0, 1}) {
-    ASSERT_TRUE(shares[first].WaitFor(120'000));
-    ASSERT_TRUE(shares[first].ended_well()) << Log();
-    std::ifstream stream(File(absl::StrCat("share-", first)));
-    const nlohmann::json share = nlohmann::json::parse(stream, nullptr, false);
-    EXPECT_EQ(share["format"], 1);
-    const nlohmann::json& run = share["run"];
-    EXPECT_NEAR(run["start_unix_ns"].get<double>() / 1e9, static_cast<double>(start_s), 0.001);
-    uint64_t operations = 0;
-    for (const char* kind : {"read", "insert"}) {
-      const nlohmann::json& of_kind = run["by_operation"][kind];
-      operations += of_kind["count"].get<uint64_t>();
-      EXPECT_EQ(of_kind["errors"], 0);
-      EXPECT_EQ(of_kind["not_found"], 0);  // each share inserts keys of its own
-      uint64_t samples = 0;
-      for (const auto& bucket : of_kind["latency_ns"]["buckets"]) {
-        samples += bucket[1].get<uint64_t>();
-      }
-      EXPECT_EQ(samples, of_kind["count"]);
-    }
-    EXPECT_EQ(operations, 1'000u * (first + 1));
-    inserts += run["by_operation"]["insert"]["count"].get<uint64_t>();
-  }
-  EXPECT_GT(inserts, 50u);
-}
-
-TEST_F(YcsbShareTest, WhoIsNotReadyInTimeFails) {
-  const std::string flags = absl::StrCat("--registry=", registry_, " --records=1000");
-  const time_t now = time(nullptr);
-  EXPECT_NE(Fail(absl::StrCat(flags, " --start_at=", now - 5)).find("within a day from now"),
-            std::string::npos);
-  EXPECT_NE(Fail(absl::StrCat(flags, " --repeat=2 --start_at=", now + 60)).find("no --repeat"),
-            std::string::npos);
-  std::filesystem::remove(File("log"));
-  // It waits for memory servers that come after the start.
-  const std::string late = File("late");
-  const time_t start_at = time(nullptr) + 5;  // a busy machine starts programs slowly
-  Process process =
-      Start(absl::StrCat("--registry=", late, " --records=1000 --start_at=", start_at));
-  while (time(nullptr) <= start_at) usleep(10'000);
-  servers_.push_back(
-      *Process::Spawn({.arguments = {ProgramFolder() / "pando-memory",
-                                     absl::StrCat("--registry=", late), "--memory=64M"},
-                       .log_file = File("late-log")}));
-  EXPECT_TRUE(process.WaitFor(60'000));
-  EXPECT_FALSE(process.ended_well());
-  EXPECT_NE(Log().find("after --start_at: give a later one"), std::string::npos) << Log();
-}
-
-TEST_F(YcsbShareTest, SharesThatMakeNoSenseAreRefused) {
-  const auto refused = [this](const char* flags, const char* why) {
-    EXPECT_NE(Fail(flags).find(why), std::string::npos) << flags;
-  };
-  refused("--first_compute_server=1", "--first_compute_server is 0 to 0");
-  refused("--all_compute_servers=3 --compute_servers=2 --first_compute_server=2",
-          "--first_compute_server is 0 to 1");
-  refused("--all_compute_servers=3 --load=put", "--load=put");
-  refused("--all_compute_servers=3 --history=/dev/null", "--history");
 }
 
 }  // namespace
