@@ -133,7 +133,9 @@ Json ResultJson(const Plan& plan, const YcsbResult& result) {
 
 Json HistogramJson(const Plan& plan, const YcsbResult& result) {
   Json json = {{"format", 1}, {"config", ConfigJson(plan)}, {"load", LoadJson(result.load)}};
-  if (!result.runs.empty()) json["run"] = StatsToHistogramJson(MedianRun(result));
+  if (result.runs.empty()) return json;
+  json["run"] = StatsToHistogramJson(MedianRun(result));
+  json["run"]["stopped"] = result.stopped;
   return json;
 }
 

@@ -50,6 +50,7 @@ TEST_F(YcsbShareTest, SharesAddUpToOneRun) {
     const nlohmann::json share = Json(absl::StrCat("share-", first));
     EXPECT_EQ(share["format"], 1);
     const nlohmann::json& run = share["run"];
+    EXPECT_EQ(run["stopped"], false);
     EXPECT_NEAR(run["start_unix_ns"].get<double>() / 1e9, static_cast<double>(start_s), 0.001);
     uint64_t operations = 0;
     for (const char* kind : {"read", "insert"}) {

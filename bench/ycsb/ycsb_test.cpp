@@ -206,6 +206,7 @@ TEST_F(YcsbTest, CtrlCShowsWhatWasMeasured) {
   EXPECT_LT(result["run"]["seconds"].get<double>(), 60);
   EXPECT_EQ(result["run"]["errors"], 0);
   EXPECT_EQ(result["repeat"]["count"], 1);
+  EXPECT_EQ(Json("histograms")["run"]["stopped"], true);
   EXPECT_EQ(Leftovers(), std::vector<std::string>());
 }
 
