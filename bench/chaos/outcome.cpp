@@ -13,6 +13,10 @@ namespace {
 // For so long after a kill it may hold others up.
 constexpr int64_t kAftermathNs = 5 * kSecondNs;
 
+// After its deadline an operation's thread has to get a processor. Over verbs one whose queue pair
+// breaks under a lock gives the lock back first (ClientOptions::operation_timeout_ms).
+constexpr int64_t kLateMs = 1'000, kLateOverVerbsMs = 15'000;
+
 bool Overlap(int64_t begin_a, int64_t end_a, int64_t begin_b, int64_t end_b) {
   return begin_a <= end_b && begin_b <= end_a;
 }
@@ -20,6 +24,15 @@ bool Overlap(int64_t begin_a, int64_t end_a, int64_t begin_b, int64_t end_b) {
 bool BesideAStop(const Outcome& outcome, const Finished& operation) {
   return std::any_of(outcome.stops.begin(), outcome.stops.end(), [&](const Stop& stop) {
     return Overlap(operation.call_ns, operation.return_ns, stop.at_ns, stop.end_ns);
+  });
+}
+
+// Its own process, which did nothing meanwhile.
+bool WasStopped(const Outcome& outcome, const Finished& operation) {
+  const int server = outcome.lives[static_cast<size_t>(operation.life)].server;
+  return std::any_of(outcome.stops.begin(), outcome.stops.end(), [&](const Stop& stop) {
+    return !stop.memory && stop.server == server &&
+           Overlap(operation.call_ns, operation.return_ns, stop.at_ns, stop.end_ns);
   });
 }
 
@@ -78,6 +91,25 @@ void Measure(const Outcome& outcome, Stop* stop) {
   }
 }
 
+// Whatever is stopped or killed, an operation ends by its deadline.
+void CheckDeadlines(const Plan& plan, Outcome* outcome) {
+  const int64_t late_ms = kLateMs + (plan.fabric == "verbs" ? kLateOverVerbsMs : 0);
+  uint64_t late = 0;
+  int64_t longest_ns = 0;
+  for (const Finished& operation : outcome->operations) {
+    const int64_t took_ns = operation.return_ns - operation.call_ns;
+    if (took_ns <= (plan.timeout_ms + late_ms) * kMillisecondNs) continue;
+    if (WasStopped(*outcome, operation)) continue;
+    ++late;
+    longest_ns = std::max(longest_ns, took_ns);
+  }
+  if (late == 0) return;
+  outcome->failures.push_back(
+      absl::StrCat(late, " operations did not end by their deadline: the longest took ",
+                   longest_ns / kMillisecondNs, " ms, with --timeout_ms=", plan.timeout_ms,
+                   ", and up to ", late_ms, " ms late is allowed"));
+}
+
 }  // namespace
 
 void Evaluate(const Plan& plan, Outcome* outcome) {
@@ -101,6 +133,7 @@ void Evaluate(const Plan& plan, Outcome* outcome) {
                                              " although no process was ",
                                              plan.owned() ? "stopped or killed" : "stopped"));
   }
+  CheckDeadlines(plan, outcome);
   for (size_t i = 0; i < outcome->stops.size(); ++i) {
     Stop& stop = outcome->stops[i];
     Measure(*outcome, &stop);

@@ -73,7 +73,8 @@ struct Outcome {
 
 // Measures the kills, sorts the errors, and adds to `failures` what should not have been: a gap
 // over the plan's gap_max_ms, an operation called after a stop that took over after_stop_max_ms, an
-// error that nothing explains.
+// operation that ended after its deadline (a second later; over verbs 16) though its own process
+// was not stopped, an error that nothing explains.
 //
 // A stopped process keeps its locks, so operations that ran beside a stop may end at their deadline
 // (DeadlineExceeded, or Unknown where a write was under way). A write of an owned tree that an
