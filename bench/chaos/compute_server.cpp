@@ -40,7 +40,6 @@ constexpr double kManyShare = 0.05;
 constexpr uint64_t kManyMax = 8;
 // It goes back to its rate after this long: it was stopped, not killed.
 constexpr int64_t kHurryNs = 50 * kMillisecondNs;
-constexpr int64_t kLeaveMs = 2'000;
 constexpr std::chrono::milliseconds kAfterLeaving(100);
 // Keys beyond those loaded, so that inserts find free ones and leaves split.
 constexpr uint64_t kKeysARecord = 2;

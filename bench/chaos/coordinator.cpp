@@ -160,7 +160,8 @@ absl::Status Coordinator::AwaitReady(int server) {
 absl::Status Coordinator::FinishLives() {
   const int64_t deadline_ns =
       end_ns_ + plan_.timeout_ms * kMillisecondNs + kGraceMs * kMillisecondNs;
-  for (Server& server : servers_) {
+  for (int i = 0; i < static_cast<int>(servers_.size()); ++i) {
+    Server& server = servers_[static_cast<size_t>(i)];
     Life& life = outcome_.lives[static_cast<size_t>(server.life)];
     if (life.end_ns == 0) life.end_ns = end_ns_;
     if (server.coming) {  // it ends: nobody wants it any more
@@ -170,6 +171,7 @@ absl::Status Coordinator::FinishLives() {
     while (!server.process->HasEnded() && RealClock().NowNs() < deadline_ns) {
       PANDO_RETURN_IF_ERROR(SleepUntil(RealClock().NowNs() + 5 * kMillisecondNs));
     }
+    PANDO_RETURN_IF_ERROR(StepLeave(i));  // it may have left just before
     if (server.process->HasEnded() && server.process->ended_well()) continue;
     outcome_.failures.push_back(
         absl::StrCat("compute server life ", server.life, " ",
@@ -284,11 +286,12 @@ absl::Status Coordinator::StepLeave(int number) {
   }
   if (!server.leaving.has_value() || !server.process.has_value()) return absl::OkStatus();
   Leave& leave = outcome_.leaves[*server.leaving];
+  const bool ended = server.process->HasEnded();  // before its last message is looked for
   if (leave.left_ns == 0) {
     const auto left = server.channel->Receive(0);
     if (left.ok() && left->has_value()) leave.left_ns = RealClock().NowNs();
   }
-  if (!server.process->HasEnded()) return absl::OkStatus();
+  if (!ended) return absl::OkStatus();
   leave.ended_ns = RealClock().NowNs();
   server.leaving.reset();
   server.begun = false;

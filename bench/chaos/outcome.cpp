@@ -110,7 +110,43 @@ void CheckDeadlines(const Plan& plan, Outcome* outcome) {
                    ", and up to ", late_ms, " ms late is allowed"));
 }
 
+// Each kill, each stop and whoever else leaves may spoil the attempt that they fall into. With two
+// more, and the stops' own time, there was enough.
+bool HadTimeToLeave(const Outcome& outcome, const Leave& leave) {
+  int64_t end_ns = leave.at_ns;
+  for (const Life& life : outcome.lives) end_ns = std::max(end_ns, life.end_ns);
+  const int64_t from_ns = leave.at_ns - kAftermathNs;
+  int64_t time_ns = end_ns - leave.at_ns, attempts = 2;
+  for (const Stop& stop : outcome.stops) {
+    if (!Overlap(stop.at_ns, stop.end_ns, from_ns, end_ns)) continue;
+    ++attempts;
+    time_ns -= stop.end_ns - stop.at_ns;
+  }
+  for (const Kill& kill : outcome.kills) attempts += kill.at_ns >= from_ns ? 1 : 0;
+  for (const Leave& other : outcome.leaves) {
+    attempts += &other != &leave && (other.ended_ns == 0 || other.ended_ns >= from_ns) ? 1 : 0;
+  }
+  return time_ns >= attempts * kLeaveMs * kMillisecondNs;
+}
+
+void CheckLeaves(Outcome* outcome) {
+  for (size_t i = 0; i < outcome->leaves.size(); ++i) {
+    const Leave& leave = outcome->leaves[i];
+    const bool done = leave.left_ns != 0 || WasKilled(*outcome, leave);
+    if (done || !HadTimeToLeave(*outcome, leave)) continue;
+    outcome->failures.push_back(
+        absl::StrCat("leave ", i + 1, ": compute server ", leave.server,
+                     " had not given away all that it owned by the end of the load, and nobody "
+                     "had killed it"));
+  }
+}
+
 }  // namespace
+
+bool WasKilled(const Outcome& outcome, const Leave& leave) {
+  return std::any_of(outcome.kills.begin(), outcome.kills.end(),
+                     [&](const Kill& kill) { return kill.life == leave.life; });
+}
 
 void Evaluate(const Plan& plan, Outcome* outcome) {
   std::vector<std::vector<int64_t>> answers(outcome->lives.size());
@@ -134,6 +170,7 @@ void Evaluate(const Plan& plan, Outcome* outcome) {
                                              plan.owned() ? "stopped or killed" : "stopped"));
   }
   CheckDeadlines(plan, outcome);
+  CheckLeaves(outcome);
   for (size_t i = 0; i < outcome->stops.size(); ++i) {
     Stop& stop = outcome->stops[i];
     Measure(*outcome, &stop);

@@ -53,7 +53,7 @@ struct Leave {
   int server = 0;
   int life = 0;
   int64_t at_ns = 0;
-  int64_t left_ns = 0;   // it had given everything away; 0: it was killed before
+  int64_t left_ns = 0;   // it had given everything away; 0: it never had
   int64_t ended_ns = 0;  // its process
 };
 
@@ -71,10 +71,14 @@ struct Outcome {
   std::map<std::string, uint64_t> explained, unexplained;  // errors by status
 };
 
+// Its process was killed.
+bool WasKilled(const Outcome& outcome, const Leave& leave);
+
 // Measures the kills, sorts the errors, and adds to `failures` what should not have been: a gap
 // over the plan's gap_max_ms, an operation called after a stop that took over after_stop_max_ms, an
 // operation that ended after its deadline (a second later; over verbs 16) though its own process
-// was not stopped, an error that nothing explains.
+// was not stopped, a leave that did not get done though nobody killed its process and the load went
+// on for long enough, an error that nothing explains.
 //
 // A stopped process keeps its locks, so operations that ran beside a stop may end at their deadline
 // (DeadlineExceeded, or Unknown where a write was under way). A write of an owned tree that an

@@ -136,6 +136,36 @@ TEST_F(OutcomeTest, WhoWasStoppedItselfIsLate) {
   EXPECT_THAT(outcome_.failures, ElementsAre(HasSubstr("1 operations did not end")));
 }
 
+TEST_F(OutcomeTest, WhoIsToldToLeaveLeavesOrIsKilled) {
+  outcome_.kills.clear();
+  outcome_.leaves = {{.server = 0, .life = 0, .at_ns = 1'000 * kMs, .left_ns = 1'500 * kMs}};
+  Evaluate({}, &outcome_);
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+  outcome_.leaves[0].left_ns = 0;
+  Evaluate({}, &outcome_);
+  EXPECT_THAT(outcome_.failures,
+              ElementsAre(HasSubstr("leave 1: compute server 0 had not given away all")));
+  outcome_.failures.clear();
+  outcome_.kills = {{.server = 0, .life = 0, .at_ns = 9'900 * kMs, .dead_ns = 9'950 * kMs}};
+  Evaluate({}, &outcome_);
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+}
+
+// Two attempts of two seconds, and one for each event.
+TEST_F(OutcomeTest, ALeaveThatHadNoTimeIsNoFailure) {
+  outcome_.kills.clear();
+  outcome_.leaves = {{.server = 0, .life = 0, .at_ns = 6'001 * kMs}};
+  Evaluate({}, &outcome_);
+  EXPECT_THAT(outcome_.failures, IsEmpty());
+  outcome_.leaves[0].at_ns = 2'500 * kMs;
+  outcome_.stops = {{.server = 1, .at_ns = 3'000 * kMs, .end_ns = 5'000 * kMs}};
+  Evaluate({}, &outcome_);
+  EXPECT_THAT(outcome_.failures, IsEmpty()) << "7.5 s, of which it was stopped for two";
+  outcome_.stops[0].end_ns = 4'500 * kMs;
+  Evaluate({}, &outcome_);
+  EXPECT_EQ(outcome_.failures.size(), 1u);
+}
+
 TEST_F(OutcomeTest, OtherErrorsAreNot) {
   outcome_.stops = {{.server = 1, .at_ns = 1'000 * kMs, .end_ns = 2'000 * kMs}};
   Add(2'500, 2'600, absl::StatusCode::kDeadlineExceeded);

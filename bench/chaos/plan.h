@@ -57,6 +57,8 @@ inline constexpr double kStopShareMax = 0.6;
 inline constexpr char kTreeName[] = "chaos";
 inline constexpr uint32_t kKeyBytes = 8;
 inline constexpr uint32_t kNumberBytes = 8;  // what upserts add
+// For so long a compute server tries to leave at a time; then again.
+inline constexpr int64_t kLeaveMs = 2'000;
 // Of an owner: little, so that records come and go, and its log is reused every few seconds.
 inline constexpr uint64_t kHotBytes = 256 << 10, kLogBytes = 256 << 10;
 

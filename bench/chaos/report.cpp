@@ -160,13 +160,14 @@ std::string ReportText(const Report& report) {
                                Milliseconds(stop.longest_after_ns)));
   }
   for (const Leave& leave : outcome.leaves) {
-    absl::StrAppend(&text,
-                    absl::StrFormat("  server %d left at %.1f s: ", leave.server,
-                                    Milliseconds(leave.at_ns - StartOf(outcome)) / 1'000),
-                    leave.left_ns == 0
-                        ? std::string("it was killed on its way\n")
-                        : absl::StrFormat("all that it owned was given to others in %.0f ms\n",
-                                          Milliseconds(leave.left_ns - leave.at_ns)));
+    absl::StrAppend(
+        &text,
+        absl::StrFormat("  server %d left at %.1f s: ", leave.server,
+                        Milliseconds(leave.at_ns - StartOf(outcome)) / 1'000),
+        leave.left_ns == 0 && WasKilled(outcome, leave) ? std::string("it was killed on its way\n")
+        : leave.left_ns == 0 ? std::string("it was not done by the end of the load\n")
+                             : absl::StrFormat("all that it owned was given to others in %.0f ms\n",
+                                               Milliseconds(leave.left_ns - leave.at_ns)));
   }
   AppendList(outcome.failures, "failure", &text);
   absl::StrAppend(&text, "history of ", report.history.operations, " operations on ",
