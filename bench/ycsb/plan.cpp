@@ -100,8 +100,8 @@ absl::Status CheckHistory(const Plan& plan) {
   if (!plan.history) return absl::OkStatus();
   if (plan.is_share()) return Bad("--history knows one host's clock: no --all_compute_servers");
   const uint64_t capacity = Values::Capacity(plan.value_bytes, plan.writers());
-  // The operations of a thread may all be one coroutine's.
-  const uint64_t most = plan.operations == 0
+  // The operations of a thread may all be one coroutine's. Those of a warm-up nobody limits.
+  const uint64_t most = plan.operations == 0 || plan.warmup_s > 0
                             ? std::numeric_limits<uint32_t>::max()
                             : (plan.operations / plan.total_threads() + 1) * plan.repeat;
   if (std::max(plan.initial_records(), most) < capacity) return absl::OkStatus();

@@ -87,6 +87,19 @@ TEST(PlanTest, RefusesNonsense) {
   refused([](Plan& p) { p.history = true, p.value_bytes = 3; }, "value_bytes");
 }
 
+// 64^4 values, for 9 writers of 100,000 each.
+TEST(PlanTest, AHistoryNeedsValuesForItsWarmUpToo) {
+  Plan plan = ValidPlan();
+  plan.history = true;
+  plan.value_bytes = 4;
+  plan.records = plan.operations = 100'000;
+  EXPECT_TRUE(CheckPlan(&plan).ok());
+  plan.warmup_s = 1;
+  EXPECT_NE(CheckPlan(&plan).message().find("use a larger --value_bytes"), std::string::npos);
+  plan.value_bytes = 8;
+  EXPECT_TRUE(CheckPlan(&plan).ok());
+}
+
 TEST(PlanTest, ConfigSpeaksTheLanguageOfTheFlags) {
   Plan plan = ValidPlan();
   ASSERT_TRUE(CheckPlan(&plan).ok());
