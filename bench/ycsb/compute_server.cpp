@@ -63,7 +63,7 @@ absl::StatusOr<Json> ComputeServer::Execute(const Json& command) {
   } else if (name == "dump") {
     status = Dump(command.value("file", ""));
   } else if (name == "prepare") {
-    status = Prepare();
+    status = Prepare(command.value("skip_values", uint64_t{0}));
   } else if (name == "start") {
     status = Start(command.value("at_ns", int64_t{0}), command.value("repetition", 0),
                    command.value("file", ""));
@@ -193,9 +193,10 @@ absl::Status ComputeServer::Await(ThreadTeam* team) {
   return team->status();
 }
 
-absl::Status ComputeServer::Prepare() {
+absl::Status ComputeServer::Prepare(uint64_t skip_values) {
   if (tree_ == nullptr) return absl::FailedPreconditionError("no tree is open");
   LearnOwnKeys();
+  for (const auto& runner : runners_) runner->SkipValues(skip_values);
   results_.assign(static_cast<size_t>(plan_.threads), PhaseStats());
   team_ = MakeTeam([this](int thread) {
     results_[thread] = runners_[thread]->Run(start_ns_, repetition_, end_work_);

@@ -5,7 +5,7 @@
 //   open {create, drop}    connects, opens or creates the tree
 //   load                   the whole tree by bulk load, or this compute server's share by puts
 //   dump {file}            the whole state of the tree as JSON lines
-//   prepare                threads with sessions, ready to go
+//   prepare {skip_values}  threads with sessions, ready to go; values begin behind so many
 //   start {at_ns, repetition, file}   runs; the statistics go into `file`. {"finished":n} every now
 //   and then quit
 // When the channel closes, work stops and Serve() returns.
@@ -46,7 +46,7 @@ class ComputeServer {
   absl::StatusOr<nlohmann::json> Load();
   absl::Status BulkLoad();
   absl::Status Dump(const std::string& file);
-  absl::Status Prepare();
+  absl::Status Prepare(uint64_t skip_values);
   absl::Status Start(int64_t at_ns, int repetition, const std::string& file);
   // A team whose threads open their sessions and then do `work`.
   std::unique_ptr<ThreadTeam> MakeTeam(ThreadTeam::Step work);

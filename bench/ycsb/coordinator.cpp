@@ -47,7 +47,10 @@ absl::StatusOr<YcsbResult> Coordinator::Run() {
   PANDO_RETURN_IF_ERROR(StartComputeServers());
   PANDO_RETURN_IF_ERROR(OpenTree());
   PANDO_ASSIGN_OR_RETURN(result.load, Load());
-  if (plan_.history) PANDO_RETURN_IF_ERROR(WriteState(".initial"));
+  if (plan_.history) {
+    PANDO_RETURN_IF_ERROR(WriteState(".initial"));
+    PANDO_RETURN_IF_ERROR(SkipValues());
+  }
   const int repetitions = options_.load_only ? 0 : plan_.repeat;
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     PANDO_ASSIGN_OR_RETURN(PhaseStats stats, RunOnce(repetition));
@@ -293,7 +296,7 @@ absl::StatusOr<int64_t> Coordinator::AwaitStart() const {
 absl::StatusOr<PhaseStats> Coordinator::RunOnce(int repetition) {
   const std::string what =
       plan_.repeat == 1 ? "run" : absl::StrCat("run ", repetition + 1, "/", plan_.repeat);
-  PANDO_RETURN_IF_ERROR(CommandAll({{"do", "prepare"}}));
+  PANDO_RETURN_IF_ERROR(CommandAll({{"do", "prepare"}, {"skip_values", skip_values_}}));
   PANDO_ASSIGN_OR_RETURN(const int64_t at_ns, AwaitStart());
   std::vector<std::string> files;
   int index = 0;
@@ -329,6 +332,13 @@ absl::Status Coordinator::StopRun() {
 absl::Status Coordinator::WriteState(const std::string& suffix) {
   const std::string file = std::filesystem::absolute(options_.history_file + suffix);
   return Command(0, {{"do", "dump"}, {"file", file}}, suffix.substr(1));
+}
+
+absl::Status Coordinator::SkipValues() {
+  if (plan_.fresh_tree()) return absl::OkStatus();  // the load has values of its own
+  PANDO_ASSIGN_OR_RETURN(skip_values_,
+                         ValuesUsed(options_.history_file + ".initial", plan_.value_bytes));
+  return CheckValues(plan_, skip_values_);
 }
 
 absl::Status Coordinator::JoinHistory() {

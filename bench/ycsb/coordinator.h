@@ -74,6 +74,8 @@ class Coordinator {
   // The common start by CLOCK_MONOTONIC, when it is near.
   absl::StatusOr<int64_t> AwaitStart() const;
   absl::Status WriteState(const std::string& suffix);
+  // Values that an earlier run has left in the tree are not written again.
+  absl::Status SkipValues();
   absl::Status JoinHistory();
 
   // Gives commands and waits for all answers; `what` is shown in progress lines, empty: none.
@@ -92,6 +94,7 @@ class Coordinator {
   const Options options_;
   std::vector<Process> memory_servers_;
   std::list<ComputeServerHandle> compute_servers_;
+  uint64_t skip_values_ = 0;
   bool stopped_ = false;
 };
 

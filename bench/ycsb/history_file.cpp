@@ -1,13 +1,18 @@
 #include "bench/ycsb/history_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "bench/history/history_io.h"
+#include "bench/workload/values.h"
+#include "common/base/status.h"
 
 namespace pando::bench {
 namespace {
@@ -38,6 +43,18 @@ absl::Status HistoryFile::Close() {
   const bool failed = std::ferror(stream_) != 0;
   const bool closed = std::fclose(std::exchange(stream_, nullptr)) == 0;
   return failed || !closed ? CannotWrite(name_) : absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> ValuesUsed(const std::string& state_file, uint32_t value_bytes) {
+  PANDO_ASSIGN_OR_RETURN(const history::State state, history::ReadState(state_file));
+  uint64_t used = 0;
+  for (const auto& [key, hex] : state) {
+    const std::string value = absl::HexStringToBytes(hex);
+    if (value.size() != value_bytes) continue;
+    const std::optional<uint64_t> number = Values::NumberOf(value);
+    if (number.has_value()) used = std::max(used, std::max(*number, *number + 1));
+  }
+  return used;
 }
 
 absl::Status JoinFiles(const std::vector<std::string>& parts, const std::string& file) {

@@ -32,6 +32,10 @@ class HistoryFile {
   std::FILE* stream_;
 };
 
+// How many values of that length (values.h) are to be skipped so that none which is in a file of
+// keys and values is written again.
+absl::StatusOr<uint64_t> ValuesUsed(const std::string& state_file, uint32_t value_bytes);
+
 // Writes the lines of all `parts` into `file`, in this order.
 absl::Status JoinFiles(const std::vector<std::string>& parts, const std::string& file);
 

@@ -95,21 +95,27 @@ absl::Status CheckNumbers(const Plan& plan) {
   return absl::OkStatus();
 }
 
-// A history is checked by its values: no two may be the same.
 absl::Status CheckHistory(const Plan& plan) {
   if (!plan.history) return absl::OkStatus();
   if (plan.is_share()) return Bad("--history knows one host's clock: no --all_compute_servers");
-  const uint64_t capacity = Values::Capacity(plan.value_bytes, plan.writers());
+  return CheckValues(plan, 0);
+}
+
+}  // namespace
+
+// A history is checked by its values: no two may be the same.
+absl::Status CheckValues(const Plan& plan, uint64_t skipped) {
+  const uint64_t capacity = Values::Capacity(plan.value_bytes, plan.writers(), skipped);
   // The operations of a thread may all be one coroutine's. Those of a warm-up nobody limits.
   const uint64_t most = plan.operations == 0 || plan.warmup_s > 0
                             ? std::numeric_limits<uint32_t>::max()
                             : (plan.operations / plan.total_threads() + 1) * plan.repeat;
   if (std::max(plan.initial_records(), most) < capacity) return absl::OkStatus();
   return Bad(absl::StrCat("--history needs values that all differ; ", plan.value_bytes,
-                          " bytes are too few: use a larger --value_bytes"));
+                          " bytes are too few", skipped == 0 ? "" : " beside those of the tree",
+                          ": use a larger --value_bytes",
+                          skipped == 0 ? "" : ", --drop or another --tree"));
 }
-
-}  // namespace
 
 uint64_t Plan::region_bytes() const {
   if (memory_bytes != 0) return memory_bytes;

@@ -84,6 +84,8 @@ struct Plan {
   int total_coroutines() const { return total_threads() * coroutines; }
   // Records that are there when the run starts.
   uint64_t initial_records() const { return workload.preload ? records : 0; }
+  // Nothing is in the tree but what this run loads.
+  bool fresh_tree() const { return drop || (load == "bulk" && initial_records() > 0); }
   bool owned() const { return mode == "owned"; }
   bool routed() const { return route == "owner"; }
   TreeOptions::Mode tree_mode() const {
@@ -98,6 +100,10 @@ struct Plan {
 // InvalidArgument says which flag and why. Fills in what follows from other fields (key_bytes,
 // distribution).
 absl::Status CheckPlan(Plan* plan);
+
+// InvalidArgument: values of that length are too few for a history of this plan, where the first
+// `skipped` are not used.
+absl::Status CheckValues(const Plan& plan, uint64_t skipped);
 
 nlohmann::json PlanToJson(const Plan& plan);
 absl::StatusOr<Plan> PlanFromJson(const nlohmann::json& json);

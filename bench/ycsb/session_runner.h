@@ -32,6 +32,10 @@ class SessionRunner {
   // `own`: with --route=owner, what this compute server owns; else nullptr.
   SessionRunner(const Plan& plan, const Keys& keys, int thread, const OwnKeys* own);
 
+  // Before any is written (values.h).
+  void SkipValues(uint64_t count) {
+    for (Worker& worker : workers_) worker.values.Skip(count);
+  }
   // Opens a session and the history. To be called by the thread that runs it.
   absl::Status Prepare(Client* client, const Tree* tree);
   // Runs from `start_ns` on and measures after the warm-up. `stop` ends it early.

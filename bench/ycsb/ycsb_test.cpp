@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,39 @@ TEST_F(YcsbTest, AHistoryOfSeveralProcessesIsLinearizable) {
   const history::CheckResult checked = history::CheckHistory(*operations, &*initial, &*final_state);
   EXPECT_EQ(checked.verdict, history::Verdict::kCorrect);
   EXPECT_EQ(Leftovers(), std::vector<std::string>());
+}
+
+// The second run has the seed, the clients and the keys of the first.
+TEST_F(YcsbTest, AHistoryOnAnEarlierRunsTreeHasValuesOfItsOwn) {
+  const std::string registry = File("registry");
+  std::vector<Process> servers;
+  servers.push_back(
+      *Process::Spawn({.arguments = {ProgramFolder() / "pando-memory",
+                                     absl::StrCat("--registry=", registry), "--memory=64M"},
+                       .log_file = File("memory-log")}));
+  const std::string flags =
+      absl::StrCat("--registry=", registry, " --workload=a --records=100 --operations=2000 ",
+                   "--value_bytes=4 --history=", File("history"));
+  Run(flags);
+  Run(absl::StrCat(flags, " --load=none"));
+  const auto operations = history::ReadHistory(File("history"));
+  const auto initial = history::ReadState(File("history.initial"));
+  ASSERT_TRUE(operations.ok() && initial.ok());
+  std::set<std::string> values;
+  for (const auto& [key, value] : *initial) EXPECT_TRUE(values.insert(value).second);
+  for (const history::Operation& o : *operations) {
+    if (o.kind == history::OperationKind::kGet) continue;
+    EXPECT_TRUE(values.insert(o.value).second) << o.value << " of " << o.key;
+  }
+  EXPECT_GT(values.size(), 1'000u);
+  // Now only some of the 262,144 values of three bytes are left to another.
+  const std::string short_values =
+      absl::StrCat("--registry=", registry, " --tree=short --workload=a --records=100 ",
+                   "--value_bytes=3 --history=", File("history"), " --operations=");
+  Run(absl::StrCat(short_values, "20000"));
+  const std::string why = Fail(absl::StrCat(short_values, "29000 --load=none"));
+  EXPECT_NE(why.find("3 bytes are too few beside those of the tree"), std::string::npos) << why;
+  Stop(&servers, 10'000);
 }
 
 TEST_F(YcsbTest, CountsAddUp) {
