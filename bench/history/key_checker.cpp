@@ -159,9 +159,10 @@ KeyVerdict Search::Run() {
   for (now_ = 0; now_ < events_.size(); ++now_) {
     const Event& event = events_[now_];
     if (event.is_return ? !OnReturn(event.operation, &verdict) : !OnCall(event.operation)) {
-      if (verdict.verdict == Verdict::kCorrect) verdict.verdict = Verdict::kUndecided;
-      if (verdict.verdict == Verdict::kUndecided) verdict.why = "too many operations at once";
-      return verdict;
+      if (verdict.verdict == Verdict::kViolation) return verdict;
+      return {Verdict::kUndecided, event.is_return
+                                       ? "the limit of configurations looked at was reached"
+                                       : "too many operations at once"};
     }
   }
   return verdict;

@@ -291,7 +291,18 @@ TEST(KeyChecker, LongHistoriesOfOneKey) {
 TEST(KeyChecker, TooManyAtOnceIsUndecidedNotCorrect) {
   std::vector<KeyOperation> operations;
   for (int i = 0; i < 300; ++i) operations.push_back(Op(Kind::kPut, 1 + i, 0, 10));
-  EXPECT_EQ(Check(operations), Verdict::kUndecided);
+  const KeyVerdict verdict = CheckKey(kAbsent, operations);
+  EXPECT_EQ(verdict.verdict, Verdict::kUndecided);
+  EXPECT_STREQ(verdict.why, "too many operations at once");
+}
+
+TEST(KeyChecker, AnUndecidedKeySaysWhichLimitItCameTo) {
+  const std::vector<KeyOperation> operations = {Op(Kind::kPut, 1, 0, 10), Op(Kind::kPut, 2, 0, 10),
+                                                Op(Kind::kSee, 1, 0, 10), Op(Kind::kSee, 2, 0, 10)};
+  EXPECT_EQ(Check(operations), Verdict::kCorrect);
+  const KeyVerdict verdict = CheckKey(kAbsent, operations, {.configurations_max = 0});
+  EXPECT_EQ(verdict.verdict, Verdict::kUndecided);
+  EXPECT_STREQ(verdict.why, "the limit of configurations looked at was reached");
 }
 
 }  // namespace
