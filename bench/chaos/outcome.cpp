@@ -15,7 +15,7 @@ constexpr int64_t kAftermathNs = 5 * kSecondNs;
 
 // After its deadline an operation's thread has to get a processor. Over verbs one whose queue pair
 // breaks under a lock gives the lock back first (ClientOptions::operation_timeout_ms).
-constexpr int64_t kLateMs = 1'000, kLateOverVerbsMs = 15'000;
+constexpr int64_t kLateMs = 2'000, kLateOverVerbsMs = 15'000;
 
 bool Overlap(int64_t begin_a, int64_t end_a, int64_t begin_b, int64_t end_b) {
   return begin_a <= end_b && begin_b <= end_a;

@@ -76,7 +76,7 @@ bool WasKilled(const Outcome& outcome, const Leave& leave);
 
 // Measures the kills, sorts the errors, and adds to `failures` what should not have been: a gap
 // over the plan's gap_max_ms, an operation called after a stop that took over after_stop_max_ms, an
-// operation that ended after its deadline (a second later; over verbs 16) though its own process
+// operation that ended after its deadline (two seconds later; over verbs 17) though its own process
 // was not stopped, a leave that did not get done though nobody killed its process and the load went
 // on for long enough, an error that nothing explains.
 //

@@ -111,15 +111,15 @@ TEST_F(OutcomeTest, OperationsEndByTheirDeadlineWhateverIsStopped) {
   outcome_.kills.clear();
   outcome_.stops = {{.server = 1, .at_ns = 1'000 * kMs, .end_ns = 2'000 * kMs},
                     {.server = 0, .memory = true, .at_ns = 2'000 * kMs, .end_ns = 3'000 * kMs}};
-  Add(1'500, 5'500, absl::StatusCode::kDeadlineExceeded);  // 3,000 and a second late
+  Add(1'500, 6'500, absl::StatusCode::kDeadlineExceeded);  // 3,000 and two seconds late
   Evaluate({}, &outcome_);
   EXPECT_THAT(outcome_.failures, IsEmpty());
-  Add(1'500, 5'501, absl::StatusCode::kDeadlineExceeded);
-  Add(1'600, 6'000);  // answered, but late
+  Add(1'500, 6'501, absl::StatusCode::kDeadlineExceeded);
+  Add(1'600, 7'000);  // answered, but late
   Evaluate({}, &outcome_);
   EXPECT_THAT(outcome_.failures,
               ElementsAre(HasSubstr("2 operations did not end by their deadline: the longest took "
-                                    "4400 ms, with --timeout_ms=3000")));
+                                    "5400 ms, with --timeout_ms=3000")));
   outcome_.failures.clear();
   Evaluate({.fabric = "verbs"}, &outcome_);
   EXPECT_THAT(outcome_.failures, IsEmpty()) << "a broken queue pair takes longer";
