@@ -117,7 +117,8 @@ int LinkServer::TimeoutMs() const {
 
 void LinkServer::Accept() {
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd socket = AboveStandard(
+        UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
     if (socket) {
       Welcome(std::move(socket));
       continue;

@@ -42,7 +42,8 @@ absl::StatusOr<Addresses> Resolve(const HostPort& address, bool to_listen) {
 }
 
 UniqueFd NewSocket(const addrinfo& address) {
-  return UniqueFd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return AboveStandard(
+      UniqueFd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)));
 }
 
 absl::StatusOr<HostPort> BoundTo(int socket, const HostPort& asked) {
