@@ -47,6 +47,13 @@ void ExpectOneCatalogGoesOn(const std::string& registry) {
   }
   ASSERT_TRUE((*next)->Store(300).ok());
   EXPECT_EQ((*OpenIdMark(registry))->Load()->value_or(0), 300u);
+  // Two that have found the same come to the same number.
+  auto other = OpenIdMark(registry);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ((*other)->Load()->value_or(0), 300u);
+  ASSERT_TRUE((*next)->Store(400).ok());
+  const absl::Status refused = (*other)->Store(400);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
 }
 
 TEST(IdMarkTest, ADirectoryKeepsIt) {
