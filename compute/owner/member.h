@@ -204,7 +204,7 @@ class Member {
   absl::Status JoinToOwn(OperationContext& context, MemberId owner);
   absl::StatusOr<std::vector<MemberId>> ListEnded(OperationContext& context);
   absl::Status LeaveToNobody(OperationContext& context, const MappedRange& range);
-  // --- member_jobs.cpp: at the turnstile.
+  // --- member_jobs.cpp, member_leave.cpp: at the turnstile.
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
   absl::Status RenewLease(OperationContext& context);
   absl::Status LeaveCluster(OperationContext& context);
@@ -308,10 +308,6 @@ class Member {
   // `exactly`: to the oldest message that is needed, though that takes a look at each.
   absl::Status AdvanceBase(OperationContext& context, bool exactly = false);
   // --- member_deletes.cpp (rule B5)
-  struct TimeMark {
-    Lsn lsn;          // whatever has this, or a higher one,
-    int64_t time_ns;  // was appended at this time, or later
-  };
   // Until the flush loop looks again, at most so long.
   int64_t DeletePauseNs(int64_t longest_ns) const;
   // For what is collected at a time: what has not come to its leaf by then stays dirty, and its
@@ -387,11 +383,7 @@ class Member {
   std::string address_;             // of the port, as long as there are loops; "": no links
 
   // Of rules O11 to O14.
-  struct Wish {
-    MappedRange range;  // nobody's, and somebody is to claim it
-    int64_t first_ns = 0, last_ns = 0;
-  };
-  std::vector<Wish> wishes_;              // the service's; few, the newest last
+  std::vector<RangeWish> wishes_;         // the service's; few, the newest last
   std::map<uint32_t, SpreadPlan> plans_;  // the service's; by tree
   std::atomic<uint64_t> load_{0};         // operations a second
   std::atomic<bool> retired_{false};      // it takes nothing

@@ -1,5 +1,5 @@
 // What a member changes in the cluster tree: one job at a time, at the turnstile (rules O2 to O4,
-// O7 to O9).
+// O8, O9).
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -7,10 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
-#include "compute/core/extent_calls.h"
 #include "compute/core/fence_calls.h"
 #include "compute/owner/client_state.h"
-#include "compute/owner/log_move.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
 #include "compute/owner/recovery.h"
@@ -50,40 +48,6 @@ absl::Status Member::RenewLease(OperationContext& context) {
   PANDO_RETURN_IF_ERROR(lease_ns.status());
   lease_.Renew(sent_ns);
   return absl::OkStatus();
-}
-
-absl::Status Member::LeaveCluster(OperationContext& context) {
-  if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
-  PANDO_RETURN_IF_ERROR(SettlePending(context));
-  if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
-  if (OwnsSome()) return absl::AbortedError("this compute server owns ranges of trees still");
-  // The last one to leave leaves nothing that no tree needs. It is not what its time is for.
-  OperationContext looking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-  (void)LookForEnded(looking);
-  // Claims that were won late, and never served.
-  PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left, ListRangesOf(context, map_, self()));
-  for (const MappedRange& range : left) {
-    if (!RuleHolds(Rule::kO14)) break;
-    RangeChange change = RangeChange::GiveUp(range, /*wished=*/{}, stamps_.Next());
-    PANDO_RETURN_IF_ERROR(change.Settle(context, map_));
-  }
-  // Sessions that are in use may still be writing to the log, which is freed below.
-  const Turnstile::Pass flush(flushing_.get());
-  while (retired_.load(std::memory_order_acquire) && !log_->idle()) {
-    if (context.expired()) return context.DeadlineError("waiting for the log's last writes");
-    scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
-  }
-  const Turnstile::Pass log_turn(log_move_->turnstile());
-  PANDO_RETURN_IF_ERROR(log_move_->SettleEntry(context, &log_entry_));
-  PANDO_RETURN_IF_ERROR(
-      SettleChange(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
-  PANDO_RETURN_IF_ERROR(
-      SettleChange(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
-  joined_.store(false, std::memory_order_release);
-  const absl::Status freed =
-      FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
-  // With its memory server it is gone, or freed by others, as no entry names it.
-  return absl::IsUnavailable(freed) ? absl::OkStatus() : freed;
 }
 
 // --- Ranges.
@@ -353,87 +317,6 @@ absl::Status Member::Renew(OperationContext& context, OwnedTree* tree, OwnRange*
     return absl::InternalError("the entry of a range of this member has changed");
   }
   return settled;
-}
-
-void Member::ServeAgain(OwnRange* range) {
-  std::lock_guard lock(range->partition.mutex());
-  if (range->state == OwnRange::State::kWaiting) range->SetState(OwnRange::State::kServing);
-}
-
-absl::Status Member::GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range) {
-  {
-    // From here on nothing is decided and no READ counts; what was decided before is durable, or
-    // said to be unknown, and in the records.
-    std::lock_guard lock(range->partition.mutex());
-    if (range->state == OwnRange::State::kGone) return absl::OkStatus();
-    range->SetState(OwnRange::State::kWaiting);
-  }
-  return HandOver(context, tree, range, /*wished=*/{});
-}
-
-absl::Status Member::GiveUpAll(OperationContext& context, OwnedTree* tree) {
-  absl::Status first;
-  const std::vector<OwnRange*> ranges = tree->OwnRanges();
-  StopLending(&scheduler(), ranges);
-  for (OwnRange* const range : ranges) {
-    const absl::Status given_up = GiveUp(context, tree, range);
-    if (first.ok()) first = given_up;
-  }
-  if (!first.ok() || tree->OwnRanges().empty()) return first;
-  // A split whose outcome was not known, and is now (SettlePending()).
-  return absl::AbortedError("a range was divided while it was given up");
-}
-
-absl::Status Member::GiveUpOrDiscard(OperationContext& context, OwnedTree* tree) {
-  // A flush tries again what has failed, to its deadline.
-  OperationContext attempt(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-  absl::Status given_up = GiveUpAll(attempt, tree);
-  if (given_up.ok()) return given_up;
-  // Rule O8. Also where there is no time left: records that nobody brings to their leaves would
-  // hold the log's base for good.
-  OperationContext asking(session_.get(), NowNs() + kJobNsMin);
-  const absl::StatusOr<bool> exists = IsInCatalog(asking, tree->id());
-  if (!exists.ok() || *exists) return given_up;
-  tree->NoteDropped();
-  Discard(tree);
-  return absl::OkStatus();
-}
-
-bool Member::OwnsSome() const {
-  const std::vector<OwnedTree*> trees = OpenTrees();
-  return std::any_of(trees.begin(), trees.end(),
-                     [](const OwnedTree* tree) { return !tree->OwnRanges().empty(); });
-}
-
-absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
-                              MemberId wished) {
-  absl::Status status = FlushRange(context, tree, range);
-  // One change at a time.
-  if (status.ok()) status = SettlePending(context);
-  if (status.ok()) {
-    std::lock_guard lock(range->partition.mutex());
-    if (range->state == OwnRange::State::kGone) status = absl::AbortedError("it was divided");
-  }
-  if (!status.ok()) {
-    ServeAgain(range);
-    return status;
-  }
-  // It was stopped before, while the range served: there is nothing to wait for, mostly.
-  StopLending(&scheduler(), {&range, 1});
-  RangeChange change = RangeChange::GiveUp(range->mapped, wished, stamps_.Next());
-  status = change.Settle(context, map_);
-  if (!status.ok() && !change.uncertain()) {
-    ServeAgain(range);
-    return status;
-  }
-  // Also where that is not known yet: nothing of the range is in the log alone.
-  if (!status.ok()) pending_ = std::move(change);
-  // In the variant it may be in the middle of a flush.
-  std::optional<Turnstile::Pass> flush;
-  if (!RuleHolds(Rule::kO11)) flush.emplace(flushing_.get());
-  tree->Remove(range);
-  DropRecords(range);
-  return absl::OkStatus();
 }
 
 }  // namespace pando

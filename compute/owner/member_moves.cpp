@@ -1,4 +1,4 @@
-// Ranges that are divided, and go from one living member to another (rules O10 to O12, O14).
+// Ranges that are divided, and go from one living member to another (rules O10 to O12).
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -205,7 +205,7 @@ bool Member::Tell(OperationContext& context, OwnedTree* tree, const MappedRange&
 bool Member::AwaitsWished(const MappedRange& range) {
   const MemberId wished = range.entry.wished;
   if (wished.nobody() || wished == self()) return false;
-  const auto same = std::find_if(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
+  const auto same = std::find_if(wishes_.begin(), wishes_.end(), [&](const RangeWish& wish) {
     return wish.range.entry.stamp == range.entry.stamp;
   });
   if (same != wishes_.end()) {
@@ -218,7 +218,7 @@ bool Member::AwaitsWished(const MappedRange& range) {
 }
 
 bool Member::IsOnItsWay(const OwnedTree& tree, std::string_view key) const {
-  return std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
+  return std::any_of(wishes_.begin(), wishes_.end(), [&](const RangeWish& wish) {
     return wish.range.tree_id == tree.id() && wish.range.Covers(key) &&
            NowNs() < wish.last_ns + retry_ns() / 2 &&
            wish.last_ns - wish.first_ns < kWishedLooks * retry_ns();
@@ -232,7 +232,7 @@ bool Member::TakeFor(OperationContext& context, OwnedTree* tree, std::string_vie
       RunForCaller(context, [this, tree, key = std::string(key)](OperationContext& job) {
         const Turnstile::Pass pass(turnstile_.get());
         if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
-        std::erase_if(wishes_, [&](const Wish& wish) {
+        std::erase_if(wishes_, [&](const RangeWish& wish) {
           return wish.range.tree_id == tree->id() && wish.range.Covers(key);
         });
         tree->Forget(key);
@@ -303,79 +303,6 @@ absl::Status Member::Give(OperationContext& context, OwnedTree* tree, std::strin
     return absl::OkStatus();
   };
   return RunForCaller(context, give);
-}
-
-// --- Leaving while trees are in use.
-
-absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
-  absl::StatusOr<std::vector<Other>> listed = ListOthers(context, tree->id());
-  std::vector<Other> others = listed.ok() ? *std::move(listed) : std::vector<Other>();
-  for (OwnRange* const range : tree->OwnRanges()) {
-    const absl::Status ahead = FlushAhead(context, tree, range);
-    if (absl::IsAborted(ahead)) continue;  // as below
-    PANDO_RETURN_IF_ERROR(ahead);
-    const auto least = std::min_element(others.begin(), others.end(), [](auto& a, auto& b) {
-      return a.operations_per_s < b.operations_per_s;
-    });
-    const Other to = least == others.end() ? Other() : *least;
-    double rate;
-    {
-      std::lock_guard lock(range->partition.mutex());
-      rate = range->meter.operations_per_s();
-    }
-    {
-      const Turnstile::Pass pass(turnstile_.get());
-      const absl::Status given = GiveRange(context, tree, range, to.id);
-      // Divided meanwhile: its parts come with the next call.
-      if (absl::IsAborted(given)) continue;
-      PANDO_RETURN_IF_ERROR(given);
-    }
-    if (least == others.end()) continue;
-    if (Tell(context, tree, {tree->id(), range->low, range->high, {}}, to, rate)) {
-      least->operations_per_s += rate;
-    } else {
-      others.erase(least);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Member::GiveEverything(OperationContext& context) {
-  for (int64_t pause_ns = retry_ns(); OwnsSome(); pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
-    absl::Status given;
-    for (const uint32_t tree_id : OpenTreeIds()) {
-      const Visit visit(this, tree_id);
-      if (visit.tree() != nullptr) given.Update(GiveAll(context, visit.tree()));
-    }
-    if (!OwnsSome()) break;
-    if (session_->fenced()) return FencedError();
-    if (log_failed()) return log_->failure();
-    if (context.expired()) {
-      return given.ok() ? context.DeadlineError("giving all ranges to others") : given;
-    }
-    scheduler().SleepUntil(std::min(NowNs() + pause_ns, context.deadline_ns()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Member::Retire(int64_t deadline_ns) {
-  return RunBlocking(deadline_ns, [this](OperationContext& context) -> absl::Status {
-    // From now on nothing is claimed; what was begun is over when it is this job's turn.
-    retired_.store(true, std::memory_order_release);
-    while (true) {
-      const absl::Status given = GiveEverything(context);
-      if (!given.ok()) {
-        retired_.store(false, std::memory_order_release);
-        return given;
-      }
-      const Turnstile::Pass pass(turnstile_.get());
-      if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
-      const absl::Status left = LeaveCluster(context);
-      // A claim that was won late: that goes, too.
-      if (absl::IsAborted(left) && !context.expired()) continue;
-      return left;
-    }
-  });
 }
 
 }  // namespace pando

@@ -1,4 +1,5 @@
-// What a member is made of: sessions of its own, and what its client lends it.
+// What a member is made of: sessions of its own, what its client lends it, and what it takes note
+// of.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "compute/core/membership.h"
 #include "compute/core/session_context.h"
 #include "compute/index/tree_context.h"
+#include "compute/owner/claim.h"
 #include "compute/owner/member_options.h"
 #include "compute/owner/peer_desk.h"
 
@@ -41,6 +43,18 @@ struct MemberParts {
   uint32_t packet_bytes = 4096;
   TimeConstants times;
   MemberOptions options;
+};
+
+// Of its log (rule B5).
+struct TimeMark {
+  Lsn lsn;          // whatever has this, or a higher one,
+  int64_t time_ns;  // was appended at this time, or later
+};
+
+// Rule O12.
+struct RangeWish {
+  MappedRange range;                  // nobody's, and somebody is to claim it
+  int64_t first_ns = 0, last_ns = 0;  // looks at it
 };
 
 }  // namespace pando
