@@ -63,7 +63,7 @@ class LogMove;
 class Recovery;
 class Turnstile;
 
-class Member {
+class Member : private MemberLimits {
  public:
   using Parts = MemberParts;
   // In a tree: more are divided no further.
@@ -164,13 +164,6 @@ class Member {
   absl::Status StartThreads();
 
   using Job = std::function<absl::Status(OperationContext&)>;
-  static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
-  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs, kFlushNsMax = 10 * kSecondNs;
-  // What a dirty record costs in memory beside its key and value (compute/hot).
-  static constexpr size_t kDirtyOverheadBytes = 24;
-  // Between two attempts of what may go well the next time.
-  static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
-
   Scheduler& scheduler() { return session_->scheduler(); }
   int64_t NowNs() const { return session_->NowNs(); }
   bool log_failed() const;  // and does not move
@@ -272,7 +265,7 @@ class Member {
   absl::Status AskInService(OperationContext& context, const Other& other,
                             const PeerRequest& request, PeerAnswer* answer);
 
-  // --- member_flush.cpp
+  // --- member_flush.cpp, member_room.cpp
   using Place = OwnPlace;
   std::vector<Place> Places() const;  // in the order of trees and keys
   void FlushLoop(Parking* parking);

@@ -1,4 +1,4 @@
-// What a client's options say of it as a member.
+// What a client's options say of it as a member, and how long its jobs may take.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,16 @@ struct MemberOptions {
   size_t ranges_min = 1;
   // A range that was not written for so long may be lent (rule O15); below 0: never.
   int64_t lend_after_ns = -1;
+};
+
+struct MemberLimits {
+  // Of jobs, and of what they do.
+  static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
+  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs, kFlushNsMax = 10 * kSecondNs;
+  // What a dirty record costs in memory beside its key and value (compute/hot).
+  static constexpr size_t kDirtyOverheadBytes = 24;
+  // Between two attempts of what may go well the next time.
+  static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
 };
 
 }  // namespace pando
