@@ -45,6 +45,13 @@ ClientOptions Options() {
 
 class SpreadTest : public testing::Test {
  protected:
+  explicit SpreadTest(const sim::SimOptions& sim = {.seed = 1})
+      : cluster_({.sim = sim,
+                  .memory_servers = 2,
+                  .main_bytes = 16 << 20,
+                  .lock_words = 1024,
+                  .chunk_bytes = 64 << 10}) {}
+
   // A compute server whose coroutines read and write their own keys of the tree all the time.
   struct Worker {
     Worker(SimCluster* cluster, const ClientOptions& options) : process(cluster, options, kTree) {}
@@ -149,11 +156,7 @@ class SpreadTest : public testing::Test {
     --worker->running;
   }
 
-  SimCluster cluster_{{.sim = {.seed = 1},
-                       .memory_servers = 2,
-                       .main_bytes = 16 << 20,
-                       .lock_words = 1024,
-                       .chunk_bytes = 64 << 10}};
+  SimCluster cluster_;
   Random random_{1};
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<uint64_t, std::string> written_;
@@ -239,6 +242,60 @@ TEST_F(SpreadTest, AnOwnerOfManyDirtyRecordsIsDividedWhenFewOfThemHaveToMove) {
     ASSERT_TRUE(got.ok()) << got.status();
     ASSERT_EQ(*got, records[i].value);
   }
+}
+
+// Flushes are no faster than writers.
+class SlowSpreadTest : public SpreadTest {
+ protected:
+  SlowSpreadTest() : SpreadTest({.seed = 1, .delay_ns = 200 * kMicrosecondNs}) {}
+};
+
+// More is always dirty than may be: flushes never come to their end.
+TEST_F(SlowSpreadTest, WritersThatNeverStopKeepNobodyFromDividingOrClaiming) {
+  ClientOptions options = Options();
+  options.hot_bytes = options.log_bytes = 1 << 20;
+  Worker* const owner = Join(options);
+  auto session = owner->process.client().NewSession();
+  ASSERT_TRUE(session.ok());
+  bool writes = true;
+  uint64_t puts = 0;
+  constexpr uint64_t kWriters = 64;
+  for (uint64_t me = 0; me < kWriters; ++me) {
+    (*session)->Spawn([&, me] {
+      Random random(me);
+      while (writes && !HasFailure()) {
+        std::vector<KeyValue> records;
+        for (int i = 0; i < 16; ++i) {
+          records.push_back({KeyAt(random.Uniform(kKeys) * 64 + 32 + me % 32), "a record"});
+        }
+        for (const absl::Status& put : (*session)->MultiPut(owner->process.tree(), records)) {
+          EXPECT_TRUE(put.ok()) << put;
+        }
+        puts += records.size();
+      }
+    });
+  }
+  ImplOf(**session).scheduler().endpoint().Wake();
+  Run(kSecondNs / 2);
+  Worker* const second = Join(options);
+  Run(kSecondNs);
+  // A job of another tree's map.
+  TreeOptions tree_options = kTree;
+  auto other = owner->process.client().CreateTree("other", tree_options);
+  ASSERT_TRUE(other.ok()) << other.status();
+  auto asking = owner->process.client().NewSession();
+  ASSERT_TRUE(asking.ok());
+  const absl::Status put = (*asking)->Put(**other, "a key", "a record", {.timeout_ms = 2000});
+  EXPECT_TRUE(put.ok()) << put;
+  const auto ranges = [&] { return second->process.client().Stats().owned.ranges; };
+  const int64_t end_ns = world().clock().NowNs() + 3 * kSecondNs / 2;
+  while (ranges() == 0 && world().clock().NowNs() < end_ns) Run(50 * kMillisecondNs);
+  EXPECT_GE(ranges(), 1u) << "3 seconds after it came";
+  std::printf("%lu puts\n", puts);
+  writes = false;
+  (*session)->Run();
+  Stop();
+  CheckAll();
 }
 
 TEST_F(SpreadTest, WhereItIsSwitchedOffNothingGoes) {

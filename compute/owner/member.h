@@ -51,6 +51,7 @@
 #include "compute/owner/peer_desk.h"
 #include "compute/owner/serving_lease.h"
 #include "compute/owner/spread_plan.h"
+#include "compute/owner/turnstile.h"
 #include "compute/peer/peer_client.h"
 #include "compute/peer/peer_service.h"
 #include "pando/owners.h"
@@ -61,7 +62,6 @@ namespace pando {
 class GroupList;
 class LogMove;
 class Recovery;
-class Turnstile;
 
 class Member : private MemberLimits {
  public:
@@ -226,7 +226,7 @@ class Member : private MemberLimits {
   // --- member_moves.cpp: at the turnstile.
   static absl::Status Hold(OwnRange* range);
   absl::Status SplitRange(OperationContext& context, OwnedTree* tree, const std::string& border);
-  void Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split);
+  void Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split);  // at flushing_, too
   absl::Status GiveRange(OperationContext& context, OwnedTree* tree, OwnRange* range, MemberId to);
   // Somebody else is to claim it, and has some time for that.
   bool AwaitsWished(const MappedRange& range);
@@ -269,7 +269,8 @@ class Member : private MemberLimits {
   using Place = OwnPlace;
   std::vector<Place> Places() const;  // in the order of trees and keys
   void FlushLoop(Parking* parking);
-  void FlushUntilLow(OperationContext& context);
+  // Does something, if there is something. True: there is more, and others waited for their turn.
+  bool FlushUntilLow(OperationContext& context);
   void TryRefused(OperationContext& context);
   // Of all trees, the one with most of them last. None: in the order of keys.
   std::vector<DirtyGroup> FullestGroups(OperationContext& context);
@@ -294,10 +295,13 @@ class Member : private MemberLimits {
   void SeeDirty(OperationContext& context, OwnRange* range,
                 absl::FunctionRef<void(const Partition::Seen&)> see);
   absl::Status FlushTree(OperationContext& context, OwnedTree* tree);
-  // All that is dirty in it now.
-  absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range);
+  // All that is dirty in it now. `pass`: of the flushes' turnstile, where others have their turn
+  // between two rounds. Aborted: the range was divided meanwhile, or has gone. nullptr: it is held.
+  absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                          Turnstile::Pass* pass);
   // All that is dirty in it with messages up to that.
-  absl::Status FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn barrier);
+  absl::Status FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn barrier,
+                         Turnstile::Pass* pass);
   // `exactly`: to the oldest message that is needed, though that takes a look at each.
   absl::Status AdvanceBase(OperationContext& context, bool exactly = false);
   // --- member_deletes.cpp (rule B5)

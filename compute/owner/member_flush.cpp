@@ -38,13 +38,15 @@ void Member::FlushLoop(Parking* parking) {
     flush_parking_ = parking;
   }
   NoteTime();  // before anything is appended
-  while (Pause(parking, NowNs() + DeletePauseNs(kLookNs))) {
+  bool goes_on = false;
+  while (Pause(parking, NowNs() + (goes_on ? 0 : DeletePauseNs(kLookNs)))) {
+    goes_on = false;
     const Turnstile::Pass pass(flushing_.get());
     if (!joined_.load(std::memory_order_acquire)) continue;  // it has left, and its log is freed
     OperationContext context(session_.get(), NowNs() + kRoundNs);
     FlushOverdue(context);
     if (is_refusing()) TryRefused(context);
-    FlushUntilLow(context);
+    goes_on = FlushUntilLow(context);
     WakeWriters();
   }
   std::lock_guard lock(mutex_);
@@ -58,7 +60,8 @@ bool Member::WantsFlush() const {
          (is_over && flush_wanted_.load(std::memory_order_relaxed));
 }
 
-void Member::FlushUntilLow(OperationContext& context) {
+bool Member::FlushUntilLow(OperationContext& context) {
+  bool is_wanted = false;
   const auto groups = std::make_shared<GroupList>();
   std::unique_ptr<FlushTeam::Run> team;
   while (!stopping_.load(std::memory_order_acquire) && !context.expired() && WantsFlush()) {
@@ -86,6 +89,9 @@ void Member::FlushUntilLow(OperationContext& context) {
     if (appends_again) gone += AppendAgain(context, middle, /*erases=*/gone == 0);
     if (gone == 0 || (!failed && !AdvanceBase(context, /*exactly=*/appends_again).ok())) break;
     WakeWriters();
+    // Where writers never stop this does not end by itself.
+    is_wanted = flushing_->is_wanted();
+    if (is_wanted) break;
   }
   // Whoever passes the turnstile next finds no flush under way.
   groups->Close();
@@ -97,6 +103,7 @@ void Member::FlushUntilLow(OperationContext& context) {
   if (log_->used_bytes() > log_->capacity_bytes() / 2) {
     (void)AdvanceBase(context, /*exactly=*/is_refusing());
   }
+  return is_wanted;
 }
 
 absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* tree,
@@ -216,15 +223,27 @@ absl::Status Member::AdvanceBase(OperationContext& context, bool exactly) {
 
 absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
-  const Turnstile::Pass pass(flushing_.get());
+  Turnstile::Pass pass(flushing_.get(), context.deadline_ns());
+  if (!pass.ok()) return context.DeadlineError("waiting for other flushes");
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
-  for (OwnRange* const range : tree->OwnRanges()) {
-    PANDO_RETURN_IF_ERROR(FlushRange(context, tree, range));
+  std::string from;  // what is below has been flushed
+  for (bool again = true; again;) {
+    again = false;
+    for (OwnRange* const range : tree->OwnRanges()) {
+      if (!range->high.empty() && range->high <= from) continue;
+      const absl::Status flushed = FlushRange(context, tree, range, &pass);
+      // Divided while others passed: its parts have what is left.
+      again = absl::IsAborted(flushed) && range->IsGone();
+      if (again) break;
+      PANDO_RETURN_IF_ERROR(flushed);
+      from = range->high;
+    }
   }
   return joined_.load(std::memory_order_acquire) ? AdvanceBase(context) : absl::OkStatus();
 }
 
-absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range) {
+absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                                Turnstile::Pass* pass) {
   // Once more where the log has moved meanwhile (rule W6), or what is refused was appended again
   // (rule W5): what was dirty before may have messages above the barrier then, and be dirty still.
   uint64_t renewals = 0, renewals_before = 0;
@@ -238,7 +257,7 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
       renewals_before = range->partition.renewals();
     }
     if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
-    PANDO_RETURN_IF_ERROR(FlushUpTo(context, tree, range, barrier));
+    PANDO_RETURN_IF_ERROR(FlushUpTo(context, tree, range, barrier, pass));
     std::lock_guard lock(range->partition.mutex());
     renewals = range->partition.renewals();
   } while (renewals != renewals_before && RuleHolds(Rule::kW6Flush));
@@ -246,7 +265,7 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
 }
 
 absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range,
-                               Lsn barrier) {
+                               Lsn barrier, Turnstile::Pass* pass) {
   std::string from = range->low;
   while (true) {
     std::vector<FlushItem> items;
@@ -274,6 +293,10 @@ absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRa
     const bool goes_on = absl::IsDeadlineExceeded(flushed) && !context.expired();
     if (!flushed.ok() && !goes_on) return flushed;
     FlushOverdue(context);  // of other keys, and other trees
+    if (pass == nullptr || !flushing_->is_wanted()) continue;
+    pass->LetOthers();
+    if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+    if (range->IsGone()) return absl::AbortedError("the range has changed while it was flushed");
   }
 }
 

@@ -54,6 +54,12 @@ absl::Status Member::RenewLease(OperationContext& context) {
 
 absl::Status Member::SettlePending(OperationContext& context) {
   if (!pending_.has_value()) return absl::OkStatus();
+  // Who flushes a record finds it where it was.
+  std::optional<Turnstile::Pass> flush;
+  if (pending_->is_split()) {
+    flush.emplace(flushing_.get(), context.deadline_ns());
+    if (!flush->ok()) return context.DeadlineError("waiting for flushes before a division");
+  }
   PANDO_RETURN_IF_ERROR(pending_->Settle(context, map_));
   const RangeChange settled = *std::exchange(pending_, std::nullopt);
   OwnedTree* const tree = FindOpen(settled.range().tree_id);

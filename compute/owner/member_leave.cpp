@@ -66,7 +66,7 @@ bool Member::OwnsSome() const {
 
 absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
                               MemberId wished) {
-  absl::Status status = FlushRange(context, tree, range);
+  absl::Status status = FlushRange(context, tree, range, /*pass=*/nullptr);
   // One change at a time.
   if (status.ok()) status = SettlePending(context);
   if (status.ok()) {

@@ -39,14 +39,15 @@ void Member::LookAtLending(OwnedTree* tree) {
       flushes = flushes && range->partition.refused().records == 0;
     }
     if (!flushes || flushing.expired() || WantsFlush()) continue;
-    const Turnstile::Pass pass(flushing_.get());
+    Turnstile::Pass pass(flushing_.get(), flushing.deadline_ns());
+    if (!pass.ok()) continue;
     {
       const std::lock_guard lock(range->partition.mutex());
       if (range->state != OwnRange::State::kServing) continue;
     }
     // Nobody writes to it, so what is flushed now is all. What does not come to its leaf by then
     // has its turn at the next look, if somebody still asks for the range.
-    (void)FlushRange(flushing, tree, range);
+    (void)FlushRange(flushing, tree, range, &pass);
   }
 }
 

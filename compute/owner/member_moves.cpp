@@ -44,6 +44,10 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
                                 const std::string& border) {
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
   PANDO_RETURN_IF_ERROR(SettlePending(context));
+  // Who flushes a record finds it where it was. Before the entry is inserted, as that must be
+  // followed by the division, and other jobs wait for this one.
+  const Turnstile::Pass flush(flushing_.get(), context.deadline_ns());
+  if (!flush.ok()) return NotNow();
   OwnRange* const range = tree->FindOwn(border);
   if (range == nullptr || border == range->low || border.size() > kBorderBytesMax) {
     return absl::InvalidArgumentError("there is no own range that this border divides");
@@ -73,8 +77,6 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
 }
 
 void Member::Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split) {
-  // Who flushes a record finds it where it was.
-  const Turnstile::Pass flush(flushing_.get());
   auto lower = std::make_unique<OwnRange>(split.lower(), OwnRange::State::kServing);
   auto upper = std::make_unique<OwnRange>(split.range(), OwnRange::State::kServing, range->records);
   Partition& whole = range->partition;
@@ -102,12 +104,15 @@ absl::Status Member::FlushBelow(OperationContext& context, OwnedTree* tree, OwnR
       std::lock_guard lock(range->partition.mutex());
       if (range->partition.CountDirty(range->low, border) <= kDirtyMovedMax) break;
     }
-    const Turnstile::Pass pass(flushing_.get());
     const Lsn durable = log_->durable();
     std::string from = range->low;
     do {
+      // Others have their turn between two rounds.
+      const Turnstile::Pass pass(flushing_.get(), context.deadline_ns());
       if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
-      if (context.expired()) return context.DeadlineError("flushing what a division would move");
+      if (!pass.ok() || context.expired()) {
+        return context.DeadlineError("flushing what a division would move");
+      }
       {
         std::lock_guard lock(range->partition.mutex());
         if (range->state != OwnRange::State::kServing) return NotNow();
@@ -157,13 +162,14 @@ void Member::FollowRecords(OperationContext& context, OwnedTree* tree) {
 absl::Status Member::FlushAhead(OperationContext& context, OwnedTree* tree, OwnRange* range) {
   for (int i = 0; i < kFlushesAhead; ++i) {
     if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
-    const Turnstile::Pass pass(flushing_.get());
+    Turnstile::Pass pass(flushing_.get(), context.deadline_ns());
+    if (!pass.ok()) return context.DeadlineError("waiting for other flushes");
     {
       // Divided meanwhile, its records are another range's, which knows what is behind (rule O10).
       std::lock_guard lock(range->partition.mutex());
       if (range->state == OwnRange::State::kGone) return NotNow();
     }
-    PANDO_RETURN_IF_ERROR(FlushRange(context, tree, range));
+    PANDO_RETURN_IF_ERROR(FlushRange(context, tree, range, &pass));
     PANDO_RETURN_IF_ERROR(AdvanceBase(context));
   }
   return absl::OkStatus();

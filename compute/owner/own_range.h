@@ -68,6 +68,10 @@ struct OwnRange {
     for (Parking* const parking : waiting) parking->Unpark();
   }
 
+  bool IsGone() const {
+    std::lock_guard lock(partition.mutex());
+    return state == State::kGone;
+  }
   // Under the mutex. Its leaves have all of it: what is in memory besides says the same.
   bool IsClean() const {
     return partition.dirty().records == 0 && partition.refused().records == 0;

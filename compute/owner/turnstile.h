@@ -3,6 +3,8 @@
 // Not thread-safe: the scheduler's thread.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 
 #include "common/sched/scheduler.h"
@@ -13,27 +15,49 @@ class Turnstile {
  public:
   explicit Turnstile(Scheduler* scheduler) : scheduler_(*scheduler) {}
 
-  // While it lives nobody else passes.
+  // While it lives, and is ok, nobody else passes.
   class Pass {
    public:
-    explicit Pass(Turnstile* turnstile) : turnstile_(*turnstile) { turnstile_.Enter(); }
-    ~Pass() { turnstile_.Exit(); }
+    // Not ok: the time is over, and it has not been this one's turn.
+    explicit Pass(Turnstile* turnstile, int64_t deadline_ns = kNeverNs)
+        : turnstile_(*turnstile), ok_(turnstile_.Enter(deadline_ns)) {}
+    ~Pass() {
+      if (ok_) turnstile_.Exit();
+    }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
+    bool ok() const { return ok_; }
+    // All that wait now pass before this one goes on. Of one that is ok.
+    void LetOthers() {
+      turnstile_.Exit();
+      (void)turnstile_.Enter(kNeverNs);
+    }
+
    private:
     Turnstile& turnstile_;
+    const bool ok_;
   };
 
+  // Somebody waits.
+  bool is_wanted() const { return !waiting_.empty(); }
+
  private:
-  void Enter() {
+  bool Enter(int64_t deadline_ns) {
     if (!busy_) {
       busy_ = true;
-      return;
+      return true;
     }
     Parking parking(&scheduler_);
     waiting_.push_back(&parking);
-    while (!parking.ParkUntil(kNeverNs)) {
+    while (true) {
+      const bool woken = parking.ParkUntil(deadline_ns);
+      // The turn and the time may have come together: who is not in the queue has its turn.
+      const auto place = std::find(waiting_.begin(), waiting_.end(), &parking);
+      if (place == waiting_.end()) return true;
+      if (woken || deadline_ns == kNeverNs) continue;
+      waiting_.erase(place);
+      return false;
     }
   }
   void Exit() {
