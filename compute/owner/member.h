@@ -211,13 +211,17 @@ class Member : private MemberLimits {
   static void ServeAgain(OwnRange* range);
   absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
   static absl::Status KeptError();
-  absl::Status Recover(OperationContext& context, MemberId ended, LossAcceptance* loss = nullptr);
-  absl::Status RecoverRange(OperationContext& context, Recovery* recovery,
-                            const MappedRange& range);
+  // If a tree is given, the key's range is first, and once that is here, each other has one turn.
+  absl::Status Recover(OperationContext& context, MemberId ended, LossAcceptance* loss = nullptr,
+                       OwnedTree* tree = nullptr, std::string_view key = {});
+  struct Recovering;  // a range
+  absl::Status RecoverRange(OperationContext& context, int64_t until_ns, Recovery* recovery,
+                            Recovering* one);
   // For a tree that no session uses any more.
   absl::Status GiveUp(OperationContext& context, OwnedTree* tree, OwnRange* range);
-  absl::Status GiveUpAll(OperationContext& context, OwnedTree* tree);
   absl::Status GiveUpOrDiscard(OperationContext& context, OwnedTree* tree);
+  bool DiscardIfDropped(OwnedTree* tree);
+  int64_t ShareEndNs(OperationContext& context, size_t ranges) const;  // of one of them
   // For a range whose operations wait: it loses its owner, or serves again.
   absl::Status HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
                         MemberId wished);

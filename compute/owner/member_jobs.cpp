@@ -1,6 +1,7 @@
 // What a member changes in the cluster tree: one job at a time, at the turnstile (rules O2 to O4,
 // O8, O9).
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -15,6 +16,11 @@
 #include "compute/owner/turnstile.h"
 
 namespace pando {
+
+struct Member::Recovering {
+  MappedRange range;
+  Recovery::Replayed replayed = {};
+};
 
 absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tree_id) {
   const absl::Status listed =
@@ -167,7 +173,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
     return TakeUp(context, tree, range);
   }
-  const absl::Status recovered = Recover(context, owner);
+  const absl::Status recovered = Recover(context, owner, /*loss=*/nullptr, tree, key);
   // What was in the way of other ranges is nothing to this key.
   return tree->FindOwn(key) != nullptr ? absl::OkStatus() : recovered;
 }
@@ -220,7 +226,8 @@ absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) 
   });
 }
 
-absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcceptance* loss) {
+absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcceptance* loss,
+                             OwnedTree* tree, std::string_view key) {
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   Recovery recovery({.control = &control_,
                      .catalog_server = catalog_server_,
@@ -240,20 +247,39 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   // Bringing its messages to the leaves takes its time: who began again would begin at the start.
   OperationContext bringing(session_.get(),
                             std::max(context.deadline_ns(), NowNs() + kRecoveryNsMax));
+  std::deque<Recovering> left;
   for (const MappedRange& range : recovery.ranges()) {
-    // A tree that has lost its leaves keeps no other one waiting. One change at a time (rule O4).
-    if (!has_begun || pending_.has_value() || bringing.expired() || session_->fenced()) break;
-    const absl::Status recovered = RecoverRange(bringing, &recovery, range);
+    const bool is_wanted = tree != nullptr && range.tree_id == tree->id() && range.Covers(key);
+    left.insert(is_wanted ? left.begin() : left.end(), {.range = range});
+  }
+  absl::Status late;
+  // In turns, each as far as it comes in its time: leaves that are out of reach, or lost, keep no
+  // other range waiting. One change at a time (rule O4).
+  for (size_t turns = 0; !left.empty() && has_begun; ++turns) {
+    if (pending_.has_value() || bringing.expired() || session_->fenced()) break;
+    // Who waits for its range has it.
+    if (turns >= recovery.ranges().size() && tree != nullptr && tree->FindOwn(key) != nullptr)
+      break;
+    Recovering one = std::move(left.front());
+    left.pop_front();
+    const int64_t until_ns = NowNs() + kJobNsMin;
+    const absl::Status recovered = RecoverRange(bringing, until_ns, &recovery, &one);
+    if (!recovered.ok() && NowNs() >= until_ns) {
+      late = recovered;
+      left.push_back(std::move(one));
+      continue;
+    }
     status.Update(recovered);
-    OwnedTree* const tree = FindOpen(range.tree_id);
-    if (!recovered.ok() || recovery.loss().ok() || tree == nullptr) continue;
-    loss->losses.push_back({.tree = tree->leaves().entry.name,
-                            .low = range.low,
-                            .high = range.high,
+    OwnedTree* const open = FindOpen(one.range.tree_id);
+    if (!recovered.ok() || recovery.loss().ok() || open == nullptr) continue;
+    loss->losses.push_back({.tree = open->leaves().entry.name,
+                            .low = one.range.low,
+                            .high = one.range.high,
                             .owner = ended,
-                            .since = range.entry.since,
+                            .since = one.range.entry.since,
                             .why = recovery.loss().ToString()});
   }
+  if (!left.empty()) status.Update(late);
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(bringing);
@@ -265,8 +291,9 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   return over;
 }
 
-absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
-                                  const MappedRange& range) {
+absl::Status Member::RecoverRange(OperationContext& context, int64_t until_ns, Recovery* recovery,
+                                  Recovering* one) {
+  const MappedRange& range = one->range;
   // Who retires takes nothing, and erases what was dropped.
   OwnedTree* const tree =
       retired_.load(std::memory_order_acquire) ? nullptr : FindOpen(range.tree_id);
@@ -278,10 +305,13 @@ absl::Status Member::RecoverRange(OperationContext& context, Recovery* recovery,
     return Take(context, tree, RangeChange::Adopt(range, self(), since, stamps_.Next()));
   };
   if (tree != nullptr && !RuleHolds(Rule::kD4)) PANDO_RETURN_IF_ERROR(adopt());
-  std::vector<FlushItem> refused;
-  absl::Status replayed = tree == nullptr
-                              ? absl::OkStatus()
-                              : recovery->Replay(context, &tree->leaves(), range, &refused);
+  absl::Status replayed;
+  if (tree != nullptr) {
+    // What follows is not to end in its middle.
+    OperationContext turn(context, std::min(until_ns, context.deadline_ns()));
+    replayed = recovery->Replay(turn, &tree->leaves(), range, &one->replayed);
+  }
+  const std::vector<FlushItem>& refused = one->replayed.refused;
   if (replayed.ok() && !refused.empty() && !has_log) return absl::OkStatus();  // left as it is
   if (replayed.ok() && !refused.empty() && RuleHolds(Rule::kD4)) {
     // Rule O8, asked while nothing is kept yet that an error could lose: the borders were read when

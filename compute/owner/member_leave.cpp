@@ -30,32 +30,43 @@ absl::Status Member::GiveUp(OperationContext& context, OwnedTree* tree, OwnRange
   return HandOver(context, tree, range, /*wished=*/{});
 }
 
-absl::Status Member::GiveUpAll(OperationContext& context, OwnedTree* tree) {
+int64_t Member::ShareEndNs(OperationContext& context, size_t ranges) const {
+  // Some also where another one has used up all of it, as whoever has sent a WRITE to a leaf that
+  // is out of reach waits beyond its deadline.
+  const int64_t left_ns = context.deadline_ns() - NowNs();
+  const int64_t share_ns = left_ns / static_cast<int64_t>(std::max<size_t>(1, ranges));
+  return NowNs() + std::max(share_ns, kShareNsMin);
+}
+
+absl::Status Member::GiveUpOrDiscard(OperationContext& context, OwnedTree* tree) {
   absl::Status first;
   const std::vector<OwnRange*> ranges = tree->OwnRanges();
   StopLending(&scheduler(), ranges);
   for (OwnRange* const range : ranges) {
-    const absl::Status given_up = GiveUp(context, tree, range);
-    if (first.ok()) first = given_up;
+    // A flush tries again what has failed, to its deadline. Leaves that are out of reach are no
+    // reason to keep other ranges.
+    OperationContext attempt(session_.get(), std::min(ShareEndNs(context, tree->OwnRanges().size()),
+                                                      NowNs() + kJobNsMin));
+    const absl::Status given_up = GiveUp(attempt, tree, range);
+    if (given_up.ok() || !first.ok()) continue;
+    first = given_up;
+    if (DiscardIfDropped(tree)) return absl::OkStatus();
   }
   if (!first.ok() || tree->OwnRanges().empty()) return first;
   // A split whose outcome was not known, and is now (SettlePending()).
+  if (DiscardIfDropped(tree)) return absl::OkStatus();
   return absl::AbortedError("a range was divided while it was given up");
 }
 
-absl::Status Member::GiveUpOrDiscard(OperationContext& context, OwnedTree* tree) {
-  // A flush tries again what has failed, to its deadline.
-  OperationContext attempt(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-  absl::Status given_up = GiveUpAll(attempt, tree);
-  if (given_up.ok()) return given_up;
-  // Rule O8. Also where there is no time left: records that nobody brings to their leaves would
-  // hold the log's base for good.
+// Rule O8. Also where there is no time left: records that nobody brings to their leaves would hold
+// the log's base for good.
+bool Member::DiscardIfDropped(OwnedTree* tree) {
   OperationContext asking(session_.get(), NowNs() + kJobNsMin);
   const absl::StatusOr<bool> exists = IsInCatalog(asking, tree->id());
-  if (!exists.ok() || *exists) return given_up;
+  if (!exists.ok() || *exists) return false;
   tree->NoteDropped();
   Discard(tree);
-  return absl::OkStatus();
+  return true;
 }
 
 bool Member::OwnsSome() const {
@@ -136,10 +147,13 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
 absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
   absl::StatusOr<std::vector<Other>> listed = ListOthers(context, tree->id());
   std::vector<Other> others = listed.ok() ? *std::move(listed) : std::vector<Other>();
+  absl::Status first;
   for (OwnRange* const range : tree->OwnRanges()) {
-    const absl::Status ahead = FlushAhead(context, tree, range);
-    if (absl::IsAborted(ahead)) continue;  // as below
-    PANDO_RETURN_IF_ERROR(ahead);
+    // What cannot be flushed is no reason to keep other ranges.
+    OperationContext flushing(session_.get(), ShareEndNs(context, Places().size()));
+    const absl::Status ahead = FlushAhead(flushing, tree, range);
+    if (!absl::IsAborted(ahead)) first.Update(ahead);  // as below
+    if (!ahead.ok()) continue;
     const auto least = std::min_element(others.begin(), others.end(), [](auto& a, auto& b) {
       return a.operations_per_s < b.operations_per_s;
     });
@@ -151,10 +165,11 @@ absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
     }
     {
       const Turnstile::Pass pass(turnstile_.get());
-      const absl::Status given = GiveRange(context, tree, range, to.id);
+      OperationContext giving(session_.get(), ShareEndNs(context, Places().size()));
+      const absl::Status given = GiveRange(giving, tree, range, to.id);
       // Divided meanwhile: its parts come with the next call.
-      if (absl::IsAborted(given)) continue;
-      PANDO_RETURN_IF_ERROR(given);
+      if (!absl::IsAborted(given)) first.Update(given);
+      if (!given.ok()) continue;
     }
     if (least == others.end()) continue;
     if (Tell(context, tree, {tree->id(), range->low, range->high, {}}, to, rate)) {
@@ -163,7 +178,7 @@ absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
       others.erase(least);
     }
   }
-  return absl::OkStatus();
+  return first;
 }
 
 absl::Status Member::GiveEverything(OperationContext& context) {

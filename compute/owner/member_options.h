@@ -29,6 +29,8 @@ struct MemberLimits {
   static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs, kFlushNsMax = 10 * kSecondNs;
   // What a dirty record costs in memory beside its key and value (compute/hot).
   static constexpr size_t kDirtyOverheadBytes = 24;
+  // What a range has at least of the time in which all are to be given up.
+  static constexpr int64_t kShareNsMin = 50 * kMillisecondNs;
   // Between two attempts of what may go well the next time.
   static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
 };

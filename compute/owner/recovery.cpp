@@ -207,15 +207,17 @@ absl::StatusOr<bool> Recovery::Fits(const TreeContext& leaves,
 }
 
 absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
-                              const MappedRange& range, std::vector<FlushItem>* refused) {
-  size_t next = messages_.LowerBound(range.tree_id, range.low);
+                              const MappedRange& range, Replayed* replayed) {
+  if (!replayed->next.has_value()) {
+    replayed->next = messages_.LowerBound(range.tree_id, range.low);
+  }
+  size_t& next = *replayed->next;
   const auto is_of_range = [&] {
     return next < messages_.size() && messages_.TreeOf(next) == range.tree_id &&
            range.Covers(messages_.At(next).key);
   };
-  std::vector<FlushItem> items;
-  while (is_of_range()) {
-    items.clear();
+  std::vector<FlushItem>& items = replayed->items;
+  while (!items.empty() || is_of_range()) {
     for (; items.size() < kReplayMax && is_of_range(); ++next) {
       const NewestMessages::Message message = messages_.At(next);
       // Whoever wrote it: its checksum holds, and the leaf's editor takes nothing of the kind.
@@ -226,10 +228,10 @@ absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
                        .erased = message.erased,
                        .lsn = message.lsn});
     }
-    PANDO_RETURN_IF_ERROR(BringToLeaves(context, leaves, &items, refused));
+    PANDO_RETURN_IF_ERROR(BringToLeaves(context, leaves, &items, &replayed->refused));
     if (context.session.fenced()) return FencedError();
   }
-  std::sort(refused->begin(), refused->end(), HasLowerKey);
+  std::sort(replayed->refused.begin(), replayed->refused.end(), HasLowerKey);
   return absl::OkStatus();
 }
 
@@ -252,12 +254,12 @@ absl::Status Recovery::BringToLeaves(OperationContext& context, TreeContext* lea
     } else if (counts.gone > 0 && refusal_.ok()) {
       refusal_ = absl::UnavailableError("leaves on a memory server that is gone");
     }
-    if (left.empty()) return absl::OkStatus();
     // Where some were refused, what is left may have failed for another reason.
     const bool some_refused = counts.refused > 0 && left.size() < items->size();
-    if (!some_refused && !GoesAgain(context, flushed)) return flushed;
     std::sort(left.begin(), left.end(), HasLowerKey);
     *items = std::move(left);
+    if (items->empty()) return absl::OkStatus();
+    if (!some_refused && !GoesAgain(context, flushed)) return flushed;
   }
 }
 

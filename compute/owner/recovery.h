@@ -58,11 +58,17 @@ class Recovery {
   absl::Status Begin(OperationContext& context);
   // What the dead owns, as of Begin().
   const std::vector<MappedRange>& ranges() const { return ranges_; }
-  // All that the dead had acknowledged in the range is in the tree's leaves, but for `refused`,
-  // ascending: what memory servers have no room for. DataLoss: the log has what the tree cannot
-  // have.
+  // How far a range's messages have come to their leaves.
+  struct Replayed {
+    std::vector<FlushItem> items;  // on their way, or of unknown outcome
+    std::optional<size_t> next;    // of the messages
+    std::vector<FlushItem> refused;
+  };
+  // All that the dead had acknowledged in the range is in the tree's leaves, but for
+  // `replayed->refused`, ascending: what memory servers have no room for. DataLoss: the log has
+  // what the tree cannot have. After an error the next call goes on where this one was.
   absl::Status Replay(OperationContext& context, TreeContext* leaves, const MappedRange& range,
-                      std::vector<FlushItem>* refused);
+                      Replayed* replayed);
   // Where no entry names the dead any more everything else of it goes (D5); else, and after an
   // error, somebody else may go on.
   absl::Status End(OperationContext& context);
