@@ -11,6 +11,10 @@
 #include <vector>
 
 #include "bench/owned/owned_stage.h"
+#include "compute/client/access.h"
+#include "compute/client/client_impl.h"
+#include "compute/client/session_impl.h"
+#include "compute/owner/member.h"
 
 namespace pando {
 namespace {
@@ -273,6 +277,33 @@ TEST(OwnedMoves, ATreeIsClosedThatWasDroppedJustBefore) {
   }
   stage.LookAtTheEnd();
   EXPECT_EQ(stage.what(), "");
+}
+
+// Somebody has room in the log, and does not use it in time.
+TEST(OwnedMoves, WhoCouldNotLeaveAfterAllOwnsKeysAgain) {
+  OwnedStage stage(StageOptions({}));
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner(), 2);
+  ASSERT_TRUE(stage.Open(owner, 0));
+  const auto put = [&](uint64_t key) {
+    return owner->sessions[0]->Put(*owner->trees[0], KeyOf(key), "a value");
+  };
+  ASSERT_TRUE(put(1).ok());
+  bool holds = true;
+  stage.Spawn(owner, 1, [&] {
+    OperationContext context(&ImplOf(*owner->sessions[1]).context(), stage.NowNs() + kSecondNs);
+    const auto held = ImplOf(*owner->client).member()->ReserveForWrite(context, 8, 8);
+    EXPECT_TRUE(held.ok()) << held.status();
+    while (holds) owner->sessions[1]->SleepUntil(stage.NowNs() + kMillisecondNs);
+  });
+  stage.Quiet(kMillisecondNs);
+  const absl::Status left = stage.Retire(owner, 20);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(left)) << left;
+  const absl::Status again = put(2);
+  EXPECT_TRUE(again.ok()) << again;
+  EXPECT_EQ(owner->client->Stats().owned.ranges, 1u);
+  holds = false;
+  owner->sessions[1]->Run();
+  EXPECT_TRUE(stage.Retire(owner, 1000).ok());
 }
 
 uint64_t PlayAll(How ending, bool taker, uint64_t seed, bool load, uint64_t stride) {

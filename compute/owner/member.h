@@ -86,7 +86,8 @@ class Member : private MemberLimits {
   // Rule O9: it owns nothing any more.
   absl::Status Leave(int64_t deadline_ns);
   // Rule O14: others get what it owns, while its trees are in use, and it takes nothing more from
-  // then on. An error: it owns some of it still, and goes on as before.
+  // then on. An error: it goes on as before; or its entries have begun to go: it has nothing, takes
+  // nothing, and another call goes on.
   absl::Status Retire(int64_t deadline_ns);
   // Of a tree that was dropped: its entries of nobody go, and logs that no tree needs any more.
   absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
@@ -401,6 +402,7 @@ class Member : private MemberLimits {
   std::atomic<bool> joined_{false};
   // It could not give up what it owned: from the lowest of these messages on the log is needed.
   std::atomic<bool> keeps_entries_{false};
+  bool erases_entries_ = false;            // the service's: it leaves, and nothing takes that back
   Lsn kept_lsn_ = UINT64_MAX;              // the service's
   std::optional<AdoptedRecords> adopted_;  // the service's; perhaps, while there is pending_
 

@@ -121,7 +121,9 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   for (const MappedRange& range : left) {
     if (!RuleHolds(Rule::kO14)) break;
     RangeChange change = RangeChange::GiveUp(range, /*wished=*/{}, stamps_.Next());
-    PANDO_RETURN_IF_ERROR(change.Settle(context, map_));
+    const absl::Status settled = change.Settle(context, map_);
+    if (!settled.ok() && change.uncertain()) pending_ = std::move(change);
+    PANDO_RETURN_IF_ERROR(settled);
   }
   // Sessions that are in use may still be writing to the log, which is freed below.
   const Turnstile::Pass flush(flushing_.get());
@@ -131,6 +133,7 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   }
   const Turnstile::Pass log_turn(log_move_->turnstile());
   PANDO_RETURN_IF_ERROR(log_move_->SettleEntry(context, &log_entry_));
+  erases_entries_ = true;
   PANDO_RETURN_IF_ERROR(
       SettleChange(context, map_, ChangeEntry(self(), member_entry_, std::nullopt)).status());
   PANDO_RETURN_IF_ERROR(
@@ -201,20 +204,24 @@ absl::Status Member::GiveEverything(OperationContext& context) {
 
 absl::Status Member::Retire(int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this](OperationContext& context) -> absl::Status {
+    // It could not end well: nothing is given away for that.
+    if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
     // From now on nothing is claimed; what was begun is over when it is this job's turn.
     retired_.store(true, std::memory_order_release);
+    const auto goes_on = [this](absl::Status why) {
+      // A member whose entries may be gone already takes nothing any more.
+      if (!erases_entries_) retired_.store(false, std::memory_order_release);
+      return why;
+    };
     while (true) {
       const absl::Status given = GiveEverything(context);
-      if (!given.ok()) {
-        retired_.store(false, std::memory_order_release);
-        return given;
-      }
+      if (!given.ok()) return goes_on(given);
       const Turnstile::Pass pass(turnstile_.get());
       if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
       const absl::Status left = LeaveCluster(context);
       // A claim that was won late: that goes, too.
       if (absl::IsAborted(left) && !context.expired()) continue;
-      return left;
+      return left.ok() ? left : goes_on(left);
     }
   });
 }

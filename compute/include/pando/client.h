@@ -136,8 +136,10 @@ class Client {
   // owns to other clients that have their trees open (to nobody, where there are none), and frees
   // its redo log. From then on it owns nothing; others execute its operations. Takes up to
   // `timeout_ms` milliseconds (0: ClientOptions::connect_timeout_ms). DeadlineExceeded, or the
-  // error that keeps its records from their leaves: the client still owns some keys and goes on as
-  // before; call again. FailedPrecondition: the client was cut off, or a task of a session calls.
+  // error that keeps its records from their leaves: the client goes on as before, with keys that
+  // it owns still or claims again; call again. If its entries were going already, it owns nothing,
+  // and another call ends that. FailedPrecondition: the client was cut off, has closed a tree whose
+  // records are in its log still, or a task of a session calls.
   // Thread-safe; blocks.
   absl::Status Leave(int64_t timeout_ms = 0);
 
