@@ -388,6 +388,20 @@ TEST(OwnedTrouble, ARangeThatCannotBeFlushedKeepsNoOtherFromBeingGivenUp) {
   }
 }
 
+TEST(OwnedTrouble, AFlushWaitsForItsLeavesAsLongAsItsCallerDoes) {
+  TwoServers two(/*lows=*/10);
+  LogMoves& stage = two.stage;
+  stage.world().CutLink(*two.owner->fabric, two.far, true);
+  stage.world().At(stage.NowNs() + 12 * kSecondNs,
+                   [&] { stage.world().CutLink(*two.owner->fabric, two.far, false); });
+  const absl::Status flushed =
+      two.owner->sessions[0]->Flush(*two.owner->trees[0], {.timeout_ms = 30'000});
+  EXPECT_TRUE(flushed.ok()) << flushed;
+  EXPECT_EQ(two.owner->client->Stats().owned.dirty_bytes, 0u);
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 // They are out of reach for who takes over, from some moment of that on.
 TEST(OwnedTrouble, ARangeThatCannotBeBroughtToItsLeavesKeepsNoOtherFromBeingTakenOver) {
   int late = 0;

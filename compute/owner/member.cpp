@@ -179,7 +179,8 @@ absl::Status Member::RunBlocking(int64_t deadline_ns, const Job& job) {
   return result->status;
 }
 
-absl::Status Member::RunForCaller(OperationContext& caller, Job job) {
+absl::Status Member::RunForCaller(OperationContext& caller, Job job, int64_t longest_ns,
+                                  const std::function<bool()>& is_enough) {
   struct Call {
     explicit Call(Scheduler* scheduler) : parking(scheduler) {}
     Parking parking;
@@ -187,21 +188,23 @@ absl::Status Member::RunForCaller(OperationContext& caller, Job job) {
     absl::Status status;
   };
   const auto call = std::make_shared<Call>(&caller.session.scheduler());
-  const bool posted =
-      scheduler().Post([this, call, job = std::move(job), deadline_ns = caller.deadline_ns()] {
+  const bool posted = scheduler().Post(
+      [this, call, job = std::move(job), deadline_ns = caller.deadline_ns(), longest_ns] {
         // What it does for this caller others may wait for as well, so it gets some time.
-        // And no more than some: others wait for their turn.
+        const int64_t now_ns = NowNs();
+        const int64_t latest_ns = longest_ns == kNeverNs ? kNeverNs : now_ns + longest_ns;
         OperationContext context(session_.get(),
-                                 std::clamp(deadline_ns, NowNs() + kJobNsMin, NowNs() + kJobNsMax));
+                                 std::clamp(deadline_ns, now_ns + kJobNsMin, latest_ns));
         call->status = job(context);
         call->done.store(true, std::memory_order_release);
         call->parking.Unpark();
       });
   if (!posted) return absl::FailedPreconditionError("the client is being closed");
   while (!call->done.load(std::memory_order_acquire)) {
-    if (!call->parking.ParkUntil(caller.deadline_ns())) {
-      return caller.DeadlineError("waiting for this compute server's service");
-    }
+    const int64_t look_ns = is_enough == nullptr ? kNeverNs : caller.session.NowNs() + kRetryNsMax;
+    if (call->parking.ParkUntil(std::min(caller.deadline_ns(), look_ns))) continue;
+    if (is_enough != nullptr && is_enough()) return absl::OkStatus();
+    if (caller.expired()) return caller.DeadlineError("waiting for this compute server's service");
   }
   return call->status;
 }
@@ -308,8 +311,9 @@ absl::Status Member::Flush(OwnedTree* tree, int64_t deadline_ns) {
 }
 
 absl::Status Member::Flush(OperationContext& context, OwnedTree* tree) {
-  return RunForCaller(context,
-                      [this, tree](OperationContext& job) { return FlushTree(job, tree); });
+  // Others have their turn between its rounds.
+  return RunForCaller(
+      context, [this, tree](OperationContext& job) { return FlushTree(job, tree); }, kNeverNs);
 }
 
 absl::Status Member::BeginLoad(OperationContext& context, OwnedTree* tree, OwnRange* range,
@@ -343,10 +347,14 @@ OwnedTree* Member::BeginVisit(uint32_t tree_id) {
 void Member::EndVisit(OwnedTree* tree) { tree->visitors.fetch_sub(1, std::memory_order_release); }
 
 absl::Status Member::Obtain(OperationContext& context, OwnedTree* tree, std::string_view key) {
-  return RunForCaller(context, [this, tree, key = std::string(key)](OperationContext& job) {
-    const Turnstile::Pass pass(turnstile_.get());
-    return ObtainRange(job, tree, key);
-  });
+  // A recovery brings other ranges to their leaves, too.
+  return RunForCaller(
+      context,
+      [this, tree, key = std::string(key)](OperationContext& job) {
+        const Turnstile::Pass pass(turnstile_.get());
+        return ObtainRange(job, tree, key);
+      },
+      kJobNsMax, [&] { return tree->FindOwn(key) != nullptr; });
 }
 
 void Member::AddTo(OwnedStats* stats) const {

@@ -177,7 +177,9 @@ class Member : private MemberLimits {
   // Runs the job in a coroutine of the service session and waits for it: outside coroutines, or in
   // one of another session.
   absl::Status RunBlocking(int64_t deadline_ns, const Job& job);
-  absl::Status RunForCaller(OperationContext& caller, Job job);
+  // A job gets `longest_ns` at most. The caller waits for its end, or until that is enough.
+  absl::Status RunForCaller(OperationContext& caller, Job job, int64_t longest_ns = kJobNsMax,
+                            const std::function<bool()>& is_enough = nullptr);
   void StartLoop(void (Member::*loop)(Parking*));
   void Stop();
   // Suspends a loop. False: it is to end.
@@ -304,6 +306,7 @@ class Member : private MemberLimits {
   // between two rounds. Aborted: the range was divided meanwhile, or has gone. nullptr: it is held.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
                           Turnstile::Pass* pass);
+  absl::Status LetOthersFlush(Turnstile::Pass* pass, OwnedTree* tree, OwnRange* range);
   // All that is dirty in it with messages up to that.
   absl::Status FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn barrier,
                          Turnstile::Pass* pass);

@@ -5,6 +5,7 @@
 
 #include "common/base/rule.h"
 #include "common/base/status.h"
+#include "common/fabric/recoverable.h"
 #include "compute/owner/collect.h"
 #include "compute/owner/flush.h"
 #include "compute/owner/flush_ends.h"
@@ -256,7 +257,13 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
       range->partition.DivideLsns(barrier + 1);
       renewals_before = range->partition.renewals();
     }
-    if (barrier != kNoLsn) PANDO_RETURN_IF_ERROR(log_->AwaitDurable(context, barrier));
+    while (barrier != kNoLsn) {
+      OperationContext waiting(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+      const absl::Status durable = log_->AwaitDurable(waiting, barrier);
+      if (durable.ok()) break;
+      if (!absl::IsDeadlineExceeded(durable) || context.expired()) return durable;
+      PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
+    }
     PANDO_RETURN_IF_ERROR(FlushUpTo(context, tree, range, barrier, pass));
     std::lock_guard lock(range->partition.mutex());
     renewals = range->partition.renewals();
@@ -284,20 +291,33 @@ absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRa
     if (items.empty()) {
       if (context.expired()) return context.DeadlineError("flushing records to their leaves");
       // Round again: what is left was behind, or is in another flush.
-      if (from == range->low) context.BackOff(kBackOffChains);
+      if (from == range->low) {
+        context.BackOff(kBackOffChains);
+        PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
+      }
       from = range->low;
       continue;
     }
     from = items.back().key + '\0';
     const absl::Status flushed = FlushItems(context, tree, range, items).status();
-    const bool goes_on = absl::IsDeadlineExceeded(flushed) && !context.expired();
-    if (!flushed.ok() && !goes_on) return flushed;
+    if (!flushed.ok()) {
+      // A queue pair that broke is there again in a moment; a range on hold does not wait for that.
+      const bool broke = IsRecoverable(flushed) || IsOutcomeUnknown(flushed);
+      const bool goes_on = absl::IsDeadlineExceeded(flushed) || (broke && pass != nullptr);
+      if (!goes_on || context.expired() || session_->fenced()) return flushed;
+      if (broke) context.BackOff(kBackOffChains);
+    }
     FlushOverdue(context);  // of other keys, and other trees
-    if (pass == nullptr || !flushing_->is_wanted()) continue;
-    pass->LetOthers();
-    if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
-    if (range->IsGone()) return absl::AbortedError("the range has changed while it was flushed");
+    PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
   }
+}
+
+absl::Status Member::LetOthersFlush(Turnstile::Pass* pass, OwnedTree* tree, OwnRange* range) {
+  if (pass == nullptr || !flushing_->is_wanted()) return absl::OkStatus();
+  pass->LetOthers();
+  if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+  if (range->IsGone()) return absl::AbortedError("the range has changed while it was flushed");
+  return absl::OkStatus();
 }
 
 }  // namespace pando
