@@ -228,7 +228,10 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
     {
       // Whatever job has the tree in its hands ends before this; later ones look whether it is
       // open.
+      // That looks neither at this call's deadline nor at its own any more: it may have the tree.
+      hurries_.fetch_add(1);
       const Turnstile::Pass job(turnstile_.get());
+      hurries_.fetch_sub(1);
       first = GiveUpOrDiscard(context, tree);
       // What a queue pair that breaks, or full memory servers, refuse may do the next time.
       for (int64_t pause_ns = retry_ns();
@@ -284,24 +287,26 @@ bool Member::log_failed() const {
 
 absl::Status Member::Join(int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
-    const Turnstile::Pass pass(turnstile_.get());
-    return JoinCluster(context);
+    const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+    return pass.ok() ? JoinCluster(context) : TurnError(context);
   });
 }
 
 absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this, dropped_tree_id](OperationContext& context) {
-    const Turnstile::Pass pass(turnstile_.get());
+    const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+    if (!pass.ok()) return TurnError(context);
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
-    return LookForEnded(context);
+    // Who has loops looks in a moment, and recoveries take their time.
+    return joined_.load(std::memory_order_acquire) ? absl::OkStatus() : LookForEnded(context);
   });
 }
 
 absl::Status Member::Leave(int64_t deadline_ns) {
   if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
-    const Turnstile::Pass pass(turnstile_.get());
-    return LeaveCluster(context);
+    const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+    return pass.ok() ? LeaveCluster(context) : TurnError(context);
   });
 }
 

@@ -432,6 +432,7 @@ class Member : private MemberLimits {
   std::atomic<uint64_t> tombstones_{0};
   std::atomic<int64_t> oldest_tombstone_ns_{INT64_MAX};  // appended then, or later
   std::optional<RangeChange> pending_;                   // not settled yet
+  std::atomic<int> hurries_{0};  // of who waits for a recovery, without a deadline
   std::atomic<bool> stopping_{false};
   std::thread thread_;  // unless event-driven
 };

@@ -214,7 +214,8 @@ absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) 
     while (true) {
       absl::Status first;
       {
-        const Turnstile::Pass pass(turnstile_.get());
+        const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+        if (!pass.ok()) return TurnError(context);
         PANDO_RETURN_IF_ERROR(JoinCluster(context));
         PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
         for (const MemberId member : ended) first.Update(Recover(context, member, acceptance));
@@ -257,6 +258,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   // other range waiting. One change at a time (rule O4).
   for (size_t turns = 0; !left.empty() && has_begun; ++turns) {
     if (pending_.has_value() || bringing.expired() || session_->fenced()) break;
+    if (stopping_.load(std::memory_order_acquire) || hurries_.load() > 0) break;
     // Who waits for its range has it.
     if (turns >= recovery.ranges().size() && tree != nullptr && tree->FindOwn(key) != nullptr)
       break;
@@ -279,7 +281,9 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                             .since = one.range.entry.since,
                             .why = recovery.loss().ToString()});
   }
-  if (!left.empty()) status.Update(late);
+  if (!left.empty() && has_begun) {
+    status.Update(late.ok() ? absl::AbortedError("the recovery goes on later") : late);
+  }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(bringing);

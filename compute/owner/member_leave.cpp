@@ -167,7 +167,9 @@ absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
       rate = range->meter.operations_per_s();
     }
     {
-      const Turnstile::Pass pass(turnstile_.get());
+      const Turnstile::Pass pass(turnstile_.get(),
+                                 std::max(context.deadline_ns(), NowNs() + kJobNsMin));
+      if (!pass.ok()) return TurnError(context);
       OperationContext giving(session_.get(), ShareEndNs(context, Places().size()));
       const absl::Status given = GiveRange(giving, tree, range, to.id);
       // Divided meanwhile: its parts come with the next call.
@@ -216,7 +218,8 @@ absl::Status Member::Retire(int64_t deadline_ns) {
     while (true) {
       const absl::Status given = GiveEverything(context);
       if (!given.ok()) return goes_on(given);
-      const Turnstile::Pass pass(turnstile_.get());
+      const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+      if (!pass.ok()) return goes_on(TurnError(context));
       if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
       const absl::Status left = LeaveCluster(context);
       // A claim that was won late: that goes, too.

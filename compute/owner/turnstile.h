@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <deque>
 
+#include "absl/status/status.h"
 #include "common/sched/scheduler.h"
+#include "compute/core/session_context.h"
 
 namespace pando {
 
@@ -73,5 +75,10 @@ class Turnstile {
   bool busy_ = false;
   std::deque<Parking*> waiting_;
 };
+
+// Of a job that has had no turn in its time.
+inline absl::Status TurnError(const OperationContext& context) {
+  return context.DeadlineError("waiting for other changes of the cluster tree");
+}
 
 }  // namespace pando
