@@ -307,7 +307,9 @@ absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRa
       if (!goes_on || context.expired() || session_->fenced()) return flushed;
       if (broke) context.BackOff(kBackOffChains);
     }
-    FlushOverdue(context);  // of other keys, and other trees
+    // Of other keys, and other trees; that is for who has the turnstile. Operations wait for a
+    // range that is on hold, and the flush loop sees to the others.
+    if (pass != nullptr) FlushOverdue(context);
     PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
   }
 }
