@@ -397,6 +397,7 @@ class Member : private MemberLimits {
 
   absl::Status no_room_;  // for a log, as of the last look; since when; the next look
   int64_t no_room_since_ns_ = 0, room_again_ns_ = 0;
+  bool leaves_extents_ = false;  // to others, as something of its own may be in flight there
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;
   std::unique_ptr<LogMove> log_move_;

@@ -149,7 +149,12 @@ absl::Status Member::JoinCluster(OperationContext& context) {
                                          .moves = true,
                                          .times = times_});
     if (!log.ok()) {
-      (void)FreeExtent(context, control_, extent, self().incarnation);
+      const bool nothing_sent = absl::IsDeadlineExceeded(log.status()) ||
+                                absl::IsResourceExhausted(log.status()) ||
+                                absl::IsInvalidArgument(log.status());
+      // Else its first base line may be in flight still: others free it when this member has ended.
+      if (nothing_sent) (void)FreeExtent(context, control_, extent, self().incarnation);
+      leaves_extents_ = leaves_extents_ || !nothing_sent;
       return Annotate(log.status(), "the redo log of this compute server");
     }
     log_ = *std::move(log);

@@ -131,7 +131,9 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
       const MemberId holder = {held.compute_server, held.incarnation};
       if (holder == self()) {
         // One that was granted, and the answer came too late.
-        if (log_ == nullptr) (void)FreeExtent(context, control_, held.extent, holder.incarnation);
+        if (log_ == nullptr && !leaves_extents_) {
+          (void)FreeExtent(context, control_, held.extent, holder.incarnation);
+        }
         continue;
       }
       if (held.holder == ClientLiveness::kJoined) continue;
