@@ -240,7 +240,7 @@ TEST(OwnedMoves, DownwardsFromAKeyBehindWhichARangeBegins) {
   }
   ASSERT_TRUE(stage.Split(giver, 0, 0, behind).ok());
   for (const bool divided : {false, true}) {
-    if (divided) ASSERT_TRUE(stage.Give(giver, 0, 0, behind, taker).ok());
+    ASSERT_TRUE(!divided || stage.Give(giver, 0, 0, behind, taker).ok());
     for (OwnedActor* const actor : {giver, taker}) {
       const auto cursor = actor->sessions[0]->NewCursor(
           *actor->trees[0], {.to = key, .to_inclusive = true, .reverse = true});
