@@ -12,6 +12,11 @@
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
+#include "common/base/clock.h"
+#include "compute/client/access.h"
+#include "compute/client/client_impl.h"
+#include "compute/client/session_impl.h"
+#include "compute/owner/member.h"
 
 namespace pando {
 namespace {
@@ -225,6 +230,38 @@ TEST_F(OwnedTest, WhoJoinsGetsRangesAndWhoLeavesGivesThem) {
   const auto session = NewSession(second);
   at_first.Check(session.get(), *second.tree);
   at_second.Check(session.get(), *second.tree);
+}
+
+// It is over while another one waits for the log, and gives nothing back that this one relies on.
+TEST_F(OwnedTest, OfTwoCallsThatLeaveNoneDisturbsTheOther) {
+  Process process = NewProcess(/*joins=*/true);
+  const auto session = NewSession(process), holder = NewSession(process);
+  ASSERT_OK(session->Put(*process.tree, Key(1), "value"));
+  std::atomic<bool> holds = false, lets_go = false;
+  std::thread holding([&] {
+    holder->Spawn([&] {
+      OperationContext context(&ImplOf(*holder).context(), RealClock().NowNs() + 60 * kSecondNs);
+      const auto room = ImplOf(*process.client).member()->ReserveForWrite(context, 8, 8);
+      EXPECT_TRUE(room.ok()) << room.status();
+      holds = true;
+      while (!lets_go) holder->SleepUntil(RealClock().NowNs() + kMillisecondNs);
+    });
+    holder->Run();
+  });
+  ASSERT_TRUE(Worker::Await([&] { return holds.load(); }));
+  absl::Status left = absl::UnknownError("leaving");
+  std::thread leaving([&] { left = process.client->Leave(30'000); });
+  ASSERT_TRUE(Worker::Await([&] { return process.client->Stats().owned.ranges == 0; }));
+  EXPECT_CODE(process.client->Leave(100), DeadlineExceeded);
+  EXPECT_FALSE(session->Put(*process.tree, Key(2), "value", {.timeout_ms = 300}).ok());
+  EXPECT_EQ(process.client->Stats().owned.ranges, 0u) << "it is leaving still";
+  lets_go = true;
+  holding.join();
+  leaving.join();
+  EXPECT_OK(left);
+  // Its log is free: nothing may be claimed any more.
+  EXPECT_FALSE(session->Put(*process.tree, Key(3), "value", {.timeout_ms = 300}).ok());
+  EXPECT_EQ(process.client->Stats().owned.ranges, 0u);
 }
 
 TEST_F(OwnedTest, EveryUpsertOfManySessionsCountsOnce) {

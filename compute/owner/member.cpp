@@ -31,6 +31,7 @@ Member::Member(Parts* parts)
       desk_(this, std::move(parts->find_function)),
       turnstile_(std::make_unique<Turnstile>(&session_->scheduler())),
       flushing_(std::make_unique<Turnstile>(&session_->scheduler())),
+      retiring_(std::make_unique<Turnstile>(&session_->scheduler())),
       team_(std::make_unique<FlushTeam>(std::move(parts->flush_sessions))) {
   log_move_ = std::make_unique<LogMove>(
       LogMove::Parts{.self = self(),
@@ -306,7 +307,7 @@ absl::Status Member::Leave(int64_t deadline_ns) {
   if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
     const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
-    return pass.ok() ? LeaveCluster(context) : TurnError(context);
+    return pass.ok() ? LeaveCluster(context, /*is_in_use=*/false) : TurnError(context);
   });
 }
 
@@ -316,9 +317,13 @@ absl::Status Member::Flush(OwnedTree* tree, int64_t deadline_ns) {
 }
 
 absl::Status Member::Flush(OperationContext& context, OwnedTree* tree) {
-  // Others have their turn between its rounds.
+  // Others have their turn between its rounds, also who closes the tree: until the job has seen
+  // that, which goes on for a while when this caller's time is over.
+  tree->visitors.fetch_add(1, std::memory_order_relaxed);
+  const std::shared_ptr<OwnedTree> visit(tree, [this](OwnedTree* visited) { EndVisit(visited); });
   return RunForCaller(
-      context, [this, tree](OperationContext& job) { return FlushTree(job, tree); }, kNeverNs);
+      context, [this, visit](OperationContext& job) { return FlushTree(job, visit.get()); },
+      kNeverNs);
 }
 
 absl::Status Member::BeginLoad(OperationContext& context, OwnedTree* tree, OwnRange* range,

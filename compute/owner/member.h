@@ -85,9 +85,8 @@ class Member : private MemberLimits {
   absl::Status Join(int64_t deadline_ns);
   // Rule O9: it owns nothing any more.
   absl::Status Leave(int64_t deadline_ns);
-  // Rule O14: others get what it owns, while its trees are in use, and it takes nothing more from
-  // then on. An error: it goes on as before; or its entries have begun to go: it has nothing, takes
-  // nothing, and another call goes on.
+  // Rule O14: others get what it owns, while its trees are in use; then it takes nothing more. An
+  // error: it goes on as before; or, where its entries are going, has nothing until another call.
   absl::Status Retire(int64_t deadline_ns);
   // Of a tree that was dropped: its entries of nobody go, and logs that no tree needs any more.
   absl::Status Tidy(uint32_t dropped_tree_id, int64_t deadline_ns);
@@ -101,8 +100,7 @@ class Member : private MemberLimits {
   absl::StatusOr<std::vector<MemberInfo>> ListMembers(int64_t deadline_ns);
   // Of what it has and has done, but hits and misses, which sessions count.
   void AddTo(OwnedStats* stats) const;
-  // Of its threads beside its users': those that flush, and those that execute what peers ask. For
-  // whoever measures what they do.
+  // Of its threads, which flush, and execute what peers ask: for whoever measures them.
   struct Sessions {
     std::vector<const SessionContext*> flushes, service;
   };
@@ -111,8 +109,7 @@ class Member : private MemberLimits {
   // --- For operations, in coroutines.
   // Claims the range of the key, or takes it over from an owner that has ended. Ok: look again.
   absl::Status Obtain(OperationContext& context, OwnedTree* tree, std::string_view key);
-  // All records of the tree that are dirty now are in their leaves.
-  absl::Status Flush(OperationContext& context, OwnedTree* tree);
+  absl::Status Flush(OperationContext& context, OwnedTree* tree);  // as the one above
   // Before a range's leaves are written without messages (rule O8): its messages below `since` are
   // all in its leaves, and count no more in a recovery.
   absl::Status BeginLoad(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
@@ -195,6 +192,7 @@ class Member : private MemberLimits {
   absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes,
                                        uint64_t* largest = nullptr, ServerId without = 0);
   absl::StatusOr<LogExtent> ObtainExtent(OperationContext& context);
+  absl::Status FreeUnsure(OperationContext& context);
   absl::Status JoinCluster(OperationContext& context);
   // Aborted: it has no room, but somebody else may have got it, for what this one has left.
   absl::Status JoinToOwn(OperationContext& context, MemberId owner);
@@ -203,7 +201,7 @@ class Member : private MemberLimits {
   // --- member_jobs.cpp, member_leave.cpp: at the turnstile.
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
   absl::Status RenewLease(OperationContext& context);
-  absl::Status LeaveCluster(OperationContext& context);
+  absl::Status LeaveCluster(OperationContext& context, bool is_in_use);
   // A change of unknown outcome is settled before another one is begun (rule O3).
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
@@ -306,7 +304,8 @@ class Member : private MemberLimits {
   // between two rounds. Aborted: the range was divided meanwhile, or has gone. nullptr: it is held.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
                           Turnstile::Pass* pass);
-  absl::Status LetOthersFlush(Turnstile::Pass* pass, OwnedTree* tree, OwnRange* range);
+  absl::Status LetOthersFlush(OperationContext& context, Turnstile::Pass* pass, OwnedTree* tree,
+                              OwnRange* range);
   // All that is dirty in it with messages up to that.
   absl::Status FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn barrier,
                          Turnstile::Pass* pass);
@@ -397,7 +396,7 @@ class Member : private MemberLimits {
 
   absl::Status no_room_;  // for a log, as of the last look; since when; the next look
   int64_t no_room_since_ns_ = 0, room_again_ns_ = 0;
-  bool leaves_extents_ = false;  // to others, as something of its own may be in flight there
+  std::optional<LogExtent> unsure_extent_;  // to it something of this member may be in flight
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;
   std::unique_ptr<LogMove> log_move_;
@@ -422,7 +421,7 @@ class Member : private MemberLimits {
   std::atomic<bool> flush_wanted_{false};
 
   // The service's coroutines.
-  std::unique_ptr<Turnstile> turnstile_, flushing_;
+  std::unique_ptr<Turnstile> turnstile_, flushing_, retiring_;
   std::unique_ptr<FlushTeam> team_;              // at work only while a coroutine is at flushing_
   std::vector<std::unique_ptr<Parking>> loops_;  // under mutex_
   Parking* flush_parking_ = nullptr;             // under mutex_

@@ -240,7 +240,11 @@ absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
       from = range->high;
     }
   }
-  return joined_.load(std::memory_order_acquire) ? AdvanceBase(context) : absl::OkStatus();
+  if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+  // All is in the leaves: the log's room may come later, and others wait for the turnstile.
+  OperationContext soon(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+  const absl::Status advanced = AdvanceBase(soon);
+  return absl::IsDeadlineExceeded(advanced) ? absl::OkStatus() : advanced;
 }
 
 absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
@@ -262,7 +266,7 @@ absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnR
       const absl::Status durable = log_->AwaitDurable(waiting, barrier);
       if (durable.ok()) break;
       if (!absl::IsDeadlineExceeded(durable) || context.expired()) return durable;
-      PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
+      PANDO_RETURN_IF_ERROR(LetOthersFlush(context, pass, tree, range));
     }
     PANDO_RETURN_IF_ERROR(FlushUpTo(context, tree, range, barrier, pass));
     std::lock_guard lock(range->partition.mutex());
@@ -293,7 +297,7 @@ absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRa
       // Round again: what is left was behind, or is in another flush.
       if (from == range->low) {
         context.BackOff(kBackOffChains);
-        PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
+        PANDO_RETURN_IF_ERROR(LetOthersFlush(context, pass, tree, range));
       }
       from = range->low;
       continue;
@@ -309,14 +313,20 @@ absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRa
     }
     // Of other keys, and other trees; that is for who has the turnstile. Operations wait for a
     // range that is on hold, and the flush loop sees to the others.
-    if (pass != nullptr) FlushOverdue(context);
-    PANDO_RETURN_IF_ERROR(LetOthersFlush(pass, tree, range));
+    if (pass != nullptr) {
+      OperationContext some(context, std::min(context.deadline_ns(), NowNs() + kRoundNs));
+      FlushOverdue(some);
+    }
+    PANDO_RETURN_IF_ERROR(LetOthersFlush(context, pass, tree, range));
   }
 }
 
-absl::Status Member::LetOthersFlush(Turnstile::Pass* pass, OwnedTree* tree, OwnRange* range) {
+absl::Status Member::LetOthersFlush(OperationContext& context, Turnstile::Pass* pass,
+                                    OwnedTree* tree, OwnRange* range) {
   if (pass == nullptr || !flushing_->is_wanted()) return absl::OkStatus();
-  pass->LetOthers();
+  if (!pass->LetOthers(context.deadline_ns())) {
+    return context.DeadlineError("waiting for other flushes");
+  }
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
   if (range->IsGone()) return absl::AbortedError("the range has changed while it was flushed");
   return absl::OkStatus();

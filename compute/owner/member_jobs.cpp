@@ -60,13 +60,14 @@ absl::Status Member::RenewLease(OperationContext& context) {
 
 absl::Status Member::SettlePending(OperationContext& context) {
   if (!pending_.has_value()) return absl::OkStatus();
-  // Who flushes a record finds it where it was.
+  PANDO_RETURN_IF_ERROR(pending_->Settle(context, map_));
+  // Who flushes a record finds it where it was. Not before: flushes do not wait for the cluster
+  // tree.
   std::optional<Turnstile::Pass> flush;
   if (pending_->is_split()) {
     flush.emplace(flushing_.get(), context.deadline_ns());
     if (!flush->ok()) return context.DeadlineError("waiting for flushes before a division");
   }
-  PANDO_RETURN_IF_ERROR(pending_->Settle(context, map_));
   const RangeChange settled = *std::exchange(pending_, std::nullopt);
   OwnedTree* const tree = FindOpen(settled.range().tree_id);
   const bool is_ours = settled.won() && settled.range().entry.owner == self();
@@ -255,20 +256,24 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   }
   absl::Status late;
   // In turns, each as far as it comes in its time: leaves that are out of reach, or lost, keep no
-  // other range waiting. One change at a time (rule O4).
+  // other range waiting. A range that comes forward goes on, as none might come to its end
+  // otherwise. One change at a time (rule O4).
   for (size_t turns = 0; !left.empty() && has_begun; ++turns) {
     if (pending_.has_value() || bringing.expired() || session_->fenced()) break;
-    if (stopping_.load(std::memory_order_acquire) || hurries_.load() > 0) break;
+    if (stopping_.load(std::memory_order_acquire) || (turns > 0 && hurries_.load() > 0)) break;
     // Who waits for its range has it.
     if (turns >= recovery.ranges().size() && tree != nullptr && tree->FindOwn(key) != nullptr)
       break;
     Recovering one = std::move(left.front());
     left.pop_front();
     const int64_t until_ns = NowNs() + kJobNsMin;
+    const auto brought = [&] { return recovery.replayed() + one.replayed.refused.size(); };
+    const uint64_t before = brought();
     const absl::Status recovered = RecoverRange(bringing, until_ns, &recovery, &one);
     if (!recovered.ok() && NowNs() >= until_ns) {
       late = recovered;
-      left.push_back(std::move(one));
+      const bool comes_forward = brought() > before;
+      left.insert(comes_forward ? left.begin() : left.end(), std::move(one));
       continue;
     }
     status.Update(recovered);

@@ -11,6 +11,7 @@
 #include "common/base/time_constants.h"
 #include "compute/core/extent_calls.h"
 #include "compute/core/fence_calls.h"
+#include "compute/log/read_log.h"
 #include "compute/owner/client_state.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
@@ -136,12 +137,37 @@ absl::StatusOr<std::vector<MemberId>> Member::ListEnded(OperationContext& contex
   return ended;
 }
 
+absl::Status Member::FreeUnsure(OperationContext& context) {
+  if (!unsure_extent_.has_value()) return absl::OkStatus();
+  const LogExtent& extent = *unsure_extent_;
+  const bool is_gone =
+      is_gone_(extent.server) || session_->LifeOf(extent.server) != extent.server_life;
+  if (!is_gone) {
+    // A READ that comes through: nothing that was sent before can land any more (rule L5).
+    const absl::Status read =
+        ReadLog(context, extent, self().incarnation, /*epoch=*/1, [](Lsn, const LogMessage&) {
+          return absl::OkStatus();
+        }).status();
+    if (!read.ok() && !absl::IsDataLoss(read)) {
+      // Else it grants no other one either, and others free this one when this member has ended.
+      const bool answers = ListExtents(context, control_, extent.server).ok();
+      if (answers) return Annotate(read, "what was to be the redo log of this compute server");
+      unsure_extent_.reset();
+      return absl::OkStatus();
+    }
+    PANDO_RETURN_IF_ERROR(FreeExtent(context, control_, extent, self().incarnation).status());
+  }
+  unsure_extent_.reset();
+  return absl::OkStatus();
+}
+
 absl::Status Member::JoinCluster(OperationContext& context) {
   if (joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   if (retired_.load(std::memory_order_acquire)) {
     return absl::FailedPreconditionError("this compute server has left the owners of keys");
   }
   if (log_ == nullptr) {
+    PANDO_RETURN_IF_ERROR(FreeUnsure(context));
     PANDO_ASSIGN_OR_RETURN(const LogExtent extent, ObtainExtent(context));
     auto log = RedoLog::Create(context, {.extent = extent,
                                          .log_id = self().incarnation,
@@ -152,9 +178,11 @@ absl::Status Member::JoinCluster(OperationContext& context) {
       const bool nothing_sent = absl::IsDeadlineExceeded(log.status()) ||
                                 absl::IsResourceExhausted(log.status()) ||
                                 absl::IsInvalidArgument(log.status());
-      // Else its first base line may be in flight still: others free it when this member has ended.
-      if (nothing_sent) (void)FreeExtent(context, control_, extent, self().incarnation);
-      leaves_extents_ = leaves_extents_ || !nothing_sent;
+      if (nothing_sent) {
+        (void)FreeExtent(context, control_, extent, self().incarnation);
+      } else {
+        unsure_extent_ = extent;
+      }
       return Annotate(log.status(), "the redo log of this compute server");
     }
     log_ = *std::move(log);

@@ -108,7 +108,8 @@ absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRan
 
 // --- Leaving: at the turnstile.
 
-absl::Status Member::LeaveCluster(OperationContext& context) {
+// `is_in_use`: sessions may be writing to the log.
+absl::Status Member::LeaveCluster(OperationContext& context, bool is_in_use) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
@@ -127,7 +128,7 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   }
   // Sessions that are in use may still be writing to the log, which is freed below.
   const Turnstile::Pass flush(flushing_.get());
-  while (retired_.load(std::memory_order_acquire) && !log_->idle()) {
+  while (is_in_use && !log_->idle()) {
     if (context.expired()) return context.DeadlineError("waiting for the log's last writes");
     scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
   }
@@ -190,6 +191,7 @@ absl::Status Member::GiveEverything(OperationContext& context) {
   for (int64_t pause_ns = retry_ns(); OwnsSome(); pause_ns = std::min(2 * pause_ns, kRetryNsMax)) {
     absl::Status given;
     for (const uint32_t tree_id : OpenTreeIds()) {
+      if (context.expired() && !given.ok()) break;
       const Visit visit(this, tree_id);
       if (visit.tree() != nullptr) given.Update(GiveAll(context, visit.tree()));
     }
@@ -206,6 +208,9 @@ absl::Status Member::GiveEverything(OperationContext& context) {
 
 absl::Status Member::Retire(int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this](OperationContext& context) -> absl::Status {
+    // One at a time: a call that is over may take back what another one relies on.
+    const Turnstile::Pass alone(retiring_.get(), context.deadline_ns());
+    if (!alone.ok()) return context.DeadlineError("waiting for another call that leaves");
     // It could not end well: nothing is given away for that.
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
     // From now on nothing is claimed; what was begun is over when it is this job's turn.
@@ -221,7 +226,7 @@ absl::Status Member::Retire(int64_t deadline_ns) {
       const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
       if (!pass.ok()) return goes_on(TurnError(context));
       if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
-      const absl::Status left = LeaveCluster(context);
+      const absl::Status left = LeaveCluster(context, /*is_in_use=*/true);
       // A claim that was won late: that goes, too.
       if (absl::IsAborted(left) && !context.expired()) continue;
       return left.ok() ? left : goes_on(left);

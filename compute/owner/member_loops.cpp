@@ -131,7 +131,7 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
       const MemberId holder = {held.compute_server, held.incarnation};
       if (holder == self()) {
         // One that was granted, and the answer came too late.
-        if (log_ == nullptr && !leaves_extents_) {
+        if (log_ == nullptr && held.extent != unsure_extent_) {
           (void)FreeExtent(context, control_, held.extent, holder.incarnation);
         }
         continue;

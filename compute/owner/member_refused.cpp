@@ -59,7 +59,9 @@ absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange&
   };
   while (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMaxNow()) {
     if (stopping_.load(std::memory_order_acquire)) return absl::AbortedError("it is being closed");
-    if (context.expired()) return context.DeadlineError("flushing records to their leaves");
+    // Nothing is appended yet.
+    const bool ends = context.expired() || hurries_.load() > 0;
+    if (ends) return context.DeadlineError("flushing records to their leaves");
     KickFlush();
     context.BackOff(kLessDirtyChains);
   }
@@ -146,7 +148,7 @@ void Member::TryRefused(OperationContext& context) {
   for (const auto& [tree, range] : Places()) {
     // As long as all of it is taken: there is memory again.
     bool all_taken = true;
-    while (all_taken && !context.expired()) {
+    while (all_taken && !context.expired() && !flushing_->is_wanted()) {
       std::vector<FlushItem> items;
       {
         std::lock_guard lock(range->partition.mutex());

@@ -30,15 +30,17 @@ class Turnstile {
     Pass& operator=(const Pass&) = delete;
 
     bool ok() const { return ok_; }
-    // All that wait now pass before this one goes on. Of one that is ok.
-    void LetOthers() {
+    // All that wait now pass before this one goes on. Of one that is ok. False: it has not been its
+    // turn again in time, and it is not ok any more.
+    bool LetOthers(int64_t deadline_ns) {
       turnstile_.Exit();
-      (void)turnstile_.Enter(kNeverNs);
+      ok_ = turnstile_.Enter(deadline_ns);
+      return ok_;
     }
 
    private:
     Turnstile& turnstile_;
-    const bool ok_;
+    bool ok_;
   };
 
   // Somebody waits.
