@@ -85,5 +85,38 @@ TEST(OwnedDivide, WhatIsErasedWhileItsRangeIsDividedAndGivenStaysErased) {
   EXPECT_GT(divided_twice, 10u);
 }
 
+// A flush lets a division pass between two rounds, of a range that it has not come to yet (rule
+// B4).
+TEST(OwnedDivide, AFlushBringsAllOfARangeThatIsDividedMeanwhile) {
+  OwnedStage stage({});
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.spread_ranges = false;
+  OwnedActor* const owner = stage.Join(client, 2);
+  ASSERT_TRUE(stage.Open(owner, 0));
+  constexpr uint64_t kFew = 40, kBorder = 20, kNext = 30;
+  const auto put_all = [&] {
+    for (uint64_t k = 1; k <= kFew; ++k) {
+      stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(k), stage.NewValue()));
+    }
+  };
+  put_all();
+  ASSERT_TRUE(stage.Split(owner, 0, 0, KeyOf(kBorder)).ok());
+  put_all();
+  ASSERT_GT(owner->client->Stats().owned.dirty_bytes, 0u);
+  absl::Status flushed = absl::UnknownError("not yet"), divided = flushed;
+  stage.Spawn(owner, 0, [&] { flushed = owner->sessions[0]->Flush(*owner->trees[0]); });
+  stage.Quiet(100);
+  stage.Spawn(owner, 1, [&] { divided = stage.Split(owner, 1, 0, KeyOf(kNext)); });
+  owner->sessions[0]->Run();
+  const uint64_t dirty = owner->client->Stats().owned.dirty_bytes;
+  owner->sessions[1]->Run();
+  EXPECT_TRUE(flushed.ok()) << flushed;
+  EXPECT_TRUE(divided.ok()) << divided;
+  EXPECT_EQ(owner->client->Stats().owned.ranges, 3u);
+  EXPECT_EQ(dirty, 0u);
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 }  // namespace
 }  // namespace pando

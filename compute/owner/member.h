@@ -396,7 +396,7 @@ class Member : private MemberLimits {
 
   absl::Status no_room_;  // for a log, as of the last look; since when; the next look
   int64_t no_room_since_ns_ = 0, room_again_ns_ = 0;
-  std::optional<LogExtent> unsure_extent_;  // to it something of this member may be in flight
+  std::vector<LogExtent> unsure_extents_;  // to which something of this member may be in flight
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;
   std::unique_ptr<LogMove> log_move_;

@@ -232,14 +232,19 @@ absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
     again = false;
     for (OwnRange* const range : tree->OwnRanges()) {
       if (!range->high.empty() && range->high <= from) continue;
+      // Divided while others passed, it or one before it: its parts have what is left.
+      again = range->IsGone();
+      if (again) break;
       const absl::Status flushed = FlushRange(context, tree, range, &pass);
-      // Divided while others passed: its parts have what is left.
       again = absl::IsAborted(flushed) && range->IsGone();
       if (again) break;
       PANDO_RETURN_IF_ERROR(flushed);
       from = range->high;
     }
   }
+  // Ranges may have gone for another reason.
+  PANDO_RETURN_IF_ERROR(tree->leaves().fate.status());
+  if (tree->dropped()) return tree->DroppedError();
   if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   // All is in the leaves: the log's room may come later, and others wait for the turnstile.
   OperationContext soon(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));

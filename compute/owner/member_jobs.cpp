@@ -287,7 +287,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                             .why = recovery.loss().ToString()});
   }
   if (!left.empty() && has_begun) {
-    status.Update(late.ok() ? absl::AbortedError("the recovery goes on later") : late);
+    status.Update(
+        bringing.expired() && !late.ok() ? late : absl::AbortedError("the recovery goes on later"));
   }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.

@@ -138,27 +138,27 @@ absl::StatusOr<std::vector<MemberId>> Member::ListEnded(OperationContext& contex
 }
 
 absl::Status Member::FreeUnsure(OperationContext& context) {
-  if (!unsure_extent_.has_value()) return absl::OkStatus();
-  const LogExtent& extent = *unsure_extent_;
-  const bool is_gone =
-      is_gone_(extent.server) || session_->LifeOf(extent.server) != extent.server_life;
-  if (!is_gone) {
+  absl::Status first;
+  std::vector<LogExtent> left;
+  for (const LogExtent& extent : std::exchange(unsure_extents_, {})) {
+    if (is_gone_(extent.server) || session_->LifeOf(extent.server) != extent.server_life) continue;
     // A READ that comes through: nothing that was sent before can land any more (rule L5).
-    const absl::Status read =
-        ReadLog(context, extent, self().incarnation, /*epoch=*/1, [](Lsn, const LogMessage&) {
+    OperationContext reading(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+    absl::Status clean =
+        ReadLog(reading, extent, self().incarnation, /*epoch=*/1, [](Lsn, const LogMessage&) {
           return absl::OkStatus();
         }).status();
-    if (!read.ok() && !absl::IsDataLoss(read)) {
-      // Else it grants no other one either, and others free this one when this member has ended.
-      const bool answers = ListExtents(context, control_, extent.server).ok();
-      if (answers) return Annotate(read, "what was to be the redo log of this compute server");
-      unsure_extent_.reset();
-      return absl::OkStatus();
+    if (clean.ok() || absl::IsDataLoss(clean)) {
+      clean = FreeExtent(reading, control_, extent, self().incarnation).status();
+      if (clean.ok()) continue;
     }
-    PANDO_RETURN_IF_ERROR(FreeExtent(context, control_, extent, self().incarnation).status());
+    left.push_back(extent);
+    // Who answers nothing grants no other one either, and keeps nobody from another server.
+    OperationContext asking(session_.get(), NowNs() + kJobNsMin);
+    if (ListExtents(asking, control_, extent.server).ok()) first.Update(clean);
   }
-  unsure_extent_.reset();
-  return absl::OkStatus();
+  unsure_extents_ = std::move(left);
+  return first.ok() ? first : Annotate(first, "what was to be the redo log of this compute server");
 }
 
 absl::Status Member::JoinCluster(OperationContext& context) {
@@ -181,7 +181,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
       if (nothing_sent) {
         (void)FreeExtent(context, control_, extent, self().incarnation);
       } else {
-        unsure_extent_ = extent;
+        unsure_extents_.push_back(extent);
       }
       return Annotate(log.status(), "the redo log of this compute server");
     }

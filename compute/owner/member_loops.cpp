@@ -131,7 +131,9 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
       const MemberId holder = {held.compute_server, held.incarnation};
       if (holder == self()) {
         // One that was granted, and the answer came too late.
-        if (log_ == nullptr && held.extent != unsure_extent_) {
+        const bool is_unsure =
+            std::ranges::find(unsure_extents_, held.extent) != unsure_extents_.end();
+        if (log_ == nullptr && !is_unsure) {
           (void)FreeExtent(context, control_, held.extent, holder.incarnation);
         }
         continue;

@@ -59,9 +59,9 @@ absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange&
   };
   while (dirty_bytes_.load(std::memory_order_relaxed) >= DirtyBytesMaxNow()) {
     if (stopping_.load(std::memory_order_acquire)) return absl::AbortedError("it is being closed");
+    if (context.expired()) return context.DeadlineError("flushing records to their leaves");
     // Nothing is appended yet.
-    const bool ends = context.expired() || hurries_.load() > 0;
-    if (ends) return context.DeadlineError("flushing records to their leaves");
+    if (hurries_.load() > 0) return absl::AbortedError("the recovery goes on later");
     KickFlush();
     context.BackOff(kLessDirtyChains);
   }
@@ -148,7 +148,7 @@ void Member::TryRefused(OperationContext& context) {
   for (const auto& [tree, range] : Places()) {
     // As long as all of it is taken: there is memory again.
     bool all_taken = true;
-    while (all_taken && !context.expired() && !flushing_->is_wanted()) {
+    while (all_taken && !context.expired()) {
       std::vector<FlushItem> items;
       {
         std::lock_guard lock(range->partition.mutex());
@@ -164,6 +164,7 @@ void Member::TryRefused(OperationContext& context) {
       all_taken = FlushItems(context, tree, range, items).ok() && !items.empty();
       if (range->try_from.empty()) range->NoteAllTried();
       FlushOverdue(context);
+      if (flushing_->is_wanted()) break;  // the next range has its turn, and then who waits
     }
   }
   const std::vector<Place> places = Places();
