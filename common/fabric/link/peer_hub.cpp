@@ -93,9 +93,16 @@ bool HubConnection::is_gone() const {
 
 absl::Status HubConnection::OnReady() {
   if (is_closing()) return absl::CancelledError("closed");
+  const uint64_t before = delivered_;
   PANDO_RETURN_IF_ERROR(Receive());
-  // What does not say that it has ended, and takes nothing: whoever waits for an answer is told.
-  if (is_gone()) return End(absl::UnavailableError("the other end takes no messages any more"));
+  if (is_gone()) {
+    // What it has sent is heard first: an answer that has come is no unknown outcome.
+    PollMessages();
+    if (delivered_ == before) {
+      return End(absl::UnavailableError("the other end takes no messages any more"));
+    }
+    hub_->Nudge(link_);
+  }
   CheckWritable();
   return is_closing() ? absl::CancelledError("closed") : absl::OkStatus();
 }
@@ -136,6 +143,7 @@ absl::Status HubConnection::Opened(const PeerIdentity& other) {
 }
 
 void HubConnection::Deliver(std::string_view message) {
+  ++delivered_;
   if (!is_closing()) handler_->OnMessage(link_.get(), message);
 }
 

@@ -99,6 +99,8 @@ class HubConnection : public ServedLink {
  protected:
   // What has come: hellos, then messages. An error ends the connection (End()).
   virtual absl::Status Receive() = 0;
+  // What comes on another way than that of Receive().
+  virtual void PollMessages() {}
   // Best effort.
   virtual void SendError(const absl::Status& status) = 0;
 
@@ -122,6 +124,7 @@ class HubConnection : public ServedLink {
   PeerHub* const hub_;
   const bool dialled_;
   PeerHandler* handler_;
+  uint64_t delivered_ = 0;  // messages
   absl::Status why_;
 };
 

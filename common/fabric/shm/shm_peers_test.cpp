@@ -266,9 +266,13 @@ TEST_F(ShmPeersTest, WhoTakesNothingAnyMoreIsReportedBroken) {
   const UniqueFd deaf = DialAndGreet();
   ASSERT_TRUE(AwaitPeers([&] { return server_.accepted().size() == 1; }));
   const auto link = server_.accepted().at(0);
+  // What it has said before is heard, however much that is.
+  constexpr int kSaid = 100;
+  for (int i = 0; i < kSaid; ++i) ASSERT_EQ(SendMessage(deaf.get(), "said"), SendResult::kSent);
   ASSERT_EQ(shutdown(deaf.get(), SHUT_RD), 0);
   ASSERT_TRUE(AwaitPeers([&] { return link->TrySend("x") == PeerSend::kBroken; }));
   ASSERT_TRUE(AwaitPeers([&] { return server_.broken(link) == 1; }));
+  EXPECT_EQ(server_.messages(link), static_cast<size_t>(kSaid));
   EXPECT_TRUE(absl::IsUnavailable(server_.of(link).why)) << server_.of(link).why;
   ExpectPortIsWell();
 }

@@ -85,6 +85,7 @@ class VerbsPeerConnection final : public HubConnection {
   enum class State : uint8_t { kHello, kProof, kOpen, kPairing, kReady, kNothing };
 
   absl::Status Receive() override;
+  void PollMessages() override { host_->PollMessages(); }
   void SendError(const absl::Status& status) override;
   absl::Status FinishConnecting();
   absl::Status Flush();
