@@ -196,14 +196,14 @@ void MemoryServer::OnPeerGone(PeerId peer) {
 
 void MemoryServer::FenceSilentPeers(int64_t now_ns) {
   for (const PeerId peer : leases_.Step(now_ns)) {
-    ++counts_.fenced;
     clients_.Fence(peer);
     CutOff(peer);
   }
 }
 
 void MemoryServer::CutOff(PeerId peer) {
-  if (!options_.fence->CutOff(peer)) clients_.FencedTooLate(peer);
+  if (!options_.fence->CutOff(peer)) return clients_.FencedTooLate(peer);
+  ++counts_.fenced;
 }
 
 int64_t MemoryServer::OnTimer(int64_t now_ns) {

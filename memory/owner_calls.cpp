@@ -75,7 +75,6 @@ absl::StatusOr<std::string> MemoryServer::OnFence(const Request& request) {
   }
   const std::optional<PeerId> peer = clients_.ConnectionOf(client);
   if (peer.has_value() && options_.fence != nullptr && !clients_.IsFenced(*peer)) {
-    ++counts_.fenced;
     leases_.Forget(*peer);
     clients_.Fence(*peer);
     to_cut_off_.push_back(*peer);
