@@ -17,7 +17,7 @@ constexpr int kMemberCoroutines = 64;
 // Of a session that does nothing but flush.
 constexpr int kFlushCoroutines = 32;
 // Requests of peers that are executed at a time, beside those of a session of users.
-constexpr int kServiceCoroutines = 1024;
+constexpr int kServiceCoroutines = 4096;
 
 }  // namespace
 
