@@ -16,8 +16,9 @@ namespace {
 constexpr int kMemberCoroutines = 64;
 // Of a session that does nothing but flush.
 constexpr int kFlushCoroutines = 32;
-// Requests of peers that are executed at a time, beside those of a session of users.
-constexpr int kServiceCoroutines = 4096;
+// Requests of peers that are executed at a time, beside those of a session of users: of a session,
+// and of all. A stack takes two of the mappings that a process may have (vm.max_map_count).
+constexpr int kServiceCoroutinesMax = 4096, kServiceCoroutinesOfAll = 16'384;
 
 }  // namespace
 
@@ -35,7 +36,9 @@ absl::Status ClientImpl::AddSessions(MemberParts* parts) {
     }
     return absl::OkStatus();
   };
-  absl::Status added = add(options_.service_threads, kServiceCoroutines, &parts->service_sessions);
+  const int threads = options_.service_threads;
+  const int coroutines = std::min(kServiceCoroutinesMax, kServiceCoroutinesOfAll / threads);
+  absl::Status added = add(threads, coroutines, &parts->service_sessions);
   // One of those that flush is the member's own.
   if (added.ok()) added = add(options_.flush_threads - 1, kFlushCoroutines, &parts->flush_sessions);
   if (added.ok()) return added;

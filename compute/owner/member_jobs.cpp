@@ -287,8 +287,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                             .why = recovery.loss().ToString()});
   }
   if (!left.empty() && has_begun) {
-    status.Update(
-        bringing.expired() && !late.ok() ? late : absl::AbortedError("the recovery goes on later"));
+    const bool is_over = bringing.expired() || session_->fenced();
+    status.Update(is_over && !late.ok() ? late : absl::AbortedError("the recovery goes on later"));
   }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.

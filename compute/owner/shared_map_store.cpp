@@ -49,7 +49,7 @@ void SharedMapStore::Tend(OperationContext& context) {
   (void)Run(context, [&](OperationContext& part) -> absl::Status {
     if (missing.has_value()) (void)InsertSeparator(part, tree_, *std::move(missing));
     if (underfull.has_value()) (void)MergeUnderfull(part, tree_, /*level=*/0, *underfull);
-    part.underfull.reset();  // somebody may hold a lock for long: the next erase there asks again
+    part.underfull.reset();  // not at every look: somebody may hold a lock for long
     SweepResult swept;
     return sweep_due ? SweepTree(part, tree_, &swept) : absl::OkStatus();
   });

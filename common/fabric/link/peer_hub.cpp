@@ -13,6 +13,13 @@
 
 namespace pando {
 
+namespace {
+
+// Until what had come before is read: more than sockets hold.
+constexpr int kTurnsWhenGone = 128;
+
+}  // namespace
+
 // --- What users have.
 
 PeerSend HubLink::TrySend(std::string_view message) {
@@ -98,7 +105,8 @@ absl::Status HubConnection::OnReady() {
   if (is_gone()) {
     // What it has sent is heard first: an answer that has come is no unknown outcome.
     PollMessages();
-    if (delivered_ == before) {
+    // A peer that goes on sending holds its end up no longer than that.
+    if (delivered_ == before || ++turns_when_gone_ == kTurnsWhenGone) {
       return End(absl::UnavailableError("the other end takes no messages any more"));
     }
     hub_->Nudge(link_);

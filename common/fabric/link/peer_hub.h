@@ -125,6 +125,7 @@ class HubConnection : public ServedLink {
   const bool dialled_;
   PeerHandler* handler_;
   uint64_t delivered_ = 0;  // messages
+  int turns_when_gone_ = 0;
   absl::Status why_;
 };
 
