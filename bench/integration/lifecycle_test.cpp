@@ -145,8 +145,9 @@ TEST_F(LifecycleTest, ThreadsThatTheSystemDoesNotHaveAreAStatus) {
     SCOPED_TRACE(threads);
     LimitQuietThreads(threads);
     worked = [&] {
+      // Over verbs a queue pair that has no thread to connect it is tried again, to the deadline.
       const auto told = [&](const absl::Status& status) {
-        EXPECT_CODE(status, ResourceExhausted);
+        EXPECT_NE(std::string(status.message()).find("no thread for"), std::string::npos) << status;
         ++refused;
         return false;
       };
@@ -158,8 +159,7 @@ TEST_F(LifecycleTest, ThreadsThatTheSystemDoesNotHaveAreAStatus) {
       if (!executor.ok()) return told(executor.status());
       const OperationResult put = (*executor)->Execute(
           **tree, {.kind = Operation::Kind::kPut, .key = "k", .value = std::to_string(threads)});
-      EXPECT_OK(put.status);
-      return true;
+      return put.status.ok() || told(put.status);
     }();
     LimitQuietThreads(-1);
     // What was refused leaves nothing behind that others would wait for.

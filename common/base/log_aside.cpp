@@ -19,7 +19,12 @@ LogAside::~LogAside() {
   thread_.join();
 }
 
-void LogAside::Warn(std::string line) {
+void LogAside::Line::Say() const {
+  LogStatement(file, line, google::GLOG_WARNING).stream() << text;
+}
+
+void LogAside::Warn(const char* file, int line, std::string text) {
+  Line said = {file, line, std::move(text)};
   {
     std::lock_guard lock(mutex_);
     if (!thread_.joinable()) {
@@ -30,16 +35,13 @@ void LogAside::Warn(std::string line) {
       if (lines_.size() >= kLinesMax) {
         ++left_out_;
       } else {
-        lines_.push_back(std::move(line));
+        lines_.push_back(std::move(said));
       }
-      line.clear();
+      changed_.notify_all();
+      return;
     }
   }
-  if (!line.empty()) {
-    PANDO_LOG(WARNING) << line;
-    return;
-  }
-  changed_.notify_all();
+  said.Say();
 }
 
 void LogAside::Run() {
@@ -47,11 +49,11 @@ void LogAside::Run() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !lines_.empty(); });
     if (lines_.empty()) return;
-    const std::string line = std::move(lines_.front());
+    const Line line = std::move(lines_.front());
     lines_.pop_front();
     const uint64_t left_out = lines_.empty() ? std::exchange(left_out_, 0) : 0;
     lock.unlock();
-    PANDO_LOG(WARNING) << line;
+    line.Say();
     if (left_out > 0) PANDO_LOG(WARNING) << left_out << " more lines like it were left out";
     lock.lock();
   }

@@ -25,14 +25,22 @@ class LogAside {
   LogAside(const LogAside&) = delete;
   LogAside& operator=(const LogAside&) = delete;
 
-  void Warn(std::string line);
+  // `file` and `line`: __FILE__ and __LINE__, as those of PANDO_LOG.
+  void Warn(const char* file, int line, std::string text);
 
  private:
+  struct Line {
+    const char* file;
+    int line;
+    std::string text;
+
+    void Say() const;
+  };
   void Run();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::string> lines_;
+  std::deque<Line> lines_;
   uint64_t left_out_ = 0;
   bool stopping_ = false;
   std::thread thread_;  // from the first line on

@@ -25,13 +25,14 @@ TEST_F(LogAsideTest, ASinkThatTakesItsTimeHoldsNobodyUp) {
   std::vector<std::string> lines;
   SetLogHook([&](const LogLine& line) {
     may_go_on.wait();
+    EXPECT_EQ(line.file, "log_aside_test.cpp");
     lines.emplace_back(line.message);
   });
   {
     LogAside log;
-    log.Warn("one");
-    log.Warn("two");
-    log.Warn("three");
+    log.Warn(__FILE__, __LINE__, "one");
+    log.Warn(__FILE__, __LINE__, "two");
+    log.Warn(__FILE__, __LINE__, "three");
     goes_on.set_value();
   }
   EXPECT_THAT(lines, ElementsAre("one", "two", "three"));
@@ -47,7 +48,7 @@ TEST_F(LogAsideTest, WhatIsTooMuchIsCounted) {
   });
   {
     LogAside log;
-    for (size_t i = 0; i < LogAside::kLinesMax + 10; ++i) log.Warn("a line");
+    for (size_t i = 0; i < LogAside::kLinesMax + 10; ++i) log.Warn(__FILE__, __LINE__, "a line");
     goes_on.set_value();
   }
   // One of them may be in the sink's hands, and no more in those that wait.
@@ -58,10 +59,13 @@ TEST_F(LogAsideTest, WhatIsTooMuchIsCounted) {
 
 TEST_F(LogAsideTest, WithoutAThreadItSaysTheLineItself) {
   std::vector<std::string> lines;
-  SetLogHook([&](const LogLine& line) { lines.emplace_back(line.message); });
+  SetLogHook([&](const LogLine& line) {
+    EXPECT_EQ(line.file, "log_aside_test.cpp");
+    lines.emplace_back(line.message);
+  });
   LimitQuietThreads(0);
   LogAside log;
-  log.Warn("one");
+  log.Warn(__FILE__, __LINE__, "one");
   LimitQuietThreads(-1);
   EXPECT_THAT(lines, ElementsAre("one"));
 }

@@ -281,7 +281,8 @@ class LinkClient : private LinkWatcher::Owner {
     }
     for (const auto& mailbox : mailboxes) mailbox->sleeper().Wake();
     // An application's log sink may take its time, and other servers' replies come here, too.
-    log_.Warn(absl::StrCat("memory server ", link->location.id, " at ", link->location.address,
+    log_.Warn(__FILE__, __LINE__,
+              absl::StrCat("memory server ", link->location.id, " at ", link->location.address,
                            " is gone: ", why.message()));
   }
 
