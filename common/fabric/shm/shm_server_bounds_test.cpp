@@ -105,7 +105,7 @@ TEST_F(ShmServerTest, OneProcessThatNeverJoinsLocksNobodyOut) {
 // It is introduced there over one of them, and afterwards.
 TEST_F(ShmServerTest, AClientComesToAServersNextLifeWithAllItsEndpoints) {
   options_.endpoints_max = 64;
-  AskingHandler handler;
+  AskingHandler handler, next;
   auto thread = std::make_unique<ShmServerThread>(options_, &handler);
   auto fabric = *ConnectShm({{1, options_.socket_path}});
   std::vector<std::unique_ptr<Endpoint>> endpoints;
@@ -116,7 +116,6 @@ TEST_F(ShmServerTest, AClientComesToAServersNextLifeWithAllItsEndpoints) {
   }
   thread.reset();
   for (int i = 0; i < 2'000 && fabric->IsConnected(1); ++i) usleep(1'000);
-  AskingHandler next;
   thread = std::make_unique<ShmServerThread>(options_, &next);
   const auto added = fabric->AddServer({1, options_.socket_path});
   EXPECT_TRUE(added.ok()) << added.status();
