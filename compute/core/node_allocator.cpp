@@ -271,7 +271,11 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
                                           .nodes_max = nodes_max,
                                           .cell_lines = id.cell_lines}));
     NoteFailure(server, body.status());
-    if (absl::IsDeadlineExceeded(body.status())) NoteSilent(server, context.session.NowNs());
+    // Whose own time was over has not asked for long enough to say so.
+    const bool was_asked = until_ns >= soon_ns;
+    if (absl::IsDeadlineExceeded(body.status()) && was_asked) {
+      NoteSilent(server, context.session.NowNs());
+    }
     if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
       NoteUncertain(id);  // nodes may have been handed out all the same
       if (!absl::IsResourceExhausted(failed))
