@@ -298,7 +298,11 @@ absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
     const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
     if (!pass.ok()) return TurnError(context);
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
-    // Who has loops looks in a moment, and recoveries take their time.
+    for (OwnedTree* const tree : OpenTrees()) {
+      if (tree->id() == dropped_tree_id) (void)DiscardIfDropped(tree);
+    }
+    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, self()).status());
+    // Who has loops looks for the rest in a moment, and recoveries take their time.
     return joined_.load(std::memory_order_acquire) ? absl::OkStatus() : LookForEnded(context);
   });
 }
