@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "common/wire/control.h"
 
@@ -30,30 +29,19 @@ Heartbeat::Heartbeat(std::unique_ptr<SessionContext> session, ControlChannel* co
 
 absl::Status Heartbeat::Start() {
   if (event_driven_) return absl::OkStatus();
-  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-heartbeat", [this] {
-                           Scheduler& scheduler = session_->scheduler();
-                           scheduler.RunUntil([this, &scheduler] {
-                             return stopping_.load(std::memory_order_relaxed) && scheduler.idle();
-                           });
-                         }));
-  return absl::OkStatus();
+  return session_.Start("pando-heartbeat");
 }
 
 Heartbeat::~Heartbeat() {
   Stop();
-  if (thread_.joinable()) {
-    session_->scheduler().endpoint().Wake();
-    thread_.join();
-  } else {
-    session_->scheduler().Drain();
-  }
+  session_.End();
   for (const auto& pulse : pulses_) {
     if (IsRunning(pulse->asking)) pulse->asking.wait();
   }
 }
 
 void Heartbeat::Add(const Lease& lease) {
-  auto pulse = std::make_shared<Pulse>(lease, &session_->scheduler());
+  auto pulse = std::make_shared<Pulse>(lease, &session_.scheduler());
   {
     std::lock_guard lock(pulses_mutex_);
     for (const auto& before : pulses_) {
@@ -65,7 +53,7 @@ void Heartbeat::Add(const Lease& lease) {
     }
     pulses_.push_back(pulse);
   }
-  session_->scheduler().Post([this, pulse = std::move(pulse)] { Beat(pulse); });
+  session_.scheduler().Post([this, pulse = std::move(pulse)] { Beat(pulse); });
 }
 
 void Heartbeat::Stop() {
@@ -80,7 +68,7 @@ void Heartbeat::GiveUp() {
 }
 
 void Heartbeat::Ask(Pulse* pulse) {
-  const int64_t now_ns = session_->NowNs();
+  const int64_t now_ns = session_.session().NowNs();
   const uint32_t life = pulse->life.load(std::memory_order_relaxed);
   if (ask_anew_ == nullptr || pulse->answered == life || now_ns < pulse->ask_again_ns) return;
   if (IsRunning(pulse->asking)) return;
@@ -106,15 +94,17 @@ void Heartbeat::Beat(const std::shared_ptr<Pulse>& pulse) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     const uint32_t life = pulse->life.load(std::memory_order_relaxed);
     const int64_t lease_ns = pulse->lease_ns.load(std::memory_order_relaxed);
-    const int64_t next_ns = session_->NowNs() + lease_ns / kBeatsPerLease;
-    OperationContext context(session_.get(), std::min(next_ns, session_->NowNs() + ping_max_ns_));
+    const int64_t next_ns = session_.session().NowNs() + lease_ns / kBeatsPerLease;
+    OperationContext context(&session_.session(),
+                             std::min(next_ns, session_.session().NowNs() + ping_max_ns_));
     const absl::Status heard =
         control_->Call(context, pulse->server, ControlOpcode::kPing, "").status();
     if (absl::IsFailedPrecondition(heard) || absl::IsPermissionDenied(heard)) {
       return GiveUp();
     }
     if (absl::IsUnavailable(heard)) Ask(pulse.get());
-    while (session_->NowNs() < next_ns && pulse->life.load(std::memory_order_relaxed) == life &&
+    while (session_.session().NowNs() < next_ns &&
+           pulse->life.load(std::memory_order_relaxed) == life &&
            !stopping_.load(std::memory_order_relaxed)) {
       pulse->parking.ParkUntil(next_ns);
     }

@@ -15,13 +15,13 @@
 #include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "common/base/time_constants.h"
 #include "common/wire/control.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/session_context.h"
+#include "compute/core/session_thread.h"
 
 namespace pando {
 
@@ -72,7 +72,7 @@ class Heartbeat {
   void Beat(const std::shared_ptr<Pulse>& pulse);
   void Stop();
 
-  const std::unique_ptr<SessionContext> session_;
+  SessionThread session_;  // without a thread if event-driven
   ControlChannel* const control_;
   const AskAnew ask_anew_;
   const bool event_driven_;
@@ -80,7 +80,6 @@ class Heartbeat {
   std::mutex pulses_mutex_;
   std::vector<std::shared_ptr<Pulse>> pulses_;
   std::atomic<bool> stopping_{false}, fenced_{false};
-  std::thread thread_;  // unless event-driven
 };
 
 }  // namespace pando

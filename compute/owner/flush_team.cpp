@@ -4,43 +4,22 @@
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 
 namespace pando {
 
 FlushTeam::FlushTeam(std::vector<std::unique_ptr<SessionContext>> sessions) {
-  for (auto& session : sessions) lanes_.push_back({std::move(session), {}});
+  for (auto& session : sessions) sessions_.emplace_back(std::move(session));
 }
 
 absl::Status FlushTeam::Start() {
-  for (Lane& lane : lanes_) {
-    PANDO_ASSIGN_OR_RETURN(
-        lane.thread,
-        StartQuietThread("pando-flush", [this, &scheduler = lane.session->scheduler()] {
-          scheduler.RunUntil([this, &scheduler] {
-            return stopping_.load(std::memory_order_acquire) && scheduler.idle();
-          });
-        }));
-  }
+  for (SessionThread& session : sessions_) PANDO_RETURN_IF_ERROR(session.Start("pando-flush"));
   return absl::OkStatus();
-}
-
-FlushTeam::~FlushTeam() {
-  stopping_.store(true, std::memory_order_release);
-  for (Lane& lane : lanes_) {
-    if (lane.thread.joinable()) {
-      lane.session->endpoint().Wake();
-      lane.thread.join();
-    } else {
-      lane.session->scheduler().Drain();
-    }
-  }
 }
 
 std::vector<const SessionContext*> FlushTeam::sessions() const {
   std::vector<const SessionContext*> sessions;
-  for (const Lane& lane : lanes_) sessions.push_back(lane.session.get());
+  for (const SessionThread& session : sessions_) sessions.push_back(&session.session());
   return sessions;
 }
 
@@ -52,14 +31,13 @@ struct FlushTeam::Run::State {
 
 FlushTeam::Run::Run(FlushTeam* team, Scheduler* caller, const Work& work)
     : state_(std::make_shared<State>(caller)) {
-  for (Lane& lane : team->lanes_) {
+  for (SessionThread& session : team->sessions_) {
     state_->at_work.fetch_add(1);
-    const bool posted =
-        lane.session->scheduler().Post([state = state_, session = lane.session.get(), work] {
-          state->sum.fetch_add(work(session));
-          state->at_work.fetch_sub(1);
-          state->parking.Unpark();
-        });
+    const bool posted = session.scheduler().Post([state = state_, at = &session.session(), work] {
+      state->sum.fetch_add(work(at));
+      state->at_work.fetch_sub(1);
+      state->parking.Unpark();
+    });
     if (!posted) state_->at_work.fetch_sub(1);
   }
 }

@@ -8,15 +8,15 @@
 //   2. The team's sessions do nothing else.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "compute/core/session_context.h"
+#include "compute/core/session_thread.h"
 
 namespace pando {
 
@@ -27,7 +27,7 @@ class FlushTeam {
   // any run. ResourceExhausted: the system has none.
   absl::Status Start();
   // What was begun ends first.
-  ~FlushTeam();
+  ~FlushTeam() = default;
   FlushTeam(const FlushTeam&) = delete;
   FlushTeam& operator=(const FlushTeam&) = delete;
 
@@ -53,13 +53,7 @@ class FlushTeam {
   };
 
  private:
-  struct Lane {
-    std::unique_ptr<SessionContext> session;
-    std::thread thread;  // unless event-driven
-  };
-
-  std::atomic<bool> stopping_{false};
-  std::vector<Lane> lanes_;
+  std::deque<SessionThread> sessions_;
 };
 
 }  // namespace pando

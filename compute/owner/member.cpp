@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/quiet_thread.h"
 #include "common/base/status.h"
 #include "compute/owner/log_move.h"
 #include "compute/owner/turnstile.h"
@@ -13,7 +12,8 @@
 namespace pando {
 
 Member::Member(Parts* parts)
-    : session_(std::move(parts->session)),
+    : thread_(std::move(parts->session)),
+      session_(&thread_.session()),
       on_session_end_(std::move(parts->on_session_end)),
       event_driven_(parts->event_driven),
       control_(*parts->control),
@@ -59,12 +59,7 @@ absl::Status Member::StartThreads() {
   if (event_driven_) return absl::OkStatus();
   PANDO_RETURN_IF_ERROR(service_->Start());
   PANDO_RETURN_IF_ERROR(team_->Start());
-  PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-member", [this] {
-                           scheduler().RunUntil([this] {
-                             return stopping_.load(std::memory_order_acquire) && scheduler().idle();
-                           });
-                         }));
-  return absl::OkStatus();
+  return thread_.Start("pando-member");
 }
 
 absl::StatusOr<std::unique_ptr<Member>> Member::Create(Parts parts) {
@@ -116,22 +111,17 @@ Member::~Member() {
   service_.reset();
   peers_.reset();
   Stop();
-  if (thread_.joinable()) {
-    scheduler().endpoint().Wake();
-    thread_.join();
-  } else {
-    scheduler().Drain();
-  }
+  thread_.End();
   for (const SessionContext* const session : team_->sessions()) on_session_end_(session);
   team_.reset();
   loops_.clear();
   log_.reset();
-  on_session_end_(session_.get());
+  on_session_end_(session_);
 }
 
 Member::Sessions Member::sessions() const {
   Sessions sessions = {.flushes = team_->sessions(), .service = service_sessions_};
-  sessions.flushes.push_back(session_.get());
+  sessions.flushes.push_back(session_);
   return sessions;
 }
 
@@ -166,7 +156,7 @@ absl::Status Member::RunBlocking(int64_t deadline_ns, const Job& job) {
   };
   const auto result = std::make_shared<Result>();
   const auto run = [this, &job, deadline_ns, result] {
-    OperationContext context(session_.get(), deadline_ns);
+    OperationContext context(session_, deadline_ns);
     result->status = job(context);
     result->done.store(true, std::memory_order_release);
     result->done.notify_all();
@@ -194,8 +184,7 @@ absl::Status Member::RunForCaller(OperationContext& caller, Job job, int64_t lon
         // What it does for this caller others may wait for as well, so it gets some time.
         const int64_t now_ns = NowNs();
         const int64_t latest_ns = longest_ns == kNeverNs ? kNeverNs : now_ns + longest_ns;
-        OperationContext context(session_.get(),
-                                 std::clamp(deadline_ns, now_ns + kJobNsMin, latest_ns));
+        OperationContext context(session_, std::clamp(deadline_ns, now_ns + kJobNsMin, latest_ns));
         call->status = job(context);
         call->done.store(true, std::memory_order_release);
         call->parking.Unpark();

@@ -26,7 +26,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -39,6 +38,7 @@
 #include "compute/core/control_channel.h"
 #include "compute/core/membership.h"
 #include "compute/core/session_context.h"
+#include "compute/core/session_thread.h"
 #include "compute/index/tree_context.h"
 #include "compute/log/redo_log.h"
 #include "compute/owner/claim.h"
@@ -363,7 +363,8 @@ class Member : private MemberLimits {
   // The tree was dropped, or is lost: its records are discarded.
   void Discard(OwnedTree* tree);
 
-  const std::unique_ptr<SessionContext> session_;
+  SessionThread thread_;  // without one if event-driven
+  SessionContext* const session_;
   const std::function<void(const SessionContext*)> on_session_end_;
   const bool event_driven_;
   ControlChannel& control_;
@@ -434,7 +435,6 @@ class Member : private MemberLimits {
   std::optional<RangeChange> pending_;                   // not settled yet
   std::atomic<int> hurries_{0};  // of who waits for a recovery, without a deadline
   std::atomic<bool> stopping_{false};
-  std::thread thread_;  // unless event-driven
 };
 
 }  // namespace pando

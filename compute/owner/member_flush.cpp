@@ -44,7 +44,7 @@ void Member::FlushLoop(Parking* parking) {
     goes_on = false;
     const Turnstile::Pass pass(flushing_.get());
     if (!joined_.load(std::memory_order_acquire)) continue;  // it has left, and its log is freed
-    OperationContext context(session_.get(), NowNs() + kRoundNs);
+    OperationContext context(session_, NowNs() + kRoundNs);
     FlushOverdue(context);
     if (is_refusing()) TryRefused(context);
     goes_on = FlushUntilLow(context);

@@ -206,7 +206,7 @@ absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChang
 absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) {
   return RunBlocking(NowNs() + timeout_ns, [&](OperationContext& context) -> absl::Status {
     for (const ServerId server : acceptance->servers_dead) {
-      OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+      OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
       if (control_.Call(asking, server, ControlOpcode::kServerInfo, "").ok()) {
         return absl::FailedPreconditionError(
             absl::StrCat("memory server ", server, " answers: it is not dead"));
@@ -247,8 +247,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   if (has_begun && !recovery.ranges().empty() && RuleHolds(Rule::kO15Dead))
     scheduler().SleepUntil(NowNs() + Lending::WaitNs(read_lease_ns()));
   // Bringing its messages to the leaves takes its time: who began again would begin at the start.
-  OperationContext bringing(session_.get(),
-                            std::max(context.deadline_ns(), NowNs() + kRecoveryNsMax));
+  OperationContext bringing(session_, std::max(context.deadline_ns(), NowNs() + kRecoveryNsMax));
   std::deque<Recovering> left;
   for (const MappedRange& range : recovery.ranges()) {
     const bool is_wanted = tree != nullptr && range.tree_id == tree->id() && range.Covers(key);

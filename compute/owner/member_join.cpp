@@ -154,7 +154,7 @@ absl::Status Member::FreeUnsure(OperationContext& context) {
     }
     left.push_back(extent);
     // Who answers nothing grants no other one either, and keeps nobody from another server.
-    OperationContext asking(session_.get(), NowNs() + kJobNsMin);
+    OperationContext asking(session_, NowNs() + kJobNsMin);
     if (ListExtents(asking, control_, extent.server).ok()) first.Update(clean);
   }
   unsure_extents_ = std::move(left);

@@ -45,8 +45,8 @@ absl::Status Member::GiveUpOrDiscard(OperationContext& context, OwnedTree* tree)
   for (OwnRange* const range : ranges) {
     // A flush tries again what has failed, to its deadline. Leaves that are out of reach are no
     // reason to keep other ranges.
-    OperationContext attempt(session_.get(), std::min(ShareEndNs(context, tree->OwnRanges().size()),
-                                                      NowNs() + kJobNsMin));
+    OperationContext attempt(
+        session_, std::min(ShareEndNs(context, tree->OwnRanges().size()), NowNs() + kJobNsMin));
     const absl::Status given_up = GiveUp(attempt, tree, range);
     if (given_up.ok() || !first.ok()) continue;
     first = given_up;
@@ -61,7 +61,7 @@ absl::Status Member::GiveUpOrDiscard(OperationContext& context, OwnedTree* tree)
 // Rule O8. Also where there is no time left: records that nobody brings to their leaves would hold
 // the log's base for good.
 bool Member::DiscardIfDropped(OwnedTree* tree) {
-  OperationContext asking(session_.get(), NowNs() + kJobNsMin);
+  OperationContext asking(session_, NowNs() + kJobNsMin);
   const absl::StatusOr<bool> exists = IsInCatalog(asking, tree->id());
   if (!exists.ok() || *exists) return false;
   tree->NoteDropped();
@@ -115,7 +115,7 @@ absl::Status Member::LeaveCluster(OperationContext& context, bool is_in_use) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   if (OwnsSome()) return absl::AbortedError("this compute server owns ranges of trees still");
   // The last one to leave leaves nothing that no tree needs. It is not what its time is for.
-  OperationContext looking(session_.get(), std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+  OperationContext looking(session_, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
   (void)LookForEnded(looking);
   // Claims that were won late, and never served.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left, ListRangesOf(context, map_, self()));
@@ -154,7 +154,7 @@ absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
   absl::Status first;
   for (OwnRange* const range : tree->OwnRanges()) {
     // What cannot be flushed is no reason to keep other ranges.
-    OperationContext flushing(session_.get(), ShareEndNs(context, Places().size()));
+    OperationContext flushing(session_, ShareEndNs(context, Places().size()));
     const absl::Status ahead = FlushAhead(flushing, tree, range);
     if (!absl::IsAborted(ahead)) first.Update(ahead);  // as below
     if (!ahead.ok()) continue;
@@ -171,7 +171,7 @@ absl::Status Member::GiveAll(OperationContext& context, OwnedTree* tree) {
       const Turnstile::Pass pass(turnstile_.get(),
                                  std::max(context.deadline_ns(), NowNs() + kJobNsMin));
       if (!pass.ok()) return TurnError(context);
-      OperationContext giving(session_.get(), ShareEndNs(context, Places().size()));
+      OperationContext giving(session_, ShareEndNs(context, Places().size()));
       const absl::Status given = GiveRange(giving, tree, range, to.id);
       // Divided meanwhile: its parts come with the next call.
       if (!absl::IsAborted(given)) first.Update(given);

@@ -29,7 +29,7 @@ void Member::StopLending(Scheduler* scheduler, std::span<OwnRange* const> ranges
 
 void Member::LookAtLending(OwnedTree* tree) {
   if (options_.lend_after_ns < 0) return;
-  OperationContext flushing(session_.get(), NowNs() + kFlushNs);
+  OperationContext flushing(session_, NowNs() + kFlushNs);
   for (OwnRange* const range : tree->OwnRanges()) {
     bool flushes;
     {

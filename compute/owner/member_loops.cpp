@@ -27,7 +27,7 @@ void Member::LeaseLoop(Parking* parking) {
   const int64_t pause_ns = lease_.lease_ns() / kPingsPerLease;
   while (Pause(parking, NowNs() + pause_ns) && !lease_.ended()) {
     if (session_->fenced()) return lease_.End();
-    OperationContext context(session_.get(), NowNs() + pause_ns);
+    OperationContext context(session_, NowNs() + pause_ns);
     (void)RenewLease(context);  // a lost ping is no reason to wait
   }
 }
@@ -39,7 +39,7 @@ void Member::TendLoop(Parking* parking) {
         waits ? std::min(kTendIdleNs, kTendChains * session_->chain_ns()) : kTendIdleNs;
     if (!Pause(parking, NowNs() + pause_ns)) return;
     if (!joined_.load(std::memory_order_acquire)) continue;  // it has left
-    OperationContext context(session_.get(), NowNs() + kJobNsMin);
+    OperationContext context(session_, NowNs() + kJobNsMin);
     (void)log_->Tend(context);
   }
 }
@@ -62,7 +62,7 @@ void Member::LogLoop(Parking* parking) {
     const absl::Status failure = log_->failure();
     if (failure.ok()) continue;
     if (!absl::IsUnavailable(failure)) return;  // this client is cut off
-    OperationContext context(session_.get(), NowNs() + kMoveNsMax);
+    OperationContext context(session_, NowNs() + kMoveNsMax);
     const absl::Status moved = log_move_->Run(context, log_.get(), &log_entry_);
     if (moved.ok()) {
       PANDO_LOG(WARNING) << "the redo log of this compute server goes on at memory server "
@@ -84,7 +84,7 @@ void Member::LogLoop(Parking* parking) {
 void Member::LookLoop(Parking* parking) {
   bool told = false;
   while (Pause(parking, NowNs() + kLookAroundNs)) {
-    OperationContext context(session_.get(), NowNs() + kJobNsMin);
+    OperationContext context(session_, NowNs() + kJobNsMin);
     SayDeletes(context, &told);
     const Turnstile::Pass pass(turnstile_.get());
     (void)LookForEnded(context);  // again in a moment

@@ -196,7 +196,7 @@ bool Member::Tell(OperationContext& context, OwnedTree* tree, const MappedRange&
                                .tree_id = tree->id(),
                                .key = range.low,
                                .value = value};
-  OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kTakeNs));
+  OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kTakeNs));
   PeerAnswer answer;
   // If this one does not take it, the next member that needs it claims it.
   if (!AskInService(asking, to, request, &answer).ok() || answer.not_owner) return false;
@@ -260,7 +260,7 @@ absl::Status Member::AskOtherToClaim(OperationContext& context, OwnedTree* tree,
                                .tree_id = tree->id(),
                                .key = std::string_view(key).substr(0, kPeerKeyBytesMax)};
   for (const Other& other : others) {
-    OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kTakeNs));
+    OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kTakeNs));
     PeerAnswer answer;
     if (AskInService(asking, other, request, &answer).ok() && !answer.not_owner) {
       return absl::OkStatus();

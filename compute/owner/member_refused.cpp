@@ -73,7 +73,7 @@ absl::Status Member::AppendAdopted(OperationContext& context, const MappedRange&
     Lsn last = kNoLsn;
     for (const FlushItem& item : refused) {
       const auto reserve = [&](int64_t deadline_ns) {
-        OperationContext waiting(session_.get(), deadline_ns);
+        OperationContext waiting(session_, deadline_ns);
         return log_->Reserve(waiting, item.key.size(), item.value.size(),
                              RedoLog::Purpose::kReserve);
       };
@@ -235,7 +235,7 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
   for (size_t i = 0; i < oldest.size();) {
     const Refused& refused = oldest[i];
     // Nobody makes room but this session: there is some, or there is none.
-    OperationContext now(session_.get(), NowNs());
+    OperationContext now(session_, NowNs());
     absl::StatusOr<RedoLog::Reservation> room =
         log_->Reserve(now, refused.key.size(), refused.value_bytes, RedoLog::Purpose::kReserve);
     if (!room.ok()) {

@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<Member::Other>> Member::ListOthers(OperationContext& 
     if (id == self() || entry.address.empty()) continue;
     if (entry.state != MemberEntry::State::kServing || context.expired()) continue;
     Other other = {id, entry.address};
-    OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kSayLoadNs));
+    OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kSayLoadNs));
     PeerAnswer answer;
     const absl::Status asked = AskInService(
         asking, other, {.operation = PeerRequest::Operation::kLoad, .tree_id = tree_id}, &answer);
@@ -104,7 +104,7 @@ void Member::SpreadLoop(Parking* parking) {
       if (spreads) Spread(visit.tree());
       DivideBusiest(visit.tree());
       // Of what was divided and has not gone to others.
-      OperationContext following(session_.get(), NowNs() + kFollowNs);
+      OperationContext following(session_, NowNs() + kFollowNs);
       FollowRecords(following, visit.tree());
     }
   }
@@ -124,7 +124,7 @@ void Member::Measure() {
 void Member::Spread(OwnedTree* tree) {
   const auto own_load = [this] { return static_cast<double>(load_.load()); };
   if (own_load() < SpreadPlan::kOperationsMin) return;
-  OperationContext looking(session_.get(), NowNs() + kSecondNs);
+  OperationContext looking(session_, NowNs() + kSecondNs);
   absl::StatusOr<std::vector<Other>> others = ListOthers(looking, tree->id());
   if (!others.ok()) return;
   std::erase_if(*others, [](const Other& other) { return !other.spreads; });
@@ -174,15 +174,15 @@ void Member::DivideBusiest(OwnedTree* tree) {
     }
     if (best == nullptr || !FlushAndSplit(tree, best, border).ok()) return;
     // Records follow from one partition to the next, not over two.
-    OperationContext following(session_.get(), NowNs() + kFollowNs);
+    OperationContext following(session_, NowNs() + kFollowNs);
     FollowRecords(following, tree);
   }
 }
 
 absl::Status Member::FlushAndSplit(OwnedTree* tree, OwnRange* range, const std::string& border) {
-  OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
+  OperationContext flushing(session_, NowNs() + kFlushAheadNs);
   PANDO_RETURN_IF_ERROR(FlushBelow(flushing, tree, range, border));
-  OperationContext splitting(session_.get(), NowNs() + kHoldNs);
+  OperationContext splitting(session_, NowNs() + kHoldNs);
   const Turnstile::Pass pass(turnstile_.get());
   return SplitRange(splitting, tree, border);
 }
@@ -201,16 +201,16 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
       return absl::AbortedError("too few keys were used to know where to divide the range");
     return FlushAndSplit(tree, range, border);
   }
-  OperationContext flushing(session_.get(), NowNs() + kFlushAheadNs);
+  OperationContext flushing(session_, NowNs() + kFlushAheadNs);
   PANDO_RETURN_IF_ERROR(FlushAhead(flushing, tree, range));
   {
     const Turnstile::Pass pass(turnstile_.get());
-    OperationContext giving(session_.get(), NowNs() + kHoldNs);
+    OperationContext giving(session_, NowNs() + kHoldNs);
     PANDO_RETURN_IF_ERROR(GiveRange(giving, tree, range, to->id));
   }
   const uint64_t gone = std::min(Rounded(rate), load_.load(std::memory_order_relaxed));
   load_.fetch_sub(gone, std::memory_order_relaxed);
-  OperationContext telling(session_.get(), NowNs() + kHoldNs);
+  OperationContext telling(session_, NowNs() + kHoldNs);
   const MappedRange given = {tree->id(), range->low, range->high, {}};
   if (!Tell(telling, tree, given, *to, rate)) {
     return absl::UnavailableError("the member that should take the range does not");

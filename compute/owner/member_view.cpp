@@ -52,7 +52,7 @@ std::optional<LoadReport> Member::AskForLoad(OperationContext& context, OwnedTre
   if (owner.address.empty()) return std::nullopt;
   const PeerRequest request = {
       .operation = PeerRequest::Operation::kLoad, .tree_id = tree->id(), .key = range.low};
-  OperationContext asking(session_.get(), std::min(context.deadline_ns(), NowNs() + kOwnerSaysNs));
+  OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kOwnerSaysNs));
   PeerAnswer answer;
   const absl::Status asked =
       AskInService(asking, {range.entry.owner, owner.address}, request, &answer);

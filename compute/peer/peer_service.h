@@ -28,15 +28,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/rate_limited_log.h"
 #include "common/fabric/peer.h"
 #include "compute/core/session_context.h"
+#include "compute/core/session_thread.h"
 #include "compute/peer/peer_counters.h"
 #include "compute/peer/peer_format.h"
 
@@ -83,8 +85,8 @@ class PeerService final : public PeerAcceptor {
  private:
   friend class ServedPeer;
   struct Lane {
-    std::unique_ptr<SessionContext> session;
-    std::thread thread;
+    explicit Lane(std::unique_ptr<SessionContext> of) : session(std::move(of)) {}
+    SessionThread session;
     size_t links = 0;  // under mutex_
   };
   struct Served {
@@ -100,8 +102,7 @@ class PeerService final : public PeerAcceptor {
   PeerCounters counters_;
   RateLimitedLog closed_log_;
   std::atomic<size_t> under_way_{0};
-  std::atomic<bool> stopping_{false};
-  std::vector<Lane> lanes_;
+  std::deque<Lane> lanes_;
   std::mutex mutex_;
   absl::flat_hash_map<PeerLink*, Served> peers_;
 };
