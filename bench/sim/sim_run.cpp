@@ -25,6 +25,8 @@ constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
 constexpr uint64_t kStretched = 8;
 // Before who was fenced tries again to connect, where memory servers are full.
 constexpr int64_t kConnectAgainNs = 100 * kMicrosecondNs;
+// Pauses and partitions apart: until who was cut off has heard of it, and has come again.
+constexpr int64_t kComesByNs = kSecondNs;
 // Nothing needs more events an operation than this, even in the slowest mode with everybody at one
 // leaf, where nobody backs off and a lock's holder is stopped for very long.
 constexpr uint64_t kEventsAnOperation = 60'000;
@@ -185,10 +187,30 @@ void SimRun::Reconnect() {
   }
 }
 
-bool SimRun::Unfinished() const {
+bool SimRun::SomebodyWorks() const {
   return std::any_of(open_.begin(), open_.end(), [this](const ComputeServer* server) {
     return server->running() > 0 && !world_.IsKilled(*server->fabric);
   });
+}
+
+bool SimRun::SomebodyComes() const {
+  if (workload_.is_over() || !CanConnect()) return false;
+  if (connects_owed_ > 0) return true;
+  return std::any_of(open_.begin(), open_.end(), [this](const ComputeServer* server) {
+    return IsAlive(*server) && (server->gave_up || server->reopening.has_value());
+  });
+}
+
+bool SimRun::Unfinished() {
+  if (SomebodyWorks()) {
+    worked_ns_ = NowNs();
+    return true;
+  }
+  if (!SomebodyComes()) return false;
+  if (NowNs() - worked_ns_ <= options_.pause_max_ns + options_.partition_max_ns + kComesByNs)
+    return true;
+  Problem(absl::StrCat("nobody works any more after ", begun_, " operations had begun"));
+  return false;
 }
 
 void SimRun::Drive() {
@@ -221,6 +243,10 @@ void SimRun::Drive() {
     Reconnect();
   }
   CheckGiversUp();
+  if (result_.problems.empty() && CanConnect() && !workload_.is_over() &&
+      std::any_of(open_.begin(), open_.end(), [this](const auto* one) { return IsAlive(*one); })) {
+    Problem(absl::StrCat("the run ended after ", begun_, " operations had begun"));
+  }
   if (result_.problems.empty()) return;
   // Something broke: the coroutines are run to their end as those of dead processes.
   for (auto& server : servers_) {

@@ -107,7 +107,10 @@ class SimRun {
   // Whether the one that is being set up was cut off on the way.
   bool WasCutOff(ComputeServer& server, const absl::Status& why);
   void Drive();
-  bool Unfinished() const;
+  bool SomebodyWorks() const;
+  // Nobody works, but who was cut off or is being opened again will.
+  bool SomebodyComes() const;
+  bool Unfinished();
   // Compute servers that were fenced close, and come back under new incarnations.
   void Reconnect();
   void CollectStats();
@@ -213,6 +216,7 @@ class SimRun {
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   int connects_owed_ = 0;  // of those that were fenced
+  int64_t worked_ns_ = 0;  // when somebody did last
   int64_t connect_not_before_ns_ = 0;
   size_t next_pause_ = 0;
   Random tree_random_;

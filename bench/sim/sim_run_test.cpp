@@ -52,6 +52,28 @@ TEST(SimRun, EveryModeAndPresetPasses) {
   }
 }
 
+// The only compute server is cut off, or closes a session: it comes again.
+TEST(SimRun, WhereNobodyIsLeftForAWhileTheRunGoesOn) {
+  SimRunOptions options;
+  options.operations = 2'000;
+  options.compute_servers = 1;
+  options.reopens = 8;
+  options.pauses = 4;
+  options.lease_ns = kMillisecondNs;
+  options.sim.mode = sim::DeliveryMode::kWhole;
+  options.sim.call_request_loss = options.sim.call_reply_loss = 0.1;
+  DivideTimes(1000, &options);
+  uint64_t reconnects = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    options.sim.seed = seed;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    EXPECT_GE(result.operations, options.operations) << "seed " << seed;
+    reconnects += result.reconnects;
+  }
+  EXPECT_GT(reconnects, 0u);
+}
+
 TEST(SimRun, WithCrashesWhatCanGoOnDoes) {
   uint64_t unknown = 0, finished = 0, after_kill = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
