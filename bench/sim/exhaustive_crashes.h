@@ -21,6 +21,9 @@
 
 namespace pando {
 
+// So many different ones the script names.
+constexpr uint64_t kExhaustiveKeysMin = 3;
+
 struct ExhaustiveOptions {
   uint64_t seed = 1;
   sim::DeliveryMode mode = sim::DeliveryMode::kLines;
@@ -29,7 +32,7 @@ struct ExhaustiveOptions {
   TreeOptions tree = {.key_bytes_max = 255, .value_bytes_max = 255, .node_bytes = 3328};
   uint32_t key_prefix_bytes = 235;  // equal bytes
   uint32_t packet_bytes = 1024;
-  uint64_t keys = 240;
+  uint64_t keys = 240;  // at least kExhaustiveKeysMin
   int memory_servers = 2;
   int victims_of_a_kind = 2;
   // 0: the recoverer lives. Else it dies after 0, 1, ... so many packets.

@@ -101,8 +101,7 @@ DEFINE_uint64(lock_words, 4096, "lock words of a memory server; few make nodes s
 DEFINE_uint64(cache_bytes, 64 << 20, "index cache of a compute server, bytes");
 DEFINE_int32(handover_max, 32, "handovers of a lock in a row");
 DEFINE_int32(combine_max, 64, "operations in one write-back");
-DEFINE_int64(timeout_ms, 10'000,
-             "deadline of an operation, virtual milliseconds (with --crashes: 20)");
+DEFINE_int64(timeout_ms, 10'000, "deadline of an operation, virtual milliseconds");
 DEFINE_string(history, "", "writes the history to this file (JSON lines)");
 DEFINE_bool(trace_hash, true, "prints the hash of the event trace");
 DEFINE_bool(stats, false, "prints what happened");
@@ -298,6 +297,8 @@ int RunExhaustive(uint64_t first, uint64_t count) {
     options.seed = seed;
     options.kill_recoverer = FLAGS_kill_recoverer;
     if (!gflags::GetCommandLineFlagInfoOrDie("keys").is_default) options.keys = FLAGS_keys;
+    if (options.keys < kExhaustiveKeysMin)
+      BadFlag(absl::StrCat("--keys: the operations of victims need ", kExhaustiveKeysMin));
     if (!gflags::GetCommandLineFlagInfoOrDie("memory_servers").is_default)
       options.memory_servers = FLAGS_memory_servers;
     if (!gflags::GetCommandLineFlagInfoOrDie("tree").is_default) {
@@ -335,6 +336,7 @@ int Run(const std::vector<std::string>& arguments) {
         !absl::SimpleAtoi(parts[1], &count)) {
       BadFlag("--seeds=" + FLAGS_seeds + ": must be FIRST:COUNT");
     }
+    if (count > UINT64_MAX - first) BadFlag("--seeds=" + FLAGS_seeds + ": go beyond 64 bits");
   }
   if (FLAGS_exhaustive_crashes || FLAGS_exhaustive_breaks) return RunExhaustive(first, count);
   Coverage coverage;
