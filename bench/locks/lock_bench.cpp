@@ -118,6 +118,9 @@ class LockSession {
     PANDO_ASSIGN_OR_RETURN(HeldLock lock,
                            hocl.Acquire(operation, TargetOf(number), image.buffer()));
     if (!holders_.Take(number)) ++result_.violations;
+    if (options_.held_ns > 0) {
+      context_->scheduler().SleepUntil(context_->NowNs() + options_.held_ns);
+    }
     holders_.Give(number);
     return hocl.ReleaseUnchanged(operation, std::move(lock), image.data());
   }

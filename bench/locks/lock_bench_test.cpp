@@ -75,6 +75,19 @@ TEST_F(LockBenchTest, EveryRungFailsLessAndNoLockIsHeldTwice) {
   EXPECT_LT(results[3].attempts, results[2].attempts);
 }
 
+TEST_F(LockBenchTest, NoLockThatIsHeldForLongIsHeldTwice) {
+  LockBenchOptions options = Options();
+  options.locks = 20;
+  options.held_ns = 20 * kMicrosecondNs;
+  for (const LockTechnique& rung : LockLadder()) {
+    const auto result = Run(options, rung.techniques);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->errors, 0u) << rung.name << ": " << result->first_error;
+    EXPECT_EQ(result->violations, 0u) << rung.name;
+    EXPECT_GE(result->latency_ns.min(), options.held_ns);
+  }
+}
+
 TEST_F(LockBenchTest, TheSameSeedGivesTheSameRun) {
   LockBenchOptions options = Options();
   options.locks = 100;
