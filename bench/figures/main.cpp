@@ -135,6 +135,10 @@ std::vector<Figure> FiguresFromFlag(const Grid& grid) {
       ExitWithUsageError(kProgram, absl::StrCat("figure '", name, "' is simulated only"));
     }
   }
+  if (std::ranges::all_of(figures, [](const Figure& figure) { return figure.cases.empty(); })) {
+    ExitWithUsageError(kProgram,
+                       absl::StrCat("--cases=", FLAGS_cases, ": no figure has such a case"));
+  }
   return figures;
 }
 

@@ -48,6 +48,8 @@ class Runner {
   absl::StatusOr<nlohmann::json> RunOne(const Place& place, Snapshot* snapshot) const;
   void Report(const Place& place, const CaseResult& result);
   absl::Status WriteComplete();
+  // Internal: operations of a case have failed.
+  absl::Status CheckForErrors() const;
   absl::Status Write(const Figure& figure, const std::vector<CaseResult>& results);
   bool Plot(const FigureRun& run) const;
   absl::Status WritePage() const;
@@ -82,7 +84,23 @@ absl::Status Runner::Run() {
     PANDO_RETURN_IF_ERROR(RunGroup(group));
     PANDO_RETURN_IF_ERROR(WriteComplete());
   }
-  return absl::OkStatus();
+  return CheckForErrors();
+}
+
+absl::Status Runner::CheckForErrors() const {
+  size_t cases = 0;
+  std::string first;
+  for (size_t f = 0; f < figures_.size(); ++f) {
+    for (size_t i = 0; i < figures_[f].cases.size(); ++i) {
+      if (results_[f][i]->errors == 0) continue;
+      if (++cases == 1) first = absl::StrCat(NameOf({f, i}), ": ", results_[f][i]->first_error);
+    }
+  }
+  if (cases == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("operations failed in ", cases,
+                                          " cases, which the figures say in their remarks; the "
+                                          "first: ",
+                                          first));
 }
 
 std::vector<Runner::Place> Runner::NextGroup() const {
