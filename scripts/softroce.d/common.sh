@@ -3,6 +3,7 @@
 # What all ways share: messages, packages, the size of this machine, and the end of processes that were started.
 
 readonly no_place=125 # exit code: no way works here
+readonly no_result=126 # the guest had begun with the command, and has left no exit code
 
 declined=""
 # Before a way's `run` returns: nothing was run, the next way may try.

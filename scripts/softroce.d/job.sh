@@ -56,11 +56,12 @@ guest_result() {
   fi
   if [[ -s $job/problem ]]; then
     say "the guest: $(<"$job/problem")"
-  else
-    say "the guest ended without an exit code; it had $memory MiB (--memory) and the command $seconds s (--timeout)"
+    show_console
+    return "$no_place"
   fi
+  say "the guest ended without an exit code; it had $memory MiB (--memory) and the command $seconds s (--timeout)"
   show_console
-  return "$no_place"
+  return "$no_result"
 }
 
 show_console() {
