@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -39,6 +40,12 @@ void Give(void* memory) {
 
 }  // namespace
 
+// The front's, which nobody gives back.
+extern "C" void* calloc(size_t count, size_t bytes) noexcept {
+  void* const memory = Take(count * bytes);
+  std::memset(memory, 0, count * bytes);
+  return memory;
+}
 void* operator new(size_t bytes) { return Take(bytes); }
 void* operator new[](size_t bytes) { return Take(bytes); }
 // What sorts takes its buffer with these.

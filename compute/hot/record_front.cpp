@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -62,6 +64,7 @@ struct alignas(kCacheLineBytes) RecordFront::Array {
 // Those that no front has.
 class RecordFront::Arrays {
  public:
+  // nullptr: there is no memory for it.
   Array* Take(uint32_t slots, uint32_t slot_words) {
     {
       const std::lock_guard lock(mutex_);
@@ -73,11 +76,14 @@ class RecordFront::Arrays {
         return array;
       }
     }
-    void* const memory =
-        ::operator new(Array::BytesOf(slots, slot_words), std::align_val_t(kCacheLineBytes));
-    auto* const array = new (memory) Array{.slots = slots, .slot_words = slot_words};
-    for (size_t i = 0; i < size_t{slots} * slot_words; ++i) new (array->At(0) + i) Word(0);
-    return array;
+    // Zeros are free slots. calloc() has them from the system page by page, as they are used; to
+    // write them would hold the partition's mutex for 100 ms where a front has 128 MiB. Nothing is
+    // given back to it, so where it begins need not be known.
+    void* memory = std::calloc(1, Array::BytesOf(slots, slot_words) + kCacheLineBytes);
+    if (memory == nullptr) return nullptr;
+    size_t room = SIZE_MAX;
+    memory = std::align(kCacheLineBytes, 0, memory, room);
+    return new (memory) Array{.slots = slots, .slot_words = slot_words};
   }
   void Give(Array* array) {
     const std::lock_guard lock(mutex_);
@@ -188,6 +194,7 @@ bool RecordFront::Prepare(size_t record_bytes, size_t bytes_max) {
   if (array != nullptr && slot_words == array->slot_words && slots <= array->slots) return true;
   Clear();
   array = SpareArrays().Take(static_cast<uint32_t>(slots), static_cast<uint32_t>(slot_words));
+  if (array == nullptr) return false;
   array_.store(array, std::memory_order_release);
   bytes_ = array->bytes();
   return true;
