@@ -239,7 +239,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                      .stamps = &stamps_,
                      .self = self(),
                      .is_gone = is_gone_,
-                     .loss = loss},
+                     .loss = loss,
+                     .event_driven = event_driven_},
                     ended);
   absl::Status status = recovery.Begin(context);
   const bool has_begun = status.ok();

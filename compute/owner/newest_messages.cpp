@@ -20,6 +20,9 @@ void NewestMessages::Add(Lsn lsn, const LogMessage& message) {
 int NewestMessages::Compare(const Place& a, const Place& b) const {
   if (a.tree_id != b.tree_id) return a.tree_id < b.tree_id ? -1 : 1;
   if (a.head != b.head) return a.head < b.head ? -1 : 1;
+  // The head is all of a short key, and zeros: no look at the text.
+  if (a.key_bytes <= sizeof(a.head) && b.key_bytes <= sizeof(b.head))
+    return static_cast<int>(a.key_bytes) - static_cast<int>(b.key_bytes);
   return KeyOf(a).compare(KeyOf(b));
 }
 

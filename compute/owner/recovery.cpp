@@ -1,9 +1,13 @@
 #include "compute/owner/recovery.h"
 
 #include <algorithm>
+#include <iterator>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/quiet_thread.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
@@ -27,6 +31,9 @@ bool HasLowerKey(const FlushItem& a, const FlushItem& b) { return a.key < b.key;
 
 absl::Status NotYet(absl::string_view why) { return absl::AbortedError(why); }
 
+// So many messages are sorted in some milliseconds.
+constexpr size_t kSealedAside = 20'000;
+
 // What a broken queue pair has refused, or left unknown, is tried again: who handed the recovery
 // back would begin it anew, and where one chain in a hundred breaks never come to its end.
 bool GoesAgain(OperationContext& context, const absl::Status& why) {
@@ -42,6 +49,9 @@ absl::Status Recovery::Begin(OperationContext& context) {
   PANDO_RETURN_IF_ERROR(Claim(context));
   PANDO_RETURN_IF_ERROR(FenceAll(context, ended_));
   PANDO_ASSIGN_OR_RETURN(ranges_, ListRangesOf(context, *parts_.map, ended_));
+  std::sort(ranges_.begin(), ranges_.end(), [](const MappedRange& a, const MappedRange& b) {
+    return std::tie(a.tree_id, a.low) < std::tie(b.tree_id, b.low);
+  });
   return ReadMessages(context);
 }
 
@@ -135,6 +145,18 @@ absl::Status Recovery::FenceOnceKnown(OperationContext& context, ServerId server
 
 // --- D3
 
+const MappedRange* Recovery::RangeOf(uint32_t tree_id, std::string_view key) const {
+  const auto above = std::upper_bound(ranges_.begin(), ranges_.end(), key,
+                                      [tree_id](std::string_view k, const MappedRange& range) {
+                                        if (range.tree_id != tree_id)
+                                          return tree_id < range.tree_id;
+                                        return k < range.low;
+                                      });
+  if (above == ranges_.begin()) return nullptr;
+  const MappedRange& range = *std::prev(above);
+  return range.tree_id == tree_id && range.Covers(key) ? &range : nullptr;
+}
+
 absl::Status Recovery::ReadMessages(OperationContext& context) {
   absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, ended_);
   if (absl::IsNotFound(log.status())) {
@@ -148,11 +170,9 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
   log_ = *std::move(log);
   if (ranges_.empty()) return absl::OkStatus();
   const auto take = [this](Lsn lsn, const LogMessage& message) -> absl::Status {
-    const auto of = std::find_if(ranges_.begin(), ranges_.end(), [&](const MappedRange& range) {
-      return range.tree_id == message.tree_id && range.Covers(message.key);
-    });
+    const MappedRange* const of = RangeOf(message.tree_id, message.key);
     // Of an earlier term of a range that somebody else has had since.
-    if (of == ranges_.end() || lsn < of->entry.since) return absl::OkStatus();
+    if (of == nullptr || lsn < of->entry.since) return absl::OkStatus();
     messages_.Add(lsn, message);
     return absl::OkStatus();
   };
@@ -164,7 +184,7 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
     }
     read = ReadLog(context, log_->extent, ended_.incarnation, log_->epoch, take).status();
     if (read.ok()) {
-      messages_.Seal();
+      SealMessages(context);
       return read;
     }
     messages_.Clear();
@@ -172,6 +192,18 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
   }
   return Accept(context, Annotate(read, absl::StrCat("the log of ", ToText(ended_),
                                                      " on memory server ", log_->extent.server)));
+}
+
+void Recovery::SealMessages(OperationContext& context) {
+  if (parts_.event_driven || messages_.size() < kSealedAside) return messages_.Seal();
+  Parking parking(&context.session.scheduler());
+  absl::StatusOr<std::thread> sorter = StartQuietThread("pando-sort", [this, &parking] {
+    messages_.Seal();
+    parking.Unpark();
+  });
+  if (!sorter.ok()) return messages_.Seal();  // this member's keys wait for it
+  parking.ParkUntil(kNeverNs);
+  sorter->join();
 }
 
 absl::Status Recovery::Accept(const OperationContext& context, const absl::Status& why) {

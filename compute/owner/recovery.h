@@ -46,6 +46,7 @@ struct RecoveryParts {
   std::function<bool(ServerId)> is_gone;
   // Rule D6. nullptr: nobody has said anything.
   const LossAcceptance* loss = nullptr;
+  bool event_driven = false;  // threads of its own are not to be had
 };
 
 class Recovery {
@@ -85,7 +86,11 @@ class Recovery {
   absl::StatusOr<ServerSet> ListServers(OperationContext& context);
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
   absl::Status FenceOnceKnown(OperationContext& context, ServerId server, MemberId member);
+  // The one of `ranges_` that has the key, if any.
+  const MappedRange* RangeOf(uint32_t tree_id, std::string_view key) const;
   absl::Status ReadMessages(OperationContext& context);
+  // A second for some million messages: not on the thread of the serving lease.
+  void SealMessages(OperationContext& context);
   // Whether the message is one that the tree can have. DataLoss, unless that is accepted: it is
   // not.
   absl::StatusOr<bool> Fits(const TreeContext& leaves, const NewestMessages::Message& message);
@@ -103,7 +108,7 @@ class Recovery {
   const MemberId ended_;
   std::optional<RecoveryEntry> claimed_;  // as it is in the cluster tree
   std::optional<LogEntry> log_;
-  std::vector<MappedRange> ranges_;
+  std::vector<MappedRange> ranges_;  // by tree and key
   NewestMessages messages_;
   uint64_t replayed_ = 0;
   absl::Status refusal_, loss_;
