@@ -120,6 +120,39 @@ TEST_P(OwnedTreeTest, AnswersAsAModelDoesWhileRecordsComeAndGo) {
   }
 }
 
+// Rule T7: the clocks of all trees go equally fast.
+TEST(OwnedMemoryTest, WhatNobodyReadsAnyMoreMakesRoomForAnotherTree) {
+  SimCluster cluster({.sim = {.seed = 1}});
+  OwnerProcess owner(&cluster, SmallOwner(), kOwned);
+  const auto other = owner.client().CreateTree("other", kOwned);
+  ASSERT_TRUE(other.ok()) << other.status();
+  constexpr uint64_t kFirst = 4'000, kSecond = 200;
+  Session& session = owner.session();
+  for (uint64_t n = 0; n < kSecond; ++n) {
+    ASSERT_TRUE(session.Put(**other, KeyOf(n), ValueOf(n)).ok());
+  }
+  for (uint64_t n = 0; n < kFirst; ++n) {
+    ASSERT_TRUE(session.Put(owner.tree(), KeyOf(n), ValueOf(n)).ok());
+  }
+  ASSERT_TRUE(session.Flush(owner.tree()).ok());
+  const auto read = [&](const Tree& tree, uint64_t count) {
+    const uint64_t before = owner.client().Stats().owned.misses;
+    for (uint64_t n = 0; n < count; ++n) EXPECT_EQ(*session.Get(tree, KeyOf(n)), ValueOf(n));
+    return owner.client().Stats().owned.misses - before;
+  };
+  const auto read_for_long = [&](const Tree& tree, uint64_t count) {
+    for (int i = 0; i < 20; ++i) {
+      read(tree, count);
+      session.SleepUntil(cluster.world().clock().NowNs() + 300 * kMillisecondNs);
+    }
+  };
+  read_for_long(owner.tree(), kFirst);
+  EXPECT_GT(read(**other, kSecond), kSecond / 2) << "what nobody has read is kept";
+  read_for_long(**other, kSecond);
+  EXPECT_LT(read(**other, kSecond), kSecond / 20);
+  EXPECT_LE(owner.client().Stats().owned.hot_bytes, SmallOwner().hot_bytes * 5 / 4);
+}
+
 // Rules O6, P1 to P4.
 TEST_P(OwnedTreeTest, OthersAskTheOwnerAndFollowIt) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {

@@ -192,6 +192,8 @@ class Partition {
   // bytes() are gone, it has gone round once, or has looked at so many places (one takes some
   // nanoseconds). Returns what it has freed.
   size_t Evict(size_t bytes, size_t looks_max = SIZE_MAX);
+  // So many places the clock has looked at.
+  uint64_t looks() const { return looks_; }
 
   // --- Rule T8. What is dirty of the keys from <= key < to (to empty: no end) in order, or in
   // descending order: what leaves may not have. `see` returns false to stop.
@@ -295,6 +297,7 @@ class Partition {
   Lsn highest_ = 0;
   uint64_t renewals_ = 0;
   size_t hand_chunk_ = 1, hand_slot_ = 0;  // of the clock
+  uint64_t looks_ = 0;
 };
 
 }  // namespace pando

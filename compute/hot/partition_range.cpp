@@ -115,6 +115,7 @@ size_t Partition::Evict(size_t bytes, size_t looks_max) {
     for (; hand_slot_ < std::min(last, pool_.SlotsOf(hand_chunk_)); ++hand_slot_) {
       if (freed() >= bytes || looks_max == 0) return freed();
       --looks_max;
+      ++looks_;
       if (hand_slot_ + kClockAhead < pool_.SlotsOf(hand_chunk_)) {
         const HotRecord* const next =
             pool_.At(pool_.HandleOf(hand_chunk_, hand_slot_ + kClockAhead));

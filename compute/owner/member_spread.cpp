@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "compute/owner/even_clocks.h"
 #include "compute/owner/member.h"
 #include "compute/owner/member_visit.h"
 #include "compute/owner/members.h"
@@ -111,8 +112,11 @@ void Member::SpreadLoop(Parking* parking) {
 }
 
 void Member::Measure() {
+  const std::vector<Place> places = Places();
+  const size_t bytes = bytes_.load(), enough = options_.hot_bytes - options_.hot_bytes / 16;
+  EvenClocks(this, places, bytes - std::min(bytes, enough));
   double sum = 0;
-  for (const auto& [tree, range] : Places()) {
+  for (const auto& [tree, range] : places) {
     std::lock_guard lock(range->partition.mutex());
     if (range->state == OwnRange::State::kGone) continue;
     range->meter.Tick(NowNs());

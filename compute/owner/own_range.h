@@ -105,7 +105,8 @@ struct OwnRange {
   // what its leaf holds, or forgotten. Set by the service, with no flush under way, and taken away
   // under the mutex; nullptr: they are all here, or given up.
   std::shared_ptr<Partition> behind;
-  int64_t came_ns = 0;  // when it, or what it is a part of, came to this member
+  uint64_t looks_before = 0;  // of the partition's clock, when all clocks were evened (rule T7)
+  int64_t came_ns = 0;        // when it, or what it is a part of, came to this member
 };
 
 // A range of a tree.
