@@ -193,5 +193,82 @@ TEST(PeerBreak, AnOwnerThatIsStoppedForAWhile) {
   EXPECT_GT(outcomes.reads_failed, 20);
 }
 
+// The asker hears at each moment that the owner has ended, which is stopped, or only slow: nobody
+// waits for it from then on, and what it says late counts for nothing.
+TEST(PeerBreak, AnOwnerThatIsSaidToHaveEndedAtEveryMoment) {
+  Outcomes outcomes;
+  for (uint64_t step = 0; step < 400; ++step) {
+    RunHurt(
+        1 + step % 3,
+        [&](sim::SimWorld& world, TestOwner& owner, TestAsker& asker) {
+          for (uint64_t i = 0; i < step && world.Step(); ++i) {
+          }
+          const bool is_stopped = step % 2 == 0;
+          if (is_stopped) world.PauseFabric(*owner.fabric);
+          const int64_t begin_ns = world.clock().NowNs();
+          asker.client->NoteEnded(owner.me);
+          asker.Drain();
+          EXPECT_LT(world.clock().NowNs() - begin_ns, kMillisecondNs);
+          if (is_stopped) world.ResumeFabric(*owner.fabric);
+        },
+        &outcomes, kSecondNs);
+  }
+  EXPECT_GT(outcomes.done, 1000);
+  EXPECT_GT(outcomes.unknown, 100);
+  EXPECT_GT(outcomes.unknown_done, 50);
+  EXPECT_LT(outcomes.unknown_done, outcomes.unknown - 50);
+  EXPECT_GT(outcomes.without_effect, 1000);
+  EXPECT_GT(outcomes.reads_failed, 1000);
+}
+
+// What was asked of an owner that is stopped, and has ended, ends as after a break: but no other
+// link is made to it. The next life at its place is another peer.
+TEST(PeerBreak, AnEndedOwnerIsAskedNothingMore) {
+  sim::SimWorld world({.seed = 1, .peer_messages_max = 1});
+  TestOwner owner(&world, kOwner), next(&world, {kOwner.compute_server, kOwner.incarnation + 1});
+  TestAsker asker(&world, kAsker);
+  owner.owner.entries["read"] = next.owner.entries["read"] = "value";
+  absl::Status sent, unsent, read;
+  const auto spawn = [&](PeerRequest request, absl::Status* status) {
+    asker.Spawn([&, request, status](OperationContext& context) {
+      PeerAnswer answer;
+      *status = asker.client->Call(context, owner.where(), request, &answer);
+    });
+  };
+  spawn(GetRequest("read"), &read);
+  asker.Drain();
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_TRUE(asker.client->Overdue(kNeverNs).empty()) << "nobody waits";
+  world.PauseFabric(*owner.fabric);
+  spawn(AddRequest("sent"), &sent);
+  spawn(GetRequest("read"), &read);
+  const int64_t begin_ns = world.clock().NowNs();
+  world.RunUntil(begin_ns + kMillisecondNs);
+  spawn(AddRequest("unsent"), &unsent);
+  world.RunUntil(begin_ns + 20 * kMillisecondNs);
+  EXPECT_TRUE(asker.client->Overdue(begin_ns - 1).empty());
+  EXPECT_EQ(asker.client->Overdue(begin_ns + kMillisecondNs), std::vector<PeerIdentity>{kOwner});
+  EXPECT_EQ(asker.sessions[0]->scheduler().active_tasks(), 3u);
+  for (int i = 0; i < 2; ++i) asker.client->NoteEnded(owner.me);
+  asker.Drain();
+  EXPECT_LT(world.clock().NowNs() - begin_ns, 21 * kMillisecondNs);
+  EXPECT_TRUE(IsOutcomeUnknown(sent)) << sent;
+  EXPECT_TRUE(absl::IsUnavailable(unsent)) << unsent;
+  EXPECT_TRUE(absl::IsUnavailable(read)) << read;
+  world.ResumeFabric(*owner.fabric);
+  world.RunUntil(world.clock().NowNs() + kSecondNs);
+  EXPECT_FALSE(owner.owner.entries.contains("unsent"));
+  const uint64_t links = asker.client->counters().links;
+  spawn(GetRequest("read"), &read);
+  asker.Drain();
+  EXPECT_TRUE(absl::IsUnavailable(read)) << read;
+  EXPECT_EQ(asker.client->counters().links, links);
+  asker.Run([&](OperationContext& context) {
+    PeerAnswer answer;
+    read = asker.client->Call(context, next.where(), GetRequest("read"), &answer);
+  });
+  EXPECT_TRUE(read.ok()) << read;
+}
+
 }  // namespace
 }  // namespace pando

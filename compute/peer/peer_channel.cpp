@@ -18,6 +18,10 @@ uint64_t LeftUs(int64_t deadline_ns, int64_t now_ns) {
 
 }  // namespace
 
+absl::Status PeerEndedError() {
+  return absl::UnavailableError("it has ended, or was cut off: nothing that it says counts");
+}
+
 PeerChannel::PeerChannel(PeerPort* port, PeerIdentity self, PeerIdentity other, const Clock* clock,
                          bool cheap_messages, PeerCounters* counters)
     : port_(port),
@@ -40,6 +44,22 @@ PeerChannel::~PeerChannel() {
 bool PeerChannel::has_link() {
   std::lock_guard lock(mutex_);
   return link_ != nullptr;
+}
+
+bool PeerChannel::IsOverdue(int64_t sent_by_ns) {
+  std::lock_guard lock(mutex_);
+  bool waits = first_ != nullptr, is_overdue = false;
+  for (const Slot& slot : slots_) {
+    waits = waits || slot.call != nullptr;
+    is_overdue = is_overdue || (slot.used && slot.sent_ns <= sent_by_ns);
+  }
+  return waits && is_overdue;
+}
+
+void PeerChannel::NoteEnded() {
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  GiveUp(PeerEndedError());
 }
 
 // --- Callers.
@@ -151,6 +171,7 @@ void PeerChannel::Send(const PeerCall* impatient) {
 }
 
 void PeerChannel::Connect() {
+  if (ended_) return EndUnsent(PeerCall::State::kUnreachable, PeerEndedError());
   auto link = port_->Connect(address_, this);
   if (!link.ok()) return EndUnsent(PeerCall::State::kUnreachable, link.status());
   link_ = *std::move(link);
@@ -204,6 +225,7 @@ bool PeerChannel::SendMessage() {
     slot.used = true;
     slot.call = call;
     slot.message = message;
+    slot.sent_ns = now_ns;
   }
   PeerCounters::Add(&counters_->messages_sent);
   PeerCounters::Add(&counters_->requests, count);

@@ -24,6 +24,9 @@
 
 namespace pando {
 
+// Of what was asked of one, or is to be.
+absl::Status PeerEndedError();
+
 // Unanswered requests to a peer.
 inline constexpr size_t kPeerRequestsMax = 1024;
 
@@ -74,6 +77,11 @@ class PeerChannel final : public PeerHandler, public std::enable_shared_from_thi
 
   // False: the port does not know it (any more).
   bool has_link();
+  // Somebody waits for the peer, who has not answered what was sent by then.
+  bool IsOverdue(int64_t sent_by_ns);
+  // The link breaks, and there is no other one (peer_client.h).
+  void NoteEnded();
+  PeerIdentity other() const { return other_; }
 
  private:
   // Slots of callers that have left. A peer that owes so much is not waited for.
@@ -87,6 +95,7 @@ class PeerChannel final : public PeerHandler, public std::enable_shared_from_thi
     uint16_t uses = 0;         // makes numbers differ
     PeerCall* call = nullptr;  // nullptr: its caller has left
     uint64_t message = 0;
+    int64_t sent_ns = 0;
   };
   struct SentMessage {
     uint64_t id;
@@ -138,6 +147,7 @@ class PeerChannel final : public PeerHandler, public std::enable_shared_from_thi
   bool open_ = false;               // the link has been
   bool writable_ = false;           // and takes messages
   absl::Status given_up_;           // why this side closed it
+  bool ended_ = false;              // the peer has
   bool gathering_ = false;          // somebody lets others run, and sends then
   PeerCall* first_ = nullptr;       // unsent, in the order in which they came
   PeerCall* last_ = nullptr;

@@ -29,6 +29,7 @@ PeerClient::~PeerClient() = default;
 
 std::shared_ptr<PeerChannel> PeerClient::Find(const PeerAddress& peer) {
   std::lock_guard lock(mutex_);
+  if (ended_.contains(KeyOfPeer(peer.identity))) return nullptr;
   std::shared_ptr<PeerChannel>& channel = channels_[KeyOfPeer(peer.identity)];
   if (channel != nullptr) return channel;
   channel = std::make_shared<PeerChannel>(port_, self_, peer.identity, clock_, cheap_messages_,
@@ -41,6 +42,22 @@ std::shared_ptr<PeerChannel> PeerClient::Find(const PeerAddress& peer) {
   return made;
 }
 
+std::vector<PeerIdentity> PeerClient::Overdue(int64_t sent_by_ns) {
+  std::vector<PeerIdentity> overdue;
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, channel] : channels_) {
+    if (channel->IsOverdue(sent_by_ns)) overdue.push_back(channel->other());
+  }
+  return overdue;
+}
+
+void PeerClient::NoteEnded(PeerIdentity identity) {
+  std::lock_guard lock(mutex_);
+  if (!ended_.insert(KeyOfPeer(identity)).second) return;
+  const auto channel = channels_.find(KeyOfPeer(identity));
+  if (channel != channels_.end()) channel->second->NoteEnded();
+}
+
 absl::Status PeerClient::Call(OperationContext& context, const PeerAddress& peer,
                               const PeerRequest& request, PeerAnswer* answer) {
   constexpr int kBackOffShiftMax = 6;
@@ -48,6 +65,7 @@ absl::Status PeerClient::Call(OperationContext& context, const PeerAddress& peer
   for (int attempt = 0;; ++attempt) {
     if (context.session.fenced()) return FencedError();
     if (context.expired()) return context.DeadlineError(Asking(peer));
+    if (channel == nullptr) return Annotate(PeerEndedError(), Asking(peer));
     PeerCall call(&context.session.scheduler(), context.deadline_ns(), request, answer);
     channel->Run(&context.session.scheduler(), peer.address, &call);
     const bool is_write = !request.is_read();

@@ -23,6 +23,7 @@
 //   3. No more than kPeerRequestsMax requests to a peer are unanswered; further ones wait unsent.
 //   4. What a peer sends is validated. A peer that sends anything else loses the link.
 //   5. Nothing of a call is touched once Call() has returned, whatever comes afterwards.
+//   6. Nothing is sent to a peer that has ended (NoteEnded()), and nobody waits for it.
 #pragma once
 
 #include <atomic>
@@ -31,8 +32,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/fabric/peer.h"
@@ -69,10 +72,17 @@ class PeerClient {
   absl::Status Call(OperationContext& context, const PeerAddress& peer, const PeerRequest& request,
                     PeerAnswer* answer);
 
+  // Whom somebody waits for, and who has not answered what was sent by then. Any thread.
+  std::vector<PeerIdentity> Overdue(int64_t sent_by_ns);
+  // The peer has ended, for good, and may be stopped, with its link up. That breaks, and calls end
+  // as with any that does, but that none is made to the peer again: those that are not of unknown
+  // outcome end Unavailable. Any thread, again and again.
+  void NoteEnded(PeerIdentity identity);
+
   const PeerCounters& counters() const { return counters_; }
 
  private:
-  std::shared_ptr<PeerChannel> Find(const PeerAddress& peer);
+  std::shared_ptr<PeerChannel> Find(const PeerAddress& peer);  // nullptr: it has ended
 
   PeerPort* const port_;
   const PeerIdentity self_;
@@ -81,6 +91,7 @@ class PeerClient {
   PeerCounters counters_;
   std::mutex mutex_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<PeerChannel>> channels_;
+  absl::flat_hash_set<uint64_t> ended_;
 };
 
 }  // namespace pando

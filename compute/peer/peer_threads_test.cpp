@@ -192,13 +192,19 @@ class CountingOwner final : public PeerExecutor {
     if (context.session.random().Chance(0.2)) {
       scheduler.SleepUntil(scheduler.NowNs() + 50 * kMicrosecondNs);
     }
-    std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     if (request.is_read()) {
       answer->value = "value";
-    } else {
-      ++written[std::string(request.key)];
+      return;
     }
+    ++written[std::string(request.key)];
+    if (written.size() != look_at) return;
+    lock.unlock();
+    look();
   }
+
+  size_t look_at = 0;  // so many keys
+  std::function<void()> look;
 
   std::mutex mutex;
   std::map<std::string, int> written;
@@ -268,6 +274,21 @@ class PeerThreads : public testing::Test {
     EXPECT_EQ(reads_failed_, 0);
     EXPECT_EQ(outcomes_.size(), size_t{kSessions * kCoroutines * kOperations});
   }
+  // Each was done at most once, and what was said of it is true. How many were done.
+  int CheckWrites() {
+    int done = 0;
+    for (const auto& [key, status] : outcomes_) {
+      const int times = owner_.written.count(key) == 0 ? 0 : owner_.written[key];
+      EXPECT_LE(times, 1) << key;
+      if (status.ok()) {
+        ++done;
+        EXPECT_EQ(times, 1) << key;
+      } else if (!IsOutcomeUnknown(status)) {
+        EXPECT_EQ(times, 0) << key << ": " << status;
+      }
+    }
+    return done;
+  }
 
   static constexpr int64_t kLongNs = 60 * kSecondNs;
   EpochDomain epochs_;
@@ -294,19 +315,23 @@ TEST_F(PeerThreads, WritesAreDoneAtMostOnceWhateverBreaks) {
   over = true;
   breaker.join();
   Stop();
-  int done = 0;
-  for (const auto& [key, status] : outcomes_) {
-    const int times = owner_.written.count(key) == 0 ? 0 : owner_.written[key];
-    EXPECT_LE(times, 1) << key;
-    if (status.ok()) {
-      ++done;
-      EXPECT_EQ(times, 1) << key;
-    } else if (!IsOutcomeUnknown(status)) {
-      EXPECT_EQ(times, 0) << key << ": " << status;
-    }
-  }
-  EXPECT_GT(done, 100);
+  EXPECT_GT(CheckWrites(), 100);
   EXPECT_GT(client_->counters().links, 1u);
+}
+
+TEST_F(PeerThreads, AllSessionsLeaveAnOwnerThatHasEnded) {
+  Start({});
+  owner_.look_at = 200;
+  owner_.look = [&] {
+    (void)client_->Overdue(RealClock().NowNs());
+    client_->NoteEnded(kService);
+  };
+  RunSessions(kLongNs);
+  Stop();
+  const int done = CheckWrites();
+  EXPECT_GT(done, 100);
+  EXPECT_LT(done, kSessions * kCoroutines * kOperations);
+  EXPECT_EQ(client_->counters().links, 1u);
 }
 
 // A peer at its limit of requests under way is not taken for one above it, although its next
