@@ -1,5 +1,6 @@
 // What is lost of one tree, or of one log, keeps nothing else from those that take over (rules D3,
-// D4, D6); and what the catalog does not answer is asked again (rule O8).
+// D4, D6); what the catalog does not answer is asked again (rule O8); nobody waits for an owner
+// that is stopped and has ended (rule P3).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -370,6 +371,51 @@ TEST(OwnedLost, AClaimThatTheCatalogDidNotAnswerForIsTakenUpLater) {
   stage.world().SetHandler(1, &stage.cluster().server(0));
   stage.LookAtTheEnd();
   EXPECT_EQ(stage.what(), "");
+}
+
+// It is taken for dead with others' operations on their way to it, and keeps its links up: what it
+// was sent it may still have done, what it was not sent goes to the next one.
+TEST(OwnedLost, AnOwnerThatIsStoppedKeepsNobodyWaitingOnceItHasEnded) {
+  for (const bool is_followed : {false, true}) {
+    SCOPED_TRACE(is_followed ? "another member takes over" : "who asks takes over");
+    OwnedStageOptions options = {.circumstances = {.leases = true, .owners_end = true}};
+    options.cluster.lease_ns = 24 * kMillisecondNs;
+    options.cluster.serving_lease_ns = 8 * kMillisecondNs;
+    options.cluster.sim.peer_messages_max = 1;
+    LogMoves stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.operation_timeout_ms = 30'000;
+    OwnedActor* const owner = stage.Join(client);
+    OwnedActor* const asker = stage.Join(client);
+    ASSERT_TRUE(stage.Open(owner, 0) && PutIn(&stage, owner, 0, 1));
+    ASSERT_TRUE(stage.Open(asker, 0) && PutIn(&stage, asker, 0, 2));
+    if (is_followed) {
+      client.owner = true;
+      ASSERT_TRUE(stage.Open(stage.Join(client), 0));
+    }
+    const auto ask = [&](uint64_t key) {
+      stage.Spawn(asker, 0, [&, key] { PutIn(&stage, asker, 0, key); });
+      stage.Spawn(asker, 0, [&, key] {
+        stage.Do(asker, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(key)));
+      });
+    };
+    constexpr int64_t kStoppedNs = 20 * kSecondNs;
+    const int64_t begin_ns = stage.NowNs();
+    const uint64_t concluded = stage.concluded();
+    stage.Pause(owner, begin_ns, kStoppedNs);
+    ask(1);
+    stage.Quiet(kMillisecondNs);
+    ask(2);  // there is no room on the link
+    asker->sessions[0]->Run();
+    EXPECT_LT(stage.NowNs() - begin_ns, 3 * kSecondNs);
+    EXPECT_EQ(stage.unknown(), 1u) << "the put that was sent";
+    EXPECT_EQ(stage.refused(), 0u);
+    EXPECT_EQ(stage.concluded(), concluded + 3);
+    EXPECT_EQ(asker->client->Stats().owned.ranges, is_followed ? 0u : 1u);
+    stage.Quiet(kStoppedNs);  // it goes on, and is late
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
 }
 
 }  // namespace

@@ -21,4 +21,9 @@ inline absl::StatusOr<ClientLiveness> AskClientState(OperationContext& context,
   return ParseClientState(body);
 }
 
+// In order, or cut off: for good. Of one that the catalog's server has never met nothing is known.
+inline bool HasEnded(ClientLiveness state) {
+  return state == ClientLiveness::kDead || state == ClientLiveness::kLeft;
+}
+
 }  // namespace pando

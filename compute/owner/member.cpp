@@ -94,6 +94,7 @@ absl::Status Member::OpenPort(Parts* parts) {
   address_ = port_->address();
   peers_ = std::make_unique<PeerClient>(port_.get(), me, &session_->endpoint().clock(),
                                         parts->fabric->capabilities().cheap_messages);
+  scheduler().Post([this] { StartLoop(&Member::LinkLoop); });
   return absl::OkStatus();
 }
 
@@ -109,12 +110,12 @@ Member::~Member() {
   port_.reset();
   for (const SessionContext* const session : service_sessions_) on_session_end_(session);
   service_.reset();
-  peers_.reset();
   Stop();
   thread_.End();
   for (const SessionContext* const session : team_->sessions()) on_session_end_(session);
   team_.reset();
   loops_.clear();
+  peers_.reset();
   log_.reset();
   on_session_end_(session_);
 }

@@ -181,12 +181,10 @@ class Member : private MemberLimits {
   void Stop();
   // Suspends a loop. False: it is to end.
   bool Pause(Parking* parking, int64_t until_ns);
-
   // Of a range that could not be given up, at both turnstiles: its messages stay in the log.
   void Abandon(OwnedTree* tree, OwnRange* range);
   // Its records are nobody's any more, and no flush is under way.
   void DropRecords(OwnRange* range);
-
   // --- member_join.cpp: at the turnstile.
   // `largest`, where given: of all memory servers' memory. Not on `without`.
   absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes,
@@ -351,6 +349,8 @@ class Member : private MemberLimits {
   void TendLoop(Parking* parking);
   void LogLoop(Parking* parking);
   void LookLoop(Parking* parking);
+  void LinkLoop(Parking* parking);
+  void NoteEnded(MemberId member);  // to whom there may be a link
   absl::Status LookForEnded(OperationContext& context);
   // With its address, if it has one.
   absl::StatusOr<OwnerInfo> Describe(OperationContext& context, MemberId member);

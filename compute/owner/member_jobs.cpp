@@ -147,6 +147,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   ClientLiveness state = ClientLiveness::kUnknown;
   if (!owner.nobody() && owner != self()) {
     PANDO_ASSIGN_OR_RETURN(state, AskClientState(context, control_, catalog_server_, owner));
+    if (HasEnded(state)) NoteEnded(owner);
   }
   if (state == ClientLiveness::kJoined) {
     const absl::StatusOr<MemberEntry> member = FindEntry<MemberEntry>(context, map_, owner);

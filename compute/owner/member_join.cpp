@@ -132,7 +132,9 @@ absl::StatusOr<std::vector<MemberId>> Member::ListEnded(OperationContext& contex
     if (member == self()) continue;
     PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
                            AskClientState(context, control_, catalog_server_, member));
-    if (state == ClientLiveness::kDead || state == ClientLiveness::kLeft) ended.push_back(member);
+    if (!HasEnded(state)) continue;
+    NoteEnded(member);
+    ended.push_back(member);
   }
   return ended;
 }

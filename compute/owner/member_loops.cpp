@@ -19,6 +19,8 @@ constexpr int64_t kTendChains = 8;  // rule W3
 constexpr int64_t kTendIdleNs = 10 * kMillisecondNs;
 constexpr int64_t kLookAroundNs = kSecondNs;
 constexpr int64_t kMoveNsMax = 10 * kSecondNs;
+// Of a peer that has not answered for so long the catalog's server is asked.
+constexpr int64_t kOverdueNs = 250 * kMillisecondNs;
 
 }  // namespace
 
@@ -89,6 +91,22 @@ void Member::LookLoop(Parking* parking) {
     const Turnstile::Pass pass(turnstile_.get());
     (void)LookForEnded(context);  // again in a moment
     map_.Tend(context);
+  }
+}
+
+void Member::NoteEnded(MemberId member) {
+  if (peers_ != nullptr) peers_->NoteEnded({member.compute_server, member.incarnation});
+}
+
+// Rule P3. Also of a client without a log, which looks for nothing else.
+void Member::LinkLoop(Parking* parking) {
+  while (Pause(parking, NowNs() + kLookAroundNs)) {
+    OperationContext context(session_, NowNs() + kJobNsMin);
+    for (const PeerIdentity peer : peers_->Overdue(NowNs() - kOverdueNs)) {
+      const MemberId member = {peer.compute_server, peer.incarnation};
+      const auto state = AskClientState(context, control_, catalog_server_, member);
+      if (state.ok() && HasEnded(*state)) NoteEnded(member);
+    }
   }
 }
 
