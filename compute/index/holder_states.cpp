@@ -13,11 +13,13 @@ absl::StatusOr<bool> HolderStates::IsDeadEverywhere(OperationContext& context,
   *asked = context.session.generation();
   if (incarnation == 0 || !RuleHolds(Rule::kC5Everywhere)) return true;
   context.session.AdoptServers();
-  const auto [known, is_new] = holders_.try_emplace({compute_server, incarnation},
-                                                    Holder{true, context.session.generation()});
-  Holder& holder = known->second;
+  const std::pair<uint16_t, uint32_t> key(compute_server, incarnation);
+  if (const auto known = holders_.find(key); known != holders_.end()) {
+    *asked = known->second.asked;
+    return known->second.dead;
+  }
+  Holder holder{true, context.session.generation()};
   *asked = holder.asked;
-  if (!is_new) return holder.dead;
   for (const ServerId server : tree_.environment.members.Ids()) {
     const absl::StatusOr<std::string> body =
         tree_.environment.control.Call(context, server, ControlOpcode::kClientState,
@@ -28,6 +30,8 @@ absl::StatusOr<bool> HolderStates::IsDeadEverywhere(OperationContext& context,
     PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(*body));
     if (state == ClientLiveness::kJoined) holder.dead = false;
   }
+  // Not before all have answered: the one that has not may know that the holder lives.
+  holders_.emplace(key, holder);
   return holder.dead;
 }
 
