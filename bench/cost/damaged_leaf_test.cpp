@@ -2,12 +2,16 @@
 // is told, nobody aborts, and no lock stays behind.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
+#include "common/wire/internal_node.h"
+#include "common/wire/lock_word.h"
+#include "common/wire/node_image.h"
 #include "common/wire/slot.h"
 #include "compute/client/access.h"
 #include "compute/client/tree_impl.h"
@@ -87,6 +91,59 @@ TEST_F(DamagedLeafTest, SeveralAtOnce) {
     EXPECT_EQ(put.code(), absl::StatusCode::kDataLoss) << put;
   }
   EXPECT_EQ(LockWordOfLeaf(), 0u);
+}
+
+// A node is lost. Before the check of a live tree is sure of that, a leaf is torn: what is behind
+// it cannot be reached any more, and of lost nodes nothing can be said.
+TEST(DamagedWhileChecked, TheDamageIsSaidAndNothingIsCalledLost) {
+  for (const bool stopped : {false, true}) {
+    SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}});
+    auto client = cluster.NewClient();
+    auto tree = *client->CreateTree("t", {});
+    auto session = *client->NewSession();
+    for (uint64_t n = 0; n < 300; ++n) ASSERT_TRUE(session->Put(*tree, KeyOf(n), "v").ok());
+    session->Run();
+    session.reset();
+    tree.reset();  // now its nodes are known to be linked
+    tree = *client->OpenTree("t");
+    session = *client->NewSession();
+    ASSERT_TRUE(session->Get(*tree, KeyOf(0)).ok());
+    const TreeContext& context = ImplOf(*tree).context();
+    const bool crc = context.environment.crc;
+    Reference root;
+    ASSERT_EQ(context.root.Load(&root), 1);
+    InternalNode parent;
+    ASSERT_TRUE(DecodeInternal(cluster.At(root.address), context.layout, &parent).ok());
+    ASSERT_GE(parent.entries.size(), 3u);
+    const Reference left = parent.entries[0].child, lost = parent.entries[1].child;
+    const Reference torn = parent.entries[2].child;
+    std::byte* const image = cluster.At(left.address);
+    NodeHeader header = ReadHeader(image, context.layout);
+    const NodeHeader skipped = ReadHeader(cluster.At(lost.address), context.layout);
+    header.right = skipped.right;
+    header.high = skipped.high;
+    WriteHeader(image, context.layout, header);
+    SealNodeLevel(image, image, context.layout, crc);
+    parent.entries.erase(parent.entries.begin() + 1);
+    std::byte* const above = cluster.At(root.address);
+    EncodeInternal(parent, context.layout, above, crc, above);
+
+    sim::SimWorld& world = cluster.world();
+    world.At(world.clock().NowNs() + 70 * kMillisecondNs, [&] {
+      cluster.At(torn.address)[5 * kLineBytes] ^= std::byte{1};
+      if (stopped) cluster.SetLockWord(*context.NodeLock(torn), LockWord{777, 5}.Encode());
+    });
+    const auto report = session->Check(*tree, {.recheck_ms = 100});
+    if (stopped) {
+      EXPECT_TRUE(absl::IsDeadlineExceeded(report.status())) << report.status();
+      cluster.SetLockWord(*context.NodeLock(torn), LockWord::kFree);
+      continue;
+    }
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->problems.size(), 1u);
+    EXPECT_NE(report->problems[0].find("is inconsistent"), std::string::npos)
+        << report->problems[0];
+  }
 }
 
 }  // namespace

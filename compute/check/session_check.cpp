@@ -205,7 +205,14 @@ absl::Status SessionCheck::CheckAccounting(TreeCheckResult* walked) {
     context_.session.scheduler().SleepUntil(context_.session.NowNs() + kLastPauseNs);
     TreeCheckResult again = Walk();
     PANDO_RETURN_IF_ERROR(again.unreadable);
-    if (!again.problems.empty()) break;  // they leave nodes unreached
+    if (!again.problems.empty()) {
+      // As of the first walk. They leave nodes unreached: no suspect can be believed any more.
+      PANDO_RETURN_IF_ERROR(LookForStoppedWriter(again.doubtful));
+      report_.problems = std::move(again.problems);
+      report_.looked_again += again.looked_again;
+      result.suspects.clear();
+      break;
+    }
     *walked = std::move(again);
     const AccountingResult before = std::move(result);
     PANDO_ASSIGN_OR_RETURN(result, Account(walked->nodes));
