@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
 #include "common/wire/node_image.h"
 #include "compute/client/access.h"
+#include "compute/client/client_impl.h"
+#include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 
 namespace pando {
@@ -57,6 +61,42 @@ TEST(DeadServerTest, ASplitWhoseSiblingCannotBeWrittenReleasesItsNode) {
   EXPECT_TRUE(session->Update(*tree, KeyOf(0), "x").ok());
   EXPECT_TRUE(session->Erase(*tree, KeyOf(1'000)).ok());
   EXPECT_TRUE(session->Put(*tree, KeyOf(500), "again").ok());
+}
+
+// Who takes the server's next life up asks the catalog what trees had in the ended one. A node of
+// that which is handed out later than the catalog answers would be written into the next life, and
+// its tree would not count as lost.
+TEST(DeadServerTest, NothingOfAnEndedLifeIsHandedOutOnceTreesServersAreListed) {
+  SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}});
+  sim::SimWorld& world = cluster.world();
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  TreeContext& context = ImplOf(*tree).context();
+  NodeAllocator& allocator = context.environment.allocator;
+  const auto take_there = [&] {
+    std::optional<SpareNode> spare = allocator.TryTake(context.id(), 2);
+    const bool there = spare.has_value() && spare->address.server() == 2;
+    if (spare.has_value()) allocator.PutBack(context.id(), *std::move(spare));
+    return there;
+  };
+  for (int refills = 0; !take_there(); ++refills) {
+    ASSERT_LT(refills, 10);
+    const auto refill = [&](OperationContext& operation) { return context.Refill(operation, 2); };
+    ASSERT_TRUE(ImplOf(*session).Perform(*tree, {}, refill).ok());
+  }
+
+  cluster.StartAgain(2);
+  world.PauseCalls(1, true);
+  bool looked = false;
+  world.At(world.clock().NowNs() + 100 * kMillisecondNs, [&] {
+    looked = true;
+    EXPECT_FALSE(take_there()) << "while the catalog is asked";
+    world.PauseCalls(1, false);
+  });
+  const absl::Status added = ImplOf(*client).AddMember({.id = 2});
+  EXPECT_TRUE(added.ok()) << added;
+  EXPECT_TRUE(looked);
 }
 
 }  // namespace

@@ -224,6 +224,9 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
   const absl::Status status = RunControl([&](OperationContext& context) -> absl::Status {
     control_->endpoint().AdoptServers(added);
     PANDO_ASSIGN_OR_RETURN(record, Examine(context, location.id));
+    // What was spare there is gone. Before the trees' servers are listed: from now on no grant of
+    // the ended life is taken, and the catalog has heard of those that were (rule R7).
+    allocator_.NoteFailure(record.id, absl::UnavailableError("it has started again"));
     for (const auto& [id, weak] : trees_) {
       if (std::shared_ptr<TreeImpl> tree = weak.lock()) trees.push_back(std::move(tree));
     }
@@ -253,8 +256,6 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
   }
   const Superblock& superblock = record.info.superblock;
   hocl_->AddServer(record.id, superblock.lock_words, superblock.dead_offset);
-  // What was spare there is gone.
-  allocator_.NoteFailure(record.id, absl::UnavailableError("it has started again"));
   members_.Publish(record.id, record.info.life, added);
   allocator_.AddServer(record.id, record.info.free_bytes, record.info.life);
   KeepAlive(record);
