@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
+#include "common/base/status.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -87,6 +88,28 @@ TEST(Sweep, FreesDeadNodesOfTheLiving) {
   EXPECT_EQ(cluster.NodesFreed(), swept.freed);
   bert.ExpectKeys(kLeft);
   cluster.Connect().ExpectKeys(kLeft);
+}
+
+// An operation that needs several refills is told of the orphans by each of them, and only the
+// first one is in time for the sweep.
+TEST(Sweep, ALaterRefillOfAnOperationDoesNotForgetThatASweepIsDue) {
+  SweepCluster cluster;
+  const Mortal dead = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(dead.Put(0, 150));
+  const Mortal bert = cluster.Connect();
+  cluster.Kill(dead);
+  TreeContext& tree = ImplOf(*bert.tree).context();
+  const auto refill = [&](OperationContext& context) {
+    PANDO_RETURN_IF_ERROR(tree.Refill(context, 1));
+    const bool due = context.sweep_due;
+    EXPECT_TRUE(due) << "no server has spoken of orphans";
+    PANDO_RETURN_IF_ERROR(tree.Refill(context, 1));
+    EXPECT_EQ(context.sweep_due, due);
+    context.sweep_due = false;  // not here
+    return absl::OkStatus();
+  };
+  const absl::Status status = ImplOf(*bert.session).Perform(*bert.tree, {}, refill);
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 // Sweeps a tree whose nodes a dead client held, all of them in use; after so many events the

@@ -103,9 +103,11 @@ absl::Status TreeContext::RefillPool(OperationContext& context, NodePoolId pool,
   // One session at a time, and not all the time: a full tree has nothing to sweep most of the time.
   const int64_t now_ns = context.session.NowNs();
   int64_t next_ns = next_sweep_ns_.load(std::memory_order_relaxed);
-  context.sweep_due =
-      now_ns >= next_ns &&
-      next_sweep_ns_.compare_exchange_strong(next_ns, now_ns + environment.times.sweep_interval_ns);
+  // An operation may refill several times: a later one takes nothing back, or nobody sweeps.
+  if (now_ns >= next_ns && next_sweep_ns_.compare_exchange_strong(
+                               next_ns, now_ns + environment.times.sweep_interval_ns)) {
+    context.sweep_due = true;
+  }
   return status;
 }
 
