@@ -199,6 +199,8 @@ class NodeLedger {
   void SettleAt(NodePoolId pool, const Place& place);
   void BecomeSuspect(Tree& tree);
   void StopBeingOrphan(Tree& tree, const Place& place);
+  // The compute server of a holder that lives, or whose departure is under way.
+  uint16_t ServerOf(const Tree& tree, uint32_t incarnation) const;
   std::optional<Orphan> OrphanAt(const Tree& tree, const Place& place) const;
   bool HasDeparture(NodePoolId pool) const;
   void ExamineChunk(Tree& tree, const ClientId& holder, uint32_t chunk);

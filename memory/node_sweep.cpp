@@ -171,6 +171,16 @@ std::optional<NodeLedger::Place> NodeLedger::Next(const Tree& tree, Place place)
   return Place{*next, 0};
 }
 
+uint16_t NodeLedger::ServerOf(const Tree& tree, uint32_t incarnation) const {
+  const auto holder = tree.holders.find(incarnation);
+  if (holder != tree.holders.end()) return holder->second.compute_server;
+  // It has ended, and this chunk's turn has not come.
+  const auto departure = std::find_if(
+      departures_.begin(), departures_.end(),
+      [incarnation](const Departure& d) { return d.holder.incarnation == incarnation; });
+  return departure == departures_.end() ? 0 : departure->holder.compute_server;
+}
+
 std::optional<Orphan> NodeLedger::OrphanAt(const Tree& tree, const Place& place) const {
   const ChunkNodes& nodes = *chunks_[place.chunk].nodes;
   const NodeUse use = nodes.use(place.node);
@@ -185,8 +195,7 @@ std::optional<Orphan> NodeLedger::OrphanAt(const Tree& tree, const Place& place)
   // An old image says dead, too: but that node is not written yet.
   if (!glance.is_node || glance.life != nodes.life(place.node)) return std::nullopt;
   if (glance.state == NodeState::kLive && !glance.has_peer) return std::nullopt;
-  const auto holder = tree.holders.find(orphan.incarnation);
-  orphan.compute_server = holder == tree.holders.end() ? 0 : holder->second.compute_server;
+  if (orphan.incarnation != 0) orphan.compute_server = ServerOf(tree, orphan.incarnation);
   return orphan;
 }
 

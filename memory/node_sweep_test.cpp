@@ -98,6 +98,18 @@ TEST_F(NodeSweepTest, AfterADeathMarkedNodesOfAnybodyAreShown) {
   EXPECT_EQ(Hint(), 0u) << "a pass has found nothing";
 }
 
+// Its chunks are gone through some at a time: who asks before that is over hears whose they were.
+TEST_F(NodeSweepTest, AMarkedNodeOfTheDeadIsShownAsTheirsAtOnce) {
+  const auto nodes = AllocateAll(kAnna);
+  Write(nodes.back());
+  Mark(nodes.back(), NodeState::kMerging, {RemoteAddress(1, nodes[0]), 1});
+  ledger_.EndHolder(kAnna, {kTree});
+  const OrphanList list = ledger_.ListOrphans({kTree, nodes.back() - kNode, 1});
+  EXPECT_FALSE(ledger_.idle()) << "all has been gone through";
+  EXPECT_EQ(list.orphans,
+            std::vector<Orphan>({{nodes.back(), kAnna.compute_server, kAnna.incarnation}}));
+}
+
 TEST_F(NodeSweepTest, ARecycledSpareOfALivingClientIsNotTakenForDead) {
   const auto nodes = AllocateAll(kAnna);
   Write(nodes[0]);
