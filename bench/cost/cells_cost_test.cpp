@@ -5,11 +5,17 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/cost/large_tree.h"
 #include "common/base/random.h"
+#include "compute/client/access.h"
+#include "compute/client/session_impl.h"
+#include "compute/client/tree_impl.h"
+#include "compute/value/cell_store.h"
 
 namespace pando {
 namespace {
@@ -346,6 +352,48 @@ TEST(CellsCost, PlacesOnADeadServerCostOneWait) {
   EXPECT_LT(ns_of_get(0), 3 * kSecondNs);
   for (uint64_t n = 0; n < kKeys; ++n) EXPECT_LT(ns_of_get(n), kMillisecondNs) << n;
   EXPECT_FALSE(large.session->Get(*large.tree, KeyOf(kKeys)).ok()) << "the cells are elsewhere";
+}
+
+// Rule R6: only cells of the server to which something was posted may be written yet.
+TEST(CellsCost, CellsOnAServerThatWasNotWrittenToAreSpareAgain) {
+  LargeTree large(0);
+  ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(0), "short").ok());
+  TreeContext& context = ImplOf(*large.tree).context();
+  NodeAllocator& allocator = context.environment.allocator;
+  // A chain for itself, nearly: the second one on the server is behind a chain that was posted.
+  constexpr uint32_t kBytes = 60'000;
+  const NodePoolId pool(context.id(), static_cast<uint16_t>(CellLines(8, kBytes)));
+  std::vector<SpareNode> here, there;
+  for (int refills = 0; here.empty() || there.size() < 2; ++refills) {
+    ASSERT_LT(refills, 10);
+    const auto refill = [&](OperationContext& operation) {
+      return context.RefillCells(operation, pool.cell_lines);
+    };
+    ASSERT_TRUE(ImplOf(*large.session).Perform(*large.tree, {}, refill).ok());
+    while (std::optional<SpareNode> spare = allocator.TryTake(pool, 0)) {
+      (spare->address.server() == 2 ? there : here).push_back(*std::move(spare));
+    }
+  }
+  // The last one comes first.
+  const RemoteAddress spare = here.back().address;
+  allocator.PutBack(pool, std::move(here.back()));
+  for (int i = 0; i < 2; ++i) {
+    allocator.PutBack(pool, std::move(there.back()));
+    there.pop_back();
+  }
+  large.cluster.world().KillServer(2);
+  const std::vector<std::string> keys = {KeyOf(1), KeyOf(2), KeyOf(3)};
+  const std::string value(kBytes, 'v');
+  const auto write = [&](OperationContext& operation) {
+    std::vector<CellStore::NewValue> values;
+    for (const std::string& key : keys) values.push_back({.key = key, .value = value});
+    return CellStore(&context).WriteAll(operation, absl::MakeSpan(values));
+  };
+  const absl::Status written = ImplOf(*large.session).Perform(*large.tree, {}, write);
+  EXPECT_TRUE(absl::IsUnavailable(written)) << written;
+  const std::optional<SpareNode> next = allocator.TryTake(pool, 0);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->address, spare);
 }
 
 }  // namespace

@@ -115,13 +115,16 @@ absl::Status CellStore::WriteBatch(OperationContext& context, absl::Span<NewValu
     status = WriteBack::FlushAll(context, all);
   }
   if (status.ok()) return status;
-  const bool posted = std::any_of(writes.begin(), writes.end(),
-                                  [](const auto& write) { return write.second->posted(); });
-  if (posted) {  // rule R6
-    allocator.NoteUncertain(tree_.id());
-    return status;
+  bool any_posted = false;
+  for (auto& [pool, cell] : cells) {
+    const ServerId server = cell.address.server();
+    const bool posted = std::any_of(writes.begin(), writes.end(), [server](const auto& write) {
+      return write.first == server && write.second->posted();
+    });
+    any_posted = any_posted || posted;
+    if (!posted) allocator.PutBack(pool, std::move(cell));
   }
-  for (auto& [pool, cell] : cells) allocator.PutBack(pool, std::move(cell));
+  if (any_posted) allocator.NoteUncertain(tree_.id());  // rule R6
   return status;
 }
 
