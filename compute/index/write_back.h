@@ -54,10 +54,10 @@ class WriteBack {
 absl::Status WriteBackFailed(const absl::Status& status);
 
 // Rule R6, for a private node whose WRITE ended in `why`: it may be in flight, and nothing will
-// ever refer to the node. `image`: as sealed for it; its line 0 is changed. Marks the node dead,
-// until that succeeds: then nothing else is in flight to it (rule L5); frees it. False: not within
-// the operation's deadline, or the server is gone; a sweep has to free the node then. Waits: not
-// under a lock.
+// ever refer to the node. `image`: as sealed for it; its line 0 is changed. READs the node until
+// that succeeds: then nothing else is in flight to it (rule L5). Marks it dead, once, and frees it.
+// False: not within the operation's deadline, or the server is gone; a sweep has to free the node
+// then. Waits: not under a lock.
 bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress node,
                  LocalBuffer image, const absl::Status& why);
 
