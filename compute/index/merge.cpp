@@ -147,6 +147,7 @@ class MergeAttempt {
     kBusy,       // somebody holds a lock
     kUnsound,    // a node has to be looked after first: `unsound()`
     kChangedUp,  // the parent has no second child
+    kNoParent,   // the tree ends at the node's level
   };
   // `parent` is held, inspected and read into `parent_image`. Everything is released afterwards.
   absl::StatusOr<Outcome> Run(HeldLock parent, LocalBuffer parent_image);
@@ -298,8 +299,10 @@ absl::StatusOr<MergeAttempt::Outcome> MergeOnce(OperationContext& context, TreeC
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   Descent descent(context, tree, look.key, parent_level);
   HeldNode parent(context, tree, image.buffer());
-  PANDO_ASSIGN_OR_RETURN(const HeldNode::Attempt held, parent.Hold(descent));
-  if (held != HeldNode::Attempt::kHeld) return Outcome::kBusy;
+  const absl::StatusOr<HeldNode::Attempt> held = parent.Hold(descent);
+  if (!held.ok() && descent.above_root()) return Outcome::kNoParent;
+  PANDO_RETURN_IF_ERROR(held.status());
+  if (*held != HeldNode::Attempt::kHeld) return Outcome::kBusy;
   MergeAttempt attempt(context, tree, look.key, look.level);
   PANDO_ASSIGN_OR_RETURN(const Outcome outcome, attempt.Run(parent.TakeLock(), image.buffer()));
   if (outcome == Outcome::kUnsound) {
@@ -319,8 +322,8 @@ absl::Status MergeAt(OperationContext& context, TreeContext& tree, const Look& l
   // the processor for longer than that, and what the last erases leave nobody would merge.
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     const absl::StatusOr<Outcome> outcome = MergeOnce(context, tree, look, lowest_level, next);
-    if (absl::IsFailedPrecondition(outcome.status())) return ShrinkRoot(context, tree, look.level);
     PANDO_RETURN_IF_ERROR(outcome.status());
+    if (*outcome == Outcome::kNoParent) return ShrinkRoot(context, tree, look.level);
     if (*outcome != Outcome::kBusy) {
       tree.environment.allocator.FlushIfMany(context, tree.id());
       return absl::OkStatus();
