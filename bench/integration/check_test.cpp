@@ -251,6 +251,22 @@ TEST_F(CheckTest, ATreeThatIsWorkedOn) {
   EXPECT_THAT(Check(/*quiet_tree=*/true).problems, IsEmpty());
 }
 
+// Values are gone through leaf by leaf: over damage there is no way.
+TEST_F(CheckTest, ADamagedTreeOfLongValues) {
+  tree_ = client_->CreateTree("long", {.value_bytes_max = 1'000}).value();
+  const std::string value(500, 'v');
+  for (int i = 0; i < kKeys; ++i) ASSERT_OK(session_->Put(*tree_, Key(i), value));
+  session_->Run();
+  ASSERT_EQ(Check().cells, uint64_t{kKeys});
+  At(SomeLeaf().address)[5 * kLineBytes] ^= std::byte{1};
+  for (const bool quiet_tree : {true, false}) {
+    const auto report =
+        session_->Check(*tree_, {.quiet_tree = quiet_tree, .recheck_ms = 200, .timeout_ms = 5'000});
+    ASSERT_OK(report);
+    EXPECT_THAT(report->problems, Contains(HasSubstr("is inconsistent")));
+  }
+}
+
 TEST_F(CheckTest, AServerThatIsGone) {
   cluster_.StopAll();
   EXPECT_CODE(session_->Check(*tree_), Unavailable);

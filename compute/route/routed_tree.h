@@ -157,7 +157,8 @@ class RoutedTree {
                                     const CheckOptions& options) {
     PANDO_RETURN_IF_ERROR(Flush(context));
     absl::StatusOr<CheckReport> report = CheckOpenTree(context, shared_, servers, options);
-    if (large_ != nullptr && report.ok()) {
+    // Not of a damaged tree: its leaves cannot all be gone through.
+    if (large_ != nullptr && report.ok() && report->ok()) {
       PANDO_RETURN_IF_ERROR(large_->Check(context, options, &*report));
     }
     return report;

@@ -61,7 +61,7 @@ struct CheckReport {
   uint64_t locks_held = 0;
   NodeAccounting nodes;
   // Values in memory of their own (TreeOptions::inline_value_bytes_max), and the bytes that they
-  // take there. Each was READ, and is the one that was stored.
+  // take there. Each was READ, and is the one that was stored. Not if anything else is wrong.
   uint64_t cells = 0, cells_bytes = 0;
   // Such memory that nothing refers to: from clients that ended and unknown outcomes, or not yet
   // given back by other clients. The next sweep frees it (Session::Sweep()).
