@@ -1,33 +1,17 @@
 #include "compute/core/node_allocator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/status.h"
 #include "common/fabric/recoverable.h"
-#include "common/wire/node_glance.h"
-#include "common/wire/node_image.h"
 
 namespace pando {
 namespace {
 
-// Old images that one Refill() reads and keeps, and how much of them in one go.
-constexpr uint32_t kOldImageBytesMax = 256 << 10;
-constexpr uint32_t kReadBytes = 64 << 10;
-constexpr uint32_t kReadsMax = 8;
-constexpr uint32_t kRecycledMax = 64;
-static_assert(kRecycledMax <= kGrantRunsMax);
 // Free memory is scarce where all servers together have less for the tree.
 constexpr uint64_t kScarceBytes = 4 << 20;
 
-// Of a server that does not answer, while others may have room; and for how many times as long it
-// is not asked again.
-constexpr int64_t kAskedAttempts = 3, kSilentAsks = 5;
 constexpr char kAllRests[] = "all that is free on the memory servers rests until past the deadline";
-
-int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
 
 }  // namespace
 
@@ -40,35 +24,6 @@ void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes, uint64_t lif
 void NodeAllocator::NoteGrown(uint32_t tree_id, const TreeServerList& servers) {
   std::lock_guard lock(mutex_);
   grown_[tree_id] = servers;
-}
-
-absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, const TreeServer& on,
-                                     const NodeGrant& grant) {
-  const uint32_t tree_id = id.tree_id;
-  if (grow_ == nullptr) return absl::OkStatus();
-  {
-    std::lock_guard lock(mutex_);
-    const TreeServerList& known = grown_[tree_id];
-    if (std::find(known.begin(), known.end(), on) != known.end()) return absl::OkStatus();
-  }
-  // The answer may have lain here while the server started again: what it has granted is gone.
-  context.session.AdoptServers();
-  if (on.life == 0 || context.session.LifeOf(on.server) != on.life) {
-    return absl::UnavailableError(
-        absl::StrCat("memory server ", on.server, " started again meanwhile"));
-  }
-  absl::Status status = grow_(context, {tree_id, on});
-  if (status.ok()) {
-    std::lock_guard lock(mutex_);
-    grown_[tree_id].push_back(on);
-    return status;
-  }
-  std::vector<Run> runs;
-  for (const NodeRun& run : grant.runs) {
-    runs.push_back({on.server, run.offset, run.offset + run.bytes});
-  }
-  if (!ReturnSpares(context, id, 0, runs, {})) NoteUncertain(tree_id);
-  return status;
 }
 
 class NodeAllocator::Waiting {
@@ -217,171 +172,6 @@ bool NodeAllocator::TakeOrphanHint(uint32_t tree_id) {
     if (id.tree_id == tree_id) hint = std::exchange(pool.orphans, false) || hint;
   }
   return hint;
-}
-
-std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
-  std::lock_guard lock(mutex_);
-  std::stable_sort(free_bytes_.begin(), free_bytes_.end(), [&](const auto& a, const auto& b) {
-    if (a.bytes != b.bytes) return a.bytes > b.bytes;
-    return a.server == preferred && b.server != preferred;
-  });
-  std::vector<ServerId> servers;
-  for (const FreeBytes& free : free_bytes_) servers.push_back(free.server);
-  return servers;
-}
-
-int64_t NodeAllocator::AskNs() const { return kAskedAttempts * times_.call_attempt_ns; }
-
-bool NodeAllocator::IsSilent(ServerId server, int64_t now_ns) {
-  std::lock_guard lock(mutex_);
-  const FreeBytes* const known = Find(server);
-  return known != nullptr && now_ns < known->silent_until_ns;
-}
-
-void NodeAllocator::NoteSilent(ServerId server, int64_t now_ns) {
-  std::lock_guard lock(mutex_);
-  FreeBytes* const known = Find(server);
-  if (known == nullptr) return;
-  known->silent_until_ns = now_ns + kSilentAsks * AskNs();
-}
-
-absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId id,
-                                         uint32_t node_bytes, ServerId preferred,
-                                         int64_t* rested_ns) {
-  *rested_ns = kNeverNs;
-  absl::Status failed = absl::UnavailableError("no memory server is left");
-  const uint32_t nodes_max = std::clamp<uint32_t>(kOldImageBytesMax / node_bytes, 1, kRecycledMax);
-  std::vector<ServerId> servers = ServersByFreeSpace(preferred);
-  std::stable_partition(servers.begin(), servers.end(), [&](ServerId server) {
-    return !IsSilent(server, context.session.NowNs());
-  });
-  for (const ServerId server : servers) {
-    context.session.AdoptServers();
-    const uint64_t life = context.session.LifeOf(server);
-    // The last one has all the time that there is, unless another one has room soon.
-    const bool has_all = server == servers.back() && *rested_ns == kNeverNs;
-    const int64_t soon_ns = context.session.NowNs() + AskNs();
-    const int64_t until_ns =
-        has_all ? context.deadline_ns() : std::min(context.deadline_ns(), soon_ns);
-    OperationContext asking(context, until_ns);
-    const absl::StatusOr<std::string> body =
-        control_->Call(asking, server, ControlOpcode::kAllocateNodes,
-                       EncodeNodeRequest({.tree_id = id.tree_id,
-                                          .node_bytes = node_bytes,
-                                          .nodes_max = nodes_max,
-                                          .cell_lines = id.cell_lines}));
-    NoteFailure(server, body.status());
-    // Whose own time was over has not asked for long enough to say so.
-    const bool was_asked = until_ns >= soon_ns;
-    if (absl::IsDeadlineExceeded(body.status()) && was_asked) {
-      NoteSilent(server, context.session.NowNs());
-    }
-    if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
-      NoteUncertain(id);  // nodes may have been handed out all the same
-      if (!absl::IsResourceExhausted(failed))
-        failed = absl::UnavailableError(body.status().message());
-      continue;
-    }
-    if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
-      // One that is full is the better reason: it may have room again.
-      if (!absl::IsResourceExhausted(failed)) failed = body.status();
-      SetFreeBytes(server, 0);
-      continue;
-    }
-    PANDO_RETURN_IF_ERROR(body.status());
-    PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
-    if (!grant.runs.empty()) {
-      absl::Status taken = GrowOnto(context, id, {server, life}, grant);
-      if (taken.ok()) taken = TakeGrant(context, id, node_bytes, {server, life}, grant);
-      if (!absl::IsUnavailable(taken)) return taken;
-      if (!absl::IsResourceExhausted(failed)) failed = std::move(taken);
-      continue;
-    }
-    *rested_ns = std::min(*rested_ns, context.session.NowNs() + grant.rested_in_ns);
-    failed = absl::ResourceExhaustedError(
-        absl::StrCat("memory server ", server, " is full for the moment: what was freed rests for ",
-                     CeilMilliseconds(grant.rested_in_ns), " ms more"));
-    SetFreeBytes(server, 0);
-    std::lock_guard lock(mutex_);
-    pools_[id].orphans = pools_[id].orphans || grant.orphans > 0;
-  }
-  std::lock_guard lock(mutex_);
-  pools_[id].scarce = true;
-  return failed;
-}
-
-absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
-                                      const TreeServer& on, const NodeGrant& grant) {
-  const ServerId server = on.server;
-  std::vector<Run> runs;
-  std::vector<SpareNode> recycled;
-  for (const NodeRun& run : grant.runs) {
-    const uint64_t nodes = run.bytes / node_bytes;
-    const bool has_image = run.recycled != 0 && !id.is_of_cells();
-    if (run.bytes % node_bytes != 0 || (has_image && nodes > kRecycledMax)) {
-      return absl::DataLossError(
-          absl::StrCat("memory server ", server, " granted malformed nodes"));
-    }
-    if (!has_image) runs.push_back({server, run.offset, run.offset + run.bytes, run.life});
-    for (uint64_t i = 0; has_image && i < nodes; ++i) {
-      recycled.push_back(
-          {.address = RemoteAddress(server, run.offset + i * node_bytes), .life = run.life});
-    }
-  }
-  const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
-  if (!read.ok()) {
-    NoteFailure(server, read);
-    if (!ReturnSpares(context, id, node_bytes, runs, recycled)) NoteUncertain(id.tree_id);
-    return read;
-  }
-  for (const SpareNode& spare : recycled) {
-    if (LifeNewer(spare.life, LifeOf(spare.old_image.get()))) continue;
-    NoteUncertain(id.tree_id);  // it is not what the server takes it for: nobody is to use it
-    return absl::DataLossError(absl::StrCat("memory server ", server, " granted node ",
-                                            spare.address.offset(), " for life ", spare.life,
-                                            ", which it has had already"));
-  }
-  std::lock_guard lock(mutex_);
-  FreeBytes* const granted = Find(server);
-  if (granted == nullptr || granted->life != on.life) {
-    return absl::UnavailableError(absl::StrCat("memory server ", server, " died"));
-  }
-  granted->bytes = grant.free_bytes;
-  Pool& pool = pools_[id];
-  pool.node_bytes = node_bytes;
-  pool.scarce = false;
-  pool.runs.insert(pool.runs.end(), runs.begin(), runs.end());
-  pool.recycled.insert(pool.recycled.end(), std::make_move_iterator(recycled.begin()),
-                       std::make_move_iterator(recycled.end()));
-  pool.orphans = pool.orphans || grant.orphans > 0;
-  return absl::OkStatus();
-}
-
-absl::Status NodeAllocator::ReadOldImages(OperationContext& context, uint32_t node_bytes,
-                                          std::vector<SpareNode>* spares) {
-  if (spares->empty()) return absl::OkStatus();
-  const size_t batch = std::clamp<uint32_t>(kReadBytes / node_bytes, 1, kReadsMax);
-  PANDO_ASSIGN_OR_RETURN(const BufferLease buffer, context.session.buffers().Lease(
-                                                       static_cast<uint32_t>(batch) * node_bytes));
-  ChainLease chain(&context.session.buffers());
-  for (size_t first = 0; first < spares->size();) {
-    const size_t count = std::min(batch, spares->size() - first);
-    chain->Reset((*spares)[first].address.server());
-    for (size_t i = 0; i < count; ++i) {
-      chain->Read(MemorySpace::kMain, (*spares)[first + i].address.offset(),
-                  buffer.Slice(static_cast<uint32_t>(i) * node_bytes, node_bytes));
-    }
-    const absl::Status read = context.Await(chain.get());
-    // Nobody writes there: whatever the fabric says of the READ's speed, it can be repeated.
-    if (absl::IsAborted(read) && !context.expired()) continue;
-    PANDO_RETURN_IF_ERROR(read);
-    for (size_t i = 0; i < count; ++i, ++first) {
-      std::unique_ptr<std::byte[]>& image = (*spares)[first].old_image;
-      image = std::make_unique<std::byte[]>(node_bytes);
-      std::memcpy(image.get(), buffer.data() + i * node_bytes, node_bytes);
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uint32_t node_bytes,
