@@ -177,14 +177,17 @@ bool NodeAllocator::TakeOrphanHint(uint32_t tree_id) {
 absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                                    ServerId preferred) {
   Waiting waiting(this, id);
+  bool tells_again = false;
   for (bool waited = false;; waited = true) {
     // First of all: what is freed is to rest while this caller waits.
     Flush(context, id);
     bool asks = false;
     int64_t rested_ns = 0;
+    uint64_t told = 0;
     {
       std::lock_guard lock(mutex_);
       Pool& pool = pools_[id];
+      told = pool.told;
       if (waited && !(pool.runs.empty() && pool.recycled.empty())) return absl::OkStatus();
       rested_ns = pool.rested_ns;
       asks = !pool.refilling && context.session.NowNs() >= rested_ns;
@@ -197,6 +200,14 @@ absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uin
       std::lock_guard lock(mutex_);
       Pool& pool = pools_[id];
       pool.refilling = false;
+      const int64_t now_ns = context.session.NowNs();
+      // All is full, but for what the servers did not know of when they said so. What is queued is
+      // told once more only: a server that cannot be told would hold this caller up.
+      if (absl::IsResourceExhausted(status) && rested_ns == kNeverNs &&
+          (IsBeingTold(pool, told, now_ns) ||
+           (!pool.freed.empty() && !std::exchange(tells_again, true)))) {
+        rested_ns = now_ns + times_.allocator_look_ns;
+      }
       const bool rests = absl::IsResourceExhausted(status) && rested_ns != kNeverNs;
       pool.rested_ns = rests ? rested_ns : 0;
       // Nodes may have been handed out all the same, and nobody here knows which.

@@ -90,8 +90,8 @@ class NodeAllocator {
 
   // Gets more nodes for the tree from the server with the most free memory (`preferred` where
   // equal), of those that answer. Where all are full, but freed memory rests (rule R3), it waits
-  // for that. ResourceExhausted: nothing rests, or not until the deadline. Concurrent callers share
-  // one request.
+  // for that, and for what this client has freed to get there. ResourceExhausted: nothing rests, or
+  // not until the deadline. Concurrent callers share one request.
   absl::Status Refill(OperationContext& context, NodePoolId pool, uint32_t node_bytes,
                       ServerId preferred);
   // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
@@ -123,6 +123,8 @@ class NodeAllocator {
     // The same of servers that do not answer: apart, so that they keep those of others from
     // nothing.
     std::vector<Reference> held_freed, held_linked;
+    uint32_t telling = 0;  // calls of Flush() that are under way
+    uint64_t told = 0;     // how often a server has taken frees
     bool refilling = false;
     uint32_t waiting = 0;    // callers of Refill() that have not got anything yet
     bool scarce = false;     // the last request found all servers full
@@ -145,10 +147,15 @@ class NodeAllocator {
   FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
 
   // A server may hang, or be stopped, while others have room: it is asked for some attempts of a
-  // call, not for as long as its caller has.
+  // call, not for as long as its caller has; and then not again for some times as long.
+  static constexpr int64_t kAskedAttempts = 3, kSilentAsks = 5;
   int64_t AskNs() const;
-  bool IsSilent(ServerId server, int64_t now_ns);
-  void NoteSilent(ServerId server, int64_t now_ns);
+  bool IsSilent(ServerId server, int64_t now_ns) const;
+  bool Answers(ServerId server, int64_t now_ns) const;  // the same, under mutex_
+  void NoteSilentUntil(ServerId server, int64_t until_ns);
+  // Of what is freed something may have come to a server, or still comes, since `told`. Under
+  // mutex_.
+  bool IsBeingTold(const Pool& pool, uint64_t told, int64_t now_ns) const;
   // What is to be told now. Under mutex_.
   void TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference>* freed,
                   std::vector<Reference>* linked);

@@ -134,6 +134,80 @@ TEST_F(NodeAllocatorTest, WhoseOwnTimeIsOverCallsNoServerSilent) {
   EXPECT_EQ(servers_[1]->freed.size(), 1u);
 }
 
+TEST_F(NodeAllocatorTest, OneThatAnswersAgainIsToldBeforeAnybodyIsRefused) {
+  Start({0, 0});
+  servers_[0]->rest_of_freed_ns = 100 * kMillisecondNs;
+  world_.CutLink(*fabric_, 1, true);
+  allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+  EXPECT_FALSE(Refill().ok());
+  allocator_.Free(kTree, {RemoteAddress(1, 8192), 1});
+  world_.CutLink(*fabric_, 1, false);
+  const int64_t start_ns = session_->NowNs();
+  EXPECT_TRUE(Refill().ok()) << "what it was to be told is all that there is";
+  EXPECT_EQ(servers_[0]->freed.size(), 2u);
+  EXPECT_LT(session_->NowNs() - start_ns, 200 * kMillisecondNs);
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill()));
+}
+
+TEST_F(NodeAllocatorTest, NobodyIsRefusedWhileAFreeIsOnItsWay) {
+  Start({0});
+  servers_[0]->rest_of_freed_ns = 100 * kMillisecondNs;
+  allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+  // Of another session, whose first request is lost.
+  const std::shared_ptr<Fabric> fabric = world_.NewFabric();
+  SessionContext session(*fabric->Connect(1, 1), &epochs_, 64, 1);
+  world_.CutLink(*fabric, 1, true);
+  session.scheduler().Spawn([&] {
+    OperationContext context(&session, session.NowNs() + 10 * kSecondNs);
+    allocator_.FlushIfMany(context, kTree);
+  });
+  (void)session.scheduler().RunReady();
+  world_.At(session.NowNs() + 50 * kMillisecondNs, [&] { world_.CutLink(*fabric, 1, false); });
+  const absl::Status refilled = Refill();
+  EXPECT_TRUE(refilled.ok()) << refilled;
+  session.scheduler().Drain();
+  EXPECT_EQ(servers_[0]->freed.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill()));
+}
+
+TEST_F(NodeAllocatorTest, AServerThatIsToldWhileOthersAreAskedIsAskedAgain) {
+  Start({0, 0});
+  servers_[0]->rest_of_freed_ns = 400 * kMillisecondNs;
+  const std::shared_ptr<Fabric> fabric = world_.NewFabric();
+  SessionContext session(*fabric->Connect(1, 1), &epochs_, 64, 1);
+  session.scheduler().Spawn([&] {
+    OperationContext context(&session, session.NowNs() + 10 * kSecondNs);
+    session.scheduler().SleepUntil(session.NowNs() + 50 * kMillisecondNs);
+    EXPECT_EQ(servers_[0]->requests, 1);
+    allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+    allocator_.FlushIfMany(context, kTree);
+    EXPECT_EQ(servers_[1]->requests, 0);
+  });
+  (void)session.scheduler().RunReady();
+  // Its first answer is a repeat's.
+  world_.CutLink(*fabric_, 2, true);
+  world_.At(session.NowNs() + 100 * kMillisecondNs, [&] { world_.CutLink(*fabric_, 2, false); });
+  const absl::Status refilled = Refill();
+  EXPECT_TRUE(refilled.ok()) << refilled;
+  session.scheduler().Drain();
+}
+
+TEST_F(NodeAllocatorTest, WhatIsFreedDuringARequestIsToldBeforeAnybodyIsRefused) {
+  Start({0});
+  servers_[0]->rest_of_freed_ns = 100 * kMillisecondNs;
+  servers_[0]->on_request = [this] {
+    if (servers_[0]->requests == 1) allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+  };
+  EXPECT_TRUE(Refill().ok());
+  while (allocator_.TryTake(kTree, 1).has_value()) {
+  }
+  servers_[0]->refuses_frees = true;
+  allocator_.Free(kTree, {RemoteAddress(1, 8192), 1});
+  const int64_t start_ns = session_->NowNs();
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill()));
+  EXPECT_LT(session_->NowNs() - start_ns, 100 * kMillisecondNs) << "it does not help to wait";
+}
+
 TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerMayHaveHandedOutNodes) {
   Start({100, 10});
   world_.CutLink(*fabric_, 1, true);

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,43 +32,56 @@ class ChunkServer : public ControlHandler {
   std::string Handle(PeerId, std::string_view bytes) override {
     const auto message = ParseMessage(bytes);
     EXPECT_TRUE(message.ok()) << message.status();
+    // A repeat gets the reply that was given (rule R4).
     const ControlHeader& header = message->header;
-    if (refuses) return EncodeErrorReply(header, id_, absl::InternalError("refused"));
-    switch (static_cast<ControlOpcode>(header.opcode)) {
-      case ControlOpcode::kReturnNodes: {
-        const NodeReturn request = *ParseNodeReturn(message->body);
-        EXPECT_EQ(request.tree_id, kTree);
-        returned.insert(returned.end(), request.runs.begin(), request.runs.end());
-        return EncodeReply(header, id_, "");
-      }
-      case ControlOpcode::kFreeNodes: {
-        const NodeFree request = *ParseNodeFree(message->body);
-        EXPECT_EQ(request.tree_id, kTree);
-        freed.insert(freed.end(), request.nodes.begin(), request.nodes.end());
-        ++free_calls;
-        const NodesFreed reply = {static_cast<uint32_t>(request.nodes.size()), FreeBytes()};
-        return EncodeReply(header, id_, EncodeNodesFreed(reply));
-      }
-      default:
-        EXPECT_EQ(header.opcode, static_cast<uint16_t>(ControlOpcode::kAllocateNodes));
-        return Allocate(header, *ParseNodeRequest(message->body));
+    if (const auto kept = replies_.find(header.sequence); kept != replies_.end()) {
+      return kept->second;
     }
+    std::string reply = Execute(*message);
+    replies_[header.sequence] = reply;
+    return reply;
   }
   void OnPeerGone(PeerId) override {}
 
   int requests = 0, free_calls = 0;
-  bool malformed = false, refuses = false;
+  bool malformed = false, refuses = false, refuses_frees = false;
   std::function<void()> on_request;  // while one is answered
   std::vector<NodeRun> recycled;     // the next grant, in place of a chunk
   uint32_t orphans = 0;
-  uint64_t free_elsewhere = 0;  // bytes that it says it has, and never hands out
-  int64_t rested_ns = 0;        // when the next chunk has rested, if none is left
+  uint64_t free_elsewhere = 0;   // bytes that it says it has, and never hands out
+  int64_t rested_ns = 0;         // when the next chunk has rested, if none is left
+  int64_t rest_of_freed_ns = 0;  // if not 0: what is freed becomes such a chunk
   std::vector<NodeRun> returned;
   std::vector<NodeLife> freed;
 
   uint64_t FreeBytes() const { return free_elsewhere + chunks_left_ * kChunkBytes; }
 
  private:
+  std::string Execute(const ControlMessage& message) {
+    const ControlHeader& header = message.header;
+    if (refuses) return EncodeErrorReply(header, id_, absl::InternalError("refused"));
+    switch (static_cast<ControlOpcode>(header.opcode)) {
+      case ControlOpcode::kReturnNodes: {
+        const NodeReturn request = *ParseNodeReturn(message.body);
+        EXPECT_EQ(request.tree_id, kTree);
+        returned.insert(returned.end(), request.runs.begin(), request.runs.end());
+        return EncodeReply(header, id_, "");
+      }
+      case ControlOpcode::kFreeNodes: {
+        if (refuses_frees) return EncodeErrorReply(header, id_, absl::InternalError("refused"));
+        const NodeFree request = *ParseNodeFree(message.body);
+        EXPECT_EQ(request.tree_id, kTree);
+        freed.insert(freed.end(), request.nodes.begin(), request.nodes.end());
+        ++free_calls;
+        if (rest_of_freed_ns != 0) rested_ns = world_->clock().NowNs() + rest_of_freed_ns;
+        const NodesFreed reply = {static_cast<uint32_t>(request.nodes.size()), FreeBytes()};
+        return EncodeReply(header, id_, EncodeNodesFreed(reply));
+      }
+      default:
+        EXPECT_EQ(header.opcode, static_cast<uint16_t>(ControlOpcode::kAllocateNodes));
+        return Allocate(header, *ParseNodeRequest(message.body));
+    }
+  }
   std::string Allocate(const ControlHeader& header, const NodeRequest& request) {
     ++requests;
     if (on_request) on_request();
@@ -95,6 +109,7 @@ class ChunkServer : public ControlHandler {
   const ServerId id_;
   uint64_t chunks_left_;
   uint64_t next_offset_ = 4096;
+  std::map<uint32_t, std::string> replies_;  // by sequence
 };
 
 class NodeAllocatorTest : public testing::Test {
@@ -140,6 +155,12 @@ class NodeAllocatorTest : public testing::Test {
     Spawn([&](OperationContext& context) { settled = allocator_.ReturnAll(context, kTree); });
     session_->scheduler().Drain();
     return settled;
+  }
+  void SleepFor(int64_t ns) {
+    Spawn([ns](OperationContext& context) {
+      context.session.scheduler().SleepUntil(context.session.NowNs() + ns);
+    });
+    session_->scheduler().Drain();
   }
   void FlushIfMany() {
     Spawn([this](OperationContext& context) { allocator_.FlushIfMany(context, kTree); });

@@ -28,6 +28,31 @@ void ForEachRequest(std::vector<Reference>* nodes, absl::FunctionRef<void(size_t
 
 }  // namespace
 
+int64_t NodeAllocator::AskNs() const { return kAskedAttempts * times_.call_attempt_ns; }
+
+bool NodeAllocator::IsSilent(ServerId server, int64_t now_ns) const {
+  std::lock_guard lock(mutex_);
+  return !Answers(server, now_ns);
+}
+
+bool NodeAllocator::Answers(ServerId server, int64_t now_ns) const {
+  const auto known = std::find_if(free_bytes_.begin(), free_bytes_.end(),
+                                  [server](const auto& one) { return one.server == server; });
+  return known == free_bytes_.end() || known->silent_until_ns <= now_ns;
+}
+
+void NodeAllocator::NoteSilentUntil(ServerId server, int64_t until_ns) {
+  std::lock_guard lock(mutex_);
+  if (FreeBytes* const known = Find(server)) known->silent_until_ns = until_ns;
+}
+
+bool NodeAllocator::IsBeingTold(const Pool& pool, uint64_t told, int64_t now_ns) const {
+  if (pool.telling > 0 || pool.told != told) return true;
+  // Of a server that was silent, and has just answered.
+  return std::any_of(pool.held_freed.begin(), pool.held_freed.end(),
+                     [&](const Reference& node) { return Answers(node.address.server(), now_ns); });
+}
+
 void NodeAllocator::FlushIfMany(OperationContext& context, NodePoolId id) {
   {
     std::lock_guard lock(mutex_);
@@ -68,18 +93,23 @@ void NodeAllocator::Flush(OperationContext& context, NodePoolId id) {
     pool->second.flushed_ns = context.session.NowNs();
     TakeQueued(&pool->second, context.session.NowNs(), &freed, &linked);
     if (freed.empty() && linked.empty()) return;
+    if (!freed.empty()) ++pool->second.telling;
   }
+  const bool was_told = !freed.empty();
   ForEachRequest(&linked,
                  [&](size_t first, size_t next) { SendLinked(context, id, linked, first, next); });
   ForEachRequest(&freed,
                  [&](size_t first, size_t next) { SendFrees(context, id, freed, first, next); });
+  if (!was_told) return;
+  std::lock_guard lock(mutex_);
+  const auto pool = pools_.find(id);  // the tree may have been closed, and opened again
+  if (pool != pools_.end() && pool->second.telling > 0) --pool->second.telling;
 }
 
 void NodeAllocator::TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference>* freed,
                                std::vector<Reference>* linked) {
   const auto answers = [&](const Reference& node) {
-    const FreeBytes* const known = Find(node.address.server());
-    return known == nullptr || known->silent_until_ns <= now_ns;
+    return Answers(node.address.server(), now_ns);
   };
   const auto take = [&](std::vector<Reference>* queued, std::vector<Reference>* held,
                         std::vector<Reference>* taken) {
@@ -103,8 +133,10 @@ absl::StatusOr<std::string> NodeAllocator::TellOf(OperationContext& context, Ser
   if (IsSilent(server, now_ns)) return absl::DeadlineExceededError("it does not answer");
   OperationContext asking(context, std::min(context.deadline_ns(), now_ns + AskNs()));
   absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
-  if (absl::IsDeadlineExceeded(answer.status()) && !context.expired()) {
-    NoteSilent(server, context.session.NowNs());
+  if (answer.ok()) {
+    NoteSilentUntil(server, 0);
+  } else if (absl::IsDeadlineExceeded(answer.status()) && !context.expired()) {
+    NoteSilentUntil(server, context.session.NowNs() + kSilentAsks * AskNs());
   }
   NoteFailure(server, answer.status());
   return answer;
@@ -138,6 +170,8 @@ void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
   }
   const absl::StatusOr<NodesFreed> done = ParseNodesFreed(*body);
   if (done.ok()) SetFreeBytes(server, done->free_bytes);
+  std::lock_guard lock(mutex_);
+  if (const auto pool = pools_.find(id); pool != pools_.end()) ++pool->second.told;
 }
 
 bool NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,

@@ -18,9 +18,6 @@ constexpr uint32_t kReadBytes = 64 << 10;
 constexpr uint32_t kReadsMax = 8;
 constexpr uint32_t kRecycledMax = 64;
 static_assert(kRecycledMax <= kGrantRunsMax);
-// Of a server that does not answer, while others may have room; and for how many times as long it
-// is not asked again.
-constexpr int64_t kAskedAttempts = 3, kSilentAsks = 5;
 
 int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
 
@@ -66,27 +63,16 @@ std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
   return servers;
 }
 
-int64_t NodeAllocator::AskNs() const { return kAskedAttempts * times_.call_attempt_ns; }
-
-bool NodeAllocator::IsSilent(ServerId server, int64_t now_ns) {
-  std::lock_guard lock(mutex_);
-  const FreeBytes* const known = Find(server);
-  return known != nullptr && now_ns < known->silent_until_ns;
-}
-
-void NodeAllocator::NoteSilent(ServerId server, int64_t now_ns) {
-  std::lock_guard lock(mutex_);
-  FreeBytes* const known = Find(server);
-  if (known == nullptr) return;
-  known->silent_until_ns = now_ns + kSilentAsks * AskNs();
-}
-
 absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId id,
                                          uint32_t node_bytes, ServerId preferred,
                                          int64_t* rested_ns) {
   *rested_ns = kNeverNs;
   absl::Status failed = absl::UnavailableError("no memory server is left");
   const uint32_t nodes_max = std::clamp<uint32_t>(kOldImageBytesMax / node_bytes, 1, kRecycledMax);
+  const std::string request = EncodeNodeRequest({.tree_id = id.tree_id,
+                                                 .node_bytes = node_bytes,
+                                                 .nodes_max = nodes_max,
+                                                 .cell_lines = id.cell_lines});
   std::vector<ServerId> servers = ServersByFreeSpace(preferred);
   std::stable_partition(servers.begin(), servers.end(), [&](ServerId server) {
     return !IsSilent(server, context.session.NowNs());
@@ -101,16 +87,13 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
         has_all ? context.deadline_ns() : std::min(context.deadline_ns(), soon_ns);
     OperationContext asking(context, until_ns);
     const absl::StatusOr<std::string> body =
-        control_->Call(asking, server, ControlOpcode::kAllocateNodes,
-                       EncodeNodeRequest({.tree_id = id.tree_id,
-                                          .node_bytes = node_bytes,
-                                          .nodes_max = nodes_max,
-                                          .cell_lines = id.cell_lines}));
+        control_->Call(asking, server, ControlOpcode::kAllocateNodes, request);
     NoteFailure(server, body.status());
+    if (body.ok() || absl::IsResourceExhausted(body.status())) NoteSilentUntil(server, 0);
     // Whose own time was over has not asked for long enough to say so.
     const bool was_asked = until_ns >= soon_ns;
     if (absl::IsDeadlineExceeded(body.status()) && was_asked) {
-      NoteSilent(server, context.session.NowNs());
+      NoteSilentUntil(server, context.session.NowNs() + kSilentAsks * AskNs());
     }
     if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
       NoteUncertain(id);  // nodes may have been handed out all the same
