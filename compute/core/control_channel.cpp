@@ -13,7 +13,8 @@ void ControlChannel::SetIdentity(uint16_t compute_server, uint32_t incarnation) 
 }
 
 absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, ServerId server,
-                                                 ControlOpcode opcode, std::string_view body) {
+                                                 ControlOpcode opcode, std::string_view body,
+                                                 uint32_t* unanswered) {
   // A call renews the lease: who leaves must not (rule C2).
   if (context.session.fenced()) return FencedError();
   context.session.AdoptServers();
@@ -23,7 +24,8 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   header.incarnation = incarnation_;
   {
     std::lock_guard lock(mutex_);
-    header.sequence = next_sequence_++;
+    const bool repeats = unanswered != nullptr && *unanswered != 0;
+    header.sequence = repeats ? *unanswered : next_sequence_++;
     incomplete_.insert(header.sequence);
     header.first_incomplete = *incomplete_.begin();
   }
@@ -38,16 +40,20 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
     const bool lost = absl::IsDeadlineExceeded(result.status()) && !context.expired();
     if (!lost) break;
   }
-  {
-    std::lock_guard lock(mutex_);
-    incomplete_.erase(header.sequence);
-  }
+  const bool is_kept = unanswered != nullptr && absl::IsDeadlineExceeded(result.status());
+  if (unanswered != nullptr) *unanswered = is_kept ? header.sequence : 0;
+  if (!is_kept) Forget(header.sequence);
   if (result.ok()) {
     const absl::StatusOr<std::string_view> reply = ParseReply(*result, opcode, header.sequence);
     if (reply.ok()) return std::string(*reply);
     result = reply.status();
   }
   return Annotate(result.status(), absl::StrCat("memory server ", server));
+}
+
+void ControlChannel::Forget(uint32_t unanswered) {
+  std::lock_guard lock(mutex_);
+  incomplete_.erase(unanswered);
 }
 
 absl::StatusOr<std::string> ControlChannel::CallOnFreshConnection(Fabric& fabric, ServerId server,

@@ -29,8 +29,14 @@ class ControlChannel {
   uint32_t incarnation() const { return incarnation_; }
 
   // The reply's body, or the status it carried, annotated with the server.
+  // `unanswered`, of a caller whom also an answer that comes too late concerns: the number of an
+  // earlier call of the same content, which this one repeats, or 0. Not 0 afterwards: there was no
+  // answer in time, and who calls again with that number learns what came of it, as long as the
+  // server remembers. It is to call again, or to Forget() it.
   absl::StatusOr<std::string> Call(OperationContext& context, ServerId server, ControlOpcode opcode,
-                                   std::string_view body);
+                                   std::string_view body, uint32_t* unanswered = nullptr);
+  // Nobody asks for the answer of this call any more.
+  void Forget(uint32_t unanswered);
   // Over a connection of its own (Fabric::CallOnFreshConnection()), without an identity. Blocks;
   // from any thread.
   static absl::StatusOr<std::string> CallOnFreshConnection(Fabric& fabric, ServerId server,

@@ -160,6 +160,10 @@ void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
         std::erase_if(pool.held_freed, is_of);
     std::erase_if(pool.linked, is_of);
     std::erase_if(pool.held_linked, is_of);
+    std::erase_if(pool.unanswered, [&](const Unanswered& one) {
+      if (one.server == server) control_->Forget(one.number);
+      return one.server == server;
+    });
     // Should the server live all the same, a sweep finds them.
     pool.uncertain = pool.uncertain || dropped > 0;
   }

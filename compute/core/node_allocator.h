@@ -114,6 +114,12 @@ class NodeAllocator {
     uint64_t end = 0;
     uint32_t life = 0;
   };
+  // A request for nodes that a server has not answered in time. What it has granted nobody can use
+  // before it is asked again under that number.
+  struct Unanswered {
+    ServerId server = 0;
+    uint32_t number = 0;
+  };
   struct Pool {
     uint32_t node_bytes = 0;
     std::vector<Run> runs;
@@ -123,6 +129,7 @@ class NodeAllocator {
     // The same of servers that do not answer: apart, so that they keep those of others from
     // nothing.
     std::vector<Reference> held_freed, held_linked;
+    std::vector<Unanswered> unanswered;
     uint32_t telling = 0;  // calls of Flush() that are under way
     uint64_t told = 0;     // how often a server has taken frees
     bool refilling = false;
@@ -166,6 +173,10 @@ class NodeAllocator {
   // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
   absl::Status RequestNodes(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                             ServerId preferred, int64_t* rested_ns);
+  // A request for nodes; first of all what an earlier one has brought too late for its caller.
+  absl::StatusOr<std::string> Ask(OperationContext& asking, NodePoolId id, ServerId server,
+                                  std::string_view request);
+  uint32_t TakeUnanswered(NodePoolId id, ServerId server);  // its number; 0: there is none
   // Rule R7. An error: the nodes that were granted have been given back, or are uncertain.
   absl::Status GrowOnto(OperationContext& context, NodePoolId id, const TreeServer& on,
                         const NodeGrant& grant);

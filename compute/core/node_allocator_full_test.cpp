@@ -208,6 +208,30 @@ TEST_F(NodeAllocatorTest, WhatIsFreedDuringARequestIsToldBeforeAnybodyIsRefused)
   EXPECT_LT(session_->NowNs() - start_ns, 100 * kMillisecondNs) << "it does not help to wait";
 }
 
+TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateGoesToTheNextCaller) {
+  Start({1});
+  // The request arrives, and the answer does not find its caller.
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  ASSERT_EQ(servers_[0]->requests, 1);
+  SleepFor(kSecondNs);
+  ASSERT_EQ(servers_[0]->FreeBytes(), 0u) << "it was granted";
+  EXPECT_TRUE(Refill().ok());
+  EXPECT_EQ(servers_[0]->requests, 1);
+  int taken = 0;
+  while (allocator_.TryTake(kTree, 1).has_value()) ++taken;
+  EXPECT_EQ(taken, 4);
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill()));
+  EXPECT_FALSE(ReturnAll()) << "a server forgets what it has answered, after a while";
+}
+
+TEST_F(NodeAllocatorTest, ARefusalThatComesTooLateIsNotBelieved) {
+  Start({0});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  ASSERT_EQ(servers_[0]->requests, 1);
+  servers_[0]->rested_ns = session_->NowNs() + kMillisecondNs;
+  EXPECT_TRUE(Refill().ok());
+}
+
 TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerMayHaveHandedOutNodes) {
   Start({100, 10});
   world_.CutLink(*fabric_, 1, true);

@@ -224,6 +224,7 @@ bool NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
     pool = std::move(it->second);
     pools_.erase(it);
   }
+  for (const Unanswered& one : pool.unanswered) control_->Forget(one.number);
   const bool returned = ReturnSpares(context, id, pool.node_bytes, pool.runs, pool.recycled);
   return returned && pool.freed.empty() && pool.held_freed.empty() && !pool.uncertain;
 }

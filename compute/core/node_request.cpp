@@ -21,6 +21,12 @@ static_assert(kRecycledMax <= kGrantRunsMax);
 
 int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
 
+bool BringsNodes(const absl::StatusOr<std::string>& body) {
+  if (!body.ok()) return false;
+  const absl::StatusOr<NodeGrant> grant = ParseNodeGrant(*body);
+  return grant.ok() && !grant->runs.empty();
+}
+
 }  // namespace
 
 absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, const TreeServer& on,
@@ -63,6 +69,35 @@ std::vector<ServerId> NodeAllocator::ServersByFreeSpace(ServerId preferred) {
   return servers;
 }
 
+uint32_t NodeAllocator::TakeUnanswered(NodePoolId id, ServerId server) {
+  std::lock_guard lock(mutex_);
+  std::vector<Unanswered>& all = pools_[id].unanswered;
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [server](const auto& one) { return one.server == server; });
+  if (found == all.end()) return 0;
+  const uint32_t number = found->number;
+  all.erase(found);
+  return number;
+}
+
+absl::StatusOr<std::string> NodeAllocator::Ask(OperationContext& asking, NodePoolId id,
+                                               ServerId server, std::string_view request) {
+  while (true) {
+    uint32_t number = TakeUnanswered(id, server);
+    const bool is_late = number != 0;
+    absl::StatusOr<std::string> body =
+        control_->Call(asking, server, ControlOpcode::kAllocateNodes, request, &number);
+    if (number != 0) {
+      std::lock_guard lock(mutex_);
+      pools_[id].unanswered.push_back({server, number});
+      return body;
+    }
+    // That there was nothing at that time says nothing of now.
+    if (is_late && !BringsNodes(body)) continue;
+    return body;
+  }
+}
+
 absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId id,
                                          uint32_t node_bytes, ServerId preferred,
                                          int64_t* rested_ns) {
@@ -86,8 +121,7 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     const int64_t until_ns =
         has_all ? context.deadline_ns() : std::min(context.deadline_ns(), soon_ns);
     OperationContext asking(context, until_ns);
-    const absl::StatusOr<std::string> body =
-        control_->Call(asking, server, ControlOpcode::kAllocateNodes, request);
+    const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
     NoteFailure(server, body.status());
     if (body.ok() || absl::IsResourceExhausted(body.status())) NoteSilentUntil(server, 0);
     // Whose own time was over has not asked for long enough to say so.
