@@ -82,5 +82,16 @@ TEST_F(NodeReuseTest, ABulkLoadThatDoesNotFitLosesNothing) {
   EXPECT_EQ(Counter("nodes_orphan"), 0u);
 }
 
+// Whoever empties a tree may not come by again for long.
+TEST_F(NodeReuseTest, WhatALastEraseLeavesIsGivenBackAtOnce) {
+  constexpr uint64_t kKeys = 20'000;
+  for (uint64_t n = 0; n < kKeys; ++n) ASSERT_TRUE(session_->Put(*tree_, KeyOf(n), "v").ok());
+  for (uint64_t n = 0; n < kKeys; ++n) ASSERT_TRUE(session_->Erase(*tree_, KeyOf(n)).ok());
+  session_->Run();
+  const TreeStats stats = client_->Stats().tree;
+  EXPECT_GT(stats.root_shrinks, 1u);
+  EXPECT_EQ(Counter("nodes_freed"), stats.merges + stats.root_shrinks);
+}
+
 }  // namespace
 }  // namespace pando

@@ -80,6 +80,8 @@ absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t le
   tree.root.Store(shrunk);
   tree.environment.cache.Invalidate(record.root);
   context.session.counters().root_shrinks.Add();
+  // A tree that has become small may see no more merges.
+  tree.environment.allocator.FlushIfMany(context, tree.id());
   return ShrinkRoot(context, tree, shrunk.level);
 }
 
