@@ -1,6 +1,8 @@
-// A memory server dies; what lies on the others goes on at once, and no lock of theirs is lost.
+// A memory server dies; what lies on the others goes on at once, and no lock of theirs is lost. Or
+// it says nothing: what is said of the call, and of the others.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,6 +99,67 @@ TEST(DeadServerTest, NothingOfAnEndedLifeIsHandedOutOnceTreesServersAreListed) {
   const absl::Status added = ImplOf(*client).AddMember({.id = 2});
   EXPECT_TRUE(added.ok()) << added;
   EXPECT_TRUE(looked);
+}
+
+SimCluster::Options OfServers(int count) {
+  return {.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = count};
+}
+
+TEST(SilentServerTest, ADropThatHasReachedSomeServersIsOfUnknownOutcome) {
+  for (const ServerId silent : {2, 3, 1}) {
+    SimCluster cluster(OfServers(3));
+    auto client = cluster.NewClient();
+    ASSERT_TRUE(client->CreateTree("t", {}).ok());
+    // The catalog's server answers until it is asked to drop the tree.
+    if (silent == 1) {
+      const int64_t now_ns = cluster.world().clock().NowNs();
+      uint64_t dropped = 0;
+      std::function<void(int64_t)> look = [&](int64_t at_ns) {
+        dropped = cluster.Counter("trees_dropped");
+        if (dropped > 0) return cluster.world().PauseCalls(1, true);
+        cluster.world().At(at_ns, [&look, at_ns] { look(at_ns + 100); });
+      };
+      look(now_ns);
+      const absl::Status status = client->DropTree("t");
+      EXPECT_GT(dropped, 0u);
+      EXPECT_TRUE(IsOutcomeUnknown(status)) << status;
+    } else {
+      cluster.world().PauseCalls(silent, true);
+      const absl::Status status = client->DropTree("t");
+      EXPECT_TRUE(IsOutcomeUnknown(status)) << status;
+      EXPECT_NE(status.message().find("call DropTree() again"), std::string::npos) << status;
+    }
+    cluster.world().PauseCalls(silent, false);
+    EXPECT_EQ(client->ListTrees()->size(), 1u) << "the catalog comes last";
+    // The first that is asked has not heard of it.
+    EXPECT_EQ(absl::IsNotFound(client->OpenTree("t").status()), silent != 2);
+    EXPECT_TRUE(client->DropTree("t").ok());
+    EXPECT_TRUE(client->ListTrees()->empty());
+    EXPECT_TRUE(client->CreateTree("t", {}).ok());
+  }
+}
+
+TEST(SilentServerTest, ADropThatHasReachedNobodyHadNoEffect) {
+  SimCluster cluster(OfServers(3));
+  auto client = cluster.NewClient();
+  ASSERT_TRUE(client->CreateTree("t", {}).ok());
+  cluster.world().PauseCalls(1, true);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(client->DropTree("t")));
+  cluster.world().PauseCalls(1, false);
+  EXPECT_TRUE(client->OpenTree("t").ok());
+}
+
+TEST(SilentServerTest, ATreeThatMayHaveBeenCreatedIsOfUnknownOutcome) {
+  for (const ServerId silent : {1, 2}) {
+    SimCluster cluster(OfServers(3));
+    auto client = cluster.NewClient();
+    cluster.world().PauseCalls(silent, true);
+    const absl::Status status = client->CreateTree("t", {}).status();
+    EXPECT_TRUE(IsOutcomeUnknown(status)) << status;
+    cluster.world().PauseCalls(silent, false);
+    EXPECT_TRUE(client->CreateTree("t", {}).ok());
+    EXPECT_EQ(client->ListTrees()->size(), 1u);
+  }
 }
 
 }  // namespace

@@ -219,12 +219,18 @@ absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationCo
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_view name,
                                                                  const TreeOptions& options) {
   if (options.mode == TreeOptions::Mode::kOwned) PANDO_RETURN_IF_ERROR(EnsureMember());
-  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> tree, CreateAnyTree(name, options));
-  return Introduced(std::move(tree));
+  bool asked = false;
+  absl::StatusOr<std::shared_ptr<TreeImpl>> tree = CreateAnyTree(name, options, &asked);
+  if (tree.ok()) tree = Introduced(*std::move(tree));
+  if (!asked || !absl::IsDeadlineExceeded(tree.status())) return tree;
+  return OutcomeUnknownError(absl::StrCat("tree '", std::string(name),
+                                          "' may exist now: call CreateTree() again: ",
+                                          tree.status().ToString()));
 }
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_view name,
-                                                                    const TreeOptions& options) {
+                                                                    const TreeOptions& options,
+                                                                    bool* asked) {
   if (options.delete_persistence_ms > 0 &&
       options.delete_persistence_ms < kDeletePersistenceMsMin) {
     return absl::InvalidArgumentError(absl::StrCat("delete_persistence_ms is 0, or at least ",
@@ -246,6 +252,7 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_
       request.shape.packet_bytes =
           std::min(request.shape.packet_bytes, server.info.superblock.packet_bytes);
     }
+    *asked = true;
     PANDO_ASSIGN_OR_RETURN(
         const std::string body,
         control_channel_.Call(context, catalog_server_, ControlOpcode::kCreateTree,

@@ -143,8 +143,9 @@ class ClientImpl {
   absl::Status CheckAsked(TreeImpl& tree) const;
   // Gives up what it owns, as far as that goes.
   void LeaveOwners();
+  // `asked`: the catalog was asked for the tree, and may have it from then on.
   absl::StatusOr<std::shared_ptr<TreeImpl>> CreateAnyTree(std::string_view name,
-                                                          const TreeOptions& options);
+                                                          const TreeOptions& options, bool* asked);
   int64_t ConnectDeadlineNs() const;
 
   absl::StatusOr<CatalogEntry> FindEntry(OperationContext& context, std::string_view name);

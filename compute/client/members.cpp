@@ -125,9 +125,22 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
   CatalogEntry entry;
   PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(entry, FindEntry(context, name));
+    // Whether some server may have dropped it, which is not undone.
+    bool begun = false;
     const auto drop = [&](ServerId server) {
-      return control_channel_.Call(context, server, ControlOpcode::kDropTree,
-                                   EncodeTreeId(entry.tree_id));
+      auto dropped = control_channel_.Call(context, server, ControlOpcode::kDropTree,
+                                           EncodeTreeId(entry.tree_id));
+      begun = begun || dropped.ok() || absl::IsUnavailable(dropped.status()) ||
+              absl::IsDeadlineExceeded(dropped.status());
+      return dropped;
+    };
+    const auto refusal = [&](const absl::Status& why) {
+      // NotFound: somebody else has ended a drop of it.
+      if (!begun || absl::IsNotFound(why)) return why;
+      return OutcomeUnknownError(absl::StrCat(
+          "tree '", entry.name,
+          "' may be dropped on some memory servers and not on others: call DropTree() again: ",
+          why.ToString()));
     };
     std::vector<ServerId> unreached;
     // The catalog last: until then a drop that was interrupted can be repeated by name.
@@ -136,11 +149,12 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
       const absl::Status dropped = drop(server.id).status();
       if (dropped.ok()) continue;
       // What was on a server that is gone is gone with it.
-      if (!absl::IsUnavailable(dropped)) return dropped;
+      if (!absl::IsUnavailable(dropped)) return refusal(dropped);
       unreached.push_back(server.id);
     }
-    PANDO_ASSIGN_OR_RETURN(const std::string body, drop(catalog_server_));
-    PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(body));
+    const absl::StatusOr<std::string> body = drop(catalog_server_);
+    if (!body.ok()) return refusal(body.status());
+    PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(*body));
     for (const TreeServer& on : servers) {
       const bool reached =
           FindRecord(on.server) != nullptr &&

@@ -67,10 +67,12 @@ absl::Status ClientImpl::EnsureMember() {
     return absl::FailedPreconditionError(
         "owned trees need leases on this fabric: start the memory servers without --lease_ms=0");
   }
-  PANDO_ASSIGN_OR_RETURN(
-      std::shared_ptr<TreeImpl> cluster_tree,
-      CreateAnyTree(kClusterTreeName, {.key_bytes_max = kClusterKeyBytesMax,
-                                       .value_bytes_max = kClusterValueBytesMax}));
+  bool asked = false;
+  PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> cluster_tree,
+                         CreateAnyTree(kClusterTreeName,
+                                       {.key_bytes_max = kClusterKeyBytesMax,
+                                        .value_bytes_max = kClusterValueBytesMax},
+                                       &asked));
   Member::Parts parts;
   PANDO_ASSIGN_OR_RETURN(parts.session, NewSessionContext(kMemberCoroutines));
   PANDO_RETURN_IF_ERROR(AddSessions(&parts));

@@ -12,8 +12,9 @@
 // Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
 // DeadlineExceeded (the operation had no effect; EraseRange(), Flush() and Client::Leave() may be
 // part done), Cancelled (a callback of the caller ended the call), Unknown = IsOutcomeUnknown() (it
-// may or may not have had one), Unavailable (a memory server is gone), DataLoss (remote memory is
-// damaged, or a memory server has restarted without what the tree had there).
+// may or may not have had one; CreateTree() and DropTree() may be part done), Unavailable (a memory
+// server is gone), DataLoss (remote memory is damaged, or a memory server has restarted without
+// what the tree had there).
 #pragma once
 
 #include <cstdint>
@@ -110,10 +111,13 @@ class Client {
   // (of Servers() an empty list). Handles to trees are closed outside of those as well.
   // Creates the tree if it is absent. FailedPrecondition: it exists and has other options. Names
   // that begin with a dot are reserved: InvalidArgument, here and below; no list shows them.
+  // IsOutcomeUnknown(): the tree may exist now; call again.
   absl::StatusOr<std::unique_ptr<Tree>> CreateTree(std::string_view name,
                                                    const TreeOptions& options);
   absl::StatusOr<std::unique_ptr<Tree>> OpenTree(std::string_view name);
   // The name is free at once; open handles go on working until they are closed, without growing.
+  // IsOutcomeUnknown(): it may be dropped on some memory servers and not on others; then it cannot
+  // be opened (NotFound), nor its name used, until another call of DropTree() has ended it.
   absl::Status DropTree(std::string_view name);
   absl::StatusOr<std::vector<TreeInfo>> ListTrees();
   // Checks that every memory server that may have nodes of the tree answers and has not restarted.

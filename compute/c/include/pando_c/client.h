@@ -128,13 +128,15 @@ typedef struct pando_tree_info {
 
 // Creates the tree if there is none of that name. options NULL: the defaults.
 // PANDO_FAILED_PRECONDITION: it exists and has other options. Names that begin with a dot are
-// reserved (PANDO_INVALID_ARGUMENT).
+// reserved (PANDO_INVALID_ARGUMENT). PANDO_OUTCOME_UNKNOWN: the tree may exist now; call again.
 pando_code pando_create_tree(pando_client* client, const char* name,
                              const pando_tree_options* options, pando_tree** tree);
 // PANDO_NOT_FOUND.
 pando_code pando_open_tree(pando_client* client, const char* name, pando_tree** tree);
 pando_code pando_close_tree(pando_tree* tree);
 // The name is free at once; open handles go on working, without growing, until they are closed.
+// PANDO_OUTCOME_UNKNOWN: it may be dropped on some memory servers and not on others; then it cannot
+// be opened, nor its name used, until another call has ended it.
 pando_code pando_drop_tree(pando_client* client, const char* name);
 pando_code pando_get_tree_info(const pando_tree* tree, pando_tree_info* info);
 // Checks that every memory server that may have nodes of the tree answers and has not restarted.
