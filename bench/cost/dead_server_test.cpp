@@ -139,6 +139,19 @@ TEST(SilentServerTest, ADropThatHasReachedSomeServersIsOfUnknownOutcome) {
   }
 }
 
+TEST(SilentServerTest, TheOthersAreThere) {
+  constexpr int kServers = 12, kSilent = 6;
+  SimCluster cluster(OfServers(kServers));
+  auto client = cluster.NewClient();
+  for (ServerId id = 1; id <= kSilent; ++id) cluster.world().PauseCalls(id, true);
+  const std::vector<ServerStatus> servers = client->Servers();
+  ASSERT_EQ(servers.size(), size_t{kServers});
+  for (const ServerStatus& server : servers) {
+    EXPECT_EQ(server.available, server.id > kSilent) << server.id;
+    EXPECT_EQ(server.counters.empty(), server.id <= kSilent) << server.id;
+  }
+}
+
 TEST(SilentServerTest, ADropThatHasReachedNobodyHadNoEffect) {
   SimCluster cluster(OfServers(3));
   auto client = cluster.NewClient();

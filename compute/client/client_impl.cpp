@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-constexpr int kControlCoroutines = 4;
+constexpr int kControlCoroutines = 1024;  // one a server, made when needed
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
 constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
 constexpr int64_t kLendAfterMsMax = 24 * 3600 * 1000;
@@ -352,31 +352,6 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
     return absl::OkStatus();
   }));
   return trees;
-}
-
-std::vector<ServerStatus> ClientImpl::Servers() {
-  std::vector<ServerStatus> result;
-  (void)RunControl([&](OperationContext& context) -> absl::Status {
-    for (const ServerRecord& server : servers_) {
-      ServerStatus& status = result.emplace_back();
-      status.id = server.id;
-      const auto info_body =
-          control_channel_.Call(context, server.id, ControlOpcode::kServerInfo, "");
-      if (!info_body.ok()) continue;
-      const auto info = ParseServerInfo(*info_body);
-      if (!info.ok()) continue;
-      status.available = true;
-      status.is_catalog = info->is_catalog != 0;
-      status.region_bytes = info->superblock.region_bytes;
-      status.free_bytes = info->free_bytes;
-      status.used_bytes = info->used_bytes;
-      const auto stats = control_channel_.Call(context, server.id, ControlOpcode::kStats, "");
-      if (!stats.ok()) continue;
-      if (auto counters = ParseCounters(*stats); counters.ok()) status.counters = *counters;
-    }
-    return absl::OkStatus();
-  });
-  return result;
 }
 
 absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(int more_coroutines) {

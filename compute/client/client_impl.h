@@ -104,13 +104,15 @@ class ClientImpl {
   absl::Status ReadServerInfos(OperationContext& context, std::vector<absl::Status>* missing);
   absl::StatusOr<ServerInfo> ReadServerInfo(OperationContext& context, ServerId server);
   absl::Status CheckServer(const ServerInfo& info) const;
+  // Of the server with its id, as far as it answers.
+  void ReadStatus(OperationContext& context, ServerStatus* status);
   absl::Status TakeIdentity(OperationContext& context, std::vector<absl::Status>* missing);
   absl::Status PrepareHeartbeat(uint64_t seed);
   // Others get at a lock word that this client cannot free only by its death.
   void LeaveStuckWord();
   // From now on the server's lease is renewed.
   void KeepAlive(const ServerRecord& server);
-  // Runs `job` in a coroutine of the control session.
+  // Runs `job` in a coroutine of the control session, and what it spawns there.
   absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
   // Whether the server can become one of the client's; it hears of nobody by that.
   absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);

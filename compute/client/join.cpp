@@ -1,4 +1,5 @@
-// How a client becomes one of the cluster: which servers answer, what they can do, and who it is.
+// How a client becomes one of the cluster: which servers answer, what they can do, and who it is;
+// and what servers say of themselves later.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -153,6 +154,39 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
   heartbeat_ = std::move(heartbeat);
   control_->set_fenced_flag(&heartbeat_->fenced());
   return absl::OkStatus();
+}
+
+std::vector<ServerStatus> ClientImpl::Servers() {
+  std::vector<ServerStatus> result;
+  (void)RunControl([&](OperationContext& context) -> absl::Status {
+    result.resize(servers_.size());
+    // All at once: one that does not answer leaves no time for those after it.
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      result[i].id = servers_[i].id;
+      control_->scheduler().Spawn(
+          [this, status = &result[i], deadline_ns = context.deadline_ns()] {
+            OperationContext own(control_.get(), deadline_ns);
+            ReadStatus(own, status);
+          });
+    }
+    return absl::OkStatus();
+  });
+  return result;
+}
+
+void ClientImpl::ReadStatus(OperationContext& context, ServerStatus* status) {
+  const auto body = control_channel_.Call(context, status->id, ControlOpcode::kServerInfo, "");
+  if (!body.ok()) return;
+  const auto info = ParseServerInfo(*body);
+  if (!info.ok()) return;
+  status->available = true;
+  status->is_catalog = info->is_catalog != 0;
+  status->region_bytes = info->superblock.region_bytes;
+  status->free_bytes = info->free_bytes;
+  status->used_bytes = info->used_bytes;
+  const auto stats = control_channel_.Call(context, status->id, ControlOpcode::kStats, "");
+  if (!stats.ok()) return;
+  if (auto counters = ParseCounters(*stats); counters.ok()) status->counters = *counters;
 }
 
 }  // namespace pando

@@ -125,6 +125,7 @@ class Client {
   // answer. DataLoss: a server has restarted without what the tree had there. NotFound: the tree
   // was dropped.
   absl::Status TreeStatus(const Tree& tree);
+  // All are asked at once; waits for those that do not answer, up to the deadline.
   std::vector<ServerStatus> Servers();
 
   // Owned trees (FailedPrecondition for a shared one, and inside a task of a session). All answers
