@@ -10,7 +10,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "common/base/sanitizer.h"
 #include "common/base/system_random.h"
 #include "common/base/temporary_directory.h"
+#include "common/fabric/server.h"
 #include "common/registry/id_mark.h"
 #include "common/registry/registry.h"
 #include "memory/memory_server.h"
@@ -108,8 +111,31 @@ class IntegrationCluster {
         std::make_unique<Server>(options_, server, registry_name_, registry_.get());
   }
   void Stop(int server) { servers_[static_cast<size_t>(server - 1)].reset(); }
+  // Until the lock is given up the server answers no call, as one that is stopped (SIGSTOP); its
+  // memory is there.
+  std::unique_lock<std::mutex> Silence(int server) {
+    return servers_[static_cast<size_t>(server - 1)]->Silence();
+  }
 
  private:
+  // Passes everything on to another handler, while it is open.
+  class Gate final : public ControlHandler {
+   public:
+    explicit Gate(ControlHandler* behind) : behind_(*behind) {}
+    std::string Handle(PeerId peer, std::string_view request) override {
+      std::lock_guard lock(mutex_);
+      return behind_.Handle(peer, request);
+    }
+    bool IsKnown(PeerId peer) const override { return behind_.IsKnown(peer); }
+    void OnPeerGone(PeerId peer) override { behind_.OnPeerGone(peer); }
+    int64_t OnTimer(int64_t now_ns) override { return behind_.OnTimer(now_ns); }
+    std::unique_lock<std::mutex> Close() { return std::unique_lock(mutex_); }
+
+   private:
+    ControlHandler& behind_;
+    std::mutex mutex_;
+  };
+
   class Server {
    public:
     Server(const Options& options, int number, const std::string& registry_name,
@@ -150,7 +176,8 @@ class IntegrationCluster {
                               .identity_key = *key});
       PANDO_CHECK_OK(handler.status());
       handler_ = *std::move(handler);
-      thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(handler_.get())); });
+      gate_ = std::make_unique<Gate>(handler_.get());
+      thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(gate_.get())); });
       auto announcement = registry->Announce(
           {.id = id, .address = server_->address(), .fabric = options.fabric, .host = ""});
       PANDO_CHECK_OK(announcement.status());
@@ -162,6 +189,7 @@ class IntegrationCluster {
       thread_.join();
     }
     ServerMemory memory() { return server_->memory(); }
+    std::unique_lock<std::mutex> Silence() { return gate_->Close(); }
 
    private:
     // Long: on a machine with one processor a session may have to wait for its turn.
@@ -169,6 +197,7 @@ class IntegrationCluster {
     std::unique_ptr<IdMark> id_mark_;
     std::unique_ptr<memory::ServerFabric> server_;
     std::unique_ptr<memory::MemoryServer> handler_;
+    std::unique_ptr<Gate> gate_;
     std::thread thread_;
     std::unique_ptr<Announcement> announcement_;
   };

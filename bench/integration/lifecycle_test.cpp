@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/integration/integration_cluster.h"
+#include "common/base/bystander.h"
 #include "common/base/quiet_thread.h"
 #include "pando/executor.h"
 #include "pando/losses.h"
@@ -135,6 +136,30 @@ TEST_F(LifecycleTest, TimeoutsMayBeLongerThanTheClockCounts) {
   std::vector<LossInfo> losses;
   ASSERT_OK(AcceptLoss(**client, {.timeout_ms = INT64_MAX}, &losses));
   ASSERT_OK((*client)->Leave(INT64_MAX));
+}
+
+// Neither the calls of others before it nor the parts that it has make a call longer.
+TEST_F(LifecycleTest, CallsThatAServerDoesNotAnswerEndAtTheirDeadlines) {
+  ClientOptions options = cluster_.ClientDefaults();
+  options.connect_timeout_ms = 2'000;
+  const auto client = cluster_.NewClient(options);
+  const Bystander bystander;
+  {
+    const auto silence = cluster_.Silence(1);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) {
+      threads.emplace_back([&, t] {
+        const auto start = std::chrono::steady_clock::now();
+        EXPECT_CODE(t == 0 ? client->DropTree("t") : client->ListTrees().status(),
+                    DeadlineExceeded);
+        EXPECT_LT(std::chrono::steady_clock::now() - start,
+                  bystander.Bound(std::chrono::milliseconds(3'000)))
+            << t;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_OK(client->ListTrees());
 }
 
 // Whichever thread is the first that the system does not have (`ulimit -u`).

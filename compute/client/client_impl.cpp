@@ -12,7 +12,7 @@
 namespace pando {
 namespace {
 
-constexpr int kControlCoroutines = 1024;  // one a server, made when needed
+constexpr int kControlCoroutines = 1024;       // one a server, made when needed
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
 constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
 constexpr int64_t kLendAfterMsMax = 24 * 3600 * 1000;
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<ClientImpl>> ClientImpl::Join(const ClientOptions
       new ClientImpl(options, std::move(fabric), std::move(registry), times));
   PANDO_RETURN_IF_ERROR(client->JoinCluster(missing));
   if (options.owner) {
-    PANDO_RETURN_IF_ERROR(client->EnsureMember());
+    PANDO_RETURN_IF_ERROR(client->EnsureMember(client->ConnectDeadlineNs()));
     PANDO_RETURN_IF_ERROR(client->member_->Join(client->ConnectDeadlineNs()));
   }
   return client;
@@ -203,13 +203,22 @@ absl::Status CheckMayBlock() {
   return absl::FailedPreconditionError("call it outside of a session's tasks: it blocks");
 }
 
-absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationContext&)>& job) {
+absl::Status ClientImpl::RunControl(int64_t deadline_ns, const ControlJob& job) {
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
+  PANDO_ASSIGN_OR_RETURN(const auto lock, control_mutex_.LockBy(deadline_ns));
+  return RunLocked(deadline_ns, job);
+}
+
+absl::Status ClientImpl::RunControl(const ControlJob& job) {
   PANDO_RETURN_IF_ERROR(CheckMayBlock());
   std::lock_guard lock(control_mutex_);
+  return RunLocked(ConnectDeadlineNs(), job);
+}
+
+absl::Status ClientImpl::RunLocked(int64_t deadline_ns, const ControlJob& job) {
   absl::Status status;
   control_->scheduler().Spawn([&] {
-    OperationContext context(control_.get(),
-                             control_->NowNs() + options_.connect_timeout_ms * kMillisecondNs);
+    OperationContext context(control_.get(), deadline_ns);
     status = job(context);
   });
   control_->scheduler().Drain();
@@ -218,17 +227,20 @@ absl::Status ClientImpl::RunControl(const std::function<absl::Status(OperationCo
 
 absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateTree(std::string_view name,
                                                                  const TreeOptions& options) {
-  if (options.mode == TreeOptions::Mode::kOwned) PANDO_RETURN_IF_ERROR(EnsureMember());
+  const int64_t deadline_ns = ConnectDeadlineNs();
+  if (options.mode == TreeOptions::Mode::kOwned) PANDO_RETURN_IF_ERROR(EnsureMember(deadline_ns));
   bool asked = false;
-  absl::StatusOr<std::shared_ptr<TreeImpl>> tree = CreateAnyTree(name, options, &asked);
-  if (tree.ok()) tree = Introduced(*std::move(tree));
+  absl::StatusOr<std::shared_ptr<TreeImpl>> tree =
+      CreateAnyTree(deadline_ns, name, options, &asked);
+  if (tree.ok()) tree = Introduced(deadline_ns, *std::move(tree));
   if (!asked || !absl::IsDeadlineExceeded(tree.status())) return tree;
-  return OutcomeUnknownError(absl::StrCat("tree '", std::string(name),
-                                          "' may exist now: call CreateTree() again: ",
-                                          tree.status().ToString()));
+  return OutcomeUnknownError(
+      absl::StrCat("tree '", std::string(name),
+                   "' may exist now: call CreateTree() again: ", tree.status().ToString()));
 }
 
-absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_view name,
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(int64_t deadline_ns,
+                                                                    std::string_view name,
                                                                     const TreeOptions& options,
                                                                     bool* asked) {
   if (options.delete_persistence_ms > 0 &&
@@ -247,7 +259,7 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::CreateAnyTree(std::string_
       .windows = options.narrow_reads,
       .delete_persistence_ms = options.delete_persistence_ms};
   std::shared_ptr<TreeImpl> tree;
-  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+  PANDO_RETURN_IF_ERROR(RunControl(deadline_ns, [&](OperationContext& context) -> absl::Status {
     for (const ServerRecord& server : servers_) {
       request.shape.packet_bytes =
           std::min(request.shape.packet_bytes, server.info.superblock.packet_bytes);
@@ -277,14 +289,17 @@ absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::OpenTree(std::string_view 
     PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, FindEntry(context, name));
     return Attach(context, std::move(entry), &tree);
   };
-  absl::Status opened = RunControl(open);
-  if (absl::IsUnavailable(opened) && AwaitServersOf(name)) opened = RunControl(open);
+  const int64_t deadline_ns = ConnectDeadlineNs();
+  absl::Status opened = RunControl(deadline_ns, open);
+  if (absl::IsUnavailable(opened) && AwaitServersOf(deadline_ns, name)) {
+    opened = RunControl(deadline_ns, open);
+  }
   if (opened == NeedsMember()) {
-    PANDO_RETURN_IF_ERROR(EnsureMember());
-    opened = RunControl(open);
+    PANDO_RETURN_IF_ERROR(EnsureMember(deadline_ns));
+    opened = RunControl(deadline_ns, open);
   }
   PANDO_RETURN_IF_ERROR(opened);
-  return Introduced(std::move(tree));
+  return Introduced(deadline_ns, std::move(tree));
 }
 
 absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
@@ -334,7 +349,8 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
 
 absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
   std::vector<TreeInfo> trees;
-  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+  const int64_t deadline_ns = ConnectDeadlineNs();
+  PANDO_RETURN_IF_ERROR(RunControl(deadline_ns, [&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(
         const std::string body,
         control_channel_.Call(context, catalog_server_, ControlOpcode::kListTrees, ""));
@@ -354,8 +370,9 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
   return trees;
 }
 
-absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(int more_coroutines) {
-  std::lock_guard members_lock(members_mutex_);
+absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(int more_coroutines,
+                                                                              int64_t deadline_ns) {
+  PANDO_ASSIGN_OR_RETURN(const auto members_lock, members_mutex_.LockBy(deadline_ns));
   PANDO_ASSIGN_OR_RETURN(
       std::unique_ptr<Endpoint> endpoint,
       fabric_->Connect(control_channel_.compute_server(), control_channel_.incarnation()));

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/fabric.h"
+#include "compute/client/deadline_mutex.h"
 #include "compute/client/heartbeat.h"
 #include "compute/client/member_watch.h"
 #include "compute/client/tree_impl.h"
@@ -76,7 +77,11 @@ class ClientImpl {
 
   // A session's parts, with more coroutines than the options say; RemoveSession() keeps its
   // counters.
-  absl::StatusOr<std::unique_ptr<SessionContext>> NewSessionContext(int more_coroutines = 0);
+  absl::StatusOr<std::unique_ptr<SessionContext>> NewSessionContext(int more_coroutines = 0) {
+    return NewSessionContext(more_coroutines, ConnectDeadlineNs());
+  }
+  absl::StatusOr<std::unique_ptr<SessionContext>> NewSessionContext(int more_coroutines,
+                                                                    int64_t deadline_ns);
   void RemoveSession(const SessionContext* session);
 
   ClientStats Stats() const;
@@ -112,8 +117,13 @@ class ClientImpl {
   void LeaveStuckWord();
   // From now on the server's lease is renewed.
   void KeepAlive(const ServerRecord& server);
-  // Runs `job` in a coroutine of the control session, and what it spawns there.
-  absl::Status RunControl(const std::function<absl::Status(OperationContext&)>& job);
+  // Runs `job` in a coroutine of the control session, and what it spawns there. With the deadline
+  // of the call that it is a part of, which waits for its turn no longer than that; or with one of
+  // its own, from when its turn has come: for what has to be done in any case.
+  using ControlJob = std::function<absl::Status(OperationContext&)>;
+  absl::Status RunControl(int64_t deadline_ns, const ControlJob& job);
+  absl::Status RunControl(const ControlJob& job);
+  absl::Status RunLocked(int64_t deadline_ns, const ControlJob& job);  // under control_mutex_
   // Whether the server can become one of the client's; it hears of nobody by that.
   absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);
   // The tree's entry as the catalog has it now, as far as it concerns the server.
@@ -132,21 +142,23 @@ class ClientImpl {
   // Waits a moment for servers of the tree that are not known yet, or not in the life that the
   // catalog knows. False: there are none.
   using ListServers = std::function<absl::StatusOr<TreeServerList>(OperationContext&)>;
-  bool AwaitServers(const ListServers& list);
-  bool AwaitServersOf(std::string_view name);
+  bool AwaitServers(int64_t deadline_ns, const ListServers& list);
+  bool AwaitServersOf(int64_t deadline_ns, std::string_view name);
 
   // --- owner.cpp: owned trees. Outside coroutines.
   // This client is a member, from its first owned tree on.
-  absl::Status EnsureMember();
+  absl::Status EnsureMember(int64_t deadline_ns);
   // Those of its threads; an error: none of its sessions is registered.
-  absl::Status AddSessions(MemberParts* parts);
-  absl::StatusOr<std::shared_ptr<TreeImpl>> Introduced(std::shared_ptr<TreeImpl> tree);
+  absl::Status AddSessions(int64_t deadline_ns, MemberParts* parts);
+  absl::StatusOr<std::shared_ptr<TreeImpl>> Introduced(int64_t deadline_ns,
+                                                       std::shared_ptr<TreeImpl> tree);
   // Whether the tree's owners may be asked for: outside tasks, of an owned tree of this client's.
   absl::Status CheckAsked(TreeImpl& tree) const;
   // Gives up what it owns, as far as that goes.
   void LeaveOwners();
   // `asked`: the catalog was asked for the tree, and may have it from then on.
-  absl::StatusOr<std::shared_ptr<TreeImpl>> CreateAnyTree(std::string_view name,
+  absl::StatusOr<std::shared_ptr<TreeImpl>> CreateAnyTree(int64_t deadline_ns,
+                                                          std::string_view name,
                                                           const TreeOptions& options, bool* asked);
   int64_t ConnectDeadlineNs() const;
 
@@ -171,7 +183,7 @@ class ClientImpl {
   std::unique_ptr<IndexEnvironment> environment_;
   UpsertTable upserts_;
 
-  std::mutex control_mutex_;
+  DeadlineMutex control_mutex_;
   std::unique_ptr<SessionContext> control_;
   std::unique_ptr<Heartbeat> heartbeat_;                          // where there are leases
   absl::flat_hash_map<uint32_t, std::weak_ptr<TreeImpl>> trees_;  // by id; under control_mutex_
@@ -181,10 +193,10 @@ class ClientImpl {
   ClientStats finished_;  // counters of sessions that are gone
   uint64_t next_session_ = 1;
 
-  std::mutex members_mutex_;
+  DeadlineMutex members_mutex_;
   std::unique_ptr<MemberWatch> watch_;  // where there is a registry
 
-  std::mutex owner_mutex_;
+  DeadlineMutex owner_mutex_;
   std::shared_ptr<TreeImpl> cluster_tree_;
   std::unique_ptr<Member> member_;  // of a client that has, or had, an owned tree open
   std::atomic<Member*> current_member_{nullptr};  // that one

@@ -158,16 +158,16 @@ absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
 
 std::vector<ServerStatus> ClientImpl::Servers() {
   std::vector<ServerStatus> result;
-  (void)RunControl([&](OperationContext& context) -> absl::Status {
+  const int64_t deadline_ns = ConnectDeadlineNs();
+  (void)RunControl(deadline_ns, [&](OperationContext&) -> absl::Status {
     result.resize(servers_.size());
     // All at once: one that does not answer leaves no time for those after it.
     for (size_t i = 0; i < servers_.size(); ++i) {
       result[i].id = servers_[i].id;
-      control_->scheduler().Spawn(
-          [this, status = &result[i], deadline_ns = context.deadline_ns()] {
-            OperationContext own(control_.get(), deadline_ns);
-            ReadStatus(own, status);
-          });
+      control_->scheduler().Spawn([this, deadline_ns, status = &result[i]] {
+        OperationContext context(control_.get(), deadline_ns);
+        ReadStatus(context, status);
+      });
     }
     return absl::OkStatus();
   });

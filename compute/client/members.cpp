@@ -88,22 +88,25 @@ void ClientImpl::DetachFromAll(OperationContext& context, uint32_t tree_id, bool
 absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
   PANDO_RETURN_IF_ERROR(tree.fate.status());
   // Not inside a control call: the search for servers needs the control session.
+  const int64_t deadline_ns = ConnectDeadlineNs();
   (void)AwaitServers(
-      [&](OperationContext& context) { return ListTreeServers(context, tree.id()); });
-  return RunControl(
-      [&](OperationContext& context) { return tree.CheckServers(context, /*waits=*/false); });
-}
-
-bool ClientImpl::AwaitServersOf(std::string_view name) {
-  return AwaitServers([&](OperationContext& context) -> absl::StatusOr<TreeServerList> {
-    PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, FindEntry(context, name));
-    return std::move(entry.servers);
+      deadline_ns, [&](OperationContext& context) { return ListTreeServers(context, tree.id()); });
+  return RunControl(deadline_ns, [&](OperationContext& context) {
+    return tree.CheckServers(context, /*waits=*/false);
   });
 }
 
-bool ClientImpl::AwaitServers(const ListServers& list) {
+bool ClientImpl::AwaitServersOf(int64_t deadline_ns, std::string_view name) {
+  return AwaitServers(deadline_ns,
+                      [&](OperationContext& context) -> absl::StatusOr<TreeServerList> {
+                        PANDO_ASSIGN_OR_RETURN(CatalogEntry entry, FindEntry(context, name));
+                        return std::move(entry.servers);
+                      });
+}
+
+bool ClientImpl::AwaitServers(int64_t deadline_ns, const ListServers& list) {
   bool wanted = false;
-  (void)RunControl([&](OperationContext& context) -> absl::Status {
+  (void)RunControl(deadline_ns, [&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, list(context));
     for (const TreeServer& on : servers) {
       const ServerRecord* const record = FindRecord(on.server);
@@ -112,7 +115,9 @@ bool ClientImpl::AwaitServers(const ListServers& list) {
     return absl::OkStatus();
   });
   const uint64_t look = wanted ? members_.AskForLook() : 0;
-  const int64_t until_ns = RealClock().NowNs() + kAwaitServersNs;
+  // Half of the time is for what they are waited for.
+  const int64_t now_ns = RealClock().NowNs();
+  const int64_t until_ns = now_ns + std::min(kAwaitServersNs, (deadline_ns - now_ns) / 2);
   while (look != 0 && !members_.HasLooked(look) && RealClock().NowNs() < until_ns) {
     const timespec pause = {0, kLookPauseNs};
     nanosleep(&pause, nullptr);
@@ -121,9 +126,10 @@ bool ClientImpl::AwaitServers(const ListServers& list) {
 }
 
 absl::Status ClientImpl::DropTree(std::string_view name) {
-  (void)AwaitServersOf(name);
+  const int64_t deadline_ns = ConnectDeadlineNs();
+  (void)AwaitServersOf(deadline_ns, name);
   CatalogEntry entry;
-  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) -> absl::Status {
+  PANDO_RETURN_IF_ERROR(RunControl(deadline_ns, [&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(entry, FindEntry(context, name));
     // Whether some server may have dropped it, which is not undone.
     bool begun = false;
@@ -168,8 +174,8 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
     return absl::OkStatus();
   }));
   // It is dropped, whatever becomes of this: members see to what is left, too.
-  if (entry.mode() == TreeMode::kOwned && EnsureMember().ok()) {
-    (void)member_->Tidy(entry.tree_id, ConnectDeadlineNs());
+  if (entry.mode() == TreeMode::kOwned && EnsureMember(deadline_ns).ok()) {
+    (void)member_->Tidy(entry.tree_id, deadline_ns);
   }
   return absl::OkStatus();
 }

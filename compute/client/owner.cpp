@@ -26,11 +26,12 @@ int64_t ClientImpl::ConnectDeadlineNs() const {
   return control_->NowNs() + options_.connect_timeout_ms * kMillisecondNs;
 }
 
-absl::Status ClientImpl::AddSessions(MemberParts* parts) {
-  const auto add = [this](int count, int coroutines,
-                          std::vector<std::unique_ptr<SessionContext>>* to) {
+absl::Status ClientImpl::AddSessions(int64_t deadline_ns, MemberParts* parts) {
+  const auto add = [&](int count, int coroutines,
+                       std::vector<std::unique_ptr<SessionContext>>* to) {
     for (int i = 0; i < count; ++i) {
-      absl::StatusOr<std::unique_ptr<SessionContext>> session = NewSessionContext(coroutines);
+      absl::StatusOr<std::unique_ptr<SessionContext>> session =
+          NewSessionContext(coroutines, deadline_ns);
       if (!session.ok()) return session.status();
       to->push_back(*std::move(session));
     }
@@ -49,13 +50,13 @@ absl::Status ClientImpl::AddSessions(MemberParts* parts) {
   return added;
 }
 
-absl::Status ClientImpl::EnsureMember() {
-  std::lock_guard lock(owner_mutex_);
+absl::Status ClientImpl::EnsureMember(int64_t deadline_ns) {
+  PANDO_ASSIGN_OR_RETURN(const auto lock, owner_mutex_.LockBy(deadline_ns));
   if (member_ != nullptr) return absl::OkStatus();
   int64_t serving_lease_ns = 0;
   bool leases = false;
   {
-    std::lock_guard control_lock(control_mutex_);
+    PANDO_ASSIGN_OR_RETURN(const auto control_lock, control_mutex_.LockBy(deadline_ns));
     for (const ServerRecord& server : servers_) {
       leases = leases || server.info.lease_us > 0;
       if (server.id != catalog_server_) continue;
@@ -69,13 +70,13 @@ absl::Status ClientImpl::EnsureMember() {
   }
   bool asked = false;
   PANDO_ASSIGN_OR_RETURN(std::shared_ptr<TreeImpl> cluster_tree,
-                         CreateAnyTree(kClusterTreeName,
+                         CreateAnyTree(deadline_ns, kClusterTreeName,
                                        {.key_bytes_max = kClusterKeyBytesMax,
                                         .value_bytes_max = kClusterValueBytesMax},
                                        &asked));
   Member::Parts parts;
-  PANDO_ASSIGN_OR_RETURN(parts.session, NewSessionContext(kMemberCoroutines));
-  PANDO_RETURN_IF_ERROR(AddSessions(&parts));
+  PANDO_ASSIGN_OR_RETURN(parts.session, NewSessionContext(kMemberCoroutines, deadline_ns));
+  PANDO_RETURN_IF_ERROR(AddSessions(deadline_ns, &parts));
   parts.on_session_end = [this](const SessionContext* ended) { RemoveSession(ended); };
   parts.event_driven = capabilities.event_driven;
   parts.control = &control_channel_;
@@ -122,9 +123,10 @@ absl::Status ClientImpl::EnsureMember() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Introduced(std::shared_ptr<TreeImpl> tree) {
+absl::StatusOr<std::shared_ptr<TreeImpl>> ClientImpl::Introduced(int64_t deadline_ns,
+                                                                 std::shared_ptr<TreeImpl> tree) {
   if (tree->routed().owned() == nullptr) return tree;
-  PANDO_RETURN_IF_ERROR(tree->Introduce(member_.get(), ConnectDeadlineNs()));
+  PANDO_RETURN_IF_ERROR(tree->Introduce(member_.get(), deadline_ns));
   return tree;
 }
 
@@ -156,13 +158,14 @@ absl::StatusOr<std::vector<MemberInfo>> ClientImpl::ListMembers() {
   PANDO_RETURN_IF_ERROR(CheckMayBlock());
   // Where nobody has made the cluster tree there are no members; it is not made for this.
   absl::Status exists;
-  PANDO_RETURN_IF_ERROR(RunControl([&](OperationContext& context) {
+  const int64_t deadline_ns = ConnectDeadlineNs();
+  PANDO_RETURN_IF_ERROR(RunControl(deadline_ns, [&](OperationContext& context) {
     exists = FindEntry(context, kClusterTreeName).status();
     return absl::IsNotFound(exists) ? absl::OkStatus() : exists;
   }));
   if (absl::IsNotFound(exists)) return std::vector<MemberInfo>();
-  PANDO_RETURN_IF_ERROR(EnsureMember());
-  return member_->ListMembers(ConnectDeadlineNs());
+  PANDO_RETURN_IF_ERROR(EnsureMember(deadline_ns));
+  return member_->ListMembers(deadline_ns);
 }
 
 absl::Status ClientImpl::Leave(int64_t timeout_ms) {

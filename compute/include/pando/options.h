@@ -92,9 +92,10 @@ struct ClientOptions {
   // on shm the permissions of the memory servers' sockets decide who gets in.
   std::string secret_file;
   // How long Connect() waits until `memory_servers_min` servers answer, the one with the catalog
-  // among them, milliseconds. Also the deadline of NewSession(), CreateTree(), OpenTree() and
-  // DropTree(). The client goes on without servers that do not answer (the log says which), and
-  // connects to them when they do.
+  // among them, milliseconds. Also the deadline of each call of a Client that asks a server,
+  // NewSession() (where a server does not answer, a second at least), CreateTree(), DropTree() and
+  // Servers() among them. The client goes on without servers that do not answer (the log says
+  // which), and connects to them when they do.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
 
