@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/cost/loaded_tree.h"
 #include "bench/cost/sim_cluster.h"
 #include "common/wire/node_image.h"
 #include "compute/client/access.h"
@@ -137,6 +138,19 @@ TEST(SilentServerTest, ADropThatHasReachedSomeServersIsOfUnknownOutcome) {
     EXPECT_TRUE(client->ListTrees()->empty());
     EXPECT_TRUE(client->CreateTree("t", {}).ok());
   }
+}
+
+TEST(SilentServerTest, ATreeOnItIsUnavailable) {
+  LoadedTree loaded(OfServers(2), {}, 100'000);
+  for (const ServerStatus& server : loaded.client->Servers()) ASSERT_GT(server.used_bytes, 0u);
+  EXPECT_TRUE(loaded.client->TreeStatus(*loaded.tree).ok());
+  for (const ServerId silent : {1, 2}) {
+    loaded.cluster.world().PauseCalls(silent, true);
+    const absl::Status status = loaded.client->TreeStatus(*loaded.tree);
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    loaded.cluster.world().PauseCalls(silent, false);
+  }
+  EXPECT_TRUE(loaded.client->TreeStatus(*loaded.tree).ok());
 }
 
 TEST(SilentServerTest, TheOthersAreThere) {

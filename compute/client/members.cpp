@@ -91,9 +91,11 @@ absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
   const int64_t deadline_ns = ConnectDeadlineNs();
   (void)AwaitServers(
       deadline_ns, [&](OperationContext& context) { return ListTreeServers(context, tree.id()); });
-  return RunControl(deadline_ns, [&](OperationContext& context) {
+  const absl::Status there = RunControl(deadline_ns, [&](OperationContext& context) {
     return tree.CheckServers(context, /*waits=*/false);
   });
+  // The question has had all the time that a server has to answer.
+  return absl::IsDeadlineExceeded(there) ? absl::UnavailableError(there.message()) : there;
 }
 
 bool ClientImpl::AwaitServersOf(int64_t deadline_ns, std::string_view name) {

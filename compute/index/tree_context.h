@@ -167,9 +167,9 @@ class TreeContext {
   // As the catalog knows it now (rule R7). NotFound: the tree was dropped.
   absl::StatusOr<bool> MayHaveNodesOn(OperationContext& context, ServerId server) const;
   // Whether all memory servers on which the tree may have nodes, as the catalog knows it now, are
-  // there in the lives that they were (rule R7). Unavailable: one is gone, or does not answer;
-  // DataLoss: one has started again; NotFound: the tree was dropped. `waits`: for servers that have
-  // just come. Not in the session that takes servers up.
+  // there in the lives that they were (rule R7). Unavailable: one is gone; DeadlineExceeded: one
+  // does not answer; DataLoss: one has started again; NotFound: the tree was dropped. `waits`: for
+  // servers that have just come. Not in the session that takes servers up.
   absl::Status CheckServers(OperationContext& context, bool waits) const;
 
   // Rule S3: one insertion a (level, separator) and compute server at a time.
