@@ -11,6 +11,7 @@
 
 #include "bench/integration/integration_cluster.h"
 #include "common/base/random.h"
+#include "pando/executor.h"
 #include "pando/log.h"
 
 namespace pando {
@@ -266,6 +267,8 @@ TEST_F(SessionTest, ATaskIsRefusedWhatBlocks) {
     EXPECT_CODE(client_->DropTree("t"), FailedPrecondition);
     EXPECT_CODE(client_->ListTrees(), FailedPrecondition);
     EXPECT_CODE(client_->TreeStatus(*tree_), FailedPrecondition);
+    EXPECT_CODE(client_->NewSession(), FailedPrecondition);
+    EXPECT_CODE(Executor::Create(client_.get(), {}), FailedPrecondition);
     EXPECT_TRUE(client_->Servers().empty());
   });
   session_->Run();

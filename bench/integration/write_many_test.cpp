@@ -235,8 +235,8 @@ TEST_F(WriteManyTest, WhatIsNoGoodIsRefusedAlone) {
   for (const WriteResult& result : other_session->WriteMany(*tree_, writes)) {
     EXPECT_CODE(result.status, InvalidArgument);
   }
+  const auto another = *client_->NewSession();
   session_->Spawn([&] {
-    auto another = *client_->NewSession();
     for (const WriteResult& result : another->WriteMany(*tree_, {{.key = "a"}, {.key = "z"}})) {
       EXPECT_CODE(result.status, FailedPrecondition);
     }

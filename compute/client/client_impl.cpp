@@ -372,6 +372,7 @@ absl::StatusOr<std::vector<TreeInfo>> ClientImpl::ListTrees() {
 
 absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(int more_coroutines,
                                                                               int64_t deadline_ns) {
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
   PANDO_ASSIGN_OR_RETURN(const auto members_lock, members_mutex_.LockBy(deadline_ns));
   PANDO_ASSIGN_OR_RETURN(
       std::unique_ptr<Endpoint> endpoint,
