@@ -235,13 +235,13 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
 }
 
 absl::Status ClientImpl::AddMember(const ServerLocation& location) {
+  // Closing a tree takes mutexes, and gives nodes back: the last reference goes after all of them.
+  std::vector<std::shared_ptr<TreeImpl>> trees;
   // A session that begins meanwhile would reach the server before the trees are introduced. None
   // waits for a server that says nothing.
   std::unique_lock members_lock(members_mutex_, std::defer_lock);
   PANDO_ASSIGN_OR_RETURN(const uint32_t added,
                          fabric_->AddServer(location, [&] { members_lock.lock(); }));
-  // Closing a tree takes the mutex of the control session: the last reference goes after it.
-  std::vector<std::shared_ptr<TreeImpl>> trees;
   ServerRecord record;
   const absl::Status status = RunControl([&](OperationContext& context) -> absl::Status {
     control_->endpoint().AdoptServers(added);
