@@ -148,6 +148,10 @@ class Client {
   // Thread-safe; blocks.
   absl::Status Leave(int64_t timeout_ms = 0);
 
+  // Blocks, as the above. Memory servers that are gone are left out. On shm one that is stopped is
+  // not: Unavailable after a second, until it goes on or its process ends (without a place there a
+  // session could not give back a lock that another one hands over to it). Sessions that exist go
+  // on; an executor, and a client's first owned tree, need new ones.
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
 
   // Registers a function for Session::Upsert() under a number from kFirstRegistered on, for the
