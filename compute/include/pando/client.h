@@ -294,7 +294,8 @@ class Session {
   // Cancelled: `next` threw; the message is that of the exception. In these cases nothing becomes
   // visible. DataLoss: a memory server has restarted and lost what was loaded there. Unknown: also
   // if the entries were stored, but some memory server did not confirm that it still has them
-  // (Client::TreeStatus()).
+  // (Client::TreeStatus()). `next` runs on a coroutine's stack of 128 KiB: no deep recursion, no
+  // large arrays.
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
   // For owned trees: when this returns, the leaves have every write that this client, as an owner,

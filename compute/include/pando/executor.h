@@ -63,8 +63,9 @@ class Executor {
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);
   virtual ~Executor() = default;
 
-  // Calls `done` once, on a worker thread; it must not block. An exception that it throws is logged
-  // and has no other effect: the operation has ended. An error means that the operation was not
+  // Calls `done` once, on a worker thread; it must not block. It may run on a coroutine's stack of
+  // 128 KiB: no deep recursion, no large arrays. An exception that it throws is logged and has no
+  // other effect: the operation has ended. An error means that the operation was not
   // accepted and that `done` is not called. The operation's deadline counts from here. An operation
   // that still waits for its turn by then ends with DeadlineExceeded, whatever delays those before
   // it.

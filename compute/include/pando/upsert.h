@@ -30,7 +30,7 @@ enum class UpsertFunction : uint32_t {
 // It runs under the lock of the key's leaf, on the thread of any session of this client, on several
 // threads at once. It runs again if its result could not be used (a split lacked memory). So it
 // must be thread-safe, quick, and a function of its arguments alone. It must not wait, nor call
-// Pando.
+// Pando. Its stack has 128 KiB, of a coroutine: no deep recursion, no large arrays.
 using UpsertCallback = std::function<absl::StatusOr<std::string>(
     std::string_view key, std::optional<std::string_view> present, std::string_view operand)>;
 
