@@ -1,7 +1,9 @@
 // What Session::Check() checks, and what it found.
 //
-// It READs every node of a tree over the fabric and changes nothing. It checks on any tree, also
-// while others change it: the root record is whole. On each level the fences of the nodes are
+// It READs every node of a tree over the fabric and changes nothing. Only of an owned tree it
+// flushes first what this client owns (Session::Flush()): if memory servers have no room for that,
+// it ends in ResourceExhausted, and nothing is checked. It checks on any tree, also while others
+// change it: the root record is whole. On each level the fences of the nodes are
 // contiguous from the smallest key to the largest, and the siblings are linked in that order. Every
 // node has the life, tree and level of the references to it. Separators ascend, and each is the low
 // fence of its child. No key occurs twice or outside its node's fences. Lock words are

@@ -310,7 +310,8 @@ class Session {
   // incomplete; call again.
   absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options = {});
   // READs the whole tree and reports what is wrong with it (check.h). Errors say why the check
-  // failed: Unavailable, DeadlineExceeded.
+  // failed: Unavailable, DeadlineExceeded; ResourceExhausted, as Flush() has it, which the check of
+  // an owned tree begins with.
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options = {});
 
   // Estimates the tree's size from some of its leaves (size.h); also while others work on it.
