@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/history/checker.h"
@@ -416,6 +418,65 @@ TEST(OwnedLost, AnOwnerThatIsStoppedKeepsNobodyWaitingOnceItHasEnded) {
     stage.LookAtTheEnd();
     EXPECT_EQ(stage.what(), "");
   }
+}
+
+// A dead owner has ranges of two trees; of the living ones each has one of these open. What the
+// first one claims, and cannot bring to its end, the other one can.
+struct TwoTrees {
+  TwoTrees() {
+    EXPECT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1));
+    for (size_t tree : {0, 1}) EXPECT_TRUE(PutIn(&stage, owner, tree, 1));
+    EXPECT_TRUE(stage.Open(first, 0) && stage.Open(second, 1));
+    stage.Kill(owner);
+    stage.Leave(owner);
+  }
+  // While the recovery waits for reads on loan: nothing of the dead owner is decided yet.
+  void InItsMiddle(std::function<void()> what) {
+    stage.world().At(stage.NowNs() + 3 * kMillisecondNs, std::move(what));
+    (void)first->sessions[0]->Get(*first->trees[0], KeyOf(1), {.timeout_ms = 100});
+  }
+  void ExpectThatTheOtherOneCan() {
+    stage.Quiet(2 * kSecondNs);
+    const auto got = second->sessions[0]->Get(*second->trees[1], KeyOf(1), {.timeout_ms = 1000});
+    EXPECT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(second->client->Stats().owned.ranges, 1u);
+  }
+
+  LogMoves stage{{.trees = 2, .circumstances = {.breaks = true, .owners_end = true}}};
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const first = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const second = stage.Join(OwnedStage::SmallOwner());
+};
+
+// The range was taken under the claim, and the catalog did not say that its tree is there.
+TEST(OwnedLost, AClaimIsHandedBackOnceWhatWasTakenUnderItIsSettled) {
+  TwoTrees two;
+  BusyCatalog catalog(&two.stage.cluster().server(0));
+  two.stage.world().SetHandler(1, &catalog);
+  two.InItsMiddle([&] { catalog.busy = true; });
+  EXPECT_GT(catalog.refused, 0) << "or this shows nothing";
+  catalog.busy = false;
+  two.ExpectThatTheOtherOneCan();
+  EXPECT_EQ(two.first->client->Stats().owned.ranges, 1u);
+  two.stage.world().SetHandler(1, &two.stage.cluster().server(0));
+  two.stage.LookAtTheEnd();
+  EXPECT_EQ(two.stage.what(), "");
+}
+
+// It reaches no memory server before all of its time is over.
+TEST(OwnedLost, AClaimThatCouldNotBeHandedBackInTimeIsHandedBackLater) {
+  TwoTrees two;
+  const auto cut = [&two](bool is_cut) {
+    for (int id = 1; id <= two.stage.cluster().memory_servers(); ++id) {
+      two.stage.world().CutLink(*two.first->fabric, static_cast<ServerId>(id), is_cut);
+    }
+  };
+  two.InItsMiddle([&] { cut(true); });
+  two.stage.Quiet(65 * kSecondNs);
+  cut(false);
+  two.ExpectThatTheOtherOneCan();
+  two.stage.LookAtTheEnd();
+  EXPECT_EQ(two.stage.what(), "");
 }
 
 }  // namespace

@@ -293,7 +293,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.
-  const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(bringing);
+  OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
+  const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
   {
     std::lock_guard lock(mutex_);
     stats_.adopted_messages += recovery.replayed();

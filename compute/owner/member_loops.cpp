@@ -9,6 +9,7 @@
 #include "compute/owner/log_move.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
+#include "compute/owner/recovery.h"
 #include "compute/owner/turnstile.h"
 
 namespace pando {
@@ -134,7 +135,14 @@ absl::Status Member::LookForEnded(OperationContext& context) {
     PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> ranges,
                            ListRangesOf(context, map_, member));
     PANDO_ASSIGN_OR_RETURN(const bool is_ours, CanTake(context, ranges));
-    if (is_ours) (void)Recover(context, member);
+    if (is_ours) {
+      (void)Recover(context, member);
+      continue;
+    }
+    // Who has claimed it here may not have come to hand it back; as long as this member lives
+    // nobody else may go on.
+    PANDO_RETURN_IF_ERROR(SettlePending(context));
+    (void)HandBackClaim(context, map_, stamps_, member, self());
   }
   return FreeLostExtents(context);
 }

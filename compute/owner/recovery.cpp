@@ -29,6 +29,8 @@ constexpr int64_t kAgainChains = 16;
 
 bool HasLowerKey(const FlushItem& a, const FlushItem& b) { return a.key < b.key; }
 
+RecoveryEntry NobodysClaim(StampSource& stamps) { return {.stamp = stamps.Next(), .claimant = {}}; }
+
 absl::Status NotYet(absl::string_view why) { return absl::AbortedError(why); }
 
 // So many messages are sorted in some milliseconds.
@@ -297,10 +299,18 @@ absl::Status Recovery::BringToLeaves(OperationContext& context, TreeContext* lea
 
 // --- D5
 
+absl::Status HandBackClaim(OperationContext& context, MapStore& map, StampSource& stamps,
+                           MemberId ended, MemberId self) {
+  const auto claim = FindEntry<RecoveryEntry>(context, map, ended);
+  if (absl::IsNotFound(claim.status())) return absl::OkStatus();
+  PANDO_RETURN_IF_ERROR(claim.status());
+  if (claim->claimant != self) return absl::OkStatus();
+  return ChangeEntry(ended, *claim, NobodysClaim(stamps)).Settle(context, map);
+}
+
 absl::Status Recovery::HandBack(OperationContext& context) {
   if (!claimed_.has_value()) return absl::OkStatus();
-  const RecoveryEntry nobody = {.stamp = parts_.stamps->Next(), .claimant = {}};
-  return ChangeEntry(ended_, *claimed_, nobody).Settle(context, *parts_.map);
+  return ChangeEntry(ended_, *claimed_, NobodysClaim(*parts_.stamps)).Settle(context, *parts_.map);
 }
 
 absl::Status Recovery::End(OperationContext& context) {

@@ -114,4 +114,9 @@ class Recovery {
   absl::Status refusal_, loss_;
 };
 
+// Of a claim of `self` that an error, or a change of unknown outcome, has left where no recovery is
+// under way: others may go on. OK also if there is none.
+absl::Status HandBackClaim(OperationContext& context, MapStore& map, StampSource& stamps,
+                           MemberId ended, MemberId self);
+
 }  // namespace pando
