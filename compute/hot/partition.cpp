@@ -63,6 +63,12 @@ void Partition::Remove(RecordHandle* place, uint64_t hash) {
   pool_.Free(handle);
 }
 
+void Partition::RemoveClean(RecordHandle* place, uint64_t hash) {
+  ++now_.clean_removed;
+  --records_;
+  Remove(place, hash);
+}
+
 void Partition::AddToOrder(std::string_view key, RecordHandle handle, Path* path) {
   PANDO_CHECK(!index_.FindInLeaf(key, path)) << "a record was clean and had a place in the order";
   index_.Insert(path, key, handle);

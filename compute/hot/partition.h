@@ -188,6 +188,17 @@ class Partition {
   void DivideTombstones(Lsn next) { tombstones_.Divide(next); }
   size_t tombstones() const { return tombstones_.count(); }
 
+  // --- Rule K7. Whether a key that has no record may have had one in between, of a put that a
+  // flush has brought to its leaf: a READ of the leaf from before that moment may not say what it
+  // has.
+  struct Moment {
+    uint64_t puts_flushed = 0, clean_removed = 0;
+  };
+  Moment now() const { return now_; }
+  bool MayHaveForgotten(const Moment& since) const {
+    return now_.puts_flushed != since.puts_flushed && now_.clean_removed != since.clean_removed;
+  }
+
   // --- Rule T7. Frees clean records that were not used since the clock last came by, until so many
   // bytes() are gone, it has gone round once, or has looked at so many places (one takes some
   // nanoseconds). Returns what it has freed.
@@ -259,6 +270,7 @@ class Partition {
   RecordHandle Store(RecordHandle* place, uint64_t hash, RecordState state, uint8_t bits,
                      std::string_view key, std::string_view value);
   void Remove(RecordHandle* place, uint64_t hash);
+  void RemoveClean(RecordHandle* place, uint64_t hash);
   // Of a placeholder: it goes, whoever waits for it looks again.
   void DropLoad(RecordHandle* place, uint64_t hash);
   // A dirty record's place in the order of keys: it has none yet; it has one; it has none any more.
@@ -296,6 +308,7 @@ class Partition {
   size_t records_ = 0;
   Lsn highest_ = 0;
   uint64_t renewals_ = 0;
+  Moment now_;
   size_t hand_chunk_ = 1, hand_slot_ = 0;  // of the clock
   uint64_t looks_ = 0;
 };

@@ -73,6 +73,7 @@ void Partition::EndFlush(const FlushItem& item, FlushResult result, uint64_t has
     --records_;
     Remove(view.place, view.hash);
   } else {
+    ++now_.puts_flushed;
     Store(view.place, view.hash, RecordState::kClean, record->bits(), item.key, item.value);
   }
 }
@@ -141,8 +142,7 @@ void Partition::Look(RecordHandle handle) {
   const uint64_t hash = HashOf(record->key());
   // Hits in the front do not touch the record.
   if (record->Has(HotRecord::kShown) && front_.TakeUsed(record->key(), hash)) return;
-  Remove(table_.Find(handle, hash), hash);
-  --records_;
+  RemoveClean(table_.Find(handle, hash), hash);
 }
 
 void Partition::MoveTogether(size_t chunk) {
@@ -239,8 +239,7 @@ bool Partition::MoveCleanTo(std::string_view from, std::string_view to, size_t l
         other->Store(nullptr, hash, state, record->bits(), record->key(), record->value());
         ++other->records_;
       }
-      --records_;
-      Remove(place, hash);
+      RemoveClean(place, hash);
     }
   }
   return false;
@@ -249,9 +248,7 @@ bool Partition::MoveCleanTo(std::string_view from, std::string_view to, size_t l
 void Partition::Forget(std::string_view key) {
   const View view = Find(key);
   if (view.state == RecordState::kLoading) DropLoad(view.place, view.hash);
-  if (view.state != RecordState::kClean) return;
-  --records_;
-  Remove(view.place, view.hash);
+  if (view.state == RecordState::kClean) RemoveClean(view.place, view.hash);
 }
 
 template <typename Each>

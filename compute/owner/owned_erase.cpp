@@ -21,17 +21,45 @@ constexpr int64_t kShareOfOthers = 8;
 
 }  // namespace
 
+void OwnedTree::NoteReplaced(const OwnRange& range, const Partition::View& view,
+                             Replaced* replaced) {
+  switch (view.state) {
+    case RecordState::kClean:
+    case RecordState::kDirty:
+      replaced->cell = CellOfStored(view.value);
+      [[fallthrough]];
+    case RecordState::kTombstone:  // whoever has erased it frees what it had
+      replaced->may_be_another = false;
+      return;
+    case RecordState::kLoading:
+    case RecordState::kAbsent:
+      replaced->may_be_another =
+          &range != replaced->range || range.partition.MayHaveForgotten(replaced->read);
+      return;
+  }
+}
+
 std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, const KeyRange& range,
                                                  ErasedPiece* piece) {
   OwnedReader reader(this);
   reader.Start(range.low, range.high, /*down=*/false);
   piece->keys.clear();
-  std::vector<std::optional<CellReference>> replaced;
+  Replaced before;
+  if (cells_.has_value()) {
+    before.range = FindOwn(range.low.FirstAbove());
+    if (before.range == nullptr) return std::nullopt;
+    std::lock_guard lock(before.range->partition.mutex());
+    before.read = before.range->partition.now();
+  }
+  std::vector<Replaced> replaced;
   const auto take = [&](LeafEntry& entry) {
     piece->keys.push_back(std::move(entry.key));
     // Where no record says better when it is erased: somebody may have replaced that by then, and
-    // has freed it then. What a flush and an eviction have hidden since is left to a sweep.
-    if (cells_.has_value()) replaced.push_back(CellOfStored(entry.value));
+    // has freed it then.
+    if (cells_.has_value()) {
+      replaced.push_back(before);
+      replaced.back().cell = CellOfStored(entry.value);
+    }
     return true;
   };
   std::optional<absl::Status> read = reader.ReadHere(context, kEraseLeaves, take);
@@ -61,10 +89,13 @@ std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, cons
   // With the last message all of them are durable.
   const absl::Status status = last == kNoLsn ? absl::OkStatus() : ConcludeWrite(context, last);
   if (!cells_.has_value()) return status;
-  if (!status.ok()) cells_->NoteUncertain();
+  bool is_uncertain = !status.ok();
   for (size_t i = 0; i < appended && status.ok(); ++i) {
-    if (replaced[i].has_value()) FreeCell(context, piece->keys[i], *replaced[i]);
+    is_uncertain = is_uncertain || replaced[i].may_be_another;
+    if (replaced[i].cell.has_value()) FreeCell(context, piece->keys[i], *replaced[i].cell);
   }
+  // What a flush and an eviction have hidden since, a sweep finds.
+  if (is_uncertain) cells_->NoteUncertain();
   return status;
 }
 

@@ -193,12 +193,22 @@ class OwnedTree final : public OwnedSlots {
                   const std::optional<std::string>& found);
   // Rule T9: a record that is found, as `view` says, before it is touched.
   void Show(OwnRange* range, const Partition::View& view);
+  // What a key that is erased was READ to have (rule K7).
+  struct Replaced {
+    std::optional<CellReference> cell;
+    // As of before the READ.
+    const OwnRange* range = nullptr;
+    Partition::Moment read;
+    bool may_be_another = false;  // the key may have a newer cell, that nobody knows of
+  };
+  // What the record, or the lack of one, says of that.
+  static void NoteReplaced(const OwnRange& range, const Partition::View& view, Replaced* replaced);
   // Rule T4: a put, or an erase (no value), that need not know what is there. An error: it has no
   // effect. kNoLsn: neither has a put that has to know now, as memory servers have begun to refuse
-  // new keys (rule B3). `replaced`, if given: the cell of what was there, where a record says that.
+  // new keys (rule B3). `replaced`, if given: becomes what there is when it is erased.
   std::optional<absl::StatusOr<Lsn>> AppendBlind(OperationContext& context, std::string_view key,
                                                  std::optional<std::string_view> value,
-                                                 std::optional<CellReference>* replaced = nullptr);
+                                                 Replaced* replaced = nullptr);
   // What a write has appended, which nobody has waited for.
   struct Appended {
     Lsn lsn = kNoLsn;                       // none: it had no effect

@@ -23,10 +23,6 @@ void LetOthers(OperationContext& context, std::unique_lock<Partition::Mutex>* lo
   lock->lock();
 }
 
-bool HasValue(const Partition::View& view) {
-  return view.state == RecordState::kClean || view.state == RecordState::kDirty;
-}
-
 }  // namespace
 
 // What a write makes of its key.
@@ -86,7 +82,7 @@ OwnedTree::Decision OwnedTree::Decide(const WriteOperation& operation,
 std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& context,
                                                           std::string_view key,
                                                           std::optional<std::string_view> value,
-                                                          std::optional<CellReference>* replaced) {
+                                                          Replaced* replaced) {
   const size_t value_bytes = value.has_value() ? value->size() : 0;
   const uint64_t hash = HashOf(key);
   RedoLog::Reservation reservation;
@@ -104,8 +100,8 @@ std::optional<absl::StatusOr<Lsn>> OwnedTree::AppendBlind(OperationContext& cont
       continue;
     if (!RuleHolds(Rule::kT4Hold)) LetOthers(context, &lock);
     const Partition::View view = range->partition.Find(key, hash);
-    if (replaced != nullptr && HasValue(view)) [[unlikely]]
-      *replaced = CellOfStored(view.value);
+    if (replaced != nullptr) [[unlikely]]
+      NoteReplaced(*range, view, replaced);
     const std::optional<Lsn> lsn = Store(range, &reservation, view, key, value);
     if (lsn.has_value()) [[likely]]
       return *lsn;
