@@ -143,5 +143,40 @@ TEST(OwnedLogMove, AnOperatorAcceptsTheLoss) {
   EXPECT_TRUE(losses.empty()) << "twice";
 }
 
+// The log's entry cannot be changed, as a client that has stopped holds the lock of its leaf, and
+// until then nothing becomes durable: flushes keep nobody waiting who closes another tree. The
+// log's server dies that long after some look of the flushes.
+TEST(OwnedLogMove, ATreeIsClosedInTimeMeanwhile) {
+  for (int64_t after_ms = 0; after_ms < 50; after_ms += 4) {
+    OwnedStageOptions options = LogMoves::Options(/*seed=*/3);
+    options.trees = 3;
+    LogMoves stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.connect_timeout_ms = 1000;
+    OwnedActor* const owner = stage.Join(client);
+    OwnedActor* const stopped = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(owner);
+    ASSERT_TRUE(log != 0 && stage.Open(owner, 1) && stage.Open(stopped, 2));
+    ASSERT_TRUE(stage.Do(owner, 0, 1, OwnedStage::Make(history::OperationKind::kGet, KeyOf(1))));
+    ASSERT_TRUE(stage.Do(stopped, 0, 2, OwnedStage::Make(history::OperationKind::kGet, KeyOf(1))));
+    // More than half of it, which flushes look at.
+    while (owner->client->Stats().owned.log_used_bytes < (40 << 10)) {
+      ASSERT_TRUE(stage.Put(owner, 1));
+    }
+    stage.world().LimitPackets(*stopped->fabric, 1);
+    stage.Spawn(stopped, 0, [&] { (void)stage.Split(stopped, 0, 2, KeyOf(5)); });
+    stage.Quiet((50 + after_ms) * kMillisecondNs);
+    ASSERT_TRUE(stage.world().PacketsSpent(*stopped->fabric));
+    stage.world().KillServer(log);
+    stage.Spawn(owner, 0, [&] { (void)stage.Put(owner, 1); });
+    stage.Quiet(100 * kMillisecondNs);
+    const int64_t begin_ns = stage.NowNs();
+    owner->trees[1].reset();
+    EXPECT_LT(stage.NowNs() - begin_ns, 3 * kSecondNs) << after_ms << " ms";
+    stage.Kill(stopped);
+    stage.Kill(owner);
+  }
+}
+
 }  // namespace
 }  // namespace pando

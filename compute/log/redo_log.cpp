@@ -76,6 +76,11 @@ bool RedoLog::will_move() const {
   return WillMove();
 }
 
+bool RedoLog::is_in_place() const {
+  Lock lock(mutex_);
+  return failure_.ok() && !moving_;
+}
+
 bool RedoLog::idle() const {
   Lock lock(mutex_);
   return durable_waiters_.empty() && room_waiters_.empty() && base_waiters_.empty() &&

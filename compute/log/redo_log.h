@@ -166,6 +166,8 @@ class RedoLog {
   void NoteStays(const absl::Status& why);
   // It has failed, and waiters wait for Move().
   bool will_move() const;
+  // It has not failed, and does not move.
+  bool is_in_place() const;
 
   // The service calls it often: takes over what a session that does not poll has left (invariant
   // 4). OK also if there is nothing to do. Errors as AwaitDurable().

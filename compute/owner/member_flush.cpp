@@ -63,15 +63,20 @@ bool Member::WantsFlush() const {
 
 bool Member::FlushUntilLow(OperationContext& context) {
   bool is_wanted = false;
+  const auto advance_base = [&](bool exactly) {
+    // Nothing becomes durable until it is, and others wait for the turnstile.
+    if (!log_->is_in_place()) return absl::OkStatus();
+    OperationContext soon(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+    return AdvanceBase(soon, exactly);
+  };
   const auto groups = std::make_shared<GroupList>();
   std::unique_ptr<FlushTeam::Run> team;
   while (!stopping_.load(std::memory_order_acquire) && !context.expired() && WantsFlush()) {
-    const bool failed = !log_->failure().ok();
     FlushOverdue(context);
     // What holds the base first (rule W5).
     const Lsn base = log_->base();
     const Lsn middle = base + (log_->next_lsn() - base) / 2;
-    const bool holds_base = LogIsFull() && !failed;
+    const bool holds_base = LogIsFull() && log_->is_in_place();
     size_t gone = 0;
     if (holds_base) gone = FlushSome(context, middle, /*refused=*/false);
     // The base is known by segments of LSNs: one that reaches beyond the middle holds it, too.
@@ -88,7 +93,7 @@ bool Member::FlushUntilLow(OperationContext& context) {
     // An erase is refused by nobody, but its leaf's server may be gone.
     const bool appends_again = holds_base && (is_refusing() || gone == 0);
     if (appends_again) gone += AppendAgain(context, middle, /*erases=*/gone == 0);
-    if (gone == 0 || (!failed && !AdvanceBase(context, /*exactly=*/appends_again).ok())) break;
+    if (gone == 0 || !advance_base(/*exactly=*/appends_again).ok()) break;
     WakeWriters();
     // Where writers never stop this does not end by itself.
     is_wanted = flushing_->is_wanted();
@@ -102,7 +107,7 @@ bool Member::FlushUntilLow(OperationContext& context) {
   }
   // What was appended again may be all that holds it, and lies anywhere.
   if (log_->used_bytes() > log_->capacity_bytes() / 2) {
-    (void)AdvanceBase(context, /*exactly=*/is_refusing());
+    (void)advance_base(/*exactly=*/is_refusing());
   }
   return is_wanted;
 }

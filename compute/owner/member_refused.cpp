@@ -240,7 +240,8 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
         log_->Reserve(now, refused.key.size(), refused.value_bytes, RedoLog::Purpose::kReserve);
     if (!room.ok()) {
       // Messages take less once they have their batch.
-      if (last == kNoLsn || !log_->AwaitDurable(context, last).ok()) break;
+      OperationContext soon(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+      if (last == kNoLsn || !log_->AwaitDurable(soon, last).ok()) break;
       last = kNoLsn;
       continue;
     }
