@@ -20,7 +20,8 @@
 //   6. Finding, touching and waiting allocate nothing.
 //   7. A clean record of 8/8 takes at most 28 bytes of heap, a dirty one 40; others key + value +
 //      16, and + 38. (A quarter of the slots of each size may be free besides: record_pool.h.) The
-//      front takes an eighth of that on top, at most, or eight slots.
+//      front grows to an eighth of that on top, at most, or to eight slots. Where records go it
+//      stays as large, until Evict() finds that it has more than a quarter.
 //   8. What is dirty, and nothing else, has a place in the order of keys.
 //   9. What FindShown() finds is a clean or dirty record as Find() would say it in that call, but
 //      that the LSN of a clean one may be that of its last message, which is durable (rule T9).
