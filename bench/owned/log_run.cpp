@@ -162,7 +162,7 @@ class LogRun {
           for (auto& [key, record] : records_) {
             if (!record.dirty || record.lsn > log_->durable()) continue;
             auto room =
-                log_->Reserve(context, key.size(), record.value.size(), RedoLog::Purpose::kReserve);
+                log_->Reserve(context, key.size(), record.value.size(), RedoLog::Purpose::kMove);
             if (!room.ok()) return room.status();
             if (!record.dirty || record.lsn > log_->durable()) continue;  // it was put meanwhile
             record.lsn = log_->Append(*std::move(room),

@@ -167,6 +167,31 @@ TEST_F(LogWaitTest, WhoWaitsForRoomGetsThatOfTheNextExtent) {
   EXPECT_LT(waited_ns, kMillisecondNs);
 }
 
+// The next extent may be full of that: who else wants a part of it waits until it is there.
+TEST_F(LogWaitTest, WhileItMovesOnlyWhatIsAppendedAgainGetsRoom) {
+  options_.moves = true;
+  log_ = world_.Create(session(), options_);
+  LogWorld::Run(session(), [&](OperationContext& context) {
+    using Purpose = RedoLog::Purpose;
+    const LogMessage message = {.tree_id = 1, .key = "key", .value = "value"};
+    log_->NoteServerGone(absl::UnavailableError("it is gone"));
+    LogExtent next = options_.extent;
+    next.server = LogWorld::kOther;
+    const auto again = [&] {
+      EXPECT_FALSE(log_->TryAppend(message, Purpose::kReserve).has_value());
+      OperationContext soon(context, world_.NowNs() + 10 * kMicrosecondNs);
+      EXPECT_TRUE(absl::IsDeadlineExceeded(log_->Reserve(soon, 3, 5, Purpose::kReserve).status()));
+      EXPECT_TRUE(log_->TryAppend(message, Purpose::kMove).has_value());
+      EXPECT_TRUE(log_->Reserve(soon, 3, 5, Purpose::kMove).ok());
+      return absl::OkStatus();
+    };
+    const auto nothing = [] { return absl::OkStatus(); };
+    EXPECT_TRUE(log_->Move(context, next, options_.epoch + 1, again, nothing).ok());
+    EXPECT_EQ(log_->next_lsn(), 2u);
+    EXPECT_TRUE(log_->Reserve(context, 3, 5, Purpose::kReserve).ok());
+  });
+}
+
 TEST_F(LogWaitTest, WhoNeedsLessIsNotKeptByOneWhoseTimeIsOver) {
   LogWorld::Run(session(), [&](OperationContext& context) { Fill(context, 256); });
   int64_t waited_ns = 0;

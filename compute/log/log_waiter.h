@@ -18,7 +18,7 @@ struct RedoLog::Waiter {
   Turn turn = 0;        // it has been given
   // It waits for room.
   uint64_t cost = 0;
-  bool last = false;
+  Purpose purpose = Purpose::kWrite;
   bool granted = false;
 };
 

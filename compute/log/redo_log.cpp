@@ -106,17 +106,17 @@ absl::StatusOr<std::unique_ptr<RedoLog>> RedoLog::Create(OperationContext& conte
 absl::StatusOr<RedoLog::Reservation> RedoLog::Reserve(OperationContext& context, size_t key_bytes,
                                                       size_t value_bytes, Purpose purpose) {
   const uint64_t cost = LogRing::CostOf(LogMessageBytes(key_bytes, value_bytes));
-  const bool last = purpose == Purpose::kReserve;
+  const bool last = purpose != Purpose::kWrite;
   Lock lock(mutex_);
   if (!failure_.ok() && !WillMove()) return failure_;
   // A waiter is not overtaken, except by a message that may use the last of the room.
-  if (GivesRoom(last) && (last || room_waiters_.empty()) && ring_.TryPromise(cost, last)) {
+  if (GivesRoom(purpose) && (last || room_waiters_.empty()) && ring_.TryPromise(cost, last)) {
     ++reservations_;
     return Reservation(this, cost);
   }
   const auto waiter = std::make_shared<Waiter>(&context.session.scheduler());
   waiter->cost = cost;
-  waiter->last = last;
+  waiter->purpose = purpose;
   while (true) {
     room_waiters_.push_back(waiter);
     // After a failure it was in no queue for a while: the log may have moved, and given room.
@@ -150,9 +150,10 @@ void RedoLog::GiveRoom(Wakes* wakes) {
   bool writers_wait = false;
   for (auto at = room_waiters_.begin(); at != room_waiters_.end();) {
     Waiter& waiter = **at;
-    const bool may = GivesRoom(waiter.last) && (waiter.last || !writers_wait);
-    if (!may || !ring_.TryPromise(waiter.cost, waiter.last)) {
-      writers_wait = writers_wait || !waiter.last;
+    const bool last = waiter.purpose != Purpose::kWrite;
+    const bool may = GivesRoom(waiter.purpose) && (last || !writers_wait);
+    if (!may || !ring_.TryPromise(waiter.cost, last)) {
+      writers_wait = writers_wait || !last;
       ++at;
       continue;
     }
@@ -175,9 +176,9 @@ Lsn RedoLog::Append(Reservation reservation, const LogMessage& message) {
 
 std::optional<Lsn> RedoLog::TryAppend(const LogMessage& message, Purpose purpose) {
   const uint64_t cost = LogRing::CostOf(LogMessageBytes(message.key.size(), message.value.size()));
-  const bool last = purpose == Purpose::kReserve;
+  const bool last = purpose != Purpose::kWrite;
   Lock lock(mutex_);
-  if (!GivesRoom(last) || (!last && !room_waiters_.empty()) || !ring_.TryPromise(cost, last)) {
+  if (!GivesRoom(purpose) || (!last && !room_waiters_.empty()) || !ring_.TryPromise(cost, last)) {
     return std::nullopt;
   }
   return ring_.Append(message, cost);

@@ -78,8 +78,8 @@ class RedoLog {
     TimeConstants times;
   };
   // kReserve may use the last sixteenth of the ring: for records that are appended again, claims
-  // and recovery.
-  enum class Purpose : uint8_t { kWrite, kReserve };
+  // and recovery. kMove as well, and while the log moves nobody else gets room: of Move()'s own.
+  enum class Purpose : uint8_t { kWrite, kReserve, kMove };
 
   // Room for one message. Move-only; unused, it returns its room.
   class Reservation {
@@ -144,7 +144,7 @@ class RedoLog {
 
   // Rule W6, after failure(): goes on in another extent, zeroed, of at least extent_bytes(), under
   // another epoch. Whatever is not durable is written there first, with the LSNs that it has; then
-  // `again` appends, with room of kReserve, all records that are dirty and whose newest message is
+  // `again` appends, with room of kMove, all records that are dirty and whose newest message is
   // below base() (it may be in an old extent alone); when all of that is complete `commit` has the
   // log's entry name the new extent, and only then anything more is durable. Ok: that has happened.
   // Else the log has failed again, nothing more is durable, and another extent is needed.
@@ -204,7 +204,9 @@ class RedoLog {
   absl::Status AwaitBatch(OperationContext& context, Lsn lsn, bool moving = false);
   // The log has failed, and its waiters have to wait for the move.
   bool WillMove() const { return options_.moves && !stays_ && absl::IsUnavailable(failure_); }
-  bool GivesRoom(bool last) const { return failure_.ok() && (last || !moving_); }
+  bool GivesRoom(Purpose purpose) const {
+    return failure_.ok() && (!moving_ || purpose == Purpose::kMove);
+  }
   Lsn Complete(bool moving) const { return moving ? ring_.durable() : durable(); }
   // Suspends without the lock; whether it was woken. It is in no queue afterwards.
   bool Park(Lock& lock, Waiters* queue, const std::shared_ptr<Waiter>& waiter, int64_t deadline_ns);

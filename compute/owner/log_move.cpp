@@ -128,7 +128,7 @@ absl::Status LogMove::AppendAgain(OperationContext& context, RedoLog* log, const
                           .tree_id = source.tree_id,
                           .key = key,
                           .value = erased ? std::string_view() : view.value},
-                         RedoLog::Purpose::kReserve);
+                         RedoLog::Purpose::kMove);
       if (lsn.has_value()) {
         source.records->Renew(key, *lsn);
         return absl::OkStatus();
