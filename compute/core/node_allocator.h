@@ -149,17 +149,25 @@ class NodeAllocator {
     uint64_t life;
     uint64_t bytes;
     int64_t silent_until_ns = 0;  // it did not answer: not asked until then, if others can be
+    int64_t unanswered_ns = 0;    // for how long it was asked since it has last answered
   };
   static uint64_t SpareNodesOf(const Pool& pool);
   FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
 
   // A server may hang, or be stopped, while others have room: it is asked for some attempts of a
-  // call, not for as long as its caller has; and then not again for some times as long.
+  // call, not for as long as its caller has; and then not again for some times as long. Callers
+  // with less time than that give it a share, so that others are asked as well; what it was asked
+  // in vain adds up.
   static constexpr int64_t kAskedAttempts = 3, kSilentAsks = 5;
+  static constexpr int64_t kRequestShares = 2, kTellShares = 4;  // requests come after telling
   int64_t AskNs() const;
+  // Who has but a moment asks one server: several grants are of no use to it.
+  int64_t AskUntilNs(OperationContext& context, int64_t shares) const;
   bool IsSilent(ServerId server, int64_t now_ns) const;
   bool Answers(ServerId server, int64_t now_ns) const;  // the same, under mutex_
-  void NoteSilentUntil(ServerId server, int64_t until_ns);
+  // How a call of [begun_ns, until_ns) to the server has ended.
+  void NoteAnswer(OperationContext& context, ServerId server, const absl::Status& answer,
+                  int64_t begun_ns, int64_t until_ns);
   // Of what is freed something may have come to a server, or still comes, since `told`. Under
   // mutex_.
   bool IsBeingTold(const Pool& pool, uint64_t told, int64_t now_ns) const;

@@ -98,6 +98,40 @@ TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerHoldsNobodyUp) {
   EXPECT_TRUE(ReturnAll()) << "it was not asked for nodes meanwhile";
 }
 
+TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerHoldsNobodyUpWhoseTimeIsShort) {
+  Start({100, 10});
+  for (const int64_t timeout_ns : {300 * kMillisecondNs, 10 * kMillisecondNs}) {
+    const int requests = servers_[0]->requests;
+    ASSERT_TRUE(Refill().ok());
+    ASSERT_EQ(servers_[0]->requests, requests + 1) << "it has most";
+    while (allocator_.TryTake(kTree, 1).has_value()) {
+    }
+    world_.CutLink(*fabric_, 1, true);
+    // What it is to be told takes time of the same callers.
+    allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});
+    const int64_t start_ns = session_->NowNs();
+    int failed = 0;
+    while (!Refill(1, timeout_ns).ok()) ASSERT_LT(++failed, 100);
+    EXPECT_LE(failed * timeout_ns, 600 * kMillisecondNs);
+    EXPECT_TRUE(timeout_ns < 300 * kMillisecondNs || failed < 3) << failed;
+    EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+    for (int i = 0; i < 3; ++i) {
+      while (allocator_.TryTake(kTree, 1).has_value()) {
+      }
+      EXPECT_TRUE(Refill(1, timeout_ns).ok());
+    }
+    EXPECT_LT(session_->NowNs() - start_ns, 2 * kSecondNs);
+    while (allocator_.TryTake(kTree, 1).has_value()) {
+    }
+    world_.CutLink(*fabric_, 1, false);
+    SleepFor(5 * kSecondNs);
+    ASSERT_TRUE(Refill().ok());
+    EXPECT_LE(servers_[0]->requests, requests + 2) << "however often it was asked";
+    while (allocator_.TryTake(kTree, 1).has_value()) {
+    }
+  }
+}
+
 TEST_F(NodeAllocatorTest, WhatOneThatDoesNotAnswerIsToBeToldKeepsNothingFromOthers) {
   Start({10, 10}, uint64_t{64} << 20);
   world_.CutLink(*fabric_, 1, true);

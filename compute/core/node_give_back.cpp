@@ -10,6 +10,9 @@
 namespace pando {
 namespace {
 
+// A busy machine does not answer at once.
+constexpr int64_t kMomentNs = 20 * kMillisecondNs;
+
 // By server: requests are of one server and at most kNodesPerRequestMax nodes.
 void ForEachRequest(std::vector<Reference>* nodes, absl::FunctionRef<void(size_t, size_t)> send) {
   std::stable_sort(nodes->begin(), nodes->end(), [](const Reference& a, const Reference& b) {
@@ -41,9 +44,28 @@ bool NodeAllocator::Answers(ServerId server, int64_t now_ns) const {
   return known == free_bytes_.end() || known->silent_until_ns <= now_ns;
 }
 
-void NodeAllocator::NoteSilentUntil(ServerId server, int64_t until_ns) {
+int64_t NodeAllocator::AskUntilNs(OperationContext& context, int64_t shares) const {
+  const int64_t now_ns = context.session.NowNs();
+  const int64_t left_ns = std::max<int64_t>(context.deadline_ns() - now_ns, 0);
+  const int64_t share_ns = std::max(left_ns / shares, std::min(left_ns, kMomentNs));
+  return now_ns + std::min(share_ns, AskNs());
+}
+
+void NodeAllocator::NoteAnswer(OperationContext& context, ServerId server,
+                               const absl::Status& answer, int64_t begun_ns, int64_t until_ns) {
+  const bool is_answer = answer.ok() || absl::IsResourceExhausted(answer);
+  if (!is_answer && !absl::IsDeadlineExceeded(answer)) return;
   std::lock_guard lock(mutex_);
-  if (FreeBytes* const known = Find(server)) known->silent_until_ns = until_ns;
+  FreeBytes* const known = Find(server);
+  if (known == nullptr) return;
+  if (is_answer) {
+    known->silent_until_ns = known->unanswered_ns = 0;
+    return;
+  }
+  // Who is late itself, such as a process that was stopped, has not asked for longer.
+  const int64_t now_ns = context.session.NowNs();
+  known->unanswered_ns += std::max<int64_t>(std::min(now_ns, until_ns) - begun_ns, 0);
+  if (known->unanswered_ns >= AskNs()) known->silent_until_ns = now_ns + kSilentAsks * AskNs();
 }
 
 bool NodeAllocator::IsBeingTold(const Pool& pool, uint64_t told, int64_t now_ns) const {
@@ -131,13 +153,10 @@ absl::StatusOr<std::string> NodeAllocator::TellOf(OperationContext& context, Ser
                                                   ControlOpcode opcode, std::string_view body) {
   const int64_t now_ns = context.session.NowNs();
   if (IsSilent(server, now_ns)) return absl::DeadlineExceededError("it does not answer");
-  OperationContext asking(context, std::min(context.deadline_ns(), now_ns + AskNs()));
+  const int64_t until_ns = AskUntilNs(context, kTellShares);
+  OperationContext asking(context, until_ns);
   absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
-  if (answer.ok()) {
-    NoteSilentUntil(server, 0);
-  } else if (absl::IsDeadlineExceeded(answer.status()) && !context.expired()) {
-    NoteSilentUntil(server, context.session.NowNs() + kSilentAsks * AskNs());
-  }
+  NoteAnswer(context, server, answer.status(), now_ns, until_ns);
   NoteFailure(server, answer.status());
   return answer;
 }

@@ -117,18 +117,12 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     const uint64_t life = context.session.LifeOf(server);
     // The last one has all the time that there is, unless another one has room soon.
     const bool has_all = server == servers.back() && *rested_ns == kNeverNs;
-    const int64_t soon_ns = context.session.NowNs() + AskNs();
-    const int64_t until_ns =
-        has_all ? context.deadline_ns() : std::min(context.deadline_ns(), soon_ns);
+    const int64_t begun_ns = context.session.NowNs();
+    const int64_t until_ns = has_all ? context.deadline_ns() : AskUntilNs(context, kRequestShares);
     OperationContext asking(context, until_ns);
     const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
+    NoteAnswer(context, server, body.status(), begun_ns, until_ns);
     NoteFailure(server, body.status());
-    if (body.ok() || absl::IsResourceExhausted(body.status())) NoteSilentUntil(server, 0);
-    // Whose own time was over has not asked for long enough to say so.
-    const bool was_asked = until_ns >= soon_ns;
-    if (absl::IsDeadlineExceeded(body.status()) && was_asked) {
-      NoteSilentUntil(server, context.session.NowNs() + kSilentAsks * AskNs());
-    }
     if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
       NoteUncertain(id);  // nodes may have been handed out all the same
       if (!absl::IsResourceExhausted(failed))
