@@ -250,6 +250,12 @@ class RestartTest : public NodeAllocatorTest {
     session_->scheduler().Drain();
     return status;
   }
+  bool ReturnAll() {
+    bool settled = false;
+    Spawn([&](OperationContext& context) { settled = growing_.ReturnAll(context, kTree); });
+    session_->scheduler().Drain();
+    return settled;
+  }
 
   static constexpr uint64_t kFirstLife = 7;
   Membership members_;
@@ -277,6 +283,22 @@ TEST_F(RestartTest, NoTreeGrowsOntoALifeThatIsOver) {
   EXPECT_TRUE(absl::IsUnavailable(Refill()));
   EXPECT_TRUE(grown_.empty()) << "everybody would take the tree for lost";
   EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value());
+}
+
+// It is there before the request, and nobody here knows of it until the request is sent.
+TEST_F(RestartTest, WhatANextLifeHasGrantedToAnEarlierOnesRequestIsNotTakenForLinked) {
+  servers_[0]->on_request = [this] { StartAgain(); };
+  EXPECT_TRUE(absl::IsUnavailable(Refill()));
+  EXPECT_TRUE(servers_[0]->returned.empty());
+  EXPECT_FALSE(ReturnAll()) << "the server would settle what is neither linked nor given back";
+}
+
+TEST_F(RestartTest, NorOfATreeThatHasGrownOntoTheEarlierOne) {
+  growing_.NoteGrown(kTree, {{.server = 1, .life = kFirstLife}});
+  servers_[0]->on_request = [this] { StartAgain(); };
+  EXPECT_TRUE(absl::IsUnavailable(Refill()));
+  EXPECT_TRUE(servers_[0]->returned.empty());
+  EXPECT_FALSE(ReturnAll());
 }
 
 }  // namespace

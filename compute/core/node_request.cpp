@@ -41,6 +41,7 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, c
   // The answer may have lain here while the server started again: what it has granted is gone.
   context.session.AdoptServers();
   if (on.life == 0 || context.session.LifeOf(on.server) != on.life) {
+    NoteUncertain(tree_id);  // or the next life has granted it: of that one nobody asked
     return absl::UnavailableError(
         absl::StrCat("memory server ", on.server, " started again meanwhile"));
   }
@@ -191,6 +192,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, 
   std::lock_guard lock(mutex_);
   FreeBytes* const granted = Find(server);
   if (granted == nullptr || granted->life != on.life) {
+    pools_[id].uncertain = true;  // as in GrowOnto()
     return absl::UnavailableError(absl::StrCat("memory server ", server, " died"));
   }
   granted->bytes = grant.free_bytes;
