@@ -27,8 +27,9 @@ class LogMoves : public OwnedStage {
   }
   explicit LogMoves(const OwnedStageOptions& options) : OwnedStage(options) {}
 
-  bool Put(OwnedActor* actor, uint64_t key) {
-    return Do(actor, 0, 0, Make(history::OperationKind::kPut, KeyOf(key), NewValue()));
+  bool Put(OwnedActor* actor, uint64_t key) { return PutIn(actor, 0, key); }
+  bool PutIn(OwnedActor* actor, size_t tree, uint64_t key) {
+    return Do(actor, 0, tree, Make(history::OperationKind::kPut, KeyOf(key), NewValue()));
   }
   bool Get(OwnedActor* actor, uint64_t key) {
     return Do(actor, 0, 0, Make(history::OperationKind::kGet, KeyOf(key)));

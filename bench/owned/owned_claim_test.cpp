@@ -1,0 +1,176 @@
+// Who takes a range over, or waits for that, waits for nobody else: what the catalog does not
+// answer is asked again (rule O8), an owner that is stopped and has ended is not waited for (rule
+// P3), and a claim that could not be handed back goes back later (rule D4).
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bench/owned/log_moves.h"
+#include "bench/owned/owned_stage.h"
+#include "common/wire/control.h"
+#include "memory/memory_server.h"
+
+namespace pando {
+namespace {
+
+using history::OperationKind;
+
+// The catalog's server, which may say that it cannot tell where trees are.
+class BusyCatalog final : public ControlHandler {
+ public:
+  explicit BusyCatalog(memory::MemoryServer* server) : server_(*server) {}
+  std::string Handle(PeerId peer, std::string_view request) override {
+    ControlHeader header;
+    if (request.size() < sizeof(header)) return server_.Handle(peer, request);
+    std::memcpy(&header, request.data(), sizeof(header));
+    if (!busy || header.opcode != static_cast<uint16_t>(ControlOpcode::kListTreeServers)) {
+      return server_.Handle(peer, request);
+    }
+    ++refused;
+    return EncodeErrorReply(header, 1, absl::UnavailableError("it is busy"));
+  }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+  bool busy = false;
+  int refused = 0;
+
+ private:
+  memory::MemoryServer& server_;
+};
+
+// The claim was won, and the catalog did not say that the tree is there (rule O8): the entry names
+// a member whose users may never come again. Others that need the key are waiting for it.
+TEST(OwnedClaim, AClaimThatTheCatalogDidNotAnswerForIsTakenUpLater) {
+  OwnedStage stage({});
+  OwnedActor* const first = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const second = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(first, 0) && stage.Open(second, 0));
+  BusyCatalog catalog(&stage.cluster().server(0));
+  stage.world().SetHandler(1, &catalog);
+  catalog.busy = true;
+  const absl::Status claimed = first->sessions[0]->Put(*first->trees[0], KeyOf(1), "value");
+  EXPECT_TRUE(absl::IsUnavailable(claimed)) << claimed;
+  EXPECT_GT(catalog.refused, 0);
+  catalog.busy = false;
+  const int64_t begin_ns = stage.NowNs();
+  const auto got = second->sessions[0]->Get(*second->trees[0], KeyOf(1));
+  EXPECT_TRUE(absl::IsNotFound(got.status())) << got.status();
+  EXPECT_LT(stage.NowNs() - begin_ns, 2 * kSecondNs);
+  const auto ranges = second->client->ListRanges(*second->trees[0]);
+  ASSERT_TRUE(ranges.ok() && ranges->size() == 1);
+  EXPECT_EQ((*ranges)[0].owner.compute_server, first->client->compute_server_id());
+  stage.world().SetHandler(1, &stage.cluster().server(0));
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
+// It is taken for dead with others' operations on their way to it, and keeps its links up: what it
+// was sent it may still have done, what it was not sent goes to the next one.
+TEST(OwnedClaim, AnOwnerThatIsStoppedKeepsNobodyWaitingOnceItHasEnded) {
+  for (const bool is_followed : {false, true}) {
+    SCOPED_TRACE(is_followed ? "another member takes over" : "who asks takes over");
+    OwnedStageOptions options = {.circumstances = {.leases = true, .owners_end = true}};
+    options.cluster.lease_ns = 24 * kMillisecondNs;
+    options.cluster.serving_lease_ns = 8 * kMillisecondNs;
+    options.cluster.sim.peer_messages_max = 1;
+    LogMoves stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.operation_timeout_ms = 30'000;
+    OwnedActor* const owner = stage.Join(client);
+    OwnedActor* const asker = stage.Join(client);
+    ASSERT_TRUE(stage.Open(owner, 0) && stage.PutIn(owner, 0, 1));
+    ASSERT_TRUE(stage.Open(asker, 0) && stage.PutIn(asker, 0, 2));
+    if (is_followed) {
+      client.owner = true;
+      ASSERT_TRUE(stage.Open(stage.Join(client), 0));
+    }
+    const auto ask = [&](uint64_t key) {
+      stage.Spawn(asker, 0, [&, key] { stage.PutIn(asker, 0, key); });
+      stage.Spawn(asker, 0, [&, key] {
+        stage.Do(asker, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(key)));
+      });
+    };
+    constexpr int64_t kStoppedNs = 20 * kSecondNs;
+    const int64_t begin_ns = stage.NowNs();
+    const uint64_t concluded = stage.concluded();
+    stage.Pause(owner, begin_ns, kStoppedNs);
+    ask(1);
+    stage.Quiet(kMillisecondNs);
+    ask(2);  // there is no room on the link
+    asker->sessions[0]->Run();
+    EXPECT_LT(stage.NowNs() - begin_ns, 3 * kSecondNs);
+    EXPECT_EQ(stage.unknown(), 1u) << "the put that was sent";
+    EXPECT_EQ(stage.refused(), 0u);
+    EXPECT_EQ(stage.concluded(), concluded + 3);
+    EXPECT_EQ(asker->client->Stats().owned.ranges, is_followed ? 0u : 1u);
+    stage.Quiet(kStoppedNs);  // it goes on, and is late
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
+}
+
+// A dead owner has ranges of two trees; of the living ones each has one of these open. What the
+// first one claims, and cannot bring to its end, the other one can.
+struct TwoTrees {
+  TwoTrees() {
+    EXPECT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1));
+    for (size_t tree : {0, 1}) EXPECT_TRUE(stage.PutIn(owner, tree, 1));
+    EXPECT_TRUE(stage.Open(first, 0) && stage.Open(second, 1));
+    stage.Kill(owner);
+    stage.Leave(owner);
+  }
+  // While the recovery waits for reads on loan: nothing of the dead owner is decided yet.
+  void InItsMiddle(std::function<void()> what) {
+    stage.world().At(stage.NowNs() + 3 * kMillisecondNs, std::move(what));
+    (void)first->sessions[0]->Get(*first->trees[0], KeyOf(1), {.timeout_ms = 100});
+  }
+  void ExpectThatTheOtherOneCan() {
+    stage.Quiet(2 * kSecondNs);
+    const auto got = second->sessions[0]->Get(*second->trees[1], KeyOf(1), {.timeout_ms = 1000});
+    EXPECT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(second->client->Stats().owned.ranges, 1u);
+  }
+
+  LogMoves stage{{.trees = 2, .circumstances = {.breaks = true, .owners_end = true}}};
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const first = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const second = stage.Join(OwnedStage::SmallOwner());
+};
+
+// The range was taken under the claim, and the catalog did not say that its tree is there.
+TEST(OwnedClaim, AClaimIsHandedBackOnceWhatWasTakenUnderItIsSettled) {
+  TwoTrees two;
+  BusyCatalog catalog(&two.stage.cluster().server(0));
+  two.stage.world().SetHandler(1, &catalog);
+  two.InItsMiddle([&] { catalog.busy = true; });
+  EXPECT_GT(catalog.refused, 0) << "or this shows nothing";
+  catalog.busy = false;
+  two.ExpectThatTheOtherOneCan();
+  EXPECT_EQ(two.first->client->Stats().owned.ranges, 1u);
+  two.stage.world().SetHandler(1, &two.stage.cluster().server(0));
+  two.stage.LookAtTheEnd();
+  EXPECT_EQ(two.stage.what(), "");
+}
+
+// It reaches no memory server before all of its time is over.
+TEST(OwnedClaim, AClaimThatCouldNotBeHandedBackInTimeIsHandedBackLater) {
+  TwoTrees two;
+  const auto cut = [&two](bool is_cut) {
+    for (int id = 1; id <= two.stage.cluster().memory_servers(); ++id) {
+      two.stage.world().CutLink(*two.first->fabric, static_cast<ServerId>(id), is_cut);
+    }
+  };
+  two.InItsMiddle([&] { cut(true); });
+  two.stage.Quiet(65 * kSecondNs);
+  cut(false);
+  two.ExpectThatTheOtherOneCan();
+  two.stage.LookAtTheEnd();
+  EXPECT_EQ(two.stage.what(), "");
+}
+
+}  // namespace
+}  // namespace pando
