@@ -166,6 +166,18 @@ TEST(SilentServerTest, TheOthersAreThere) {
   }
 }
 
+TEST(SilentServerTest, WritesGoOnHoweverShortTheirTimeoutIs) {
+  for (const int64_t timeout_ms : {500, 100}) {
+    LoadedTree loaded(OfServers(3), {.operation_timeout_ms = timeout_ms}, 50'000);
+    loaded.cluster.world().PauseCalls(2, true);
+    for (uint64_t n = 0; n < 100'000; ++n) {
+      const absl::Status put = loaded.session->Put(*loaded.tree, KeyOf(2 * n + 1), "v");
+      ASSERT_TRUE(put.ok()) << put << ", of " << timeout_ms << " ms";
+    }
+    loaded.cluster.world().PauseCalls(2, false);
+  }
+}
+
 TEST(SilentServerTest, ADropThatHasReachedNobodyHadNoEffect) {
   SimCluster cluster(OfServers(3));
   auto client = cluster.NewClient();
