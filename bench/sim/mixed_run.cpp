@@ -1,10 +1,7 @@
 // The mixed preset: every choice of a run derived from its seed.
 #include <algorithm>
 #include <array>
-#include <string>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "bench/sim/sim_run.h"
 #include "common/base/random.h"
 
@@ -326,62 +323,6 @@ void DivideTimes(int64_t divisor, SimRunOptions* options) {
   // Where nobody is fenced, nobody else frees the lock of who gives up.
   const int64_t back_ns = sim.break_late_ns + sim.reopen_ns + sim.stall_ns + 20 * sim.call_delay_ns;
   options->times.lock_recovery_ns = std::max(options->times.lock_recovery_ns, 10 * back_ns);
-}
-
-std::string DescribeCruelty(const SimRunOptions& o) {
-  return absl::StrCat(
-      ", ", o.trees, " trees, phases of ", o.phase, ", rest ",
-      o.times.freed_rest_ns / kMicrosecondNs, " us, pauses up to ", o.pause_max_ns / kMicrosecondNs,
-      " us, late by ", o.sim.break_late_ns / kMicrosecondNs, "/",
-      o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ", o.sim.reopen_ns / kMicrosecondNs,
-      " us, sweeps ", o.sweeps, ", reopens ", o.reopens, " and after ", o.reopen_refused,
-      " of the refusals", ", drops ", o.drops, o.bulk_loads ? " and bulk loads" : "",
-      ", server deaths ", o.server_deaths, ", partitions ", o.partitions, " up to ",
-      o.partition_max_ns / kMicrosecondNs, " us");
-}
-
-std::string DescribeRun(const SimRunOptions& o) {
-  const Techniques& t = o.client.techniques;
-  std::string techniques;
-  for (const auto& [name, on] :
-       {std::pair{"command_combining", t.command_combining},
-        std::pair{"on_chip_locks", t.on_chip_locks}, std::pair{"local_locks", t.local_locks},
-        std::pair{"wait_queue", t.wait_queue}, std::pair{"handover", t.handover},
-        std::pair{"operation_combining", t.operation_combining},
-        std::pair{"lock_and_read", t.lock_and_read}, std::pair{"handover_image", t.handover_image},
-        std::pair{"lock_back_off", t.lock_back_off},
-        std::pair{"two_level_versions", t.two_level_versions},
-        std::pair{"narrow_reads", t.narrow_reads}}) {
-    if (!on) absl::StrAppend(&techniques, " -", name);
-  }
-  if (t.narrow_writes) absl::StrAppend(&techniques, " +narrow_writes");
-  if (t.narrow_anywhere) absl::StrAppend(&techniques, " +narrow_anywhere");
-  const std::string mode(DeliveryModeName(o.sim.mode));
-  std::string owned;
-  if (o.tree.mode == TreeOptions::Mode::kOwned) {
-    owned = absl::StrCat("owned (", o.client.hot_bytes, " hot bytes, log of ", o.client.log_bytes,
-                         ", flushed by ", o.client.flush_threads, ", links broken by ",
-                         o.peer_break_probability, ", moves ", o.moves, ", stopped ", o.move_pauses,
-                         ") ");
-  }
-  return absl::StrCat(
-      mode, ", ", owned, "tree ", o.tree.key_bytes_max, "/", o.tree.value_bytes_max,
-      o.tree.inline_value_bytes_max > 0
-          ? absl::StrCat(" (", o.tree.inline_value_bytes_max, " in slots, places ",
-                         o.client.value_places_bytes, ")")
-          : std::string(),
-      " nodes of ", o.tree.node_bytes, o.tree.narrow_reads ? " with windows" : "", " packets of ",
-      o.sim.packet_bytes, ", ", o.memory_servers, " memory and ", o.compute_servers,
-      " compute servers of ", o.threads, " x ", o.coroutines, ", ", o.operations, " operations on ",
-      o.keys, " keys, growth ", o.grow, o.ascending_growth ? " ascending" : "", ", hot ",
-      o.hot_share, ", scans ", o.scan, " (by cursor ", o.cursor, "), conditional ", o.conditional,
-      ", turns in runs ", o.runs, " (by call ", o.many, ", stretches ", o.stretches,
-      "), ranges erased ", o.erases, ", ", o.lock_words, " lock words",
-      o.sim.write_unlock ? "" : ", unlock by CAS", ", cache ", o.client.index_cache_bytes,
-      ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
-      ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
-      ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
-      DescribeCruelty(o));
 }
 
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
