@@ -47,11 +47,14 @@ void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, uint32_t ser
 void SimWorld::Impl::OnCallRequest(const Event& event) {
   CallInFlight& flight = calls.at(event.target);
   Server& server = core.servers[flight.server];
-  if (core.processes[flight.process]->IsLinkCut(static_cast<uint32_t>(flight.server))) {
+  if (!flight.arrived &&
+      core.processes[flight.process]->IsLinkCut(static_cast<uint32_t>(flight.server))) {
     ++core.stats.lost_requests;
     DropCallEvent(event.target);
     return;
   }
+  flight.arrived = true;
+  if (IsHeld(static_cast<uint32_t>(flight.server), event)) return;
   int64_t reply_ns = core.now_ns + CallDelay();
   if (server.dead || server.handler == nullptr) {
     flight.status = ServerGoneError(server.id);
@@ -62,6 +65,7 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
   } else {
     core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.request.data()),
                         flight.request.size());
+    if (flight.call == nullptr) ++core.stats.calls_too_late;
     flight.reply = server.handler->Handle(flight.process + 1, flight.request);
     RunServerTimer(static_cast<uint32_t>(flight.server));
     core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.reply.data()),

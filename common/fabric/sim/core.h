@@ -40,6 +40,8 @@ struct Server {
   ControlHandler* handler = nullptr;
   bool dead = false;
   bool calls_paused = false;
+  bool paused = false;          // SimWorld::PauseServer: its process's events wait
+  std::vector<Event> held;      // meanwhile, in the order in which they came
   int64_t timer_ns = kNeverNs;  // the earliest timer of the handler on the agenda
 
   std::span<std::byte> Space(MemorySpace space) const {

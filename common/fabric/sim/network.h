@@ -84,6 +84,7 @@ class Network {
   uint32_t EndpointOfQueuePair(uint32_t queue_pair) const {
     return queue_pairs_[queue_pair].endpoint;
   }
+  uint32_t ServerOfQueuePair(uint32_t queue_pair) const { return queue_pairs_[queue_pair].server; }
 
   // Events.
   void OnArrive(uint32_t flight);

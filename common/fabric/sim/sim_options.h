@@ -112,6 +112,8 @@ struct SimStats {
   uint64_t calls = 0;
   uint64_t lost_requests = 0;
   uint64_t lost_replies = 0;
+  uint64_t events_held = 0;       // that came to a memory server that was stopped
+  uint64_t calls_too_late = 0;    // executed although their caller had given up
   uint64_t verbs_after_kill = 0;  // executed although their sender was dead
   uint64_t verbs_cut = 0;        // posted, never executed: sender dead, cut off, or its pair broken
   uint64_t verbs_after_cut = 0;  // finished at the server although their sender was cut off

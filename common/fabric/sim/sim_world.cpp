@@ -116,6 +116,7 @@ void SimWorld::KillServer(ServerId id) {
   const int index = impl_->core.ServerIndex(id);
   PANDO_CHECK_GE(index, 0) << "no server " << id;
   impl_->core.servers[index].dead = true;
+  impl_->ResumeServer(static_cast<uint32_t>(index));  // what it held finds nobody
   impl_->network.KillServer(static_cast<uint32_t>(index));
   impl_->FailCalls(static_cast<uint32_t>(index));
 }
@@ -231,6 +232,7 @@ void SimWorld::Impl::Dispatch(const Event& event) {
     case EventKind::kBreakSeen:
       return OnBreakSeen(event);
     case EventKind::kReopen:
+      if (IsHeld(network.ServerOfQueuePair(event.target), event)) return;
       return network.OnReopen(event.target);
     case EventKind::kReopened:
       return network.OnReopened(event.target);
@@ -244,7 +246,7 @@ void SimWorld::Impl::Dispatch(const Event& event) {
       return OnCallEnd(event);
     case EventKind::kPeerGone: {
       Server& server = core.servers[event.verb];
-      if (server.handler == nullptr || server.dead) return;
+      if (server.handler == nullptr || server.dead || IsHeld(event.verb, event)) return;
       server.handler->OnPeerGone(event.target + 1);
       return RunServerTimer(event.verb);
     }
@@ -325,6 +327,7 @@ void SimWorld::Impl::RunServerTimer(uint32_t server_index) {
 void SimWorld::Impl::OnServerTimer(const Event& event) {
   Server& server = core.servers[event.target];
   if (event.time_ns != server.timer_ns) return;  // another one was set meanwhile
+  if (IsHeld(event.target, event)) return;
   server.timer_ns = kNeverNs;
   if (server.handler != nullptr && !server.dead) RunServerTimer(event.target);
 }

@@ -99,6 +99,12 @@ class SimWorld {
   void KillServer(ServerId id);
   // From now on calls to this server are lost.
   void PauseCalls(ServerId id, bool paused);
+  // SIGSTOP and SIGCONT of a memory server. Its memory is there for verbs all the same. What comes
+  // to its process waits in its sockets, in order, and is executed once it goes on, whoever has
+  // given up, closed, died or been fenced meanwhile: calls, ends of clients, queue pairs that are
+  // asked for again. So do its timers.
+  void PauseServer(ServerId id);
+  void ResumeServer(ServerId id);
 
   // --- With SimOptions::nic.
   // Time that the session whose runner is being called spends computing; elsewhere nothing.

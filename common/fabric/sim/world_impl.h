@@ -37,7 +37,8 @@ struct CallInFlight {
   uint32_t endpoint = 0;
   uint32_t process = 0;
   int server = 0;
-  int events_left = 0;  // on the agenda
+  int events_left = 0;   // on the agenda
+  bool arrived = false;  // it is in the server's socket, at least
   std::string request;
   std::string reply;
   absl::Status status;
@@ -54,6 +55,9 @@ struct SimWorld::Impl {
   SimEndpoint* Receiver(uint32_t endpoint, const Event& event);
   // Whether the process is there to take it; else holds the event, or not.
   bool MayRun(uint32_t process, const Event& event);
+  // Whether the memory server is stopped; the event is kept for it then.
+  bool IsHeld(uint32_t server, const Event& event);
+  void ResumeServer(uint32_t server);
   void OnPeerEvent(const Event& event);
 
   int64_t CallDelay();  // one way
