@@ -23,6 +23,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::bulk_loads, "bulk_loads"},
     {&SimRunResult::server_deaths, "server_deaths"},
     {&SimRunResult::after_server_death, "after_a_server_death"},
+    {&SimRunResult::server_pauses, "memory_servers_stopped"},
     {&SimRunResult::partitions, "partitions"},
     {&SimRunResult::splits, "ranges_divided"},
     {&SimRunResult::moves, "ranges_given"},
@@ -74,6 +75,7 @@ void Coverage::Add(const SimRunResult& result) {
   sim_.split_verbs += result.sim.split_verbs;
   sim_.lost_requests += result.sim.lost_requests;
   sim_.lost_replies += result.sim.lost_replies;
+  sim_.calls_too_late += result.sim.calls_too_late;
   sim_.verbs_after_kill += result.sim.verbs_after_kill;
   sim_.verbs_after_cut += result.sim.verbs_after_cut;
   sim_.queue_pairs_broken += result.sim.queue_pairs_broken;
@@ -116,6 +118,7 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"verbs_delivered_in_pieces", sim_.split_verbs},
       {"verbs_overtaken", sim_.overtakes},
       {"calls_lost", sim_.lost_requests + sim_.lost_replies},
+      {"calls_executed_too_late", sim_.calls_too_late},
       {"verbs_of_the_dead", sim_.verbs_after_kill},
       {"fenced_and_back", reconnects_},
       {"verbs_of_the_cut_off", sim_.verbs_after_cut},

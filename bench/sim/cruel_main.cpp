@@ -21,6 +21,9 @@ DEFINE_double(reopen_refused, 0,
 DEFINE_int32(drops, 0, "times that a tree is dropped and created again");
 DEFINE_bool(bulk_loads, false, "--drops: the new tree is loaded in bulk");
 DEFINE_int32(server_deaths, 0, "memory servers that die on the way, but not the first");
+DEFINE_int32(server_pauses, 0,
+             "times that a memory server's process is stopped: calls wait, and are executed then");
+DEFINE_int64(server_pause_us, 2'000, "for how long at most, virtual microseconds");
 DEFINE_int32(partitions, 0,
              "times that a compute server does not reach a memory server (needs --lease_us)");
 DEFINE_int64(partition_us, 2'000, "for how long at most, virtual microseconds");
@@ -31,7 +34,8 @@ std::string ApplyCruelFlags(SimRunOptions* options) {
   for (const int64_t number :
        {FLAGS_pause_us, FLAGS_break_late_us, FLAGS_reopen_us, FLAGS_kill_late_us,
         FLAGS_partition_us, int64_t{FLAGS_sweeps}, int64_t{FLAGS_reopens}, int64_t{FLAGS_drops},
-        int64_t{FLAGS_server_deaths}, int64_t{FLAGS_partitions}}) {
+        int64_t{FLAGS_server_deaths}, FLAGS_server_pause_us, int64_t{FLAGS_server_pauses},
+        int64_t{FLAGS_partitions}}) {
     if (number < 0 || number > 1'000'000'000) return "a count or time is negative, or too large";
   }
   if (FLAGS_divide_times < 1 || FLAGS_divide_times > 10'000) {
@@ -52,6 +56,8 @@ std::string ApplyCruelFlags(SimRunOptions* options) {
   options->drops = FLAGS_drops;
   options->bulk_loads = FLAGS_bulk_loads;
   options->server_deaths = FLAGS_server_deaths;
+  options->server_pauses = FLAGS_server_pauses;
+  options->server_pause_max_ns = FLAGS_server_pause_us * kMicrosecondNs;
   options->partitions = FLAGS_partitions;
   options->partition_max_ns = FLAGS_partition_us * kMicrosecondNs;
   if (FLAGS_divide_times > 1) DivideTimes(FLAGS_divide_times, options);

@@ -16,7 +16,8 @@ std::string DescribeCruelty(const SimRunOptions& o) {
       o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ", o.sim.reopen_ns / kMicrosecondNs,
       " us, sweeps ", o.sweeps, ", reopens ", o.reopens, " and after ", o.reopen_refused,
       " of the refusals", ", drops ", o.drops, o.bulk_loads ? " and bulk loads" : "",
-      ", server deaths ", o.server_deaths, ", partitions ", o.partitions, " up to ",
+      ", server deaths ", o.server_deaths, ", and stopped ", o.server_pauses, " times up to ",
+      o.server_pause_max_ns / kMicrosecondNs, " us", ", partitions ", o.partitions, " up to ",
       o.partition_max_ns / kMicrosecondNs, " us");
 }
 

@@ -1,9 +1,12 @@
 // pando-sim: a seeded workload of the production client on the simulated fabric.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +54,7 @@ DEFINE_string(
     "\"mixed\": derives all other settings from the seed; \"cruel\": and each run is as "
     "unkind as can be, with all time constants divided; \"owned\": as mixed, on owned "
     "trees; \"owned_cruel\": and they are dropped, and movers stopped, while ranges move");
+DEFINE_string(without, "", "with --preset: kinds of unkindness that no run has: server_pauses");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -163,6 +167,19 @@ void ParseTechniques(Techniques* techniques) {
   techniques->narrow_anywhere = FLAGS_narrow_anywhere;
 }
 
+MixOptions ParseWithout() {
+  MixOptions mix;
+  const std::pair<std::string_view, bool*> kinds[] = {{"server_pauses", &mix.server_pauses}};
+  const std::vector<std::string> names = absl::StrSplit(FLAGS_without, ',', absl::SkipEmpty());
+  for (const std::string& name : names) {
+    const auto kind = std::find_if(std::begin(kinds), std::end(kinds),
+                                   [&](const auto& known) { return known.first == name; });
+    if (kind == std::end(kinds)) BadFlag("--without=" + name + ": no such kind");
+    *kind->second = false;
+  }
+  return mix;
+}
+
 void CheckRanges() {
   const bool counts_ok = FLAGS_memory_servers >= 1 && FLAGS_memory_servers <= 64 &&
                          FLAGS_compute_servers >= 1 && FLAGS_compute_servers <= 1000 &&
@@ -180,6 +197,8 @@ void CheckRanges() {
   if (FLAGS_break_probability < 0 || FLAGS_break_probability > 1) {
     BadFlag("--break_probability must be 0 to 1");
   }
+  if (!FLAGS_without.empty() && FLAGS_preset.empty()) BadFlag("--without needs --preset");
+  (void)ParseWithout();
   if (FLAGS_pauses < 0) BadFlag("--pauses must not be negative");
   if (FLAGS_crashes < 0 || (FLAGS_crashes > 0 && FLAGS_compute_servers <= FLAGS_crashes)) {
     BadFlag("--crashes must leave one compute server");
@@ -258,12 +277,11 @@ SimRunOptions FromFlags(uint64_t seed) {
 }
 
 SimRunOptions OptionsOf(uint64_t seed) {
-  SimRunOptions options = FLAGS_preset == "mixed"   ? MixedRun(seed)
-                          : FLAGS_preset == "cruel" ? MixedRun(seed, {.cruel_share = 1})
-                          : FLAGS_preset == "owned" ? MixedRun(seed, {.owned = true})
-                          : FLAGS_preset == "owned_cruel"
-                              ? MixedRun(seed, {.owned = true, .cruel_moves = true})
-                              : FromFlags(seed);
+  MixOptions mix = ParseWithout();
+  if (FLAGS_preset == "cruel") mix.cruel_share = 1;
+  mix.owned = FLAGS_preset == "owned" || FLAGS_preset == "owned_cruel";
+  mix.cruel_moves = FLAGS_preset == "owned_cruel";
+  SimRunOptions options = FLAGS_preset.empty() ? FromFlags(seed) : MixedRun(seed, mix);
   options.history_path = FLAGS_history;
   return options;
 }

@@ -14,7 +14,7 @@ constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
                    kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786c64,
-                   kMixStretchSeed = 0x6d697873;
+                   kMixStretchSeed = 0x6d697873, kMixServerPauseSeed = 0x6d69787370;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -301,6 +301,23 @@ void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   DivideTimes(Pick<int64_t>(&random, std::array<int64_t, 4>{300, 1'000, 3'000, 10'000}), options);
 }
 
+// Memory servers that are stopped, for about as long as calls, or clients, wait for them. From a
+// random stream of its own, too.
+void MixServerPauses(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixServerPauseSeed));
+  if (!random.Chance(0.3)) return;
+  options->server_pauses = 1 + static_cast<int>(random.Uniform(8));
+  const TimeConstants& times = options->times;
+  options->server_pause_max_ns = Pick<int64_t>(
+      &random, std::array<int64_t, 3>{2 * kMillisecondNs, 3 * times.call_attempt_ns,
+                                      std::max(2 * options->lease_ns, times.ping_max_ns)});
+  // A queue pair is there again, and its locks with it, before who waits for that gives up.
+  if (options->break_probability > 0 && options->lease_ns == 0) {
+    options->server_pause_max_ns =
+        std::min(options->server_pause_max_ns, times.lock_recovery_ns / 4);
+  }
+}
+
 }  // namespace
 
 void UseCellsAtOnce(SimRunOptions* options) {
@@ -357,6 +374,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   if (mix.owned) MixOwned(seed, mix, &options);
   MixNarrow(seed, &options);
   MixCells(seed, &options);
+  if (mix.server_pauses) MixServerPauses(seed, &options);
   return options;
 }
 

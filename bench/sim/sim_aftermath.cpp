@@ -28,7 +28,7 @@ constexpr int kSweepsMax = 8;
 void SimRun::CheckGiversUp() {
   if (options_.lease_ns == 0) return;
   world_.RunUntil(NowNs() + options_.pause_max_ns + options_.partition_max_ns +
-                  2 * options_.lease_ns);
+                  options_.server_pause_max_ns + 2 * options_.lease_ns);
   for (const auto& server : servers_) {
     if (!server->gave_up || server->cutter_died || !IsAlive(*server)) continue;
     if (server->client->fenced()) continue;

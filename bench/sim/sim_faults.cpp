@@ -8,6 +8,8 @@ namespace {
 
 // From a death to the sweep that it is the reason of.
 constexpr uint64_t kSweepWithinNs = 500 * kMicrosecondNs;
+// Short stops of a memory server: calls are repeated meanwhile where all times are short.
+constexpr uint64_t kShortStopNs = 2 * kMillisecondNs;
 
 }  // namespace
 
@@ -72,6 +74,21 @@ void SimRun::MaybeKillServer() {
   world_.KillServer(static_cast<ServerId>(dies + 1));
   NoteTrouble(NowNs() + options_.sim.death_seen_ns);
   for (const auto& server : servers_) server->cutter_died |= server->gave_up;
+}
+
+void SimRun::MaybePauseServer() {
+  if (!server_pauses_.Take(begun_)) return;
+  Random& random = server_pauses_.random();
+  const size_t stopped = random.Uniform(memory_servers_.size());
+  auto longest_ns = static_cast<uint64_t>(options_.server_pause_max_ns);
+  if (random.Chance(0.5)) longest_ns = std::min(longest_ns, kShortStopNs);
+  const auto for_ns = 1 + static_cast<int64_t>(random.Uniform(longest_ns));
+  if (server_dead_[stopped]) return;
+  ++result_.server_pauses;
+  const auto id = static_cast<ServerId>(stopped + 1);
+  world_.PauseServer(id);
+  NoteTrouble(NowNs() + for_ns);
+  world_.At(NowNs() + for_ns, [this, id] { world_.ResumeServer(id); });
 }
 
 void SimRun::MaybePartition() {

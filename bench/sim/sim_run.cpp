@@ -21,6 +21,7 @@ constexpr uint64_t kManySeed = 0x6d616e79, kStretchSeed = 0x73747265, kMoveSeed 
 constexpr uint64_t kEraseSeed = 0x6572617365;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
+constexpr uint64_t kServerPauseSeed = 0x73746f70;
 // Where dozens of one call's coroutines want a lock at once, without local locks.
 constexpr uint64_t kStretched = 8;
 // Before who was fenced tries again to connect, where memory servers are full.
@@ -73,6 +74,7 @@ SimRun::SimRun(const SimRunOptions& options)
       reopens_(options.sim.seed, kReopenSeed, options.reopens, options.operations),
       drops_(options.sim.seed, kDropSeed, options.drops, options.operations),
       server_deaths_(options.sim.seed, kDeathSeed, options.server_deaths, options.operations),
+      server_pauses_(options.sim.seed, kServerPauseSeed, options.server_pauses, options.operations),
       partitions_(options.sim.seed, kPartitionSeed, options.partitions, options.operations) {}
 
 absl::Status SimRun::SetUp() {
@@ -123,7 +125,8 @@ bool SimRun::WasCutOff(ComputeServer& server, const absl::Status& why) {
   if (options_.lease_ns == 0) return false;
   if (absl::IsFailedPrecondition(why)) return true;
   // What it sees first may be that its queue pairs are gone; soon it hears why.
-  const bool may_be = server.stopped || options_.sim.call_request_loss > 0;
+  const bool may_be =
+      server.stopped || options_.server_pauses > 0 || options_.sim.call_request_loss > 0;
   if (!absl::IsUnavailable(why) || !may_be) return false;
   if (server.client == nullptr) return true;
   world_.RunUntil(NowNs() + 2 * options_.lease_ns);
@@ -235,6 +238,7 @@ void SimRun::Drive() {
     MaybeCrash();
     MaybePause();
     MaybeKillServer();
+    MaybePauseServer();
     MaybePartition();
     MaybeSweep();
     MaybeReopen();

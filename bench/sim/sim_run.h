@@ -93,6 +93,10 @@ struct SimRunOptions {
   // Memory servers that die on the way, never the catalog's. What was on them is Unavailable from
   // then on; the rest goes on, but nobody connects any more.
   int server_deaths = 0;
+  // Times that a memory server's process is stopped, and goes on up to `server_pause_max_ns` later;
+  // half of them last two milliseconds at most.
+  int server_pauses = 0;
+  int64_t server_pause_max_ns = 0;
   // Times that a compute server and a memory server do not reach each other for a while (there
   // have to be leases).
   int partitions = 0;
@@ -124,6 +128,8 @@ struct MixOptions {
   // And they are dropped while ranges move, and givers and takers are stopped in the middle of
   // moves.
   bool cruel_moves = false;
+  // Memory servers are stopped in some of the runs.
+  bool server_pauses = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 
@@ -144,6 +150,7 @@ struct SimRunResult {
   uint64_t refused = 0;  // operations without effect, as their queue pair had broken
   uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
   uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
+  uint64_t server_pauses = 0;
   uint64_t splits = 0, moves = 0;   // of ranges
   uint64_t flushes = 0;             // asked for, and done
   uint64_t upserts = 0;             // begun, each by itself

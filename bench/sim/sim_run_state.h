@@ -165,6 +165,7 @@ class SimRun {
   void Pause(ComputeServer& server, int64_t pause_ns);
   void Stop(const std::shared_ptr<Fabric>& fabric, int64_t for_ns);
   void MaybeKillServer();
+  void MaybePauseServer();
   void MaybePartition();
 
   // --- sim_waits.cpp
@@ -220,7 +221,7 @@ class SimRun {
   int64_t connect_not_before_ns_ = 0;
   size_t next_pause_ = 0;
   Random tree_random_;
-  Occasions sweeps_, reopens_, drops_, server_deaths_, partitions_;
+  Occasions sweeps_, reopens_, drops_, server_deaths_, server_pauses_, partitions_;
   SimRunResult result_;
 };
 
