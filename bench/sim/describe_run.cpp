@@ -12,13 +12,14 @@ std::string DescribeCruelty(const SimRunOptions& o) {
   return absl::StrCat(
       ", ", o.trees, " trees, phases of ", o.phase, ", rest ",
       o.times.freed_rest_ns / kMicrosecondNs, " us, pauses up to ", o.pause_max_ns / kMicrosecondNs,
-      " us, late by ", o.sim.break_late_ns / kMicrosecondNs, "/",
-      o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ", o.sim.reopen_ns / kMicrosecondNs,
-      " us, sweeps ", o.sweeps, ", reopens ", o.reopens, " and after ", o.reopen_refused,
-      " of the refusals", ", drops ", o.drops, o.bulk_loads ? " and bulk loads" : "",
-      ", server deaths ", o.server_deaths, ", and stopped ", o.server_pauses, " times up to ",
-      o.server_pause_max_ns / kMicrosecondNs, " us", ", partitions ", o.partitions, " up to ",
-      o.partition_max_ns / kMicrosecondNs, " us");
+      " us, packets late by up to ", o.sim.long_delay_ns / kMicrosecondNs, " us (",
+      o.sim.long_delay_probability, "), broken and dead by ", o.sim.break_late_ns / kMicrosecondNs,
+      "/", o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ",
+      o.sim.reopen_ns / kMicrosecondNs, " us, sweeps ", o.sweeps, ", reopens ", o.reopens,
+      " and after ", o.reopen_refused, " of the refusals", ", drops ", o.drops,
+      o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths, ", and stopped ",
+      o.server_pauses, " times up to ", o.server_pause_max_ns / kMicrosecondNs, " us",
+      ", partitions ", o.partitions, " up to ", o.partition_max_ns / kMicrosecondNs, " us");
 }
 
 }  // namespace

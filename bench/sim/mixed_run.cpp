@@ -14,7 +14,8 @@ constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
                    kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786c64,
-                   kMixStretchSeed = 0x6d697873, kMixServerPauseSeed = 0x6d69787370;
+                   kMixStretchSeed = 0x6d697873, kMixServerPauseSeed = 0x6d69787370,
+                   kMixLateSeed = 0x6d69786c61;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -318,6 +319,19 @@ void MixServerPauses(uint64_t seed, SimRunOptions* options) {
   }
 }
 
+// Few packets of the living, and what tells of them, that come milliseconds late, as what was lost
+// and is sent again. Many sessions may wait for each. From a random stream of its own, too.
+void MixLatePackets(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixLateSeed));
+  if (!random.Chance(0.3)) return;
+  sim::SimOptions& sim = options->sim;
+  const bool very_late = random.Chance(0.5);
+  sim.long_delay_ns = (very_late ? 50 : 2) * kMillisecondNs;
+  sim.long_delay_probability = very_late ? 0.0003 : 0.003;
+  // Nobody else frees the lock of who gives up too early.
+  options->times.lock_recovery_ns += 10 * sim.long_delay_ns;
+}
+
 }  // namespace
 
 void UseCellsAtOnce(SimRunOptions* options) {
@@ -375,6 +389,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixNarrow(seed, &options);
   MixCells(seed, &options);
   if (mix.server_pauses) MixServerPauses(seed, &options);
+  if (mix.late_packets) MixLatePackets(seed, &options);
   return options;
 }
 

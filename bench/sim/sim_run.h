@@ -130,6 +130,8 @@ struct MixOptions {
   bool cruel_moves = false;
   // Memory servers are stopped in some of the runs.
   bool server_pauses = true;
+  // In some, packets come milliseconds late.
+  bool late_packets = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 

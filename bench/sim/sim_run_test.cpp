@@ -134,17 +134,38 @@ TEST(SimRun, ARootWhoseReadsTakeTooLongHoldsNobodyUp) {
 // A merge whose queue pair broke may have taken a node out: its client says so when it leaves, so
 // that a sweep finds the node.
 TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
-  EXPECT_THAT(RunSim(MixedRun(238, {.cruel_share = 0, .server_pauses = false})).problems,
-              IsEmpty());
+  EXPECT_THAT(
+      RunSim(MixedRun(238, {.cruel_share = 0, .server_pauses = false, .late_packets = false}))
+          .problems,
+      IsEmpty());
 }
 
 // A tenth of the calls is lost, the lease is 4 ms: no client lives for as long as the sweep at the
 // end takes, until the network is well.
 TEST(SimRun, WhatIsLeftIsLookedAfterWhereClientsAreSoonCutOff) {
-  const SimRunOptions options = MixedRun(1795632847, {.server_pauses = false});
+  const SimRunOptions options =
+      MixedRun(1795632847, {.server_pauses = false, .late_packets = false});
   EXPECT_EQ(options.sim.call_request_loss, 0.1);
   EXPECT_EQ(options.lease_ns, 4 * kMillisecondNs);
   EXPECT_THAT(RunSim(options).problems, IsEmpty());
+}
+
+// Of some presets' runs packets come milliseconds late, although nobody dies and nothing breaks.
+TEST(SimRun, PacketsOfTheLivingComeLate) {
+  uint64_t late_runs = 0, late = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const SimRunOptions options = MixedRun(seed, {.cruel_share = 0});
+    if (options.sim.long_delay_ns < 2 * kMillisecondNs) continue;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    ++late_runs;
+    late += result.sim.long_delays;
+    const SimRunOptions without = MixedRun(seed, {.cruel_share = 0, .late_packets = false});
+    EXPECT_EQ(without.sim.long_delay_ns, sim::SimOptions().long_delay_ns);
+    EXPECT_EQ(without.operations, options.operations);
+  }
+  EXPECT_GE(late_runs, 5u);
+  EXPECT_GT(late, 10 * late_runs);
 }
 
 // Unkind in every way at once, and still a function of the seed.

@@ -13,6 +13,7 @@
 //   - A call that is lost is sent again after an attempt's time. Where one in five is, several in a
 //     row are, and a recovery makes dozens of them.
 //   - A queue pair that has broken takes its time to be there again.
+//   - Packets come late, one after the other of those that are waited for.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,7 @@ constexpr int64_t kLookAroundNs = kSecondNs;  // compute/owner/member_loops.cpp
 constexpr int kTurns = 3;
 constexpr int kLostInARow = 25;
 constexpr int kBreaksInARow = 20;
+constexpr int kLateInARow = 20;
 
 }  // namespace
 
@@ -40,7 +42,8 @@ int64_t SimRun::LongestWaitNs() const {
                               ? sim.break_seen_ns + sim.break_late_ns + sim.reopen_ns +
                                     options_.times.lock_recovery_poll_ns
                               : 0;
-  return kTurns * (kLookAroundNs + leases_ns) + calls_ns + kBreaksInARow * back_ns;
+  return kTurns * (kLookAroundNs + leases_ns) + calls_ns + kBreaksInARow * back_ns +
+         kLateInARow * sim.long_delay_ns;
 }
 
 void SimRun::CheckWait(const absl::Status& status, const history::Operation& operation, int waits) {
