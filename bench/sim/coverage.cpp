@@ -21,6 +21,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::clients_replaced, "clients_replaced"},
     {&SimRunResult::trees_dropped, "trees_dropped"},
     {&SimRunResult::bulk_loads, "bulk_loads"},
+    {&SimRunResult::chunks_again, "chunks_used_again"},
     {&SimRunResult::server_deaths, "server_deaths"},
     {&SimRunResult::after_server_death, "after_a_server_death"},
     {&SimRunResult::server_pauses, "memory_servers_stopped"},

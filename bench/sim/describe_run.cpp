@@ -8,9 +8,19 @@
 namespace pando {
 namespace {
 
+// Of the trees that have their own.
+std::string Shapes(const SimRunOptions& o) {
+  std::string shapes;
+  for (const TreeOptions& tree : o.other_trees) {
+    absl::StrAppend(&shapes, shapes.empty() ? " (" : ", ", tree.key_bytes_max, "/",
+                    tree.value_bytes_max, " nodes of ", tree.node_bytes);
+  }
+  return shapes.empty() ? shapes : shapes + ")";
+}
+
 std::string DescribeCruelty(const SimRunOptions& o) {
   return absl::StrCat(
-      ", ", o.trees, " trees, phases of ", o.phase, ", rest ",
+      ", ", o.trees, " trees", Shapes(o), ", phases of ", o.phase, ", rest ",
       o.times.freed_rest_ns / kMicrosecondNs, " us, pauses up to ", o.pause_max_ns / kMicrosecondNs,
       " us, packets late by up to ", o.sim.long_delay_ns / kMicrosecondNs, " us (",
       o.sim.long_delay_probability, "), broken and dead by ", o.sim.break_late_ns / kMicrosecondNs,

@@ -15,7 +15,7 @@ constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
                    kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786c64,
                    kMixStretchSeed = 0x6d697873, kMixServerPauseSeed = 0x6d69787370,
-                   kMixLateSeed = 0x6d69786c61;
+                   kMixLateSeed = 0x6d69786c61, kMixShapesSeed = 0x6d69787368;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -302,6 +302,43 @@ void MixCruelty(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   DivideTimes(Pick<int64_t>(&random, std::array<int64_t, 4>{300, 1'000, 3'000, 10'000}), options);
 }
 
+// A READ of a node that nothing stops is believed.
+void AllowReads(uint32_t node_bytes, SimRunOptions* options) {
+  const sim::SimOptions& sim = options->sim;
+  const uint32_t unit_bytes = sim.mode == sim::DeliveryMode::kLines ? 64 : 8;
+  const int64_t gaps = 2 * node_bytes / unit_bytes / (1 + sim.burst_units) + 1;
+  const int64_t read_ns = gaps * sim.unit_gap_ns / 2 + 2 * (sim.delay_ns + sim.jitter_ns);
+  options->times.read_max_ns = std::max(options->times.read_max_ns, 2 * read_ns);
+  options->times.freed_rest_ns =
+      std::max(options->times.freed_rest_ns, 2 * options->times.read_max_ns);
+}
+
+// Trees of which each has larger slots, or nodes of another size, so that memory that one gives
+// back has nodes of the next one at other places. From a random stream of its own, too.
+void MixShapes(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixShapesSeed));
+  if (options->trees == 1 || !random.Chance(0.7)) return;
+  const bool owned = options->tree.mode == TreeOptions::Mode::kOwned;
+  for (int slot = 1; slot < options->trees; ++slot) {
+    TreeOptions tree = options->tree;
+    const Shape& shape = kShapes[random.Uniform(kShapes.size())];
+    const bool has_room =
+        shape.key_bytes_max >= tree.key_bytes_max && shape.value_bytes_max >= tree.value_bytes_max;
+    const auto more_lines = static_cast<uint32_t>(1 + random.Uniform(16));
+    if (has_room && random.Chance(0.6)) {
+      tree.key_bytes_max =
+          owned ? std::min<uint32_t>(shape.key_bytes_max, 240) : shape.key_bytes_max;
+      tree.value_bytes_max = shape.value_bytes_max;
+      tree.node_bytes = shape.node_bytes;
+    } else {
+      tree.node_bytes += 64 * more_lines;
+    }
+    if (random.Chance(0.3)) tree.narrow_reads = !tree.narrow_reads;
+    AllowReads(tree.node_bytes, options);
+    options->other_trees.push_back(tree);
+  }
+}
+
 // Memory servers that are stopped, for about as long as calls, or clients, wait for them. From a
 // random stream of its own, too.
 void MixServerPauses(uint64_t seed, SimRunOptions* options) {
@@ -344,13 +381,7 @@ void DivideTimes(int64_t divisor, SimRunOptions* options) {
   sim.death_seen_ns /= divisor;
   // A call there and back takes up to four delays.
   options->times.call_attempt_ns = std::max(options->times.call_attempt_ns, 10 * sim.call_delay_ns);
-  // A READ of a node that nothing stops is believed.
-  const uint32_t unit_bytes = sim.mode == sim::DeliveryMode::kLines ? 64 : 8;
-  const int64_t gaps = 2 * options->tree.node_bytes / unit_bytes / (1 + sim.burst_units) + 1;
-  const int64_t read_ns = gaps * sim.unit_gap_ns / 2 + 2 * (sim.delay_ns + sim.jitter_ns);
-  options->times.read_max_ns = std::max(options->times.read_max_ns, 2 * read_ns);
-  options->times.freed_rest_ns =
-      std::max(options->times.freed_rest_ns, 2 * options->times.read_max_ns);
+  AllowReads(options->tree.node_bytes, options);
   // Where nobody is fenced, nobody else frees the lock of who gives up.
   const int64_t back_ns = sim.break_late_ns + sim.reopen_ns + sim.stall_ns + 20 * sim.call_delay_ns;
   options->times.lock_recovery_ns = std::max(options->times.lock_recovery_ns, 10 * back_ns);
@@ -388,6 +419,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   if (mix.owned) MixOwned(seed, mix, &options);
   MixNarrow(seed, &options);
   MixCells(seed, &options);
+  if (mix.shapes) MixShapes(seed, &options);
   if (mix.server_pauses) MixServerPauses(seed, &options);
   if (mix.late_packets) MixLatePackets(seed, &options);
   return options;

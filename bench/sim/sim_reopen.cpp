@@ -35,7 +35,7 @@ absl::StatusOr<TreeHandle> SimRun::OpenSlot(ComputeServer& server, size_t slot) 
   const std::string name = slot == 0 ? "simulated" : absl::StrCat("simulated_", slot);
   absl::StatusOr<std::unique_ptr<Tree>> tree = absl::UnknownError("");
   for (int attempt = 1;; ++attempt) {
-    tree = server.client->CreateTree(name, options_.tree);
+    tree = server.client->CreateTree(name, ShapeOf(slot));
     // Somebody's drop has been to some servers only, and is done again.
     if (!absl::IsNotFound(tree.status()) || options_.drops == 0 || attempt == kOpensMax) break;
     (void)server.client->DropTree(name);

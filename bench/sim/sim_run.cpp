@@ -263,6 +263,11 @@ void SimRun::CollectStats() {
     if (server->client == nullptr) continue;  // its set-up failed, or it was counted
     AddStats(server->client->Stats(), &result_.stats);
   }
+  for (const auto& server : memory_servers_) {
+    for (const auto& [name, value] : server->Counters()) {
+      if (name == "chunks_again") result_.chunks_again += value;
+    }
+  }
 }
 
 SimRunResult SimRun::Run() {

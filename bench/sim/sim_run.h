@@ -55,9 +55,12 @@ struct SimRunOptions {
   // This share of a client's turns erases a range of keys.
   double erases = 0;
 
-  // So many trees of the same shape, used alike, each with a history of its own.
+  // So many trees, used alike, each with a history of its own.
   int trees = 1;
   TreeOptions tree;
+  // Of the second, the third, ...: keys and values are those of `tree`, for which there has to be
+  // room. Those that have none here are as `tree`.
+  std::vector<TreeOptions> other_trees;
   // Keys start with so many equal bytes: separators are long then, and trees deep.
   uint32_t key_prefix_bytes = 0;
   ClientOptions client;            // fabric and registry are not used
@@ -132,6 +135,8 @@ struct MixOptions {
   bool server_pauses = true;
   // In some, packets come milliseconds late.
   bool late_packets = true;
+  // In some with several trees these have shapes of their own.
+  bool shapes = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 
@@ -164,6 +169,7 @@ struct SimRunResult {
   uint64_t ranges_erased = 0;       // to their end
   uint64_t after_server_death = 0;  // operations that succeeded all the same
   int64_t longest_wait_ns = 0;      // of an operation on owned trees, with nothing in its way
+  uint64_t chunks_again = 0;  // that memory servers gave to a tree after they had been another's
   std::vector<size_t> nodes_per_level;
   size_t missing_separators = 0;
   SweepResult swept;  // after crashes

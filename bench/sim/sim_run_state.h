@@ -142,6 +142,10 @@ class SimRun {
   void SweepUnderLoad(ComputeServer& server, Session& session, const TreeHandle& handle);
 
   // --- sim_reopen.cpp
+  const TreeOptions& ShapeOf(size_t slot) const {
+    return slot == 0 || slot > options_.other_trees.size() ? options_.tree
+                                                           : options_.other_trees[slot - 1];
+  }
   absl::StatusOr<TreeHandle> OpenSlot(ComputeServer& server, size_t slot);
   TreeLife* LifeOf(size_t slot, const CatalogEntry& entry);
   void MaybeReopen();

@@ -134,17 +134,19 @@ TEST(SimRun, ARootWhoseReadsTakeTooLongHoldsNobodyUp) {
 // A merge whose queue pair broke may have taken a node out: its client says so when it leaves, so
 // that a sweep finds the node.
 TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
-  EXPECT_THAT(
-      RunSim(MixedRun(238, {.cruel_share = 0, .server_pauses = false, .late_packets = false}))
-          .problems,
-      IsEmpty());
+  EXPECT_THAT(RunSim(MixedRun(238, {.cruel_share = 0,
+                                    .server_pauses = false,
+                                    .late_packets = false,
+                                    .shapes = false}))
+                  .problems,
+              IsEmpty());
 }
 
 // A tenth of the calls is lost, the lease is 4 ms: no client lives for as long as the sweep at the
 // end takes, until the network is well.
 TEST(SimRun, WhatIsLeftIsLookedAfterWhereClientsAreSoonCutOff) {
   const SimRunOptions options =
-      MixedRun(1795632847, {.server_pauses = false, .late_packets = false});
+      MixedRun(1795632847, {.server_pauses = false, .late_packets = false, .shapes = false});
   EXPECT_EQ(options.sim.call_request_loss, 0.1);
   EXPECT_EQ(options.lease_ns, 4 * kMillisecondNs);
   EXPECT_THAT(RunSim(options).problems, IsEmpty());
@@ -160,7 +162,8 @@ TEST(SimRun, PacketsOfTheLivingComeLate) {
     EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
     ++late_runs;
     late += result.sim.long_delays;
-    const SimRunOptions without = MixedRun(seed, {.cruel_share = 0, .late_packets = false});
+    const SimRunOptions without =
+        MixedRun(seed, {.cruel_share = 0, .late_packets = false, .shapes = false});
     EXPECT_EQ(without.sim.long_delay_ns, sim::SimOptions().long_delay_ns);
     EXPECT_EQ(without.operations, options.operations);
   }
@@ -255,6 +258,28 @@ TEST(SimRun, TreesAreDroppedAndLoadedAgainWhileOthersUseThem) {
   EXPECT_GT(dropped, 20u);
   EXPECT_GT(loaded, 0u);
   EXPECT_GT(changed, 20u);
+}
+
+// Memory that a tree gives back has nodes of another size next, whose headers lie elsewhere.
+TEST(SimRun, TreesOfDifferentShapesFollowEachOther) {
+  uint64_t dropped = 0, again = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimRunOptions options = Small(seed);
+    options.operations = 2500;
+    options.phase = 300;
+    options.trees = 3;
+    options.tree.node_bytes = 1024;
+    options.other_trees = {{60, 30, 2048}, {20, 8, 1024 + 64 * static_cast<uint32_t>(seed % 7)}};
+    options.drops = 8;
+    options.bulk_loads = true;
+    DivideTimes(1000, &options);
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    dropped += result.trees_dropped;
+    again += result.chunks_again;
+  }
+  EXPECT_GT(dropped, 10u);
+  EXPECT_GT(again, 10u);
 }
 
 TEST(SimRun, WhenAMemoryServerDiesTheRestGoesOn) {
