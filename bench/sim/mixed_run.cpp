@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/sim/mixed_interruptions.h"
 #include "bench/sim/sim_run.h"
 #include "common/base/random.h"
 
@@ -14,8 +15,7 @@ constexpr uint64_t kMixOwnedSeed = 0x6d69786f, kMixNarrowSeed = 0x6d69786e;
 constexpr uint64_t kMixErasesSeed = 0x6d697865, kMixCellsSeed = 0x6d697863656c;
 constexpr uint64_t kMixFlushSeed = 0x6d697866, kMixLeasesSeed = 0x6d69786c,
                    kMixMessagesSeed = 0x6d69786d, kMixLendSeed = 0x6d69786c64,
-                   kMixStretchSeed = 0x6d697873, kMixServerPauseSeed = 0x6d69787370,
-                   kMixLateSeed = 0x6d69786c61, kMixShapesSeed = 0x6d69787368;
+                   kMixStretchSeed = 0x6d697873, kMixShapesSeed = 0x6d69787368;
 constexpr uint64_t kConditionsSeed = 0x636f6e646974;
 
 struct Shape {
@@ -339,36 +339,6 @@ void MixShapes(uint64_t seed, SimRunOptions* options) {
   }
 }
 
-// Memory servers that are stopped, for about as long as calls, or clients, wait for them. From a
-// random stream of its own, too.
-void MixServerPauses(uint64_t seed, SimRunOptions* options) {
-  Random random(DeriveSeed(seed, kMixServerPauseSeed));
-  if (!random.Chance(0.3)) return;
-  options->server_pauses = 1 + static_cast<int>(random.Uniform(8));
-  const TimeConstants& times = options->times;
-  options->server_pause_max_ns = Pick<int64_t>(
-      &random, std::array<int64_t, 3>{2 * kMillisecondNs, 3 * times.call_attempt_ns,
-                                      std::max(2 * options->lease_ns, times.ping_max_ns)});
-  // A queue pair is there again, and its locks with it, before who waits for that gives up.
-  if (options->break_probability > 0 && options->lease_ns == 0) {
-    options->server_pause_max_ns =
-        std::min(options->server_pause_max_ns, times.lock_recovery_ns / 4);
-  }
-}
-
-// Few packets of the living, and what tells of them, that come milliseconds late, as what was lost
-// and is sent again. Many sessions may wait for each. From a random stream of its own, too.
-void MixLatePackets(uint64_t seed, SimRunOptions* options) {
-  Random random(DeriveSeed(seed, kMixLateSeed));
-  if (!random.Chance(0.3)) return;
-  sim::SimOptions& sim = options->sim;
-  const bool very_late = random.Chance(0.5);
-  sim.long_delay_ns = (very_late ? 50 : 2) * kMillisecondNs;
-  sim.long_delay_probability = very_late ? 0.0003 : 0.003;
-  // Nobody else frees the lock of who gives up too early.
-  options->times.lock_recovery_ns += 10 * sim.long_delay_ns;
-}
-
 }  // namespace
 
 void UseCellsAtOnce(SimRunOptions* options) {
@@ -420,8 +390,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixNarrow(seed, &options);
   MixCells(seed, &options);
   if (mix.shapes) MixShapes(seed, &options);
-  if (mix.server_pauses) MixServerPauses(seed, &options);
-  if (mix.late_packets) MixLatePackets(seed, &options);
+  MixInterruptions(seed, mix, &options);
   return options;
 }
 

@@ -1,0 +1,50 @@
+#include "bench/sim/mixed_interruptions.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/base/random.h"
+
+namespace pando {
+namespace {
+
+// Each has a random stream of its own: the other choices stay what they were.
+constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61;
+
+// Memory servers that are stopped, for about as long as calls, or clients, wait for them.
+void MixServerPauses(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixServerPauseSeed));
+  if (!random.Chance(0.3)) return;
+  options->server_pauses = 1 + static_cast<int>(random.Uniform(8));
+  const TimeConstants& times = options->times;
+  const std::array<int64_t, 3> longest_ns = {2 * kMillisecondNs, 3 * times.call_attempt_ns,
+                                             std::max(2 * options->lease_ns, times.ping_max_ns)};
+  options->server_pause_max_ns = longest_ns[random.Uniform(longest_ns.size())];
+  // A queue pair is there again, and its locks with it, before who waits for that gives up.
+  if (options->break_probability > 0 && options->lease_ns == 0) {
+    options->server_pause_max_ns =
+        std::min(options->server_pause_max_ns, times.lock_recovery_ns / 4);
+  }
+}
+
+// Few packets of the living, and what tells of them, that come milliseconds late, as what was lost
+// and is sent again. Many sessions may wait for each.
+void MixLatePackets(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixLateSeed));
+  if (!random.Chance(0.3)) return;
+  sim::SimOptions& sim = options->sim;
+  const bool very_late = random.Chance(0.5);
+  sim.long_delay_ns = (very_late ? 50 : 2) * kMillisecondNs;
+  sim.long_delay_probability = very_late ? 0.0003 : 0.003;
+  // Nobody else frees the lock of who gives up too early.
+  options->times.lock_recovery_ns += 10 * sim.long_delay_ns;
+}
+
+}  // namespace
+
+void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
+  if (mix.server_pauses) MixServerPauses(seed, options);
+  if (mix.late_packets) MixLatePackets(seed, options);
+}
+
+}  // namespace pando
