@@ -75,6 +75,8 @@ void Coverage::Add(const SimRunResult& result) {
   sim_.overtakes += result.sim.overtakes;
   sim_.split_verbs += result.sim.split_verbs;
   sim_.long_delays += result.sim.long_delays;
+  sim_.turn_ns += result.sim.turn_ns;
+  sim_.turn_stalls += result.sim.turn_stalls;
   sim_.lost_requests += result.sim.lost_requests;
   sim_.lost_replies += result.sim.lost_replies;
   sim_.calls_too_late += result.sim.calls_too_late;
@@ -120,6 +122,8 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"verbs_delivered_in_pieces", sim_.split_verbs},
       {"verbs_overtaken", sim_.overtakes},
       {"packets_late", sim_.long_delays},
+      {"us_inside_turns", sim_.turn_ns / kMicrosecondNs},
+      {"turns_stopped", sim_.turn_stalls},
       {"calls_lost", sim_.lost_requests + sim_.lost_replies},
       {"calls_executed_too_late", sim_.calls_too_late},
       {"verbs_of_the_dead", sim_.verbs_after_kill},

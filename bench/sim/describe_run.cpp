@@ -15,7 +15,8 @@ std::string Shapes(const SimRunOptions& o) {
     absl::StrAppend(&shapes, shapes.empty() ? " (" : ", ", tree.key_bytes_max, "/",
                     tree.value_bytes_max, " nodes of ", tree.node_bytes);
   }
-  return shapes.empty() ? shapes : shapes + ")";
+  if (!shapes.empty()) shapes.push_back(')');
+  return shapes;
 }
 
 std::string DescribeCruelty(const SimRunOptions& o) {
@@ -23,13 +24,14 @@ std::string DescribeCruelty(const SimRunOptions& o) {
       ", ", o.trees, " trees", Shapes(o), ", phases of ", o.phase, ", rest ",
       o.times.freed_rest_ns / kMicrosecondNs, " us, pauses up to ", o.pause_max_ns / kMicrosecondNs,
       " us, packets late by up to ", o.sim.long_delay_ns / kMicrosecondNs, " us (",
-      o.sim.long_delay_probability, "), broken and dead by ", o.sim.break_late_ns / kMicrosecondNs,
-      "/", o.sim.kill_late_ns / kMicrosecondNs, " us, open again in ",
-      o.sim.reopen_ns / kMicrosecondNs, " us, sweeps ", o.sweeps, ", reopens ", o.reopens,
-      " and after ", o.reopen_refused, " of the refusals", ", drops ", o.drops,
-      o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths, ", and stopped ",
-      o.server_pauses, " times up to ", o.server_pause_max_ns / kMicrosecondNs, " us",
-      ", partitions ", o.partitions, " up to ", o.partition_max_ns / kMicrosecondNs, " us");
+      o.sim.long_delay_probability, "), a look at the clock ", o.sim.turn_look_ns,
+      " ns, stopped there up to ", o.sim.turn_stall_ns / kMicrosecondNs, " us, broken and dead by ",
+      o.sim.break_late_ns / kMicrosecondNs, "/", o.sim.kill_late_ns / kMicrosecondNs,
+      " us, open again in ", o.sim.reopen_ns / kMicrosecondNs, " us, sweeps ", o.sweeps,
+      ", reopens ", o.reopens, " and after ", o.reopen_refused, " of the refusals", ", drops ",
+      o.drops, o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths,
+      ", and stopped ", o.server_pauses, " times up to ", o.server_pause_max_ns / kMicrosecondNs,
+      " us", ", partitions ", o.partitions, " up to ", o.partition_max_ns / kMicrosecondNs, " us");
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ DEFINE_string(
     "\"mixed\": derives all other settings from the seed; \"cruel\": and each run is as "
     "unkind as can be, with all time constants divided; \"owned\": as mixed, on owned "
     "trees; \"owned_cruel\": and they are dropped, and movers stopped, while ranges move");
-DEFINE_string(
-    without, "",
-    "with --preset: kinds of unkindness that no run has, of server_pauses, late_packets, shapes");
+DEFINE_string(without, "",
+              "with --preset: kinds of unkindness that no run has, of server_pauses, late_packets, "
+              "shapes, turns");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -173,7 +173,8 @@ MixOptions ParseWithout() {
   MixOptions mix;
   const std::pair<std::string_view, bool*> kinds[] = {{"server_pauses", &mix.server_pauses},
                                                       {"late_packets", &mix.late_packets},
-                                                      {"shapes", &mix.shapes}};
+                                                      {"shapes", &mix.shapes},
+                                                      {"turns", &mix.turns}};
   const std::vector<std::string> names = absl::StrSplit(FLAGS_without, ',', absl::SkipEmpty());
   for (const std::string& name : names) {
     const auto kind = std::find_if(std::begin(kinds), std::end(kinds),

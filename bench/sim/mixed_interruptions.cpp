@@ -9,7 +9,8 @@ namespace pando {
 namespace {
 
 // Each has a random stream of its own: the other choices stay what they were.
-constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61;
+constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61,
+                   kMixTurnsSeed = 0x6d697874;
 
 // Memory servers that are stopped, for about as long as calls, or clients, wait for them.
 void MixServerPauses(uint64_t seed, SimRunOptions* options) {
@@ -40,10 +41,25 @@ void MixLatePackets(uint64_t seed, SimRunOptions* options) {
   options->times.lock_recovery_ns += 10 * sim.long_delay_ns;
 }
 
+// Time passes inside turns: a thread that has looked at the clock acts later, or is stopped before
+// it does. A look takes no longer than a real one: with 100 ns, those who poll while one of them
+// asks for nodes left all others, NICs included, too little of the one processor that there is.
+void MixTurns(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixTurnsSeed));
+  if (!random.Chance(0.3)) return;
+  sim::SimOptions& sim = options->sim;
+  const std::array<int64_t, 3> looks_ns = {1, 4, 16};
+  sim.turn_look_ns = looks_ns[random.Uniform(looks_ns.size())];
+  const bool long_ones = random.Chance(0.5);
+  sim.turn_stall_ns = long_ones ? 2 * kMillisecondNs : 20 * kMicrosecondNs;
+  sim.turn_stall_probability = long_ones ? 0.00002 : 0.0005;
+}
+
 }  // namespace
 
 void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   if (mix.server_pauses) MixServerPauses(seed, options);
+  if (mix.turns) MixTurns(seed, options);
   if (mix.late_packets) MixLatePackets(seed, options);
 }
 

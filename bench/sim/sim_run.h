@@ -137,6 +137,8 @@ struct MixOptions {
   bool late_packets = true;
   // In some with several trees these have shapes of their own.
   bool shapes = true;
+  // In some, time passes inside turns of sessions.
+  bool turns = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 

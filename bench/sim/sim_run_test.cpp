@@ -137,7 +137,8 @@ TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
   EXPECT_THAT(RunSim(MixedRun(238, {.cruel_share = 0,
                                     .server_pauses = false,
                                     .late_packets = false,
-                                    .shapes = false}))
+                                    .shapes = false,
+                                    .turns = false}))
                   .problems,
               IsEmpty());
 }
@@ -145,8 +146,8 @@ TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
 // A tenth of the calls is lost, the lease is 4 ms: no client lives for as long as the sweep at the
 // end takes, until the network is well.
 TEST(SimRun, WhatIsLeftIsLookedAfterWhereClientsAreSoonCutOff) {
-  const SimRunOptions options =
-      MixedRun(1795632847, {.server_pauses = false, .late_packets = false, .shapes = false});
+  const SimRunOptions options = MixedRun(
+      1795632847, {.server_pauses = false, .late_packets = false, .shapes = false, .turns = false});
   EXPECT_EQ(options.sim.call_request_loss, 0.1);
   EXPECT_EQ(options.lease_ns, 4 * kMillisecondNs);
   EXPECT_THAT(RunSim(options).problems, IsEmpty());
@@ -163,7 +164,7 @@ TEST(SimRun, PacketsOfTheLivingComeLate) {
     ++late_runs;
     late += result.sim.long_delays;
     const SimRunOptions without =
-        MixedRun(seed, {.cruel_share = 0, .late_packets = false, .shapes = false});
+        MixedRun(seed, {.cruel_share = 0, .late_packets = false, .shapes = false, .turns = false});
     EXPECT_EQ(without.sim.long_delay_ns, sim::SimOptions().long_delay_ns);
     EXPECT_EQ(without.operations, options.operations);
   }

@@ -13,7 +13,7 @@
 namespace pando::sim {
 namespace {
 
-constexpr uint64_t kBreakSeed = 0x627265616b;
+constexpr uint64_t kBreakSeed = 0x627265616b, kTurnSeed = 0x7475726e;
 
 constexpr std::array<std::pair<DeliveryMode, std::string_view>, 4> kModeNames = {{
     {DeliveryMode::kLines, "lines"},
@@ -54,7 +54,8 @@ SparseMemory::~SparseMemory() { munmap(data_, bytes_); }
 Core::Core(const SimOptions& sim_options)
     : options(sim_options),
       random(sim_options.seed),
-      break_random(DeriveSeed(sim_options.seed, kBreakSeed)) {
+      break_random(DeriveSeed(sim_options.seed, kBreakSeed)),
+      turn_random_(DeriveSeed(sim_options.seed, kTurnSeed)) {
   trace.Mix(options.seed);
 }
 
@@ -65,6 +66,26 @@ int64_t Core::NetworkDelay() {
     delay_ns += Jitter(options.long_delay_ns);
   }
   return delay_ns;
+}
+
+int64_t Core::LookInTurn() const {
+  PassTime();
+  const int64_t seen_ns = now_ns;
+  PassTime();
+  return seen_ns;
+}
+
+void Core::PassTime() const {
+  const int64_t before_ns = now_ns;
+  const auto random_up_to = [this](int64_t limit_ns) {
+    return static_cast<int64_t>(turn_random_.Uniform(static_cast<uint64_t>(limit_ns) + 1));
+  };
+  now_ns += random_up_to(options.turn_look_ns);
+  if (options.turn_stall_ns > 0 && turn_random_.Chance(options.turn_stall_probability)) {
+    ++stats.turn_stalls;
+    now_ns += random_up_to(options.turn_stall_ns);
+  }
+  stats.turn_ns += static_cast<uint64_t>(now_ns - before_ns);
 }
 
 int Core::ServerIndex(ServerId id) const {

@@ -80,7 +80,14 @@ class Core final : public Clock {
   explicit Core(const SimOptions& sim_options);
 
   // Inside a runner later than the event by what the runner's thread has spent.
-  int64_t NowNs() const override { return now_ns + spent_ns(); }
+  int64_t NowNs() const override {
+    if (in_turn) [[unlikely]]
+      return LookInTurn();
+    return now_ns + spent_ns();
+  }
+
+  // --- Where time passes inside a turn (SimOptions::turn_look_ns): a runner is being called.
+  bool in_turn = false;
 
   // --- With a timing model: the CPU time of the runner that is being called.
   bool in_runner = false;
@@ -117,12 +124,20 @@ class Core final : public Clock {
   bool calls_are_lost = true;  // as `options` say; SimWorld::LoseNoMoreCalls
   Random random;
   Random break_random;  // of its own: until something breaks a run is the same as without breaks
-  int64_t now_ns = 1 * kMillisecondNs;  // not 0: nobody may take 0 for "never"
+  // Not 0: nobody may take 0 for "never". Passes where somebody looks at it (LookInTurn()).
+  mutable int64_t now_ns = 1 * kMillisecondNs;
   EventQueue events;
   TraceHash trace;
-  SimStats stats;
+  mutable SimStats stats;
   std::vector<Server> servers;
   std::vector<std::unique_ptr<Process>> processes;
+
+ private:
+  // Time passes before the look and after it: what is done next is done later than the clock said.
+  int64_t LookInTurn() const;
+  void PassTime() const;
+
+  mutable Random turn_random_;
 };
 
 }  // namespace pando::sim

@@ -347,8 +347,11 @@ void SimEndpoint::ChargeRecords(BusyPeriods* partition, size_t records) {
 
 void SimEndpoint::CallRunner() {
   if (!runner_) return;
-  ++world_->core.stats.runner_calls;
+  Core& core = world_->core;
+  ++core.stats.runner_calls;
+  core.in_turn = core.options.turn_look_ns > 0 && world_->timed == nullptr;
   runner_();
+  core.in_turn = false;
 }
 
 uint64_t SimEndpoint::random_seed() { return DeriveSeed(world_->core.options.seed, 1 + id_); }

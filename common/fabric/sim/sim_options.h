@@ -56,6 +56,13 @@ struct SimOptions {
   double stall_probability = 0.03;
   int64_t stall_ns = 12 * kMicrosecondNs;
 
+  // --- Time that passes while a session's thread works; not with a timing model. Before and after
+  // each look at the clock inside a runner: U(0, this); and rarely the thread is stopped there for
+  // U(0, stall). Everybody else waits meanwhile, as on one processor. 0: a turn takes no time.
+  int64_t turn_look_ns = 0;
+  double turn_stall_probability = 0.0;
+  int64_t turn_stall_ns = 0;
+
   // --- Control calls, one way.
   int64_t call_delay_ns = 20 * kMicrosecondNs;
   double call_request_loss = 0.0;
@@ -127,6 +134,8 @@ struct SimStats {
   uint64_t peer_messages_lost = 0;  // of those, and of hellos: not delivered, as their link ended
   uint64_t peer_links_broken = 0;   // between living ends
   uint64_t runner_calls = 0;
+  uint64_t turn_ns = 0;       // that passed inside runners (SimOptions::turn_look_ns)
+  uint64_t turn_stalls = 0;   // of those
   uint64_t doorbells = 0;     // with a timing model
   uint64_t packets_held = 0;  // times that a limit on packets was reached (SimWorld::LimitPackets)
   double cpu_ns = 0;          // spent by all sessions' threads, with a timing model
