@@ -10,7 +10,7 @@ namespace {
 
 // Each has a random stream of its own: the other choices stay what they were.
 constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61,
-                   kMixTurnsSeed = 0x6d697874;
+                   kMixTurnsSeed = 0x6d697874, kMixClocksSeed = 0x6d6978636c;
 
 // Memory servers that are stopped, for about as long as calls, or clients, wait for them.
 void MixServerPauses(uint64_t seed, SimRunOptions* options) {
@@ -55,11 +55,17 @@ void MixTurns(uint64_t seed, SimRunOptions* options) {
   sim.turn_stall_probability = long_ones ? 0.00002 : 0.0005;
 }
 
+// A little less than what rules O5 and O15 allow.
+void MixClocks(uint64_t seed, SimRunOptions* options) {
+  if (Random(DeriveSeed(seed, kMixClocksSeed)).Chance(0.3)) options->sim.clock_drift_permille = 43;
+}
+
 }  // namespace
 
 void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
   if (mix.server_pauses) MixServerPauses(seed, options);
   if (mix.turns) MixTurns(seed, options);
+  if (mix.clocks) MixClocks(seed, options);
   if (mix.late_packets) MixLatePackets(seed, options);
 }
 

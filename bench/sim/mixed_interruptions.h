@@ -1,4 +1,4 @@
-// What holds up the living in runs of the presets, and is over by itself.
+// What holds up the living in runs of the presets, and is over by itself; and clocks that differ.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,7 @@ absl::Status SimRun::AddMemoryServer(ServerId id) {
   server.packet_bytes = options_.sim.packet_bytes;
   server.needs_crc = crc_;
   server.times = options_.times;
-  server.clock = &world_.clock();
+  server.clock = &world_.ServerClock(id);
   server.fence_words_per_step = options_.fence_words_per_step;
   server.lease_ns = options_.lease_ns;
   server.serving_lease_ns =

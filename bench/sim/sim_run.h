@@ -139,6 +139,8 @@ struct MixOptions {
   bool shapes = true;
   // In some, time passes inside turns of sessions.
   bool turns = true;
+  // In some, the clocks of two processes may differ by nine per cent.
+  bool clocks = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 

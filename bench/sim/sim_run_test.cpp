@@ -138,7 +138,8 @@ TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
                                     .server_pauses = false,
                                     .late_packets = false,
                                     .shapes = false,
-                                    .turns = false}))
+                                    .turns = false,
+                                    .clocks = false}))
                   .problems,
               IsEmpty());
 }
@@ -146,8 +147,11 @@ TEST(SimRun, ANodeOfAMergeOfUnknownOutcomeIsFound) {
 // A tenth of the calls is lost, the lease is 4 ms: no client lives for as long as the sweep at the
 // end takes, until the network is well.
 TEST(SimRun, WhatIsLeftIsLookedAfterWhereClientsAreSoonCutOff) {
-  const SimRunOptions options = MixedRun(
-      1795632847, {.server_pauses = false, .late_packets = false, .shapes = false, .turns = false});
+  const SimRunOptions options = MixedRun(1795632847, {.server_pauses = false,
+                                                      .late_packets = false,
+                                                      .shapes = false,
+                                                      .turns = false,
+                                                      .clocks = false});
   EXPECT_EQ(options.sim.call_request_loss, 0.1);
   EXPECT_EQ(options.lease_ns, 4 * kMillisecondNs);
   EXPECT_THAT(RunSim(options).problems, IsEmpty());
@@ -163,8 +167,11 @@ TEST(SimRun, PacketsOfTheLivingComeLate) {
     EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
     ++late_runs;
     late += result.sim.long_delays;
-    const SimRunOptions without =
-        MixedRun(seed, {.cruel_share = 0, .late_packets = false, .shapes = false, .turns = false});
+    const SimRunOptions without = MixedRun(seed, {.cruel_share = 0,
+                                                  .late_packets = false,
+                                                  .shapes = false,
+                                                  .turns = false,
+                                                  .clocks = false});
     EXPECT_EQ(without.sim.long_delay_ns, sim::SimOptions().long_delay_ns);
     EXPECT_EQ(without.operations, options.operations);
   }

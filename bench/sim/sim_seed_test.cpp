@@ -71,17 +71,20 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
                       .server_pauses = false,
                       .late_packets = false,
                       .shapes = false,
-                      .turns = false};
+                      .turns = false,
+                      .clocks = false};
   MixOptions owned_cruel = owned;
   owned_cruel.cruel_moves = true;
   // An owner that did not know yet that it was fenced passed on what a memory server had refused
   // it.
-  RunSeed(5'300'817, &coverage, "owned_cruel --without=server_pauses,late_packets,shapes,turns",
-          owned_cruel);
+  RunSeed(5'300'817, &coverage,
+          "owned_cruel --without=server_pauses,late_packets,shapes,turns,clocks", owned_cruel);
   // Little logs, and leaves on a memory server that is gone: what nobody takes any more was three
   // quarters of the log, and then all of it, behind one erase.
-  RunSeed(6'100'597, &coverage, "owned --without=server_pauses,late_packets,shapes,turns", owned);
-  RunSeed(6'100'717, &coverage, "owned --without=server_pauses,late_packets,shapes,turns", owned);
+  RunSeed(6'100'597, &coverage, "owned --without=server_pauses,late_packets,shapes,turns,clocks",
+          owned);
+  RunSeed(6'100'717, &coverage, "owned --without=server_pauses,late_packets,shapes,turns,clocks",
+          owned);
 }
 
 TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {

@@ -31,7 +31,8 @@ void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, uint32_t ser
   flight.server = static_cast<int>(server_index);
   flight.request = call->request;
   flight.events_left = 1;
-  core.ScheduleAt(std::min(call->deadline_ns, core.now_ns + core.options.call_timeout_ns),
+  core.ScheduleAt(std::min(core.processes[process]->clock.ToWorld(call->deadline_ns),
+                           core.now_ns + core.options.call_timeout_ns),
                   EventKind::kCallDeadline, id);
   const Server& server = core.servers[flight.server];
   const bool cut = core.processes[process]->IsLinkCut(static_cast<uint32_t>(flight.server));

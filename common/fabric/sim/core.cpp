@@ -13,7 +13,7 @@
 namespace pando::sim {
 namespace {
 
-constexpr uint64_t kBreakSeed = 0x627265616b, kTurnSeed = 0x7475726e;
+constexpr uint64_t kBreakSeed = 0x627265616b, kTurnSeed = 0x7475726e, kClockSeed = 0x636c6f636b;
 
 constexpr std::array<std::pair<DeliveryMode, std::string_view>, 4> kModeNames = {{
     {DeliveryMode::kLines, "lines"},
@@ -55,7 +55,8 @@ Core::Core(const SimOptions& sim_options)
     : options(sim_options),
       random(sim_options.seed),
       break_random(DeriveSeed(sim_options.seed, kBreakSeed)),
-      turn_random_(DeriveSeed(sim_options.seed, kTurnSeed)) {
+      turn_random_(DeriveSeed(sim_options.seed, kTurnSeed)),
+      clock_random_(DeriveSeed(sim_options.seed, kClockSeed)) {
   trace.Mix(options.seed);
 }
 
@@ -66,6 +67,15 @@ int64_t Core::NetworkDelay() {
     delay_ns += Jitter(options.long_delay_ns);
   }
   return delay_ns;
+}
+
+int64_t OwnClock::NowNs() const { return FromWorld(core_->NowNs()); }
+
+OwnClock Core::NewClock() {
+  if (options.clock_drift_permille == 0) return {this, 1000};
+  const auto width = static_cast<uint64_t>(2 * options.clock_drift_permille + 1);
+  return {this,
+          1000 - options.clock_drift_permille + static_cast<int64_t>(clock_random_.Uniform(width))};
 }
 
 int64_t Core::LookInTurn() const {

@@ -33,9 +33,36 @@ class SparseMemory {
   uint64_t bytes_ = 0;
 };
 
+class Core;
+
+// What a process, or a memory server, has for the time: the world's, at a rate of its own.
+class OwnClock final : public Clock {
+ public:
+  OwnClock(const Core* core, int64_t permille) : core_(core), permille_(permille) {}
+
+  int64_t NowNs() const override;
+  int64_t FromWorld(int64_t world_ns) const {
+    if (permille_ == 1000) return world_ns;
+    return kStartNs + (world_ns - kStartNs) * permille_ / 1000;
+  }
+  // The first time of the world at which this clock shows so much.
+  int64_t ToWorld(int64_t own_ns) const {
+    if (permille_ == 1000 || own_ns > kNeverNs / 2000) return own_ns;
+    return kStartNs + ((own_ns - kStartNs) * 1000 + permille_ - 1) / permille_;
+  }
+
+  // Not 0: nobody may take 0 for "never".
+  static constexpr int64_t kStartNs = 1 * kMillisecondNs;
+
+ private:
+  const Core* const core_;
+  const int64_t permille_;
+};
+
 // One life of a memory server.
 struct Server {
   ServerId id = 0;
+  std::unique_ptr<OwnClock> clock;
   std::unique_ptr<SparseMemory> main, locks;
   ControlHandler* handler = nullptr;
   bool dead = false;
@@ -51,6 +78,9 @@ struct Server {
 
 // A compute-server process: one Fabric with its endpoints.
 struct Process {
+  explicit Process(const OwnClock& own_clock) : clock(own_clock) {}
+
+  const OwnClock clock;
   bool killed = false;    // its events stop; what is in the network may go on
   bool draining = false;  // killed, but its code is run to its end with failing chains
   bool paused = false;    // its events wait
@@ -117,6 +147,8 @@ class Core final : public Clock {
   int64_t NetworkDelay();
   // Of its latest life. -1: no such server.
   int ServerIndex(ServerId id) const;
+  // Of the next process or server.
+  OwnClock NewClock();
   // When `process` notices that the (dead) server is dead.
   int64_t DeathSeenNs(uint32_t process, uint32_t server);
 
@@ -124,8 +156,7 @@ class Core final : public Clock {
   bool calls_are_lost = true;  // as `options` say; SimWorld::LoseNoMoreCalls
   Random random;
   Random break_random;  // of its own: until something breaks a run is the same as without breaks
-  // Not 0: nobody may take 0 for "never". Passes where somebody looks at it (LookInTurn()).
-  mutable int64_t now_ns = 1 * kMillisecondNs;
+  mutable int64_t now_ns = OwnClock::kStartNs;  // passes where somebody looks: LookInTurn()
   EventQueue events;
   TraceHash trace;
   mutable SimStats stats;
@@ -138,6 +169,7 @@ class Core final : public Clock {
   void PassTime() const;
 
   mutable Random turn_random_;
+  Random clock_random_;
 };
 
 }  // namespace pando::sim

@@ -157,7 +157,7 @@ absl::StatusOr<LocalBuffer> SimEndpoint::AllocateBuffer(size_t bytes) {
 }
 
 void SimEndpoint::DoPost(Chain* chain) {
-  chain->MarkPosted(world_->core.NowNs());
+  chain->MarkPosted(clock().NowNs());
   ++in_flight_;
   const Link* const link = FindLink(chain->server());
   if (owner().killed) {
@@ -241,7 +241,7 @@ void SimEndpoint::DoCall(PendingCall* call) {
 
 void SimEndpoint::Finish(Chain* chain, absl::Status status) {
   --in_flight_;
-  chain->Complete(std::move(status), world_->core.NowNs());
+  chain->Complete(std::move(status), clock().NowNs());
 }
 
 void SimEndpoint::Finish(PendingCall* call, absl::Status status, std::string reply) {
@@ -268,6 +268,7 @@ void SimEndpoint::Wait(int64_t until_ns) {
     return;
   }
   Core& core = world_->core;
+  until_ns = owner().clock.ToWorld(until_ns);
   if (core.events.empty() || core.events.top().time_ns > until_ns) {
     PANDO_CHECK(until_ns != kNeverNs)
         << "deadlock: the simulated world is quiet at " << core.now_ns << " ns (seed "
@@ -286,7 +287,9 @@ void SimEndpoint::Wake() {
   ScheduleRun(kWoken, world_->core.NowNs() + delay_ns);
 }
 
-void SimEndpoint::WakeAt(int64_t ns) { ScheduleRun(kTimed, std::max(ns, world_->core.NowNs())); }
+void SimEndpoint::WakeAt(int64_t ns) {
+  ScheduleRun(kTimed, std::max(owner().clock.ToWorld(ns), world_->core.NowNs()));
+}
 
 void SimEndpoint::ScheduleRun(RunCause cause, int64_t ns) {
   // A call that is due now may be under way already: it does not count for a later one. Nor does

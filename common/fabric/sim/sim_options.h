@@ -63,6 +63,10 @@ struct SimOptions {
   double turn_stall_probability = 0.0;
   int64_t turn_stall_ns = 0;
 
+  // The clock of each compute server and memory server goes faster or slower than the world's by up
+  // to so many thousandths; not with a timing model.
+  int64_t clock_drift_permille = 0;
+
   // --- Control calls, one way.
   int64_t call_delay_ns = 20 * kMicrosecondNs;
   double call_request_loss = 0.0;

@@ -1,6 +1,7 @@
-// Time that passes inside a turn of a session.
+// Time that passes inside a turn of a session, and clocks that differ.
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "common/fabric/sim/sim_test_util.h"
@@ -72,6 +73,58 @@ TEST(SimTurn, AThreadIsStoppedBetweenALookAndWhatItDoesNext) {
   }
   EXPECT_GT(stalls, 10u);
   EXPECT_GT(after_last_look, 0u);
+}
+
+// Remembers by its own clock when its timer ran.
+class TimerHandler : public GoneHandler {
+ public:
+  int64_t OnTimer(int64_t now_ns) override {
+    if (now_ns >= next_ns) ran_ns.push_back(std::exchange(next_ns, now_ns + kMillisecondNs));
+    last_ns = now_ns;
+    return next_ns;
+  }
+  int64_t next_ns = 0, last_ns = 0;
+  std::vector<int64_t> ran_ns;
+};
+
+TEST(SimClocks, DifferAndEachWaitsByItsOwn) {
+  int64_t fastest_ns = 0, slowest_ns = kNeverNs;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    TestWorld sim({.seed = seed, .clock_drift_permille = 43});
+    TimerHandler handler;
+    sim.world.SetHandler(kServer, &handler);
+    TestClient client(sim.world.NewFabric());
+    const Clock& clock = client.endpoint->clock();
+    PendingCall call;
+    call.server = kServer;
+    call.deadline_ns = clock.NowNs() + 10 * kMillisecondNs;
+    client.endpoint->Call(&call);
+    while (!call.done) client.endpoint->Wait(kNeverNs);
+    EXPECT_TRUE(call.status.ok());
+    // A call that ends by its deadline does so when its caller's clock shows that.
+    sim.world.PauseServer(kServer);
+    call.deadline_ns = clock.NowNs() + kSecondNs;
+    client.endpoint->Call(&call);
+    while (!call.done) client.endpoint->Wait(kNeverNs);
+    EXPECT_GE(clock.NowNs(), call.deadline_ns);
+    EXPECT_LE(clock.NowNs(), call.deadline_ns + 2);
+    sim.world.ResumeServer(kServer);
+    // So does whoever wants to be woken, or waits.
+    const int64_t wake_ns = clock.NowNs() + kSecondNs;
+    int64_t woken_ns = 0;
+    client.endpoint->set_runner([&] { woken_ns = woken_ns == 0 ? clock.NowNs() : woken_ns; });
+    client.endpoint->WakeAt(wake_ns);
+    while (woken_ns == 0) sim.world.Step();
+    EXPECT_GE(woken_ns, wake_ns);
+    EXPECT_LE(woken_ns, wake_ns + 2);
+    // And a server's timers by the server's.
+    EXPECT_EQ(sim.world.ServerClock(kServer).NowNs() / kSecondNs, handler.last_ns / kSecondNs);
+    EXPECT_GT(handler.ran_ns.size(), 900u);
+    fastest_ns = std::max(fastest_ns, clock.NowNs() * 1000 / sim.world.clock().NowNs());
+    slowest_ns = std::min(slowest_ns, clock.NowNs() * 1000 / sim.world.clock().NowNs());
+  }
+  EXPECT_GT(fastest_ns, 1030);
+  EXPECT_LT(slowest_ns, 970);
 }
 
 }  // namespace

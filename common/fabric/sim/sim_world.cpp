@@ -23,6 +23,7 @@ const SimFabric& AsSim(const Fabric& fabric) {
 SimWorld::SimWorld(const SimOptions& options) : impl_(std::make_unique<Impl>(options)) {
   if (options.nic == nullptr) return;
   PANDO_CHECK(options.mode == DeliveryMode::kWhole) << "the timing model delivers verbs whole";
+  PANDO_CHECK_EQ(options.clock_drift_permille, 0) << "the timing model has one clock";
   impl_->timed = std::make_unique<TimedNetwork>(&impl_->core, *options.nic);
   impl_->peers.set_timed(impl_->timed.get());
 }
@@ -36,6 +37,7 @@ ServerMemory SimWorld::AddServer(ServerId id, uint64_t main_bytes, uint64_t lock
   if (impl_->timed != nullptr) impl_->timed->AddServer();
   Server& server = impl_->core.servers.emplace_back();
   server.id = id;
+  server.clock = std::make_unique<OwnClock>(impl_->core.NewClock());
   server.main = std::make_unique<SparseMemory>(main_bytes);
   server.locks = std::make_unique<SparseMemory>(lock_bytes);
   return Memory(id);
@@ -50,6 +52,12 @@ ServerMemory SimWorld::Memory(ServerId id) const {
   PANDO_CHECK_GE(index, 0) << "no server " << id;
   const Server& server = impl_->core.servers[index];
   return {server.main->span(), server.locks->span()};
+}
+
+const Clock& SimWorld::ServerClock(ServerId id) const {
+  const int index = impl_->core.ServerIndex(id);
+  PANDO_CHECK_GE(index, 0) << "no server " << id;
+  return *impl_->core.servers[index].clock;
 }
 
 PeerFence* SimWorld::Fence(ServerId id) {
@@ -72,7 +80,7 @@ std::shared_ptr<Fabric> SimWorld::NewFabricOnHostOf(ServerId id) {
 
 std::shared_ptr<Fabric> SimWorld::Impl::NewFabric(int server_index) {
   const auto process = static_cast<uint32_t>(core.processes.size());
-  core.processes.push_back(std::make_unique<Process>());
+  core.processes.push_back(std::make_unique<Process>(core.NewClock()));
   if (timed != nullptr) timed->AddProcess(server_index);
   return std::make_shared<SimFabric>(this, process);
 }
@@ -317,7 +325,7 @@ void SimWorld::Impl::OnComplete(const Event& event) {
 
 void SimWorld::Impl::RunServerTimer(uint32_t server_index) {
   Server& server = core.servers[server_index];
-  const int64_t next_ns = server.handler->OnTimer(core.now_ns);
+  const int64_t next_ns = server.clock->ToWorld(server.handler->OnTimer(server.clock->NowNs()));
   if (next_ns >= server.timer_ns) return;  // an event before that asks again
   // Not now: a handler that is never content must not stop time.
   server.timer_ns = std::max(next_ns, core.now_ns + 1);

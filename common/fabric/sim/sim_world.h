@@ -47,6 +47,8 @@ class SimWorld {
   // Must outlive the world or be replaced by nullptr (calls are then Unavailable).
   void SetHandler(ServerId id, ControlHandler* handler);
   ServerMemory Memory(ServerId id) const;
+  // What the server has for the time; as long-lived as the world.
+  const Clock& ServerClock(ServerId id) const;
   // What the server's handler cuts living clients off with; as long-lived as the world.
   PeerFence* Fence(ServerId id);
 

@@ -146,7 +146,7 @@ class SimEndpoint final : public Endpoint, public CpuCosts, public CpuMeter {
   void WakeAt(int64_t ns) override;
   void set_runner(std::function<void()> runner) override { runner_ = std::move(runner); }
   void AdoptServers(uint32_t added) override;
-  const Clock& clock() const override { return world_->core; }
+  const Clock& clock() const override { return world_->core.processes[process_]->clock; }
   CpuCosts* cpu_costs() override { return world_->timed == nullptr ? nullptr : this; }
   uint64_t random_seed() override;
 
