@@ -31,6 +31,16 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::flushes, "flushed_on_request"},
     {&SimRunResult::upserts, "upserts"},
     {&SimRunResult::stopped_moves, "moves_stopped"},
+    {&SimRunResult::peer_cuts, "peers_cut_off"},
+    {&SimRunResult::peer_cuts_one_way, "of_them_in_one_direction"},
+    {&SimRunResult::member_cuts, "members_cut_off"},
+    {&SimRunResult::cut_off_from_logs, "members_cut_off_from_logs"},
+    {&SimRunResult::cut_off_and_alive, "members_cut_off_and_back"},
+    {&SimRunResult::dead_for_one, "members_dead_for_one_alone"},
+    {&SimRunResult::owner_and_log_deaths, "owners_dead_with_logs"},
+    {&SimRunResult::ranges_lost, "owners_ranges_lost"},
+    {&SimRunResult::killed_replaced, "killed_replaced"},
+    {&SimRunResult::replaced_before_recovered, "killed_replaced_unrecovered"},
 };
 
 }  // namespace
@@ -85,6 +95,8 @@ void Coverage::Add(const SimRunResult& result) {
   sim_.queue_pairs_broken += result.sim.queue_pairs_broken;
   sim_.chains_broken += result.sim.chains_broken;
   sim_.verbs_after_break += result.sim.verbs_after_break;
+  sim_.peer_hellos_lost += result.sim.peer_hellos_lost;
+  sim_.peer_links_mute += result.sim.peer_links_mute;
   refused_ += result.refused;
   for (const auto& [member, name] : kRunCounters) done_.*member += result.*member;
   unknown_ += result.unknown;
@@ -132,6 +144,8 @@ std::vector<std::pair<std::string, uint64_t>> Coverage::Counters() const {
       {"queue_pairs_broken", sim_.queue_pairs_broken},
       {"chains_broken", sim_.chains_broken},
       {"verbs_of_broken_chains", sim_.verbs_after_break},
+      {"peer_links_cut_in_one_way", sim_.peer_links_mute},
+      {"peers_connected_in_vain", sim_.peer_hellos_lost},
       {"refused_while_reconnecting", refused_},
       {"locks_recovered", tree.lock_recoveries},
       {"outcomes_unknown", unknown_},

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/sim/owner_faults.h"
 #include "bench/sim/sim_run.h"
 
 namespace pando {
@@ -78,7 +79,7 @@ std::string DescribeRun(const SimRunOptions& o) {
       ", handover_max ", o.client.handover_max, ", combine_max ", o.client.combine_max,
       ", calls lost ", o.sim.call_request_loss, ", crashes ", o.crashes, ", pauses ", o.pauses,
       ", lease ", o.lease_ns / kMicrosecondNs, " us, broken by ", o.break_probability, techniques,
-      DescribeCruelty(o));
+      DescribeCruelty(o), DescribeOwnerFaults(o));
 }
 
 }  // namespace pando

@@ -57,6 +57,8 @@ DEFINE_string(
 DEFINE_string(without, "",
               "with --preset: kinds of unkindness that no run has, of server_pauses, late_packets, "
               "shapes, turns, clocks");
+DEFINE_bool(log_deaths, false,
+            "with the two presets of owned trees: an owner may die with its log's memory server");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -287,6 +289,7 @@ SimRunOptions OptionsOf(uint64_t seed) {
   if (FLAGS_preset == "cruel") mix.cruel_share = 1;
   mix.owned = FLAGS_preset == "owned" || FLAGS_preset == "owned_cruel";
   mix.cruel_moves = FLAGS_preset == "owned_cruel";
+  mix.log_deaths = FLAGS_log_deaths;
   SimRunOptions options = FLAGS_preset.empty() ? FromFlags(seed) : MixedRun(seed, mix);
   options.history_path = FLAGS_history;
   return options;

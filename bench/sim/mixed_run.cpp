@@ -391,6 +391,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   MixCells(seed, &options);
   if (mix.shapes) MixShapes(seed, &options);
   MixInterruptions(seed, mix, &options);
+  MixOwnerFaults(seed, mix, &options);
   return options;
 }
 

@@ -27,8 +27,9 @@ constexpr int kSweepsMax = 8;
 // that died before it said so: to all others they live.
 void SimRun::CheckGiversUp() {
   if (options_.lease_ns == 0) return;
+  const int64_t cut_max_ns = options_.owner_faults.member_cuts > 0 ? 4 * options_.lease_ns : 0;
   world_.RunUntil(NowNs() + options_.pause_max_ns + options_.partition_max_ns +
-                  options_.server_pause_max_ns + 2 * options_.lease_ns);
+                  options_.server_pause_max_ns + cut_max_ns + 2 * options_.lease_ns);
   for (const auto& server : servers_) {
     if (!server->gave_up || server->cutter_died || !IsAlive(*server)) continue;
     if (server->client->fenced()) continue;

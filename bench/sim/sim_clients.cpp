@@ -35,6 +35,17 @@ constexpr int64_t kStretchTimeoutMs = 120'000;
 constexpr size_t kErasedKeysMax = 30;
 constexpr double kEraseAllShare = 0.2;
 
+class AtWork {
+ public:
+  explicit AtWork(int* count) : count_(count) { ++*count_; }
+  ~AtWork() { --*count_; }
+  AtWork(const AtWork&) = delete;
+  AtWork& operator=(const AtWork&) = delete;
+
+ private:
+  int* const count_;
+};
+
 void SleepFor(Session& session, int64_t ns) {
   session.SleepUntil(ImplOf(session).context().NowNs() + ns);
 }
@@ -67,6 +78,11 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
                         int32_t client) {
   Operation next;
   while (!place.halting && !world_.IsKilled(*server.fabric) && !workload_.is_over()) {
+    if (lost_.has_value() && lost_->is_quiet) {
+      SleepFor(session, kClosedPauseNs);
+      continue;
+    }
+    const AtWork at_work(&server.at_work);
     const size_t slot = ChooseSlot();
     const TreeHandle handle = server.handles[slot];
     if (handle.tree == nullptr) {
@@ -83,7 +99,11 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
     }
     if (options_.flushes > 0 && move_random_.Chance(options_.flushes)) {
       // It may fail as others do: nothing is said of any key.
-      if (session.Flush(*handle.tree).ok()) ++result_.flushes;
+      const int64_t began_ns = NowNs();
+      if (session.Flush(*handle.tree).ok()) {
+        ++result_.flushes;
+        server.flushed_ns[slot] = began_ns;
+      }
       if (world_.IsKilled(*server.fabric)) return;
       continue;
     }
@@ -111,14 +131,17 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
 }
 
 Circumstances SimRun::CircumstancesOf(bool dropped) const {
-  return {.leases = options_.lease_ns > 0,
-          .breaks = options_.break_probability > 0 || options_.partitions > 0,
-          .server_death = result_.server_deaths > 0,
-          .dropped = dropped,
-          .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes,
-          .owners_end = options_.tree.mode == TreeOptions::Mode::kOwned &&
-                        (options_.crashes > 0 || options_.peer_break_probability > 0 ||
-                         options_.reopens > 0 || options_.pauses > 0 || options_.lease_ns > 0)};
+  return {
+      .leases = options_.lease_ns > 0,
+      .breaks = options_.break_probability > 0 || options_.partitions > 0 ||
+                options_.owner_faults.member_cuts > 0,
+      .server_death = result_.server_deaths > 0,
+      .dropped = dropped,
+      .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes,
+      .owners_end = options_.tree.mode == TreeOptions::Mode::kOwned &&
+                    (options_.crashes > 0 || options_.peer_break_probability > 0 ||
+                     options_.owner_faults.peer_cuts > 0 || options_.owner_faults.log_deaths > 0 ||
+                     options_.reopens > 0 || options_.pauses > 0 || options_.lease_ns > 0)};
 }
 
 bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& handle,

@@ -32,7 +32,9 @@ void SimRun::MaybeCrash() {
     if (IsAlive(*server)) alive.push_back(server.get());
   }
   if (alive.size() < 2) return;  // somebody has to go on
-  world_.KillFabric(*alive[crash_random_.Uniform(alive.size())]->fabric);
+  const ComputeServer& dies = *alive[crash_random_.Uniform(alive.size())];
+  world_.KillFabric(*dies.fabric);
+  ReplaceLater(dies);
   NoteTrouble(NowNs() + options_.sim.death_seen_ns + options_.sim.kill_late_ns);
   if (options_.sweeps > 0) {
     sweep_at_ns_ = NowNs() + options_.sim.kill_late_ns +
@@ -68,10 +70,13 @@ void SimRun::MaybeKillServer() {
     if (!server_dead_[i]) mortal.push_back(i);
   }
   if (mortal.empty()) return;
-  const size_t dies = mortal[server_deaths_.random().Uniform(mortal.size())];
-  server_dead_[dies] = true;
+  KillServer(mortal[server_deaths_.random().Uniform(mortal.size())]);
+}
+
+void SimRun::KillServer(size_t place) {
+  server_dead_[place] = true;
   ++result_.server_deaths;
-  world_.KillServer(static_cast<ServerId>(dies + 1));
+  world_.KillServer(static_cast<ServerId>(place + 1));
   NoteTrouble(NowNs() + options_.sim.death_seen_ns);
   for (const auto& server : servers_) server->cutter_died |= server->gave_up;
 }

@@ -22,6 +22,8 @@ constexpr uint64_t kEraseSeed = 0x6572617365;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
 constexpr uint64_t kServerPauseSeed = 0x73746f70;
+constexpr uint64_t kPeerCutSeed = 0x70637574, kMemberCutSeed = 0x6d637574;
+constexpr uint64_t kReplaceSeed = 0x7265706c, kLogDeathSeed = 0x6c6f6764;
 // Where dozens of one call's coroutines want a lock at once, without local locks.
 constexpr uint64_t kStretched = 8;
 // Before who was fenced tries again to connect, where memory servers are full.
@@ -75,7 +77,14 @@ SimRun::SimRun(const SimRunOptions& options)
       drops_(options.sim.seed, kDropSeed, options.drops, options.operations),
       server_deaths_(options.sim.seed, kDeathSeed, options.server_deaths, options.operations),
       server_pauses_(options.sim.seed, kServerPauseSeed, options.server_pauses, options.operations),
-      partitions_(options.sim.seed, kPartitionSeed, options.partitions, options.operations) {}
+      partitions_(options.sim.seed, kPartitionSeed, options.partitions, options.operations),
+      peer_cuts_(options.sim.seed, kPeerCutSeed, options.owner_faults.peer_cuts,
+                 options.operations),
+      member_cuts_(options.sim.seed, kMemberCutSeed, options.owner_faults.member_cuts,
+                   options.operations),
+      replace_random_(DeriveSeed(options.sim.seed, kReplaceSeed)),
+      log_deaths_(options.sim.seed, kLogDeathSeed, options.owner_faults.log_deaths,
+                  options.operations) {}
 
 absl::Status SimRun::SetUp() {
   crc_ = options_.sim.mode == sim::DeliveryMode::kWords;
@@ -210,8 +219,11 @@ bool SimRun::Unfinished() {
     return true;
   }
   if (!SomebodyComes()) return false;
-  if (NowNs() - worked_ns_ <= options_.pause_max_ns + options_.partition_max_ns + kComesByNs)
+  const int64_t cut_max_ns = options_.owner_faults.member_cuts > 0 ? 4 * options_.lease_ns : 0;
+  if (NowNs() - worked_ns_ <= options_.pause_max_ns + options_.partition_max_ns +
+                                  options_.server_pause_max_ns + cut_max_ns + kComesByNs) {
     return true;
+  }
   Problem(absl::StrCat("nobody works any more after ", begun_, " operations had begun"));
   return false;
 }
@@ -240,6 +252,11 @@ void SimRun::Drive() {
     MaybeKillServer();
     MaybePauseServer();
     MaybePartition();
+    MaybeCutPeers();
+    MaybeCutMember();
+    MaybeReplace();
+    MaybeKillOwnerAndLog();
+    MaybeAcceptLoss();
     MaybeSweep();
     MaybeReopen();
     MaybeDrop();
@@ -280,7 +297,7 @@ SimRunResult SimRun::Run() {
   CollectStats();
   const bool has_dead = options_.crashes > 0 || options_.lease_ns > 0 ||
                         options_.break_probability > 0 || options_.reopens > 0 ||
-                        options_.drops > 0;
+                        options_.drops > 0 || result_.owner_and_log_deaths > 0;
   if (set_up.ok() && has_dead && CanConnect() && result_.problems.empty()) SweepAfterDeaths();
   TearDown();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();

@@ -1,13 +1,14 @@
 // The inside of RunSim(), by job: sim_run.cpp (set-up, the loop), sim_clients.cpp (what clients
 // do), sim_reopen.cpp (what is closed and opened again under load), sim_faults.cpp (what is done to
-// the run), sim_waits.cpp (how long operations may wait), sim_aftermath.cpp (what must hold
-// afterwards).
+// the run), sim_owner_faults.cpp (and to owners alone), sim_waits.cpp (how long operations may
+// wait), sim_aftermath.cpp (what must hold afterwards).
 //
 // Everything here happens outside coroutines, between two events, but for ClientLoop() and what it
 // calls. Closing and opening blocks: meanwhile the world goes on, and so do the other clients.
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "bench/history/history.h"
+#include "bench/sim/ask_server.h"
 #include "bench/sim/ending.h"
 #include "bench/sim/occasions.h"
 #include "bench/sim/sim_run.h"
@@ -24,6 +26,7 @@
 #include "common/fabric/sim/sim_world.h"
 #include "common/wire/control.h"
 #include "memory/memory_server.h"
+#include "pando/losses.h"
 
 namespace pando::sim_run {
 
@@ -74,11 +77,17 @@ struct ComputeServer {
   bool closed = false;             // and has come back as another compute server
   bool cutter_died = false;        // it may never hear why it was cut off: who did so is dead
   bool stopped = false;            // at least once
+  int at_work = 0;                 // clients that are not between two turns
+  // By slot: when the last flush began that has brought all that was dirty here to leaves.
+  std::map<size_t, int64_t> flushed_ns;
 
   int running() const;
   void Halt();
   void Close();
 };
+
+// As a member; {0, 0}: it is none.
+AskedClient IdentityOf(const ComputeServer& server);
 
 class SimRun {
  public:
@@ -170,7 +179,24 @@ class SimRun {
   void Stop(const std::shared_ptr<Fabric>& fabric, int64_t for_ns);
   void MaybeKillServer();
   void MaybePauseServer();
+  void KillServer(size_t place);
   void MaybePartition();
+
+  // --- sim_owner_faults.cpp
+  void MaybeCutPeers();
+  void MaybeCutMember();
+  ServerId ServerToCut(const ComputeServer& server, Random* random);
+  void ReplaceLater(const ComputeServer& dead);
+  void MaybeReplace();
+
+  // --- sim_log_deaths.cpp
+  void MaybeKillOwnerAndLog();
+  void MaybeAcceptLoss();
+  void AcceptSoon();
+  bool IsAtRest() const;
+  void NoteLoss(const ComputeServer& server, Session& session, const LossInfo& loss);
+  void NoteLostKey(Session& session, const TreeHandle& handle, const std::string& key,
+                   int64_t since_ns);
 
   // --- sim_waits.cpp
   // Something is in the way of operations until then.
@@ -226,6 +252,27 @@ class SimRun {
   size_t next_pause_ = 0;
   Random tree_random_;
   Occasions sweeps_, reopens_, drops_, server_deaths_, server_pauses_, partitions_;
+  Occasions peer_cuts_, member_cuts_;
+  struct Replacement {
+    int64_t at_ns = 0;
+    AskedClient dead;
+  };
+  std::vector<Replacement> replacements_;
+  Random replace_random_;
+  Occasions log_deaths_;
+  // An owner that dies with its log.
+  struct Lost {
+    ComputeServer* owner = nullptr;
+    int64_t died_ns = 0;
+    bool are_both_dead = false;
+    uint64_t refused = 0;  // operations, by then
+    int64_t accept_at_ns = kNeverNs;
+    bool is_quiet = false;    // no client begins anything
+    bool is_reading = false;  // it is accepted
+    int attempts = 0;
+    std::vector<LossInfo> losses;
+  };
+  std::optional<Lost> lost_;
   SimRunResult result_;
 };
 

@@ -38,7 +38,7 @@ int64_t SimRun::LongestWaitNs() const {
       options_.lease_ns +
       (options_.serving_lease_ns > 0 ? options_.serving_lease_ns : options_.lease_ns / 2);
   const int64_t calls_ns = (calls_are_lost ? kLostInARow : 1) * options_.times.call_attempt_ns;
-  const int64_t back_ns = options_.break_probability > 0
+  const int64_t back_ns = options_.break_probability > 0 || options_.owner_faults.member_cuts > 0
                               ? sim.break_seen_ns + sim.break_late_ns + sim.reopen_ns +
                                     options_.times.lock_recovery_poll_ns
                               : 0;

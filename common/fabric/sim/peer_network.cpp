@@ -110,9 +110,13 @@ absl::StatusOr<std::shared_ptr<PeerLink>> PeerNetwork::Connect(uint32_t port_id,
   ++core_->stats.peer_links;
   core_->ScheduleAt(core_->NowNs() + port.options.hello_timeout_ms * kMillisecondNs,
                     EventKind::kPeerDeadline, end);
-  if (AreCut(port.process, target.process)) {
+  const bool is_answered = !IsCut(target.process, port.process);
+  if (IsCut(port.process, target.process) || !is_answered) ++core_->stats.peer_hellos_lost;
+  if (IsCut(port.process, target.process)) {
     at(end).cut = at(acceptor).cut = true;  // the hello is lost
   } else {
+    // The hello arrives, its answer does not: the acceptor has a link that never opens.
+    at(acceptor).mute = !is_answered;
     Push(acceptor, {.kind = Entry::Kind::kHello}, core_->NowNs() + Delay());
   }
   return at(end).link;
@@ -147,7 +151,7 @@ PeerSend PeerNetwork::TrySend(uint32_t id, std::string_view message) {
   --end.credits;
   ++core_->stats.peer_messages;
   if (timed_ != nullptr) core_->SpendCpu(timed_->PostNs(1));
-  if (end.cut) {
+  if (end.cut || end.mute) {
     ++core_->stats.peer_messages_lost;
     return PeerSend::kSent;
   }
@@ -248,7 +252,8 @@ void PeerNetwork::Accept(uint32_t id) {
   end.state = State::kOpen;
   ++port.links;
   end.link = std::make_shared<SimPeerLink>(this, id, ports_[dialler.port]->options.identity);
-  if (!end.cut) Push(Other(id), {.kind = Entry::Kind::kOpened}, core_->NowNs() + Delay());
+  if (!end.cut && !end.mute)
+    Push(Other(id), {.kind = Entry::Kind::kOpened}, core_->NowNs() + Delay());
   const std::shared_ptr<SimPeerLink> link = end.link;
   end.handler = port.options.acceptor->OnAccepted(link);
   if (end.handler == nullptr) Close(id);
@@ -270,7 +275,7 @@ void PeerNetwork::TakeMessage(uint32_t id, const std::string& bytes) {
   ++end.taken;
   const std::shared_ptr<SimPeerLink> link = end.link;
   end.handler->OnMessage(link.get(), bytes);
-  if (2 * end.taken < end.credits_max || end.cut) return;
+  if (2 * end.taken < end.credits_max || end.cut || end.mute) return;
   core_->ScheduleAt(core_->NowNs() + Delay(), EventKind::kPeerCredit, Other(id),
                     static_cast<uint8_t>(std::exchange(end.taken, 0)));
 }

@@ -61,6 +61,7 @@ class PeerNetwork {
   void DrainProcess(uint32_t process);
   void BreakAll(uint32_t process);
   void Cut(uint32_t one, uint32_t other, bool cut);
+  void CutOneWay(uint32_t from, uint32_t to, bool cut);
 
   // --- Events. Those of the first three are for the process of their end, if it is there.
   uint32_t ProcessOf(uint32_t end) const;
@@ -87,6 +88,7 @@ class PeerNetwork {
     State state = State::kConnecting;
     bool closing = false;  // by this end
     bool cut = false;      // nothing that is sent from now on arrives
+    bool mute = false;     // nothing that this end sends from now on arrives; the other's does
     PeerHandler* handler = nullptr;
     std::shared_ptr<SimPeerLink> link;  // nullptr: nobody has it
     std::deque<Entry> incoming;
@@ -128,9 +130,16 @@ class PeerNetwork {
   void TakeMessage(uint32_t end, const std::string& bytes);
   void Finish(uint32_t end, const absl::Status& why);
   void MakeWritable(uint32_t end);
-  bool AreCut(uint32_t one, uint32_t other) const;
+  // Nothing gets from the one to the other.
+  bool IsCut(uint32_t from, uint32_t to) const;
+  void SetCut(uint32_t from, uint32_t to, bool cut);
   template <typename Visit>
-  void ForEachEndOf(uint32_t process, const Visit& visit);
+  void ForEachEndOf(uint32_t process, const Visit& visit) {
+    const auto count = static_cast<uint32_t>(ends_.size());
+    for (uint32_t end = 0; end < count; ++end) {
+      if (at(end).process == process && at(end).state != State::kEnded) visit(end);
+    }
+  }
 
   Core* const core_;
   TimedNetwork* timed_ = nullptr;

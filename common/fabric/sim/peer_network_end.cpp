@@ -67,14 +67,6 @@ void PeerNetwork::Finish(uint32_t id, const absl::Status& why) {
 
 // --- What befalls processes.
 
-template <typename Visit>
-void PeerNetwork::ForEachEndOf(uint32_t process, const Visit& visit) {
-  const auto count = static_cast<uint32_t>(ends_.size());
-  for (uint32_t end = 0; end < count; ++end) {
-    if (at(end).process == process && at(end).state != State::kEnded) visit(end);
-  }
-}
-
 void PeerNetwork::KillProcess(uint32_t process) {
   ForEachEndOf(process, [this](uint32_t end) {
     CutWire(end);
@@ -99,23 +91,6 @@ void PeerNetwork::OnBreak(uint32_t end) {
   CutWire(end);
   Tell(end, OtherEndGone("it broke"));
   Tell(Other(end), OtherEndGone("it broke"));
-}
-
-void PeerNetwork::Cut(uint32_t one, uint32_t other, bool cut) {
-  for (const auto& [from, to] : {std::pair{one, other}, std::pair{other, one}}) {
-    std::vector<bool>& cuts = core_->processes[from]->peer_cut;
-    if (cuts.size() <= to) cuts.resize(to + 1);
-    cuts[to] = cut;
-  }
-  if (!cut) return;
-  ForEachEndOf(one, [&](uint32_t end) {
-    if (at(Other(end)).process == other) OnBreak(end);
-  });
-}
-
-bool PeerNetwork::AreCut(uint32_t one, uint32_t other) const {
-  const std::vector<bool>& cuts = core_->processes[one]->peer_cut;
-  return other < cuts.size() && cuts[other];
 }
 
 }  // namespace pando::sim

@@ -99,6 +99,8 @@ struct SimOptions {
   // --- Links between compute servers (peer.h); delays and breaks as above. Of each link so many
   // messages are under way at most, each way: U(1, this). 255 is the most.
   uint32_t peer_messages_max = 32;
+  // Of a link that is cut in one direction neither end notices for U(1, this).
+  int64_t peer_silent_ns = 1 * kMillisecondNs;
 
   // --- What Capabilities say.
   bool cheap_messages = true;
@@ -137,6 +139,8 @@ struct SimStats {
   uint64_t peer_messages = 0;       // sent
   uint64_t peer_messages_lost = 0;  // of those, and of hellos: not delivered, as their link ended
   uint64_t peer_links_broken = 0;   // between living ends
+  uint64_t peer_hellos_lost = 0;    // of links, or their answers: between who is cut off
+  uint64_t peer_links_mute = 0;     // SimWorld::CutPeersOneWay
   uint64_t runner_calls = 0;
   uint64_t turn_ns = 0;       // that passed inside runners (SimOptions::turn_look_ns)
   uint64_t turn_stalls = 0;   // of those

@@ -247,6 +247,55 @@ TEST(SimPeer, WhoIsCutOffFromOneReachesTheOthers) {
   EXPECT_EQ(sim.a.recorder.messages, std::vector<std::string>{"back"});
 }
 
+// What the one sends is lost, what the other one sends arrives, until both have noticed.
+TEST(SimPeer, WhoIsCutOffInOneDirectionIsNotHeardOfAndHears) {
+  TwoPeers sim({.seed = 6, .peer_messages_max = 255, .peer_silent_ns = 10 * kMillisecondNs});
+  sim.world.CutPeersOneWay(*sim.a.fabric, *sim.b.fabric, true);
+  EXPECT_EQ(sim.link->TrySend("lost"), PeerSend::kSent);
+  EXPECT_EQ(sim.back->TrySend("heard"), PeerSend::kSent);
+  sim.RunFor(100 * kMicrosecondNs);
+  EXPECT_EQ(sim.a.recorder.messages, std::vector<std::string>{"heard"});
+  EXPECT_EQ(sim.a.recorder.broken + sim.b.recorder.broken, 0) << "neither knows";
+  sim.RunFor(10 * kMillisecondNs);
+  EXPECT_EQ(sim.a.recorder.broken, 1);
+  EXPECT_EQ(sim.b.recorder.broken, 1);
+  EXPECT_TRUE(sim.b.recorder.messages.empty());
+  EXPECT_EQ(sim.world.stats().peer_links_mute, 1u);
+  // Its hello is lost; the other one's is answered, and the answer is lost.
+  const auto unheard = *sim.a.port->Connect(sim.b.port->address(), &sim.a.recorder);
+  const auto unanswered = *sim.b.port->Connect(sim.a.port->address(), &sim.b.recorder);
+  sim.RunFor(kSecondNs);
+  EXPECT_EQ(sim.b.recorder.links.size(), 1u);
+  ASSERT_EQ(sim.a.recorder.links.size(), 1u);
+  EXPECT_EQ(sim.a.recorder.links[0]->TrySend("into the void"), PeerSend::kSent);
+  EXPECT_EQ(unheard->TrySend("x"), PeerSend::kFull);
+  EXPECT_EQ(unanswered->TrySend("x"), PeerSend::kFull);
+  sim.RunFor(2 * kSecondNs);
+  EXPECT_EQ(sim.a.recorder.broken, 3) << "both of its links";
+  EXPECT_EQ(sim.b.recorder.broken, 2) << "the one that it knew";
+  EXPECT_TRUE(sim.b.recorder.messages.empty());
+
+  sim.world.CutPeersOneWay(*sim.a.fabric, *sim.b.fabric, false);
+  const auto again = *sim.a.port->Connect(sim.b.port->address(), &sim.a.recorder);
+  sim.RunFor(kMillisecondNs);
+  EXPECT_EQ(again->TrySend("back"), PeerSend::kSent);
+  sim.RunFor(kMillisecondNs);
+  EXPECT_EQ(sim.b.recorder.messages, std::vector<std::string>{"back"});
+}
+
+// A network that is whole again does not bring back what a link has lost: that link ends.
+TEST(SimPeer, ALinkThatHasLostSomethingEnds) {
+  TwoPeers sim({.seed = 7, .peer_silent_ns = 10 * kMillisecondNs});
+  sim.world.CutPeersOneWay(*sim.b.fabric, *sim.a.fabric, true);
+  EXPECT_EQ(sim.back->TrySend("lost"), PeerSend::kSent);
+  sim.world.CutPeersOneWay(*sim.b.fabric, *sim.a.fabric, false);
+  EXPECT_EQ(sim.back->TrySend("lost, too"), PeerSend::kSent);
+  sim.RunFor(11 * kMillisecondNs);
+  EXPECT_TRUE(sim.a.recorder.messages.empty());
+  EXPECT_EQ(sim.a.recorder.broken, 1);
+  EXPECT_EQ(sim.b.recorder.broken, 1);
+}
+
 // --- With a timing model: round numbers, and the times that follow from them.
 
 constexpr int64_t kPeerOneWay = 2000, kPeerPost = 80, kPeerCompletion = 40, kPeerFetch = 500;

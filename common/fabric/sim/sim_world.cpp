@@ -169,6 +169,11 @@ void SimWorld::CutPeers(const Fabric& one, const Fabric& other, bool cut) {
   impl_->peers.Cut(AsSim(one).process(), AsSim(other).process(), cut);
 }
 
+void SimWorld::CutPeersOneWay(const Fabric& from, const Fabric& to, bool cut) {
+  impl_->CheckUntimed();
+  impl_->peers.CutOneWay(AsSim(from).process(), AsSim(to).process(), cut);
+}
+
 void SimWorld::SeedBreaks(uint64_t seed) { impl_->core.break_random = Random(seed); }
 
 void SimWorld::PauseCalls(ServerId id, bool paused) {

@@ -96,6 +96,10 @@ class SimWorld {
   void BreakPeerLinks(const Fabric& fabric);
   void SetPeerBreakProbability(const Fabric& fabric, double probability);
   void CutPeers(const Fabric& one, const Fabric& other, bool cut);
+  // The same, but what the second one sends still arrives at the first, as long as the link is one:
+  // until then neither knows. Who connects has no answer; if it is the second one, the first has a
+  // link that never opens at the other end.
+  void CutPeersOneWay(const Fabric& from, const Fabric& to, bool cut);
   // The server's memory and its control socket are gone; chains and calls become Unavailable within
   // 2 s.
   void KillServer(ServerId id);
