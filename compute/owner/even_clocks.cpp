@@ -9,8 +9,9 @@
 namespace pando {
 namespace {
 
-// Of one call, and of one hold of a mutex.
-constexpr size_t kLooksMax = 64 << 10, kLooksOfAHold = 256;
+// Of one call, of all partitions by what they are behind; and of one hold of a mutex.
+constexpr double kLooksMax = 64 << 10;
+constexpr size_t kLooksOfAHold = 256;
 // A record that was used is gone after two rounds: more are never needed.
 constexpr double kRoundsMax = 2;
 
@@ -20,6 +21,7 @@ void EvenClocks(Member* member, std::span<const OwnPlace> places, size_t bytes) 
   struct Hand {
     OwnRange* range;
     double rounds, records;
+    size_t looks = 0;  // that it is behind
   };
   std::vector<Hand> hands;
   double fastest = 0;
@@ -32,19 +34,26 @@ void EvenClocks(Member* member, std::span<const OwnPlace> places, size_t bytes) 
     hands.push_back({place.range, std::min(kRoundsMax, since / (records + 1)), records});
     fastest = std::max(fastest, hands.back().rounds);
   }
-  size_t looks_left = kLooksMax;
-  for (const Hand& hand : hands) {
-    auto looks = static_cast<size_t>((fastest - hand.rounds) * hand.records);
-    Partition& partition = hand.range->partition;
-    while (looks > 0 && looks_left > 0 && bytes > 0) {
-      const size_t now = std::min({looks, looks_left, kLooksOfAHold});
+  double behind = 0;
+  for (const Hand& hand : hands) behind += (fastest - hand.rounds) * hand.records;
+  const double share = std::min(1.0, kLooksMax / std::max(1.0, behind));
+  for (Hand& hand : hands) {
+    hand.looks = static_cast<size_t>((fastest - hand.rounds) * hand.records * share);
+  }
+  // By turns: what is freed is not all the first one's.
+  for (bool any = true; any && bytes > 0;) {
+    any = false;
+    for (Hand& hand : hands) {
+      if (hand.looks == 0 || bytes == 0) continue;
+      any = true;
+      const size_t now = std::min(hand.looks, kLooksOfAHold);
+      Partition& partition = hand.range->partition;
       std::lock_guard lock(partition.mutex());
       const Member::Sizes before = Member::SizesOf(partition);
       bytes -= std::min(bytes, partition.Evict(bytes, now));
       member->NoteChange(before, partition);
       hand.range->looks_before = partition.looks();
-      looks -= now;
-      looks_left -= now;
+      hand.looks -= now;
     }
   }
 }

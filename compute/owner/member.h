@@ -352,6 +352,7 @@ class Member : private MemberLimits {
   void LinkLoop(Parking* parking);
   void NoteEnded(MemberId member);  // to whom there may be a link
   absl::Status LookForEnded(OperationContext& context);
+  absl::Status LookAtEnded(OperationContext& context, MemberId ended);
   // With its address, if it has one.
   absl::StatusOr<OwnerInfo> Describe(OperationContext& context, MemberId member);
   // Nothing: it does not answer.
@@ -415,7 +416,6 @@ class Member : private MemberLimits {
   std::deque<std::shared_ptr<Parking>> writers_;  // that wait for room
   absl::Status refused_;                          // why memory servers took no new keys
   OwnedStats stats_;
-
   std::atomic<size_t> bytes_{0}, dirty_bytes_{0}, refused_bytes_{0}, adopting_bytes_{0};
   std::atomic<bool> is_refusing_{false};
   std::mutex refusing_mutex_;  // before partitions' mutexes: no refusal is told while that is noted

@@ -87,9 +87,10 @@ void Member::LogLoop(Parking* parking) {
 void Member::LookLoop(Parking* parking) {
   bool told = false;
   while (Pause(parking, NowNs() + kLookAroundNs)) {
-    OperationContext context(session_, NowNs() + kJobNsMin);
-    SayDeletes(context, &told);
+    OperationContext saying(session_, NowNs() + kJobNsMin);
+    SayDeletes(saying, &told);
     const Turnstile::Pass pass(turnstile_.get());
+    OperationContext context(session_, NowNs() + kJobNsMin);
     (void)LookForEnded(context);  // again in a moment
     map_.Tend(context);
   }
@@ -132,19 +133,22 @@ absl::Status Member::LookForEnded(OperationContext& context) {
   }
   PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
   for (const MemberId member : ended) {
-    PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> ranges,
-                           ListRangesOf(context, map_, member));
-    PANDO_ASSIGN_OR_RETURN(const bool is_ours, CanTake(context, ranges));
-    if (is_ours) {
-      (void)Recover(context, member);
-      continue;
-    }
-    // Who has claimed it here may not have come to hand it back; as long as this member lives
-    // nobody else may go on.
-    PANDO_RETURN_IF_ERROR(SettlePending(context));
-    (void)HandBackClaim(context, map_, stamps_, member, self());
+    // With a second each: one that takes all of it each time would keep those behind it waiting.
+    OperationContext looking(session_, NowNs() + kJobNsMin);
+    (void)LookAtEnded(looking, member);
   }
-  return FreeLostExtents(context);
+  OperationContext freeing(session_, NowNs() + kJobNsMin);
+  return FreeLostExtents(freeing);
+}
+
+absl::Status Member::LookAtEnded(OperationContext& context, MemberId ended) {
+  PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> ranges, ListRangesOf(context, map_, ended));
+  PANDO_ASSIGN_OR_RETURN(const bool is_ours, CanTake(context, ranges));
+  if (is_ours) return Recover(context, ended);
+  // Who has claimed it here may not have come to hand it back; as long as this member lives nobody
+  // else may go on.
+  PANDO_RETURN_IF_ERROR(SettlePending(context));
+  return HandBackClaim(context, map_, stamps_, ended, self());
 }
 
 // Who dies between getting an extent and its `l`, or when its `l` is erased already, leaves one

@@ -91,7 +91,8 @@ void Member::Divide(OwnedTree* tree, OwnRange* range, const RangeChange& split) 
   range->meter.DivideAt(lower->high, &lower->meter, &upper->meter);
   lower->lending = upper->lending = range->lending;
   lower->came_ns = upper->came_ns = range->came_ns;
-  upper->behind = std::move(range->behind);  // it has the partition that this one's records follow
+  upper->looks_before = range->looks_before;  // it has the partition, and its clock
+  upper->behind = std::move(range->behind);   // it has the partition that this one's records follow
   tree->Divide(range, std::move(lower), std::move(upper));
   std::lock_guard stats_lock(mutex_);
   ++stats_.splits;
