@@ -104,6 +104,8 @@ class NodeLedger {
   // A node for the server itself (a tree's first root), settled.
   absl::StatusOr<NodeLife> AllocateNode(uint32_t tree_id, uint32_t node_bytes);
 
+  // There may be cells of the tree that nothing refers to: all are looked at (rule K4).
+  void CellsBecomeDue(uint32_t tree_id);
   // The holder uses the tree no more, for now. `settled`: whatever it was handed and did not return
   // is linked, and nothing is in flight to any node.
   void CloseHolder(const ClientId& holder, uint32_t tree_id, bool settled);
@@ -176,7 +178,6 @@ class NodeLedger {
   // Its nodes and cells.
   std::vector<NodePoolId> PoolsOf(uint32_t tree_id) const;
   void CloseHolder(const ClientId& holder, NodePoolId pool, bool settled);
-  void CellsBecomeDue(uint32_t tree_id);
   int64_t RestOf(NodePoolId pool) const { return pool.is_of_cells() ? cell_rest_ns_ : rest_ns_; }
   uint64_t OffsetOf(const Tree& tree, const Place& place) const;
   NodeGlance Glance(const Tree& tree, const Place& place) const;

@@ -65,7 +65,8 @@ absl::StatusOr<std::string> MemoryServer::OnDetachTree(const Request& request) {
   PANDO_ASSIGN_OR_RETURN(const TreeDetach detach, ParseTreeDetach(request.body));
   // A client that is not attached has nothing to detach; a repeat finds that it has happened.
   if (!trees_.CheckUses(request.sender, detach.tree_id).ok()) return std::string();
-  nodes_.CloseHolder(request.sender, detach.tree_id, detach.settled == 1);
+  if (detach.settled == TreeDetach::kCellsDue) nodes_.CellsBecomeDue(detach.tree_id);
+  nodes_.CloseHolder(request.sender, detach.tree_id, detach.settled != TreeDetach::kInDoubt);
   if (trees_.Detach(request.sender, detach.tree_id)) unused_trees_.insert(detach.tree_id);
   FreeUnusedTrees();
   return std::string();

@@ -46,9 +46,12 @@ class OwnerProcess {
   Client& client() { return *client_; }
   Session& session() { return *session_; }
   const Tree& tree() const { return *tree_; }
-  void Close() {
+  void CloseTree() {
     session_.reset();
     tree_.reset();
+  }
+  void Close() {
+    CloseTree();
     client_.reset();
   }
 

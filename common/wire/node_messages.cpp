@@ -200,7 +200,7 @@ absl::StatusOr<TreeDetach> ParseTreeDetach(std::string_view body) {
   ByteReader reader(body);
   TreeDetach detach;
   reader.TakeFields(kTreeDetach(detach));
-  if (detach.settled > 1) return Malformed("detachment from a tree");
+  if (detach.settled > TreeDetach::kCellsDue) return Malformed("detachment from a tree");
   return DoneOr(reader, detach, "detachment from a tree");
 }
 

@@ -95,9 +95,11 @@ struct NodeSettle {  // kSettleNodes: found reachable by a sweep, live -> how ma
 };
 struct TreeDetach {  // kDetachTree
   uint32_t tree_id = 0;
-  // 1: every node the client was handed and did not return is linked, and nothing is in flight to
-  // any. 0: who knows (rule R6).
-  uint8_t settled = 0;
+  // kSettled: every node the client was handed and did not return is linked, and nothing is in
+  // flight to any. kCellsDue: and it may have taken cells out that it does not know (rule K7).
+  // kInDoubt: who knows (rule R6).
+  enum : uint8_t { kInDoubt = 0, kSettled = 1, kCellsDue = 2 };
+  uint8_t settled = kInDoubt;
 };
 
 // kListOrphans and kListNodes go through a tree's nodes in ascending order, a part a call.

@@ -76,7 +76,7 @@ TEST(NodeMessagesTest, ValuesOutOfRangeAreRefused) {
   EXPECT_EQ(returned(UINT64_MAX - 63, 1024), kLoss);
   EXPECT_EQ(ParseNodeFree(EncodeNodeFree({3, {{4097, 1}}})).status().code(), kLoss);
   EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, {{0, 1}}})).status().code(), kLoss);
-  EXPECT_EQ(ParseTreeDetach(EncodeTreeDetach({3, 2})).status().code(), kLoss);
+  EXPECT_EQ(ParseTreeDetach(EncodeTreeDetach({3, 3})).status().code(), kLoss);
   EXPECT_EQ(ParseNodeGrant(EncodeNodeGrant({0, 0, {{4096, 1024, 2, 1}}})).status().code(), kLoss);
   EXPECT_EQ(ParseNodeGrant(EncodeNodeGrant({0, 0, {{4096, 1024, 1, 0}}})).status().code(), kLoss);
   const auto later = [](std::vector<NodeRun> runs, int64_t rested_in_ns) {

@@ -324,7 +324,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   }
   const absl::Status attached = AttachToAll(context, &entry);
   if (!attached.ok()) {
-    if (!is_closing) DetachFromAll(context, id, /*settled=*/true);
+    if (!is_closing) DetachFromAll(context, {id, TreeDetach::kSettled});
     return attached;
   }
   allocator_.NoteGrown(id, entry.servers);
@@ -341,8 +341,12 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     // A client that was cut off, or lost a lock, does not know the outcome of its last writes.
     const bool certain = !fenced() && !hocl_->has_left_locks();
     const bool settled = allocator_.ReturnAll(context, tree.id()) && certain;
+    const bool cells_due = allocator_.TakeCellsDue(tree.id());
     cache_->InvalidateTree(tree.id());
-    DetachFromAll(context, tree.id(), settled);
+    const auto as = !settled    ? TreeDetach::kInDoubt
+                    : cells_due ? TreeDetach::kCellsDue
+                                : TreeDetach::kSettled;
+    DetachFromAll(context, {tree.id(), as});
     return absl::OkStatus();
   });
 }

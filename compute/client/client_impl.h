@@ -137,7 +137,7 @@ class ClientImpl {
   // tree has lost what it had on one. Unavailable: one of its servers has started again, and this
   // client has not taken it up yet.
   absl::Status AttachToAll(OperationContext& context, CatalogEntry* entry);
-  void DetachFromAll(OperationContext& context, uint32_t tree_id, bool settled);
+  void DetachFromAll(OperationContext& context, const TreeDetach& detach);
   const ServerRecord* FindRecord(ServerId server) const;
   // Waits a moment for servers of the tree that are not known yet, or not in the life that the
   // catalog knows. False: there are none.

@@ -77,8 +77,7 @@ absl::Status ClientImpl::AttachToAll(OperationContext& context, CatalogEntry* en
   return absl::OkStatus();
 }
 
-void ClientImpl::DetachFromAll(OperationContext& context, uint32_t tree_id, bool settled) {
-  const TreeDetach detach = {tree_id, static_cast<uint8_t>(settled ? 1 : 0)};
+void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& detach) {
   for (const ServerRecord& server : servers_) {
     (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
                                 EncodeTreeDetach(detach));

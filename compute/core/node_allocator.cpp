@@ -130,6 +130,16 @@ void NodeAllocator::NoteUncertain(NodePoolId id) {
   pools_[id].uncertain = true;
 }
 
+void NodeAllocator::NoteCellsDue(uint32_t tree_id) {
+  std::lock_guard lock(mutex_);
+  cells_due_.insert(tree_id);
+}
+
+bool NodeAllocator::TakeCellsDue(uint32_t tree_id) {
+  std::lock_guard lock(mutex_);
+  return cells_due_.erase(tree_id) > 0;
+}
+
 uint64_t NodeAllocator::nodes_reused() const {
   std::lock_guard lock(mutex_);
   return reused_;

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "common/base/time_constants.h"
 #include "common/wire/control.h"
@@ -77,6 +78,11 @@ class NodeAllocator {
   // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
   // whether the node is the tree's. Somebody has to sweep.
   void NoteUncertain(NodePoolId pool);
+  // A cell was taken out of the tree, and which one is not known (rule K7): once the tree is closed
+  // somebody has to look for it.
+  void NoteCellsDue(uint32_t tree_id);
+  // Whether that was said since the last call (closing a tree).
+  bool TakeCellsDue(uint32_t tree_id);
   // A chain or call to the server ended so. Unavailable: it is gone, with all that is spare there.
   void NoteFailure(ServerId server, const absl::Status& status);
 
@@ -215,6 +221,7 @@ class NodeAllocator {
   uint64_t reused_ = 0;
   absl::flat_hash_map<NodePoolId, Pool> pools_;
   absl::flat_hash_map<uint32_t, TreeServerList> grown_;  // by tree; the catalog knows of it
+  absl::flat_hash_set<uint32_t> cells_due_;              // trees
   std::vector<FreeBytes> free_bytes_;                    // of the servers that live
 };
 

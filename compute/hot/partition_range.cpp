@@ -267,6 +267,7 @@ void Partition::Drop() {
     if (record->state() != RecordState::kLoading) return;
     Wake(TakeWaiters(record), LoadWaiter::Outcome::kLook);
   });
+  ++now_.puts_flushed, ++now_.clean_removed;
   front_.Clear();
   table_.Clear();
   index_.Clear();

@@ -89,13 +89,12 @@ std::optional<absl::Status> OwnedTree::EraseHere(OperationContext& context, cons
   // With the last message all of them are durable.
   const absl::Status status = last == kNoLsn ? absl::OkStatus() : ConcludeWrite(context, last);
   if (!cells_.has_value()) return status;
-  bool is_uncertain = !status.ok();
+  if (!status.ok()) cells_->NoteUncertain();
   for (size_t i = 0; i < appended && status.ok(); ++i) {
-    is_uncertain = is_uncertain || replaced[i].may_be_another;
+    // What a flush and an eviction have hidden since, a sweep finds.
+    if (replaced[i].may_be_another) cells_->NoteOneIsOut();
     if (replaced[i].cell.has_value()) FreeCell(context, piece->keys[i], *replaced[i].cell);
   }
-  // What a flush and an eviction have hidden since, a sweep finds.
-  if (is_uncertain) cells_->NoteUncertain();
   return status;
 }
 

@@ -251,6 +251,8 @@ void CellStore::FreeAll(OperationContext& context, const CellRuns& cells) {
   allocator.FlushTree(context, tree_.id());
 }
 
+void CellStore::NoteOneIsOut() { tree_.environment.allocator.NoteCellsDue(tree_.id()); }
+
 void CellStore::NoteUncertain() { tree_.environment.allocator.NoteUncertain(tree_.id()); }
 
 void CellStore::FlushIfMany(OperationContext& context, std::string_view key,

@@ -74,6 +74,8 @@ class CellStore {
   void FreeAll(OperationContext& context, const CellRuns& cells);
   // It may have got there, and nobody knows.
   void NoteUncertain();
+  // One was taken out, and nobody knows which.
+  void NoteOneIsOut();
   // Tells servers of cells like that one, if there is much to tell. May wait.
   void FlushIfMany(OperationContext& context, std::string_view key, const CellReference& reference);
 
