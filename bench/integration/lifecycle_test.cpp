@@ -162,6 +162,56 @@ TEST_F(LifecycleTest, CallsThatAServerDoesNotAnswerEndAtTheirDeadlines) {
   EXPECT_OK(client->ListTrees());
 }
 
+// Closing a tree waits for a server that is silent, and others meanwhile for that.
+class ClosedInSilenceTest : public LifecycleTest {
+ protected:
+  static constexpr std::chrono::milliseconds kTimeout{2'000}, kLater{500};
+
+  void SetUp() override {
+    ClientOptions options = cluster_.ClientDefaults();
+    options.connect_timeout_ms = kTimeout.count();
+    client_ = cluster_.NewClient(options);
+    for (const char* const name : {"first", "second", "third"}) {
+      auto tree = client_->CreateTree(name, {});
+      ASSERT_OK(tree);
+      trees_.push_back(*std::move(tree));
+    }
+    silence_ = cluster_.Silence(2);
+  }
+  void TearDown() override {
+    silence_.unlock();
+    for (std::thread& thread : threads_) thread.join();
+    trees_.clear();
+  }
+  // In a thread of their own, one after the other.
+  void Close(size_t begin, size_t end) {
+    threads_.emplace_back([this, begin, end] {
+      for (size_t i = begin; i < end; ++i) trees_[i].reset();
+    });
+  }
+  // Of the third tree, which has nothing on the silent server.
+  absl::Status TreeStatus() { return client_->TreeStatus(*trees_[2]); }
+
+  std::vector<std::unique_ptr<Tree>> trees_;
+  std::unique_lock<std::mutex> silence_;
+  std::vector<std::thread> threads_;
+};
+
+// What nobody was asked about is not said of a server.
+TEST_F(ClosedInSilenceTest, WhoGetsNoTurnSaysSo) {
+  Close(0, 1);
+  Close(1, 2);
+  std::this_thread::sleep_for(kLater);
+  std::thread asks([this] { EXPECT_CODE(TreeStatus(), DeadlineExceeded); });
+  const std::vector<ServerStatus> servers = client_->Servers();
+  asks.join();
+  ASSERT_EQ(servers.size(), 2u);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    EXPECT_EQ(servers[i].id, i + 1);
+    EXPECT_FALSE(servers[i].available);
+  }
+}
+
 // Whichever thread is the first that the system does not have (`ulimit -u`).
 TEST_F(LifecycleTest, ThreadsThatTheSystemDoesNotHaveAreAStatus) {
   bool worked = false;

@@ -215,6 +215,12 @@ absl::Status ClientImpl::RunControl(const ControlJob& job) {
   return RunLocked(ConnectDeadlineNs(), job);
 }
 
+absl::Status ClientImpl::AskControl(int64_t turn_deadline_ns, const ControlJob& job) {
+  PANDO_RETURN_IF_ERROR(CheckMayBlock());
+  PANDO_ASSIGN_OR_RETURN(const auto lock, control_mutex_.LockBy(turn_deadline_ns));
+  return RunLocked(std::max(turn_deadline_ns, control_->NowNs() + kAnswerNsMax), job);
+}
+
 absl::Status ClientImpl::RunLocked(int64_t deadline_ns, const ControlJob& job) {
   absl::Status status;
   control_->scheduler().Spawn([&] {

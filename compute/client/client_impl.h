@@ -96,6 +96,8 @@ class ClientImpl {
   Member* member() const { return current_member_.load(std::memory_order_acquire); }
 
  private:
+  // A server that has not answered by then is silent: while a client connects it is left out.
+  static constexpr int64_t kAnswerNsMax = kSecondNs;
   struct ServerRecord {
     ServerId id = 0;
     ServerInfo info;
@@ -123,6 +125,10 @@ class ClientImpl {
   using ControlJob = std::function<absl::Status(OperationContext&)>;
   absl::Status RunControl(int64_t deadline_ns, const ControlJob& job);
   absl::Status RunControl(const ControlJob& job);
+  // Waits for its turn up to the deadline; then those that are asked have kAnswerNsMax at least, so
+  // that what others have waited for is not taken for their silence. DeadlineExceeded of its own:
+  // the turn did not come.
+  absl::Status AskControl(int64_t turn_deadline_ns, const ControlJob& job);
   absl::Status RunLocked(int64_t deadline_ns, const ControlJob& job);  // under control_mutex_
   // Whether the server can become one of the client's; it hears of nobody by that.
   absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);
@@ -144,6 +150,10 @@ class ClientImpl {
   using ListServers = std::function<absl::StatusOr<TreeServerList>(OperationContext&)>;
   bool AwaitServers(int64_t deadline_ns, const ListServers& list);
   bool AwaitServersOf(int64_t deadline_ns, std::string_view name);
+  // The parts of it: whether there are some (under control_mutex_), and the wait. False: nobody
+  // looks for servers.
+  bool Lacks(const TreeServerList& servers) const;
+  bool AwaitLook(int64_t deadline_ns);
 
   // --- owner.cpp: owned trees. Outside coroutines.
   // This client is a member, from its first owned tree on.

@@ -86,15 +86,22 @@ void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& deta
 
 absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
   PANDO_RETURN_IF_ERROR(tree.fate.status());
-  // Not inside a control call: the search for servers needs the control session.
   const int64_t deadline_ns = ConnectDeadlineNs();
-  (void)AwaitServers(
-      deadline_ns, [&](OperationContext& context) { return ListTreeServers(context, tree.id()); });
-  const absl::Status there = RunControl(deadline_ns, [&](OperationContext& context) {
-    return tree.CheckServers(context, /*waits=*/false);
+  const auto check = [&](OperationContext& context) {
+    const absl::Status there = tree.CheckServers(context, /*waits=*/false);
+    // The question has had all the time that a server has to answer.
+    return absl::IsDeadlineExceeded(there) ? absl::UnavailableError(there.message()) : there;
+  };
+  bool lacks = false;
+  const absl::Status there = AskControl(deadline_ns, [&](OperationContext& context) {
+    const absl::StatusOr<TreeServerList> servers = ListTreeServers(context, tree.id());
+    lacks = servers.ok() && Lacks(*servers);
+    return lacks ? absl::OkStatus() : check(context);
   });
-  // The question has had all the time that a server has to answer.
-  return absl::IsDeadlineExceeded(there) ? absl::UnavailableError(there.message()) : there;
+  if (!lacks) return there;
+  // Not inside a control call: the search for servers needs the control session.
+  (void)AwaitLook(deadline_ns);
+  return AskControl(deadline_ns, check);
 }
 
 bool ClientImpl::AwaitServersOf(int64_t deadline_ns, std::string_view name) {
@@ -106,16 +113,24 @@ bool ClientImpl::AwaitServersOf(int64_t deadline_ns, std::string_view name) {
 }
 
 bool ClientImpl::AwaitServers(int64_t deadline_ns, const ListServers& list) {
-  bool wanted = false;
+  bool lacks = false;
   (void)RunControl(deadline_ns, [&](OperationContext& context) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, list(context));
-    for (const TreeServer& on : servers) {
-      const ServerRecord* const record = FindRecord(on.server);
-      wanted = wanted || record == nullptr || record->info.life != on.life;
-    }
+    lacks = Lacks(servers);
     return absl::OkStatus();
   });
-  const uint64_t look = wanted ? members_.AskForLook() : 0;
+  return lacks && AwaitLook(deadline_ns);
+}
+
+bool ClientImpl::Lacks(const TreeServerList& servers) const {
+  return std::any_of(servers.begin(), servers.end(), [this](const TreeServer& on) {
+    const ServerRecord* const record = FindRecord(on.server);
+    return record == nullptr || record->info.life != on.life;
+  });
+}
+
+bool ClientImpl::AwaitLook(int64_t deadline_ns) {
+  const uint64_t look = members_.AskForLook();
   // Half of the time is for what they are waited for.
   const int64_t now_ns = RealClock().NowNs();
   const int64_t until_ns = now_ns + std::min(kAwaitServersNs, (deadline_ns - now_ns) / 2);

@@ -123,9 +123,10 @@ class Client {
   // Checks that every memory server that may have nodes of the tree answers and has not restarted.
   // Programs ask this before they report success. Unavailable: a server is gone, or does not
   // answer. DataLoss: a server has restarted without what the tree had there. NotFound: the tree
-  // was dropped.
+  // was dropped. DeadlineExceeded: nobody was asked; other calls of this client went on too long.
   absl::Status TreeStatus(const Tree& tree);
-  // All are asked at once; waits for those that do not answer, up to the deadline.
+  // All are asked at once; waits for those that do not answer, up to the deadline. None is
+  // `available` where nobody was asked, since other calls of this client went on too long.
   std::vector<ServerStatus> Servers();
 
   // Owned trees (FailedPrecondition for a shared one, and inside a task of a session). All answers

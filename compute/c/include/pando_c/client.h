@@ -140,7 +140,8 @@ pando_code pando_close_tree(pando_tree* tree);
 pando_code pando_drop_tree(pando_client* client, const char* name);
 pando_code pando_get_tree_info(const pando_tree* tree, pando_tree_info* info);
 // Checks that every memory server that may have nodes of the tree answers and has not restarted.
-// PANDO_UNAVAILABLE, PANDO_DATA_LOSS, PANDO_NOT_FOUND (the tree was dropped).
+// PANDO_UNAVAILABLE, PANDO_DATA_LOSS, PANDO_NOT_FOUND (the tree was dropped);
+// PANDO_DEADLINE_EXCEEDED: nobody was asked, other calls of this client went on too long.
 pando_code pando_tree_status(pando_client* client, const pando_tree* tree);
 // All trees. Elements: pando_list_tree().
 pando_code pando_list_trees(pando_client* client, pando_list** list);
@@ -162,6 +163,9 @@ typedef struct pando_server_info {
   uint64_t counters_count;
 } pando_server_info;
 
+// All are asked at once; waits for those that do not answer, up to connect_timeout_ms (a second
+// more where other calls of this client were waited for first). None is available where nobody was
+// asked, since those went on too long.
 pando_code pando_list_servers(pando_client* client, pando_list** list);
 pando_code pando_list_server(const pando_list* list, size_t index, pando_server_info* info);
 
