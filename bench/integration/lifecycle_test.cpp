@@ -197,6 +197,19 @@ class ClosedInSilenceTest : public LifecycleTest {
   std::vector<std::thread> threads_;
 };
 
+TEST_F(ClosedInSilenceTest, OthersGetTheirTurnsBetweenTwoTrees) {
+  Close(0, 2);
+  std::this_thread::sleep_for(kLater);
+  std::thread asks([this] { EXPECT_OK(TreeStatus()); });
+  std::this_thread::sleep_for(kLater / 5);
+  const std::vector<ServerStatus> servers = client_->Servers();
+  asks.join();
+  ASSERT_EQ(servers.size(), 2u);
+  EXPECT_TRUE(servers[0].available);
+  EXPECT_GT(servers[0].region_bytes, 0u);
+  EXPECT_FALSE(servers[1].available);
+}
+
 // What nobody was asked about is not said of a server.
 TEST_F(ClosedInSilenceTest, WhoGetsNoTurnSaysSo) {
   Close(0, 1);
