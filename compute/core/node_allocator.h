@@ -96,8 +96,9 @@ class NodeAllocator {
 
   // Gets more nodes for the tree from the server with the most free memory (`preferred` where
   // equal), of those that answer. Where all are full, but freed memory rests (rule R3), it waits
-  // for that, and for what this client has freed to get there. ResourceExhausted: nothing rests, or
-  // not until the deadline. Concurrent callers share one request.
+  // for that, and for what this client has freed to get there. One that has not answered may have
+  // room: all are asked again then, until the deadline. ResourceExhausted: nothing rests, or not
+  // until the deadline. Concurrent callers share one request.
   absl::Status Refill(OperationContext& context, NodePoolId pool, uint32_t node_bytes,
                       ServerId preferred);
   // Whether a server has said since the last call that nodes of the tree wait for a sweep there.
@@ -184,7 +185,8 @@ class NodeAllocator {
   absl::StatusOr<std::string> TellOf(OperationContext& context, ServerId server,
                                      ControlOpcode opcode, std::string_view body);
 
-  // All servers once. ResourceExhausted: `rested_ns` is when to ask again; kNeverNs: nothing rests.
+  // All servers once. ResourceExhausted: `rested_ns` is when to ask again, which is at once where
+  // one has not answered; kNeverNs: all have, and nothing rests.
   absl::Status RequestNodes(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                             ServerId preferred, int64_t* rested_ns);
   // A request for nodes; first of all what an earlier one has brought too late for its caller.

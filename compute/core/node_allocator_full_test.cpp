@@ -132,6 +132,31 @@ TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerHoldsNobodyUpWhoseTimeIsShort)
   }
 }
 
+TEST_F(NodeAllocatorTest, AServerThatIsLateIsWaitedForWhereTheOthersAreFull) {
+  Start({100, 0, 1});
+  world_.KillServer(3);
+  world_.CutLink(*fabric_, 1, true);
+  const absl::Status late = Refill(1, 200 * kMillisecondNs);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late << ": server 1 has not said that it is full";
+  const int64_t start_ns = session_->NowNs();
+  world_.At(start_ns + 300 * kMillisecondNs, [&] { world_.CutLink(*fabric_, 1, false); });
+  const absl::Status refilled = Refill(1, 500 * kMillisecondNs);
+  EXPECT_TRUE(refilled.ok()) << refilled;
+  EXPECT_EQ(servers_[0]->requests, 1) << "one grant, however often it was asked";
+  EXPECT_EQ(allocator_.TryTake(kTree, 2)->address.server(), 1);
+}
+
+// Others free what is theirs while this client waits for the one that is late.
+TEST_F(NodeAllocatorTest, OneThatIsFullIsAskedAgainWhileAnotherOneIsLate) {
+  Start({100, 0});
+  world_.CutLink(*fabric_, 1, true);
+  const int64_t start_ns = session_->NowNs();
+  world_.At(start_ns + kSecondNs, [&] { servers_[1]->rested_ns = 1; });
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+  EXPECT_LT(session_->NowNs() - start_ns, 2 * kSecondNs);
+}
+
 TEST_F(NodeAllocatorTest, WhatOneThatDoesNotAnswerIsToBeToldKeepsNothingFromOthers) {
   Start({10, 10}, uint64_t{64} << 20);
   world_.CutLink(*fabric_, 1, true);

@@ -113,21 +113,20 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
   std::stable_partition(servers.begin(), servers.end(), [&](ServerId server) {
     return !IsSilent(server, context.session.NowNs());
   });
+  bool is_late = false;
   for (const ServerId server : servers) {
     context.session.AdoptServers();
     const uint64_t life = context.session.LifeOf(server);
-    // The last one has all the time that there is, unless another one has room soon.
-    const bool has_all = server == servers.back() && *rested_ns == kNeverNs;
     const int64_t begun_ns = context.session.NowNs();
-    const int64_t until_ns = has_all ? context.deadline_ns() : AskUntilNs(context, kRequestShares);
+    const int64_t until_ns =
+        servers.size() == 1 ? context.deadline_ns() : AskUntilNs(context, kRequestShares);
     OperationContext asking(context, until_ns);
     const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
     NoteAnswer(context, server, body.status(), begun_ns, until_ns);
     NoteFailure(server, body.status());
     if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
       NoteUncertain(id);  // nodes may have been handed out all the same
-      if (!absl::IsResourceExhausted(failed))
-        failed = absl::UnavailableError(body.status().message());
+      is_late = true;
       continue;
     }
     if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
@@ -152,6 +151,11 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     SetFreeBytes(server, 0);
     std::lock_guard lock(mutex_);
     pools_[id].orphans = pools_[id].orphans || grant.orphans > 0;
+  }
+  if (is_late) {
+    // It may have room, and the others again soon. Its request goes on under the same number.
+    *rested_ns = context.session.NowNs();
+    failed = absl::ResourceExhaustedError("not all memory servers have answered");
   }
   std::lock_guard lock(mutex_);
   pools_[id].scarce = true;
