@@ -175,6 +175,7 @@ void SimRun::Reopen(ComputeServer& server) {
   if (opened.ok()) return server.reopening.reset();
   // Fenced meanwhile, or calls were lost; where nobody gets in any more its clients go without.
   reopening.not_before = NowNs() + kOpenAgainNs;
+  reopening.is_full = absl::IsResourceExhausted(opened);
   const bool may_fail = options_.lease_ns > 0 || options_.drops > 0 || !CanConnect();
   if (!may_fail) return Problem(absl::StrCat("opening again: ", opened.ToString()));
   if (!server.client->fenced() && CanConnect()) return;

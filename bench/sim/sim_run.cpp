@@ -224,8 +224,16 @@ bool SimRun::Unfinished() {
                                   options_.server_pause_max_ns + cut_max_ns + kComesByNs) {
     return true;
   }
+  if (IsFullForGood()) return false;
   Problem(absl::StrCat("nobody works any more after ", begun_, " operations had begun"));
   return false;
+}
+
+bool SimRun::IsFullForGood() const {
+  if (connects_owed_ > 0 && connect_not_before_ns_ > 0) return true;
+  return std::any_of(open_.begin(), open_.end(), [](const ComputeServer* server) {
+    return server->reopening.has_value() && server->reopening->is_full;
+  });
 }
 
 void SimRun::Drive() {
@@ -264,7 +272,7 @@ void SimRun::Drive() {
     Reconnect();
   }
   CheckGiversUp();
-  if (result_.problems.empty() && CanConnect() && !workload_.is_over() &&
+  if (result_.problems.empty() && CanConnect() && !workload_.is_over() && !IsFullForGood() &&
       std::any_of(open_.begin(), open_.end(), [this](const auto* one) { return IsAlive(*one); })) {
     Problem(absl::StrCat("the run ended after ", begun_, " operations had begun"));
   }

@@ -62,6 +62,7 @@ struct Reopening {
   TreeHandle handle;       // of kTree, until its last operation has ended
   bool is_closed = false;  // what is left is to open it
   int64_t not_before = 0;  // of the next attempt
+  bool is_full = false;    // no memory server had room for the last one
 };
 
 // A compute server of the run.
@@ -119,6 +120,9 @@ class SimRun {
   bool SomebodyWorks() const;
   // Nobody works, but who was cut off or is being opened again will.
   bool SomebodyComes() const;
+  // There is no room for the tree of who would come, nor will there be: one that was closed in
+  // doubt keeps its memory until its client ends (rule R6).
+  bool IsFullForGood() const;
   bool Unfinished();
   // Compute servers that were fenced close, and come back under new incarnations.
   void Reconnect();
