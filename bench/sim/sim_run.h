@@ -144,7 +144,7 @@ struct MixOptions {
   // In some, the clocks of two processes may differ by nine per cent.
   bool clocks = true;
   // And in half of those in which nobody else can end an owner dies with its log. Not by default:
-  // some seeds break, and it is not known yet whether the run or what it runs is wrong (README.md).
+  // some seeds break (README.md).
   bool log_deaths = false;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
