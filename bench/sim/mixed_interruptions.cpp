@@ -51,6 +51,9 @@ void MixTurns(uint64_t seed, SimRunOptions* options) {
   const std::array<int64_t, 3> looks_ns = {1, 4, 16};
   sim.turn_look_ns = looks_ns[random.Uniform(looks_ns.size())];
   const bool long_ones = random.Chance(0.5);
+  // With leases as short as that a thread would hardly ever look while it holds one.
+  const bool short_leases = options->lease_ns > 0 && options->lease_ns < 20 * kMillisecondNs;
+  if (short_leases) return;
   sim.turn_stall_ns = long_ones ? 2 * kMillisecondNs : 20 * kMicrosecondNs;
   sim.turn_stall_probability = long_ones ? 0.00002 : 0.0005;
 }
