@@ -261,7 +261,8 @@ bool SimRun::EraseRange(ComputeServer& server, Session& session, const TreeHandl
 
 void SimRun::Fail(const absl::Status& status, Operation* o) {
   if (absl::IsDeadlineExceeded(status)) ++result_.deadlines;
-  // Nothing may take that long, crashes or not.
+  // Nothing may take that long, crashes or not, unless it has to wait for what follows them.
+  if (absl::IsDeadlineExceeded(status) && MayStillWait(*o)) return ForgetAll(o);
   Problem(absl::StrCat("client ", o->client, ": ", history::OperationKindName(o->kind), " ",
                        history::ToHex(o->key), " ended in ", status.ToString()));
   // A deadline that passed before anything was written, and a failed read, have no effect.

@@ -207,6 +207,8 @@ class SimRun {
   void NoteTrouble(int64_t until_ns) { trouble_ns_ = std::max(trouble_ns_, until_ns); }
   // An operation that has ended did not wait for longer than anything may take.
   void CheckWait(const absl::Status& status, const history::Operation& operation, int waits);
+  // It has met trouble, and what follows that may take longer yet.
+  bool MayStillWait(const history::Operation& operation) const;
   int64_t LongestWaitNs() const;
 
   // --- sim_aftermath.cpp

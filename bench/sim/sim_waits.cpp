@@ -46,6 +46,11 @@ int64_t SimRun::LongestWaitNs() const {
          kLateInARow * sim.long_delay_ns;
 }
 
+bool SimRun::MayStillWait(const history::Operation& operation) const {
+  return options_.tree.mode == TreeOptions::Mode::kOwned && trouble_ns_ > operation.call_ns &&
+         NowNs() - trouble_ns_ <= LongestWaitNs();
+}
+
 void SimRun::CheckWait(const absl::Status& status, const history::Operation& operation, int waits) {
   if (options_.tree.mode != TreeOptions::Mode::kOwned) return;
   const int64_t waited_ns = NowNs() - std::max(operation.call_ns, trouble_ns_);
