@@ -2,6 +2,7 @@
 // (rule W6).
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -58,32 +59,84 @@ class LogMoves : public OwnedStage {
     const ServerId leaf = RootServer(owner);
     return log == 1 || log == leaf ? 0 : log;
   }
-  // A range is given while the log moves: its records are appended again in between, and are to be
-  // in their leaves all the same. What the taker finds: "" if it is all that was acknowledged, or
-  // if the seed has no server with nothing but the log.
-  std::string GiveWhileTheLogMoves() {
-    OwnedActor* const owner = Join(SmallOwner(), /*sessions=*/2);
-    OwnedActor* const next = Join(SmallOwner());
-    const ServerId log = Begin(owner);
-    if (log == 0 || !Open(next, 0)) return "";
-    const std::string border = KeyOf(kKeys / 2 + 1);
-    if (const absl::Status split = Split(owner, 0, 0, border); !split.ok()) return split.ToString();
-    world().KillServer(log);
-    // Of the other range. It waits for the move, and so does whoever wants all to be durable.
-    Spawn(owner, 0, [this, owner] { Put(owner, kKeys); });
-    Quiet(2 * kMicrosecondNs);
-    if (const absl::Status given = Give(owner, 1, 0, KeyOf(1), next); !given.ok())
-      return given.ToString();
-    owner->sessions[0]->Run();
-    for (uint64_t key = 1; key <= kKeys; ++key) Get(next, key);
-    const history::CheckResult checked = history::CheckHistory(history(0), nullptr, nullptr);
-    return checked.violations.empty() ? what() : checked.violations[0];
+  // Its log's server dies, and a range is given just before the log moves, so that records are
+  // appended again in the middle of their flush; they are to be in their leaves all the same, and
+  // flushed by nobody afterwards. For many such moments of a seed. "" if all was given, and the
+  // taker finds all that was acknowledged; or if the seed has no server with nothing but the log.
+  static std::string GiveWhileTheLogMoves(uint64_t seed) {
+    const int64_t moves_ns = LogMoves(Options(seed)).MovesAfterNs();
+    for (int64_t before_ns = 2 * kMicrosecondNs; before_ns < std::min(moves_ns, kGivenBeforeNs);
+         before_ns += 4 * kMicrosecondNs) {
+      for (int64_t after_ns = 0; after_ns < kFlushedAfterNs; after_ns += 2 * kMicrosecondNs) {
+        std::string wrong =
+            LogMoves(Options(seed)).GiveAfter(moves_ns - before_ns, moves_ns + after_ns);
+        if (!wrong.empty()) return wrong;
+      }
+    }
+    return "";
   }
   // Whoever comes later connects to all.
   void LookAgain(const std::vector<ServerId>& dead) {
     for (const ServerId server : dead) cluster().StartAgain(server);
     LookAtTheEnd();
   }
+
+ private:
+  static constexpr int64_t kGivenBeforeNs = 50 * kMicrosecondNs,
+                           kFlushedAfterNs = 40 * kMicrosecondNs;
+
+  // With two ranges that are dirty, the log's server just dead. False: the seed has no such.
+  bool BeginToMove() {
+    owner_ = Join(SmallOwner(), /*sessions=*/3);
+    next_ = Join(SmallOwner());
+    const ServerId log = Begin(owner_);
+    if (log == 0 || !Open(next_, 0) || !Split(owner_, 0, 0, KeyOf(kKeys / 2 + 1)).ok())
+      return false;
+    for (uint64_t key = 1; key <= kKeys; ++key) Put(owner_, key);
+    world().KillServer(log);
+    return true;
+  }
+  // From the server's death on, until it goes on elsewhere. 0: it does not.
+  int64_t MovesAfterNs() {
+    if (!BeginToMove()) return 0;
+    const RedoLog& log = ImplOf(*owner_->client).member()->log();
+    const int64_t from_ns = NowNs();
+    while (NowNs() < from_ns + 30 * kSecondNs) {
+      Quiet(kMicrosecondNs / 5);
+      if (log.failure().ok() && !log.is_in_place()) return NowNs() - from_ns;
+    }
+    return 0;
+  }
+  // So long after the server's death; and from then on somebody else flushes whatever is dirty.
+  std::string GiveAfter(int64_t give_ns, int64_t flush_ns) {
+    if (!BeginToMove()) return "";
+    absl::Status given = absl::UnknownError("it was never given");
+    bool done = false;
+    world().At(NowNs() + give_ns, [&] {
+      Spawn(owner_, 1, [&] {
+        given = Give(owner_, 1, 0, KeyOf(1), next_);
+        done = true;
+      });
+    });
+    world().At(NowNs() + flush_ns, [&] {
+      Spawn(owner_, 2, [&] {
+        while (!done) {
+          (void)owner_->sessions[2]->Flush(*owner_->trees[0]);
+          owner_->sessions[2]->SleepUntil(NowNs() + 2 * kMicrosecondNs);
+        }
+      });
+    });
+    for (const int64_t from_ns = NowNs(); !done && NowNs() < from_ns + 30 * kSecondNs;) {
+      Quiet(kMicrosecondNs);
+    }
+    for (const size_t session : {1, 2}) owner_->sessions[session]->Run();
+    if (!given.ok()) return given.ToString();
+    for (uint64_t key = 1; key <= kKeys; ++key) Get(next_, key);
+    const history::CheckResult checked = history::CheckHistory(history(0), nullptr, nullptr);
+    return checked.violations.empty() ? what() : checked.violations[0];
+  }
+
+  OwnedActor *owner_ = nullptr, *next_ = nullptr;
 };
 
 }  // namespace pando

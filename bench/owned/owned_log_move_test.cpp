@@ -83,8 +83,8 @@ TEST(OwnedLogMove, WhereItsEntryIsOutOfReachItTakesNoMemory) {
 }
 
 TEST(OwnedLogMove, WhatIsGivenMeanwhileIsInItsLeaves) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
-    EXPECT_EQ(LogMoves(LogMoves::Options(seed)).GiveWhileTheLogMoves(), "") << "seed " << seed;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    EXPECT_EQ(LogMoves::GiveWhileTheLogMoves(seed), "") << "seed " << seed;
   }
 }
 

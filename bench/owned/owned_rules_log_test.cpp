@@ -35,9 +35,17 @@ TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove);
 TEST_F(OwnedRulesTest, W6Entry) { ExpectShown(Rule::kW6Entry, FindAfterTheMove); }
 
 TEST_F(OwnedRulesTest, W6Flush) {
-  ExpectShown(Rule::kW6Flush, [](uint64_t seed) {
-    return LogMoves(LogMoves::Options(seed)).GiveWhileTheLogMoves();
-  });
+  BreakRule(Rule::kW6Flush);
+  // What is given has a record that somebody is about to flush.
+  EXPECT_DEATH(
+      {
+        for (uint64_t seed = 1; seed <= kRuleSeeds; ++seed) LogMoves::GiveWhileTheLogMoves(seed);
+      },
+      "a record that is being flushed stays");
+  BreakRule(Rule::kNone);
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    EXPECT_EQ(LogMoves::GiveWhileTheLogMoves(seed), "") << "with all rules, seed " << seed;
+  }
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "bench/owned/owned_rules.h"
 #include "bench/owned/owned_run.h"
 #include "bench/owned/owned_stage.h"
 #include "common/base/rule.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
+#include "compute/owner/collect.h"
 
 namespace pando {
 namespace {
@@ -193,6 +195,45 @@ TEST_F(OwnedRulesTest, B3Durable) {
   });
 }
 
+// A key is written all the time, also while its tree is flushed, which takes several rounds.
+TEST_F(OwnedRulesTest, B4) {
+  ExpectShown(Rule::kB4, [](uint64_t seed) -> std::string {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.hot_bytes = client.log_bytes = 1 << 20;
+    OwnedActor* const owner = stage.Join(client, 2);
+    if (!stage.Open(owner, 0)) return stage.what();
+    constexpr uint64_t kLast = kFlushRoundMax + 100;
+    for (uint64_t key = 1; key < kLast; ++key) {
+      if (!Put(&stage, owner, key)) return stage.what();
+    }
+    int written = 0;
+    bool stops = false;
+    stage.Spawn(owner, 1, [&] {
+      while (!stops) {
+        const std::string value = std::to_string(written + 1);
+        if (!stage.Do(owner, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(kLast), value)))
+          return;
+        ++written;
+      }
+    });
+    stage.Quiet(kMillisecondNs);
+    const int before = written;
+    if (!stage.Flush(owner, 0)) return stage.what();
+    stops = true;
+    owner->sessions[1]->Run();
+    const history::State leaves = stage.ReadLeaves(0);
+    const bool is_there = !leaves.empty() && leaves.back().first == KeyOf(kLast);
+    const int found = is_there ? std::stoi(leaves.back().second) : 0;
+    stage.LookAtTheEnd();
+    if (before == 0 || written == before) return "it is not written all the time";
+    if (found < before) return absl::StrCat("a leaf has write ", found, " of ", before);
+    return stage.what();
+  });
+}
+
 // Puts to one tree go on while others' records are looked at for the log's base.
 TEST_F(OwnedRulesTest, W5End) {
   ExpectShown(Rule::kW5End, [](uint64_t seed) {
@@ -229,6 +270,7 @@ TEST_F(OwnedRulesTest, T4Hold) {
     if (!stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kDelete, KeyOf(1)))) {
       return stage.what();
     }
+    if (!stage.Flush(owner, 0)) return stage.what();
     stage.Spawn(owner, 1, [&] {
       stage.Do(owner, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(5), stage.NewValue()));
     });

@@ -346,7 +346,7 @@ void OwnedStage::LookAtTheEnd() {
   if (!problems_.empty()) return;
   for (size_t tree = 0; tree < options_.trees; ++tree) {
     if (dropped_[tree]) continue;
-    const history::State leaves = ReadLeaves(entries_[tree], TreeName(tree));
+    const history::State leaves = ReadLeaves(tree);
     const history::CheckResult checked =
         history::CheckHistory(histories_[tree], nullptr, problems_.empty() ? &leaves : nullptr);
     for (const std::string& violation : checked.violations) Problem(violation);

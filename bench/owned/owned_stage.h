@@ -103,6 +103,8 @@ class OwnedStage {
                                  std::string value = "");
   // Stored once in a world.
   std::string NewValue() { return "v" + std::to_string(++values_); }
+  // What its leaves have. Nobody writes to them.
+  history::State ReadLeaves(size_t tree) { return ReadLeaves(entries_[tree], TreeName(tree)); }
   // The value that a tree's key was last known to have: what replaces may ask for.
   const std::vector<history::Operation>& history(size_t tree) const { return histories_[tree]; }
 
@@ -134,8 +136,7 @@ class OwnedStage {
   void Break(OwnedActor* actor, bool late);
   void CheckTree(size_t tree);
   void CheckClusterTree();
-  std::vector<std::pair<std::string, std::string>> ReadLeaves(const CatalogEntry& entry,
-                                                              std::string_view name);
+  history::State ReadLeaves(const CatalogEntry& entry, std::string_view name);
 
   const OwnedStageOptions options_;
   SimCluster cluster_;

@@ -107,6 +107,20 @@ TEST(OwnerFaults, AnOwnerThatDiesWithItsLogLosesNoMoreThanItMay) {
   EXPECT_GT(all.ranges_lost, 6u);
 }
 
+// Few keys, which are written all the time, also while they are flushed (rule B4).
+TEST(OwnerFaults, WhatIsWrittenAgainWhileItIsFlushedIsNotLost) {
+  SimRunResult all;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SimRunOptions options = DiesWithItsLog(seed);
+    options.keys = 8;
+    options.flushes = 0.01;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    all.ranges_lost += result.ranges_lost;
+  }
+  EXPECT_GT(all.ranges_lost, 10u);
+}
+
 // Something is lost indeed: whoever does not know what may be finds that.
 TEST(OwnerFaults, WhatIsLostWithAnOwnerAndItsLogIsFound) {
   int found = 0;

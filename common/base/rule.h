@@ -104,6 +104,7 @@ enum class Rule {
   kT9Close,
   kB3,
   kB3Durable,
+  kB4,
   kD1,
   kD2,
   kD4,

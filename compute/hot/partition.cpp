@@ -102,6 +102,7 @@ void Partition::NoteDirty(HotRecord* record, Lsn lsn) {
   record->set_dirty({static_cast<uint32_t>(lsn)});
   lsns_.Add(lsn);
   if (record->state() == RecordState::kTombstone) tombstones_.Add(lsn);
+  if (IsOwed(record)) ++owed_;
   Amount& amount = AmountOf(record);
   ++amount.records;
   amount.bytes += record->key().size() + record->value().size();
@@ -110,6 +111,7 @@ void Partition::NoteDirty(HotRecord* record, Lsn lsn) {
 void Partition::NoteClean(const HotRecord* record) {
   lsns_.Remove(LsnOf(record));
   if (record->state() == RecordState::kTombstone) tombstones_.Remove(LsnOf(record));
+  if (IsOwed(record)) --owed_;
   Amount& amount = AmountOf(record);
   --amount.records;
   amount.bytes -= record->key().size() + record->value().size();
@@ -148,6 +150,8 @@ void Partition::Write(RecordState state, const View& view, std::string_view key,
   }
   const RecordHandle handle = Store(view.place, view.hash, state, bits, key, value);
   HotRecord* const record = pool_.At(handle);
+  // What was owed of the key still is: its leaf does not have it (rule B4).
+  if (!was_dirty || !RuleHolds(Rule::kB4)) SetNotOwed(record);
   NoteDirty(record, lsn);
   if (record->Has(HotRecord::kShown) && !ChangeShown(view.hash, record, lsn)) {
     record->Clear(HotRecord::kShown);
@@ -164,8 +168,8 @@ void Partition::Renew(std::string_view key, Lsn lsn) {
   const View view = Find(key);
   PANDO_CHECK(IsDirty(view.state)) << "only a dirty record is appended again";
   NoteClean(view.record);
+  if (!RuleHolds(Rule::kB4)) SetNotOwed(view.record);
   NoteDirty(view.record, lsn);
-  ++renewals_;
   if (view.record->Has(HotRecord::kShown)) ChangeShown(view.hash, view.record, lsn);
 }
 

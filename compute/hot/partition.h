@@ -56,6 +56,7 @@ struct FlushItem {
   std::string key, value;
   bool erased = false;
   Lsn lsn = 0;
+  uint64_t owing = 0;  // Partition::owing() when it was collected
 };
 
 enum class FlushResult : uint8_t {
@@ -146,9 +147,6 @@ class Partition {
   }
   // The message of a dirty record was appended again (rule W5): same value, new LSN.
   void Renew(std::string_view key, Lsn lsn);
-  // How often that was. Who waits until what is dirty now is not has to begin again after it:
-  // such a record's LSN is that of a later one.
-  uint64_t renewals() const { return renewals_; }
 
   // A READ of the leaf begins: where Find() said kAbsent.
   Load BeginLoad(std::string_view key) { return BeginLoad(Find(key), key); }
@@ -166,13 +164,19 @@ class Partition {
   bool StopWaiting(std::string_view key, LoadWaiter* waiter);
 
   // --- Rules B2, B3, W5. What is collected is marked flushing and must come back by EndFlush().
-  // Taken is only what is durable (LSN <= `durable`) and not flushing; what was refused only if
-  // `refused`; what holds the base only, with LSNs below `below`. In key order: of the keys from <=
-  // key < to (to empty: no end). Ends when `max` are taken or `looks_max` were looked at: returns
-  // where the next call goes on; "": there are no more. `tombstones`: those alone (rule B5).
+  // Taken is only what is not flushing, with LSNs up to `durable`: who takes more waits before it
+  // is flushed. What was refused only if `refused`; what holds the base only, with LSNs below
+  // `below`. In key order: of the keys from <= key < to (to empty: no end). Ends when `max` are
+  // taken or `looks_max` were looked at: returns where the next call goes on; "": there are no
+  // more. `tombstones`: those alone (rule B5); `owed`: what is owed alone.
   std::string CollectDirty(std::string_view from, std::string_view to, Lsn durable, bool refused,
                            size_t max, std::vector<FlushItem>* out, Lsn below = UINT64_MAX,
-                           size_t looks_max = SIZE_MAX, bool tombstones = false);
+                           size_t looks_max = SIZE_MAX, bool tombstones = false, bool owed = false);
+  // Rule B4. What is dirty now is owed from now on: until its leaf has what the record has now, or
+  // something newer, whatever is written to it meanwhile. Nothing may be owed before (CHECKed).
+  void Owe();
+  size_t owed() const { return owed_; }      // records
+  uint64_t owing() const { return owing_; }  // how often Owe() was called
   void EndFlush(const FlushItem& item, FlushResult result) {
     EndFlush(item, result, HashOf(item.key));
   }
@@ -257,6 +261,14 @@ class Partition {
   Lsn LsnOf(const HotRecord* record) const {
     return highest_ - static_cast<uint32_t>(static_cast<uint32_t>(highest_) - record->dirty().lsn);
   }
+  // Of a dirty record.
+  bool IsOwed(const HotRecord* record) const {
+    return record->Has(HotRecord::kOdd) != (owing_ % 2 == 1);
+  }
+  // Of one that does not count as dirty.
+  void SetNotOwed(HotRecord* record) const {
+    owing_ % 2 == 1 ? record->Set(HotRecord::kOdd) : record->Clear(HotRecord::kOdd);
+  }
   Amount& AmountOf(const HotRecord* record) {
     return dirty_[record->Has(HotRecord::kRefused) ? 1 : 0];
   }
@@ -308,7 +320,8 @@ class Partition {
   std::array<Amount, 2> dirty_;
   size_t records_ = 0;
   Lsn highest_ = 0;
-  uint64_t renewals_ = 0;
+  uint64_t owing_ = 0;
+  size_t owed_ = 0;
   Moment now_;
   size_t hand_chunk_ = 1, hand_slot_ = 0;  // of the clock
   uint64_t looks_ = 0;

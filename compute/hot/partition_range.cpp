@@ -26,12 +26,13 @@ void Partition::Collect(HotRecord* record, std::vector<FlushItem>* out) {
   out->push_back({.key = std::string(record->key()),
                   .value = std::string(record->value()),
                   .erased = record->state() == RecordState::kTombstone,
-                  .lsn = LsnOf(record)});
+                  .lsn = LsnOf(record),
+                  .owing = owing_});
 }
 
 std::string Partition::CollectDirty(std::string_view from, std::string_view to, Lsn durable,
                                     bool refused, size_t max, std::vector<FlushItem>* out,
-                                    Lsn below, size_t looks_max, bool tombstones) {
+                                    Lsn below, size_t looks_max, bool tombstones, bool owed) {
   Path path;
   index_.Find(from, &path);
   bool more = index_.ToRecord(&path);
@@ -48,10 +49,17 @@ std::string Partition::CollectDirty(std::string_view from, std::string_view to, 
     if (record->Has(HotRecord::kFlushing) || lsn >= below) continue;
     if (record->Has(HotRecord::kRefused) && !refused) continue;
     if (tombstones && record->state() != RecordState::kTombstone) continue;
+    if (owed && !IsOwed(record)) continue;
     Collect(record, out);
     --max;
   }
   return "";
+}
+
+void Partition::Owe() {
+  PANDO_CHECK_EQ(owed_, 0u) << "what was owed comes to its leaf first";
+  ++owing_;  // all that is dirty now is on the other side
+  owed_ = dirty().records + refused().records;
 }
 
 void Partition::EndFlush(const FlushItem& item, FlushResult result, uint64_t hash) {
@@ -66,7 +74,14 @@ void Partition::EndFlush(const FlushItem& item, FlushResult result, uint64_t has
     SetRefused(record, result == FlushResult::kRefused && is_of_it);
   }
   if (result != FlushResult::kDone) return;
-  if (view.lsn != item.lsn && RuleHolds(Rule::kB3)) return;
+  if (view.lsn != item.lsn && RuleHolds(Rule::kB3)) {
+    // Its leaf has what it was when it was collected: after what is owed, if that was after Owe().
+    if (item.owing == owing_ && IsOwed(record)) {
+      --owed_;
+      SetNotOwed(record);
+    }
+    return;
+  }
   NoteClean(record);
   TakeFromOrder(item.key);
   if (view.state == RecordState::kTombstone) {
@@ -202,6 +217,7 @@ void Partition::MoveDirtyTo(std::string_view from, std::string_view to, Partitio
     moving.emplace_back(LsnOf(pool_.At(handle)), handle);
   }
   std::sort(moving.begin(), moving.end());
+  empty->owing_ = owing_;
   for (const auto& [lsn, handle] : moving) {
     const HotRecord* const record = pool_.At(handle);
     const uint64_t hash = HashOf(record->key());
@@ -275,19 +291,21 @@ void Partition::Drop() {
   lsns_.Clear();
   tombstones_.Clear();
   dirty_ = {};
+  owed_ = 0;
   records_ = 0;
   hand_chunk_ = 1;
   hand_slot_ = 0;
 }
 
 void Partition::Check() const {
-  size_t places = 0, records = 0, dirty = 0, tombstones = 0;
+  size_t places = 0, records = 0, dirty = 0, tombstones = 0, owed = 0;
   std::array<Amount, 2> amounts;
   ForEach([&](RecordHandle, const HotRecord* record) {
     ++places;
     records += record->state() == RecordState::kLoading ? 0 : 1;
     if (!IsDirty(record->state())) return;
     ++dirty;
+    if (IsOwed(record)) ++owed;
     if (record->state() == RecordState::kTombstone) {
       ++tombstones;
       PANDO_CHECK_LE(tombstones_.lowest(), LsnOf(record));
@@ -304,6 +322,7 @@ void Partition::Check() const {
   PANDO_CHECK_EQ(index_.Check(), dirty);
   PANDO_CHECK_EQ(records, records_);
   PANDO_CHECK_EQ(dirty, lsns_.count());
+  PANDO_CHECK_EQ(owed, owed_);
   PANDO_CHECK_EQ(tombstones, tombstones_.count());
   for (size_t i = 0; i < amounts.size(); ++i) {
     PANDO_CHECK_EQ(amounts[i].records, dirty_[i].records);

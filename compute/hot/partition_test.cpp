@@ -23,6 +23,37 @@ FlushItem TakeFlush(Partition& partition, const std::string& key) {
   return items.empty() ? FlushItem{} : items[0];
 }
 
+// Rule B4.
+TEST(PartitionTest, WhatIsWrittenAgainIsOwed) {
+  Partition partition;
+  partition.Put("a", "1", 1);
+  partition.Put("b", "1", 2);
+  const FlushItem before = TakeFlush(partition, "b");
+  partition.Owe();
+  EXPECT_EQ(partition.owed(), 2u);
+  partition.Put("a", "2", 3);
+  partition.Put("b", "2", 4);
+  partition.Put("c", "1", 5);
+  EXPECT_EQ(partition.owed(), 2u);
+  // What was collected before does not count, if it is not the newest.
+  partition.EndFlush(before, FlushResult::kDone);
+  EXPECT_EQ(partition.owed(), 2u);
+  partition.Renew("a", 6);
+  EXPECT_EQ(partition.owed(), 2u);
+  std::vector<FlushItem> items;
+  partition.CollectDirty("", "", UINT64_MAX, false, SIZE_MAX, &items, UINT64_MAX, SIZE_MAX, false,
+                         /*owed=*/true);
+  ASSERT_EQ(items.size(), 2u);
+  partition.Put("a", "3", 7);
+  partition.EndFlush(items[0], FlushResult::kDone);
+  EXPECT_EQ(partition.Find("a").state, RecordState::kDirty);
+  partition.EndFlush(items[1], FlushResult::kDone);
+  EXPECT_EQ(partition.owed(), 0u);
+  partition.Owe();
+  EXPECT_EQ(partition.owed(), 2u);  // a and c
+  partition.Check();
+}
+
 TEST(PartitionTest, AReadThatAPutOvertookDoesNotCount) {
   Partition partition;
   const Load load = partition.BeginLoad("key");

@@ -38,6 +38,7 @@ class HotRecord {
     kFlushing = 16,  // a flush of it is in flight (rule B3)
     kRefused = 32,   // memory servers have refused it (rule B3)
     kShown = 64,     // the front may show it (rule T9); else it does not
+    kOdd = 128,      // of a dirty one: with Partition::owing(), whether it is owed (rule B4)
   };
   struct DirtyPart {
     uint32_t lsn;  // the lower half

@@ -26,7 +26,7 @@ std::string CollectDirty(OperationContext& context, OwnRange* range, Lsn durable
       std::lock_guard lock(range->partition.mutex());
       from = range->partition.CollectDirty(from, to, durable, limits.refused,
                                            std::min(left, kRecordsAHold), items, limits.below,
-                                           kLooksAHold, limits.tombstones);
+                                           kLooksAHold, limits.tombstones, limits.owed);
       range->Charge(context.session, items->size() - before);
     }
     left -= items->size() - before;

@@ -19,6 +19,7 @@ inline constexpr size_t kFlushRoundMax = 1024;
 struct CollectLimits {
   bool refused = false;     // also what memory servers had no room for
   bool tombstones = false;  // those alone
+  bool owed = false;        // that alone
   Lsn below = UINT64_MAX;   // with newest messages below this
   size_t records_max = kFlushRoundMax;
   size_t looks_max = 8 << 10;  // at records, taken or not

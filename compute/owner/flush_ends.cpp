@@ -39,6 +39,11 @@ void FlushEnds::EndAll() {
   count_ = 0;
 }
 
+void FlushEnds::GiveBack() {
+  for (size_t i = 0; i < items_.size(); ++i) Add(i, FlushResult::kFailed);
+  EndAll();
+}
+
 void FlushEnds::ForgetIn(Partition* behind) {
   const std::lock_guard lock(behind->mutex());
   const Member::Sizes before = Member::SizesOf(*behind);

@@ -32,6 +32,8 @@ class FlushEnds {
   void Add(size_t item, FlushResult result);
   // The partition hears of all that were added.
   void EndAll();
+  // Of items none of which was added: nobody has flushed them.
+  void GiveBack();
 
  private:
   // Whoever comes meanwhile waits, as when records are collected (collect.cpp). Eight are no

@@ -298,15 +298,15 @@ class Member : private MemberLimits {
   void SeeDirty(OperationContext& context, OwnRange* range,
                 absl::FunctionRef<void(const Partition::Seen&)> see);
   absl::Status FlushTree(OperationContext& context, OwnedTree* tree);
-  // All that is dirty in it now. `pass`: of the flushes' turnstile, where others have their turn
-  // between two rounds. Aborted: the range was divided meanwhile, or has gone. nullptr: it is held.
+  // All that is dirty in it now (rule B4). `pass`: of the flushes' turnstile, where others have
+  // their turn between rounds; nullptr: it is held. Aborted: the range was divided, or has gone.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
                           Turnstile::Pass* pass);
+  // What is owed in it since then (Partition::owing()).
+  absl::Status FlushOwed(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                         Turnstile::Pass* pass, uint64_t owing);
   absl::Status LetOthersFlush(OperationContext& context, Turnstile::Pass* pass, OwnedTree* tree,
                               OwnRange* range);
-  // All that is dirty in it with messages up to that.
-  absl::Status FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn barrier,
-                         Turnstile::Pass* pass);
   // `exactly`: to the oldest message that is needed, though that takes a look at each.
   absl::Status AdvanceBase(OperationContext& context, bool exactly = false);
   // --- member_deletes.cpp (rule B5)

@@ -1,5 +1,6 @@
 // How a member's records come to their leaves, and how its log's base follows (rules B2, B4, W5).
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -27,6 +28,21 @@ absl::Status RefusalOf(const absl::Status& flushed) {
   return absl::IsResourceExhausted(flushed)
              ? flushed
              : absl::ResourceExhaustedError("memory servers have no room for more");
+}
+
+// Until all of these are durable. `between`: what others wait for, every so often.
+absl::Status AwaitDurable(OperationContext& context, RedoLog* log,
+                          const std::vector<FlushItem>& items, int64_t pause_ns,
+                          absl::FunctionRef<void()> between) {
+  Lsn newest = kNoLsn;
+  for (const FlushItem& item : items) newest = std::max(newest, item.lsn);
+  while (true) {
+    const int64_t until_ns = context.session.NowNs() + pause_ns;
+    OperationContext waiting(context, std::min(context.deadline_ns(), until_ns));
+    absl::Status durable = log->AwaitDurable(waiting, newest);
+    if (!absl::IsDeadlineExceeded(durable) || context.expired()) return durable;
+    between();
+  }
 }
 
 }  // namespace
@@ -259,60 +275,81 @@ absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
 
 absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
                                 Turnstile::Pass* pass) {
-  // Once more where the log has moved meanwhile (rule W6), or what is refused was appended again
-  // (rule W5): what was dirty before may have messages above the barrier then, and be dirty still.
-  uint64_t renewals = 0, renewals_before = 0;
-  do {
-    // What comes later is not waited for: writers go on.
-    Lsn barrier;
+  Partition& partition = range->partition;
+  uint64_t owing;
+  {
+    std::lock_guard lock(partition.mutex());
+    owing = partition.owing();
+  }
+  // What another one waits for, or has left.
+  PANDO_RETURN_IF_ERROR(FlushOwed(context, tree, range, pass, owing));
+  while (true) {
     {
-      std::lock_guard lock(range->partition.mutex());
-      barrier = log_->next_lsn() - 1;
-      range->partition.DivideLsns(barrier + 1);
-      renewals_before = range->partition.renewals();
+      std::lock_guard lock(partition.mutex());
+      // If another one has said so meanwhile, what was dirty when this one came is owed, too.
+      if (partition.owed() == 0) partition.Owe();
+      owing = partition.owing();
+      partition.DivideLsns(log_->next_lsn());  // for the log's base, soon
     }
-    while (barrier != kNoLsn) {
-      OperationContext waiting(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-      const absl::Status durable = log_->AwaitDurable(waiting, barrier);
-      if (durable.ok()) break;
-      if (!absl::IsDeadlineExceeded(durable) || context.expired()) return durable;
-      PANDO_RETURN_IF_ERROR(LetOthersFlush(context, pass, tree, range));
-    }
-    PANDO_RETURN_IF_ERROR(FlushUpTo(context, tree, range, barrier, pass));
-    std::lock_guard lock(range->partition.mutex());
-    renewals = range->partition.renewals();
-  } while (renewals != renewals_before && RuleHolds(Rule::kW6Flush));
-  return absl::OkStatus();
+    PANDO_RETURN_IF_ERROR(FlushOwed(context, tree, range, pass, owing));
+    std::lock_guard lock(partition.mutex());
+    // A range on hold is flushed so that nothing of it is dirty. What was appended again in the
+    // middle of its flush (rules W5, W6) is dirty still, though its leaf has it.
+    const bool is_on_hold = range->state == OwnRange::State::kWaiting && RuleHolds(Rule::kW6Flush);
+    if (!is_on_hold || range->IsClean()) return absl::OkStatus();
+  }
 }
 
-absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRange* range,
-                               Lsn barrier, Turnstile::Pass* pass) {
+absl::Status Member::FlushOwed(OperationContext& context, OwnedTree* tree, OwnRange* range,
+                               Turnstile::Pass* pass, uint64_t owing) {
+  // Of other keys, and other trees; that is for who has the turnstile. Operations wait for a range
+  // that is on hold, and the flush loop sees to the others.
+  const auto flush_overdue = [&] {
+    if (pass == nullptr) return;
+    OperationContext some(context, std::min(context.deadline_ns(), NowNs() + kRoundNs));
+    FlushOverdue(some);
+  };
+  // First what is durable; then the rest, with the records in hand until it is. Where one is
+  // written all the time nobody who looks would find that its newest message is durable.
+  bool waits = false;
   std::string from = range->low;
   while (true) {
-    std::vector<FlushItem> items;
+    std::vector<FlushItem> items, late;
     bool is_done;
     {
       std::lock_guard lock(range->partition.mutex());
-      const Lsn lowest = range->partition.LowestDirty();
-      is_done = lowest == kNoLsn || lowest > barrier;
+      is_done = range->partition.owed() == 0 || range->partition.owing() != owing;
     }
     if (is_done) return absl::OkStatus();
     // What is collected has to be flushed.
     if (!context.expired()) {
-      CollectDirty(context, range, log_->durable(), from, "",
-                   {.refused = true, .looks_max = SIZE_MAX}, &items);
+      CollectDirty(context, range, waits ? UINT64_MAX : log_->durable(), from, "",
+                   {.refused = true, .owed = true, .looks_max = SIZE_MAX}, &items);
     }
     if (items.empty()) {
       if (context.expired()) return context.DeadlineError("flushing records to their leaves");
-      // Round again: what is left was behind, or is in another flush.
-      if (from == range->low) {
+      // Round again: what is left was behind, is not durable, or is in another flush.
+      const bool is_whole_round = from == range->low;
+      if (is_whole_round && waits) {
         context.BackOff(kBackOffChains);
         PANDO_RETURN_IF_ERROR(LetOthersFlush(context, pass, tree, range));
       }
+      waits = is_whole_round;
       from = range->low;
       continue;
     }
     from = items.back().key + '\0';
+    OperationContext waiting(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+    const absl::Status durable =
+        AwaitDurable(waiting, log_.get(), items, FlushRoundNs(), flush_overdue);
+    if (!durable.ok()) {
+      const Lsn last = log_->durable();
+      const auto first = std::stable_partition(
+          items.begin(), items.end(), [last](const FlushItem& item) { return item.lsn <= last; });
+      late.assign(std::move_iterator(first), std::move_iterator(items.end()));
+      items.erase(first, items.end());
+      FlushEnds(this, &context.session, range, &late).GiveBack();
+    }
     const absl::Status flushed = FlushItems(context, tree, range, items).status();
     if (!flushed.ok()) {
       // A queue pair that broke is there again in a moment; a range on hold does not wait for that.
@@ -321,12 +358,8 @@ absl::Status Member::FlushUpTo(OperationContext& context, OwnedTree* tree, OwnRa
       if (!goes_on || context.expired() || session_->fenced()) return flushed;
       if (broke) context.BackOff(kBackOffChains);
     }
-    // Of other keys, and other trees; that is for who has the turnstile. Operations wait for a
-    // range that is on hold, and the flush loop sees to the others.
-    if (pass != nullptr) {
-      OperationContext some(context, std::min(context.deadline_ns(), NowNs() + kRoundNs));
-      FlushOverdue(some);
-    }
+    if (!durable.ok() && !absl::IsDeadlineExceeded(durable)) return durable;
+    flush_overdue();
     PANDO_RETURN_IF_ERROR(LetOthersFlush(context, pass, tree, range));
   }
 }

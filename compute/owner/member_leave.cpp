@@ -82,7 +82,12 @@ absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRan
   if (status.ok()) status = SettlePending(context);
   if (status.ok()) {
     std::lock_guard lock(range->partition.mutex());
-    if (range->state == OwnRange::State::kGone) status = absl::AbortedError("it was divided");
+    if (range->state == OwnRange::State::kGone) {
+      status = absl::AbortedError("it was divided");
+    } else if (!range->IsClean() && RuleHolds(Rule::kO11) && RuleHolds(Rule::kW6Flush)) {
+      // Its flush would come late, to what the next owner has written.
+      status = absl::AbortedError("some of it is not in its leaves yet");
+    }
   }
   if (!status.ok()) {
     ServeAgain(range);

@@ -300,9 +300,8 @@ class Session {
   absl::Status BulkLoad(const Tree& tree, const std::function<bool(KeyValue*)>& next);
 
   // For owned trees: when this returns, the leaves have every write that this client, as an owner,
-  // acknowledged before the call; but not always that of a key which is written again meanwhile:
-  // the log has it, and its leaf may have an older value. Writers go on meanwhile. Shared trees
-  // have nothing to flush. ResourceExhausted: memory servers have no room for more keys; the
+  // acknowledged before the call, or a newer one of the same key. Writers go on meanwhile. Shared
+  // trees have nothing to flush. ResourceExhausted: memory servers have no room for more keys; the
   // refused writes stay in the log and in the owner's memory.
   absl::Status Flush(const Tree& tree, const OperationOptions& options = {});
 
