@@ -246,6 +246,98 @@ TEST(OwnedLost, ALogThatCannotBeReadIsLostNotEmpty) {
   EXPECT_GE(played, 3);
 }
 
+// A dead owner, whose log nobody can read, and calls to memory servers that take their time.
+struct UnreadLog {
+  static OwnedStageOptions Options(uint64_t seed) {
+    OwnedStageOptions options = LogMoves::Options(seed);
+    options.cluster.sim.call_delay_ns = 10 * kMillisecondNs;
+    return options;
+  }
+  explicit UnreadLog(uint64_t seed) : stage(Options(seed)) {}
+  // False: the seed has no server with nothing but the log. `end_log` makes it what it is.
+  bool Begin(const std::function<void(ServerId)>& end_log) {
+    log = stage.Begin(owner);
+    if (log == 0 || !stage.Open(next, 0) || !stage.Open(other, 0)) return false;
+    EXPECT_TRUE(stage.Flush(owner, 0));
+    stage.Kill(owner);
+    stage.Leave(owner);
+    end_log(log);
+    // It has joined then, and knows who is gone.
+    EXPECT_FALSE(Get(2).ok());
+    EXPECT_FALSE(Get(2).ok());
+    return true;
+  }
+  absl::Status Get(uint64_t key) {
+    return next->sessions[0]->Get(*next->trees[0], KeyOf(key)).status();
+  }
+
+  LogMoves stage;
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+  ServerId log = 0;
+};
+
+// Each of them is told as soon as the first one is, and does not try it behind those before it.
+TEST(OwnedLost, ALogThatIsGoneKeepsNobodyWaitingForThoseBeforeHim) {
+  constexpr int kAtOnce = 40;
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    UnreadLog unread(seed);
+    LogMoves& stage = unread.stage;
+    if (!unread.Begin([&](ServerId log) { stage.world().KillServer(log); })) continue;
+    ++played;
+    stage.Quiet(5 * kSecondNs);
+    int64_t longest_ns = 0;
+    int unavailable = 0;
+    for (int i = 0; i < kAtOnce; ++i) {
+      stage.Spawn(unread.next, 0, [&] {
+        const int64_t began_ns = stage.NowNs();
+        unavailable += absl::IsUnavailable(unread.Get(2)) ? 1 : 0;
+        longest_ns = std::max(longest_ns, stage.NowNs() - began_ns);
+      });
+    }
+    unread.next->sessions[0]->Run();
+    EXPECT_EQ(unavailable, kAtOnce) << "seed " << seed;
+    // Of some calls each, one after the other.
+    EXPECT_LT(longest_ns, kSecondNs) << "seed " << seed;
+    // What somebody has accepted, here or elsewhere, is denied no more.
+    EXPECT_FALSE(unread.Get(2).ok());
+    std::vector<LossInfo> losses;
+    const OwnedActor* const by = played % 2 == 0 ? unread.next : unread.other;
+    ASSERT_TRUE(AcceptLoss(*by->client, {}, &losses).ok());
+    ASSERT_EQ(losses.size(), 1u);
+    EXPECT_TRUE(unread.Get(2).ok()) << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
+}
+
+TEST(OwnedLost, ALogThatCanBeReadAgainIsReadSoon) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    UnreadLog unread(seed);
+    LogMoves& stage = unread.stage;
+    std::vector<std::byte> before;
+    const auto spoil = [&](ServerId log) {
+      const std::span<std::byte> memory = stage.world().Memory(log).main;
+      before.assign(memory.begin(), memory.end());
+      std::memset(memory.data(), 0xEE, memory.size());
+    };
+    if (!unread.Begin(spoil)) continue;
+    ++played;
+    std::copy(before.begin(), before.end(), stage.world().Memory(unread.log).main.begin());
+    const int64_t begin_ns = stage.NowNs();
+    absl::Status got;
+    do {
+      stage.Quiet(10 * kMillisecondNs);
+      got = unread.Get(2);
+    } while (!got.ok() && stage.NowNs() < begin_ns + 5 * kSecondNs);
+    EXPECT_TRUE(got.ok()) << got << ", seed " << seed;
+    EXPECT_LT(stage.NowNs() - begin_ns, 2 * kSecondNs) << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
+}
+
 // As whoever can write that memory may: behind the last batch of the log.
 bool AppendToLog(std::span<std::byte> memory, uint64_t log_id, const LogMessage& message) {
   constexpr uint32_t kEpoch = 1;

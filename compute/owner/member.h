@@ -52,6 +52,7 @@
 #include "compute/owner/serving_lease.h"
 #include "compute/owner/spread_plan.h"
 #include "compute/owner/turnstile.h"
+#include "compute/owner/unread_logs.h"
 #include "compute/peer/peer_client.h"
 #include "compute/peer/peer_service.h"
 #include "pando/owners.h"
@@ -417,9 +418,8 @@ class Member : private MemberLimits {
   absl::Status refused_;                          // why memory servers took no new keys
   OwnedStats stats_;
   std::atomic<size_t> bytes_{0}, dirty_bytes_{0}, refused_bytes_{0}, adopting_bytes_{0};
-  std::atomic<bool> is_refusing_{false};
+  std::atomic<bool> is_refusing_{false}, flush_wanted_{false}, stopping_{false};
   std::mutex refusing_mutex_;  // before partitions' mutexes: no refusal is told while that is noted
-  std::atomic<bool> flush_wanted_{false};
 
   // The service's coroutines.
   std::unique_ptr<Turnstile> turnstile_, flushing_, retiring_;
@@ -434,7 +434,7 @@ class Member : private MemberLimits {
   std::atomic<int64_t> oldest_tombstone_ns_{INT64_MAX};  // appended then, or later
   std::optional<RangeChange> pending_;                   // not settled yet
   std::atomic<int> hurries_{0};  // of who waits for a recovery, without a deadline
-  std::atomic<bool> stopping_{false};
+  UnreadLogs unread_logs_;       // at turnstile_
 };
 
 }  // namespace pando

@@ -146,6 +146,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   const MemberId owner = range.entry.owner;
   ClientLiveness state = ClientLiveness::kUnknown;
   if (!owner.nobody() && owner != self()) {
+    PANDO_RETURN_IF_ERROR(unread_logs_.Find(owner, NowNs(), session_->generation()));
     PANDO_ASSIGN_OR_RETURN(state, AskClientState(context, control_, catalog_server_, owner));
     if (HasEnded(state)) NoteEnded(owner);
   }
@@ -243,6 +244,9 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                      .loss = loss,
                      .event_driven = event_driven_},
                     ended);
+  const int64_t began_ns = NowNs();
+  const uint64_t generation = session_->generation();
+  unread_logs_.Forget(ended);
   absl::Status status = recovery.Begin(context);
   const bool has_begun = status.ok();
   // It is fenced, and lends nothing any more; what it had lent ends by then (rule O15).
@@ -295,6 +299,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   // range is taken under this claim.
   OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
+  if (!recovery.unread().ok())
+    unread_logs_.Note(ended, recovery.unread(), began_ns, NowNs(), generation);
   {
     std::lock_guard lock(mutex_);
     stats_.adopted_messages += recovery.replayed();

@@ -209,6 +209,7 @@ void Recovery::SealMessages(OperationContext& context) {
 }
 
 absl::Status Recovery::Accept(const OperationContext& context, const absl::Status& why) {
+  if (absl::IsDataLoss(why) || IsServerGone(why)) unread_ = why;
   if (parts_.loss == nullptr) return why;
   const auto is_over = [&] {
     const LogExtent& extent = log_->extent;
@@ -219,7 +220,7 @@ absl::Status Recovery::Accept(const OperationContext& context, const absl::Statu
   if (!lost) return why;
   messages_.Clear();
   messages_.Seal();
-  loss_ = why;
+  loss_ = std::exchange(unread_, absl::OkStatus());
   return absl::OkStatus();
 }
 

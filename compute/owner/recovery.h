@@ -74,6 +74,8 @@ class Recovery {
   // error, somebody else may go on.
   absl::Status End(OperationContext& context);
 
+  // Why Begin() could not read the log, where that is not for want of time.
+  const absl::Status& unread() const { return unread_; }
   uint64_t replayed() const { return replayed_; }
   // Why its log, or a message of it, was left out, which is accepted (rule D6).
   const absl::Status& loss() const { return loss_; }
@@ -111,7 +113,7 @@ class Recovery {
   std::vector<MappedRange> ranges_;  // by tree and key
   NewestMessages messages_;
   uint64_t replayed_ = 0;
-  absl::Status refusal_, loss_;
+  absl::Status refusal_, loss_, unread_;
 };
 
 // Of a claim of `self` that an error, or a change of unknown outcome, has left where no recovery is
