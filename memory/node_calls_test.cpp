@@ -110,7 +110,7 @@ TEST_F(NodeCallsTest, ADeathFreesWhatWasNotWrittenAndTheRestWaitsForASweep) {
   const OrphanList orphans = Orphans(*bert_);
   ASSERT_EQ(orphans.orphans.size(), 2u);
   EXPECT_EQ(orphans.orphans[0],
-            (Orphan{run.offset, anna_->id.compute_server, anna_->id.incarnation}));
+            (Orphan{run.offset, anna_->id.compute_server, anna_->id.incarnation, 1}));
   EXPECT_EQ(bert_->AllocateNodes(tree_, kNode)->orphans, 2u + 1u) << "and marks of the dead";
   const auto settled =
       bert_->Call(ControlOpcode::kSettleNodes, EncodeNodeSettle({tree_, {{run.offset, 1}}}));

@@ -184,7 +184,9 @@ uint16_t NodeLedger::ServerOf(const Tree& tree, uint32_t incarnation) const {
 std::optional<Orphan> NodeLedger::OrphanAt(const Tree& tree, const Place& place) const {
   const ChunkNodes& nodes = *chunks_[place.chunk].nodes;
   const NodeUse use = nodes.use(place.node);
-  Orphan orphan{.offset = OffsetOf(tree, place), .incarnation = nodes.holder(place.node)};
+  Orphan orphan{.offset = OffsetOf(tree, place),
+                .incarnation = nodes.holder(place.node),
+                .life = nodes.life(place.node)};
   if (use == NodeUse::kOrphan) {
     const auto gone = tree.gone.find(orphan.incarnation);
     orphan.compute_server = gone == tree.gone.end() ? 0 : gone->second;

@@ -46,8 +46,8 @@ TEST_F(NodeSweepTest, WhatADeadHolderHasWrittenWaitsForASweep) {
   Write(berts[0]);
   ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
-  const std::vector<Orphan> expected = {{nodes[2], kAnna.compute_server, kAnna.incarnation},
-                                        {nodes[9], kAnna.compute_server, kAnna.incarnation}};
+  const std::vector<Orphan> expected = {{nodes[2], kAnna.compute_server, kAnna.incarnation, 1},
+                                        {nodes[9], kAnna.compute_server, kAnna.incarnation, 1}};
   EXPECT_EQ(Orphans(), expected);
   EXPECT_EQ(Orphans(1), expected) << "one at a time";
   EXPECT_GE(Hint(), 2u);
@@ -85,10 +85,11 @@ TEST_F(NodeSweepTest, AfterADeathMarkedNodesOfAnybodyAreShown) {
   EXPECT_TRUE(Orphans().empty()) << "nobody has died: the living clear up behind themselves";
   ledger_.EndHolder(kAnna, {kTree});
   FinishSteps();
-  EXPECT_EQ(Orphans(2), std::vector<Orphan>({{berts[1], 0, 0},
-                                             {berts[2], 0, 0},
-                                             {berts[3], 0, 0},
-                                             {more[0], kBert.compute_server, kBert.incarnation}}));
+  EXPECT_EQ(Orphans(2),
+            std::vector<Orphan>({{berts[1], 0, 0, 1},
+                                 {berts[2], 0, 0, 1},
+                                 {berts[3], 0, 0, 1},
+                                 {more[0], kBert.compute_server, kBert.incarnation, 1}}));
   EXPECT_GE(Hint(), 1u);
   EXPECT_TRUE(Free(berts[1], 1));
   EXPECT_TRUE(Free(more[0], 1));
@@ -107,7 +108,7 @@ TEST_F(NodeSweepTest, AMarkedNodeOfTheDeadIsShownAsTheirsAtOnce) {
   const OrphanList list = ledger_.ListOrphans({kTree, nodes.back() - kNode, 1});
   EXPECT_FALSE(ledger_.idle()) << "all has been gone through";
   EXPECT_EQ(list.orphans,
-            std::vector<Orphan>({{nodes.back(), kAnna.compute_server, kAnna.incarnation}}));
+            std::vector<Orphan>({{nodes.back(), kAnna.compute_server, kAnna.incarnation, 1}}));
 }
 
 TEST_F(NodeSweepTest, ARecycledSpareOfALivingClientIsNotTakenForDead) {
@@ -177,8 +178,8 @@ TEST_F(NodeSweepTest, WhoClosesAndIsNotSureKeepsEverythingUntilItEnds) {
   FinishSteps();
   EXPECT_FALSE(ledger_.IsInDoubt(kTree));
   EXPECT_EQ(ledger_.counts().nodes_out, 0u);
-  std::vector<Orphan> expected = {{left[0], kAnna.compute_server, kAnna.incarnation},
-                                  {now[1], kAnna.compute_server, kAnna.incarnation}};
+  std::vector<Orphan> expected = {{left[0], kAnna.compute_server, kAnna.incarnation, 1},
+                                  {now[1], kAnna.compute_server, kAnna.incarnation, 2}};
   std::sort(expected.begin(), expected.end(),
             [](const Orphan& a, const Orphan& b) { return a.offset < b.offset; });
   EXPECT_EQ(Orphans(), expected);

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/status.h"
+#include "common/wire/node_image.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
@@ -43,8 +45,10 @@ struct Mortal {
 
 class SweepCluster : public SimCluster {
  public:
-  SweepCluster()
-      : SimCluster({.sim = {.mode = sim::DeliveryMode::kWhole}, .main_bytes = 8 << 20}) {}
+  explicit SweepCluster(int memory_servers = 2)
+      : SimCluster({.sim = {.mode = sim::DeliveryMode::kWhole},
+                    .memory_servers = memory_servers,
+                    .main_bytes = 8 << 20}) {}
 
   Mortal Connect(ClientOptions options = {}) {
     Mortal mortal;
@@ -88,6 +92,54 @@ TEST(Sweep, FreesDeadNodesOfTheLiving) {
   EXPECT_EQ(cluster.NodesFreed(), swept.freed);
   bert.ExpectKeys(kLeft);
   cluster.Connect().ExpectKeys(kLeft);
+}
+
+// Anna's nodes are listed to a sweeper, which is stopped then. Bert's sweep frees them, and Carl is
+// about to link one of them: it is written, and no way leads there. He lives, Anna does not.
+TEST(Sweep, ALaterLifeOfANodeIsNotThatOfItsDeadHolder) {
+  SweepCluster cluster(/*memory_servers=*/1);
+  const Mortal anna = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(anna.Put(0, 1'000));
+  ASSERT_NO_FATAL_FAILURE(anna.Erase(100, 1'000));
+  const Mortal sweeper = cluster.Connect();
+  const Mortal bert = cluster.Connect();
+  cluster.Kill(anna);
+  sim::SimWorld& world = cluster.world();
+  SweepResult early, late;
+  absl::Status swept = absl::UnknownError("not over");
+  sweeper.session->Spawn([&] { swept = sweeper.session->Sweep(*sweeper.tree, &late); });
+  ImplOf(*sweeper.session).scheduler().endpoint().Wake();
+  // It READs the first one: it has the list.
+  const uint64_t chains = world.stats().chains;
+  while (world.stats().chains == chains) ASSERT_TRUE(world.Step());
+  world.PauseFabric(*sweeper.fabric);
+
+  ASSERT_TRUE(bert.session->Sweep(*bert.tree, &early).ok());
+  ASSERT_GT(cluster.NodesFreed(), 0u);
+  world.RunUntil(world.clock().NowNs() + 2 * kSecondNs);  // a rest
+  const Mortal carl = cluster.Connect();
+  TreeContext& tree = ImplOf(*carl.tree).context();
+  const auto refill = [&](OperationContext& context) { return tree.Refill(context, 1); };
+  ASSERT_TRUE(ImplOf(*carl.session).Perform(*carl.tree, {}, refill).ok());
+  std::vector<RemoteAddress> written;
+  while (std::optional<SpareNode> spare = tree.environment.allocator.TryTake(tree.id(), 1)) {
+    if (spare->old_image == nullptr) continue;
+    std::byte* const image = cluster.At(spare->address);
+    NodeHeader header = ReadHeader(image, tree.layout);
+    header.life = spare->life;
+    header.state = NodeState::kLive;
+    WriteHeader(image, tree.layout, header);
+    SealNodeLevel(image, spare->OldImage(image), tree.layout, tree.environment.crc);
+    written.push_back(spare->address);
+  }
+  ASSERT_FALSE(written.empty()) << "nobody uses again what was freed";
+
+  world.ResumeFabric(*sweeper.fabric);
+  sweeper.session->Run();
+  EXPECT_TRUE(swept.ok()) << swept;
+  for (const RemoteAddress node : written) {
+    EXPECT_EQ(StateOf(cluster.At(node)), NodeState::kLive) << node.offset();
+  }
 }
 
 // An operation that needs several refills is told of the orphans by each of them, and only the

@@ -26,7 +26,7 @@
 
 namespace pando {
 
-inline constexpr uint16_t kControlVersion = 8;
+inline constexpr uint16_t kControlVersion = 9;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
 inline constexpr size_t kTreeNameBytesMax = 120;

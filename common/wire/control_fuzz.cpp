@@ -114,7 +114,7 @@ std::vector<std::string> FuzzSeeds() {
       Seed('b', EncodeNodeSettle({3, {{1 << 20, 7}, {2 << 20, 1}}})),
       Seed('b', EncodeTreeDetach({3, 1})),
       Seed('b', EncodeNodeQuery({3, 1 << 20, 100})),
-      Seed('b', EncodeOrphanList({1, 2 << 20, {{1 << 20, 4, 5}, {2 << 20, 0, 0}}})),
+      Seed('b', EncodeOrphanList({1, 2 << 20, {{1 << 20, 4, 5, 6}, {2 << 20, 0, 0, 1}}})),
       Seed('b', EncodeNodeList({1, 2 << 20, {{1 << 20, 1024, NodeUse::kOut, 5}}})),
       Seed('b', EncodeCounters({{"reads", 1}, {"writes", 2}})),
       Seed('b', EncodeExtentRequest({1 << 20})),

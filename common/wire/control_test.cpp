@@ -52,12 +52,12 @@ TEST(ControlMessageTest, EveryTruncationAndEveryFlippedBitIsAStatus) {
 
 TEST(ControlMessageTest, OtherVersionsAreNamed) {
   std::string bytes = EncodeMessage(Request(), "");
-  bytes[4] = 9;
+  bytes[4] = 99;
   for (const size_t size :
        {bytes.size(), size_t{6}}) {  // whatever their headers look like behind it
     const absl::Status status = ParseMessage(std::string_view(bytes).substr(0, size)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_NE(std::string(status.message()).find("version 9"), std::string::npos) << status;
+    EXPECT_NE(std::string(status.message()).find("version 99"), std::string::npos) << status;
     EXPECT_NE(std::string(status.message()).find("this program " + std::to_string(kControlVersion)),
               std::string::npos)
         << status;

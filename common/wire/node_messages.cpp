@@ -46,7 +46,7 @@ constexpr auto kNodeQuery = [](auto& query) {
   return std::tie(query.tree_id, query.after_offset, query.max);
 };
 constexpr auto kOrphan = [](auto& orphan) {
-  return std::tie(orphan.offset, orphan.compute_server, orphan.incarnation);
+  return std::tie(orphan.offset, orphan.compute_server, orphan.incarnation, orphan.life);
 };
 constexpr auto kUseRun = [](auto& run) {
   return std::tie(run.offset, run.bytes, run.use, run.incarnation);

@@ -112,6 +112,7 @@ struct Orphan {
   uint64_t offset = 0;
   uint16_t compute_server = 0;  // the holder; 0, 0: nobody in particular
   uint32_t incarnation = 0;
+  uint32_t life = 0;  // in which it is listed: of a later one the holder is another (rule C5)
   friend bool operator==(const Orphan&, const Orphan&) = default;
 };
 struct OrphanList {

@@ -24,7 +24,8 @@ TEST(NodeMessagesTest, EveryBodyHasItsLength) {
   ExpectExactLength(EncodeNodeSettle({3, {{4096, 7}, {8192, 1}}}), ParseNodeSettle);
   ExpectExactLength(EncodeTreeDetach({3, 1}), ParseTreeDetach);
   ExpectExactLength(EncodeNodeQuery({3, 4096, 10}), ParseNodeQuery);
-  ExpectExactLength(EncodeOrphanList({1, 8192, {{4096, 3, 4}, {8192, 0, 0}}}), ParseOrphanList);
+  ExpectExactLength(EncodeOrphanList({1, 8192, {{4096, 3, 4, 5}, {8192, 0, 0, 1}}}),
+                    ParseOrphanList);
   ExpectExactLength(EncodeNodeList({1, 8192, {{4096, 1024, NodeUse::kOut, 5}}}), ParseNodeList);
 }
 
@@ -53,7 +54,7 @@ TEST(NodeMessagesTest, FieldsRoundTrip) {
   EXPECT_EQ(ParseNodeSettle(EncodeNodeSettle({3, freed}))->nodes, freed);
   EXPECT_EQ(ParseTreeDetach(EncodeTreeDetach({3, 1}))->settled, 1);
   EXPECT_EQ(ParseNodeQuery(EncodeNodeQuery({3, 77, 10}))->after_offset, 77u);
-  const std::vector<Orphan> orphans = {{4096, 3, 4}, {8192, 0, 0}};
+  const std::vector<Orphan> orphans = {{4096, 3, 4, 5}, {8192, 0, 0, 1}};
   const auto list = ParseOrphanList(EncodeOrphanList({1, 8192, orphans}));
   EXPECT_EQ(list->more, 1);
   EXPECT_EQ(list->next, 8192u);
@@ -103,7 +104,7 @@ TEST(NodeMessagesTest, ListsHaveAnEndAndTheLongestFitAMessage) {
       ParseNodeReturn(EncodeNodeReturn({3, std::vector<NodeRun>(kRunsPerRequestMax + 1, {64, 64})}))
           .ok());
   const std::string orphans =
-      EncodeOrphanList({1, 0, std::vector<Orphan>(kListedNodesMax, {4096, 1, 1})});
+      EncodeOrphanList({1, 0, std::vector<Orphan>(kListedNodesMax, {4096, 1, 1, 1})});
   EXPECT_TRUE(ParseOrphanList(orphans).ok());
   EXPECT_LE(orphans.size(), kControlBodyBytesMax);
   const std::string list = EncodeNodeList(

@@ -159,10 +159,15 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
     return absl::OkStatus();
   };
   PANDO_ASSIGN_OR_RETURN(std::optional<Found> found, Look(address));
+  // In another life somebody else has it, who may live and be about to link it: others have swept
+  // since this list was made.
+  const auto is_another = [&] { return found.has_value() && found->node.life != orphan.life; };
+  if (is_another()) return absl::OkStatus();
   if (found.has_value() && found->ours && found->marked && found->state != NodeState::kDead) {
     PANDO_ASSIGN_OR_RETURN(const bool finished, FinishMerge(*found));
     if (!finished) return leave();
     PANDO_ASSIGN_OR_RETURN(found, Look(address));
+    if (is_another()) return absl::OkStatus();
   }
   if (!found.has_value() || !found->ours) return leave();
   // A living holder may yet link a spare node; of a dead one's merge it knows nothing.
