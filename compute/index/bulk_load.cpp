@@ -1,10 +1,10 @@
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/wire/internal_node.h"
@@ -72,9 +72,9 @@ class BulkLoader {
   OperationContext& context_;
   TreeContext& tree_;
   std::vector<Level> levels_;
-  std::vector<Reference> firsts_;  // the leftmost node of each level
-  absl::flat_hash_map<ServerId, std::vector<ClosedNode>> batches_;
-  std::vector<ClosedNode> failed_;  // their WRITE ended in `failure_`
+  std::vector<Reference> firsts_;                        // the leftmost node of each level
+  std::map<ServerId, std::vector<ClosedNode>> batches_;  // the same order in each run of a seed
+  std::vector<ClosedNode> failed_;                       // their WRITE ended in `failure_`
   absl::Status failure_;
   std::vector<Reference> written_;
   RootRecord root_;
