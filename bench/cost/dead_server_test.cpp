@@ -66,6 +66,25 @@ TEST(DeadServerTest, ASplitWhoseSiblingCannotBeWrittenReleasesItsNode) {
   EXPECT_TRUE(session->Put(*tree, KeyOf(500), "again").ok());
 }
 
+bool HasSpare(const TreeContext& context, ServerId server) {
+  NodeAllocator& allocator = context.environment.allocator;
+  std::optional<SpareNode> spare = allocator.TryTake(context.id(), server);
+  const bool there = spare.has_value() && spare->address.server() == server;
+  if (spare.has_value()) allocator.PutBack(context.id(), *std::move(spare));
+  return there;
+}
+
+void GetSpare(Session& session, const Tree& tree, ServerId server) {
+  TreeContext& context = ImplOf(tree).context();
+  const auto refill = [&](OperationContext& operation) {
+    return context.Refill(operation, server);
+  };
+  for (int refills = 0; !HasSpare(context, server); ++refills) {
+    ASSERT_LT(refills, 10);
+    ASSERT_TRUE(ImplOf(session).Perform(tree, {}, refill).ok());
+  }
+}
+
 // Who takes the server's next life up asks the catalog what trees had in the ended one. A node of
 // that which is handed out later than the catalog answers would be written into the next life, and
 // its tree would not count as lost.
@@ -75,26 +94,14 @@ TEST(DeadServerTest, NothingOfAnEndedLifeIsHandedOutOnceTreesServersAreListed) {
   auto client = cluster.NewClient();
   auto tree = *client->CreateTree("t", {});
   auto session = *client->NewSession();
-  TreeContext& context = ImplOf(*tree).context();
-  NodeAllocator& allocator = context.environment.allocator;
-  const auto take_there = [&] {
-    std::optional<SpareNode> spare = allocator.TryTake(context.id(), 2);
-    const bool there = spare.has_value() && spare->address.server() == 2;
-    if (spare.has_value()) allocator.PutBack(context.id(), *std::move(spare));
-    return there;
-  };
-  for (int refills = 0; !take_there(); ++refills) {
-    ASSERT_LT(refills, 10);
-    const auto refill = [&](OperationContext& operation) { return context.Refill(operation, 2); };
-    ASSERT_TRUE(ImplOf(*session).Perform(*tree, {}, refill).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(GetSpare(*session, *tree, 2));
 
   cluster.StartAgain(2);
   world.PauseCalls(1, true);
   bool looked = false;
   world.At(world.clock().NowNs() + 100 * kMillisecondNs, [&] {
     looked = true;
-    EXPECT_FALSE(take_there()) << "while the catalog is asked";
+    EXPECT_FALSE(HasSpare(ImplOf(*tree).context(), 2)) << "while the catalog is asked";
     world.PauseCalls(1, false);
   });
   const absl::Status added = ImplOf(*client).AddMember({.id = 2});
@@ -175,6 +182,32 @@ TEST(SilentServerTest, WritesGoOnHoweverShortTheirTimeoutIs) {
       ASSERT_TRUE(put.ok()) << put << ", of " << timeout_ms << " ms";
     }
     loaded.cluster.world().PauseCalls(2, false);
+  }
+}
+
+// Rule R6: nothing is in flight to the others, and they know what they have handed out.
+TEST(SilentServerTest, ATreeThatIsClosedMeanwhileIsGivenBackOnTheOthers) {
+  enum End { kSilent, kDead };
+  for (const End end : {kSilent, kDead}) {
+    LoadedTree loaded(OfServers(3), {}, 100'000);
+    const auto other = loaded.cluster.NewClient();
+    const auto used = [&](size_t server) { return other->Servers()[server - 1].used_bytes; };
+    for (ServerId server = 1; server <= 3; ++server) {
+      ASSERT_NO_FATAL_FAILURE(GetSpare(*loaded.session, *loaded.tree, server));
+      ASSERT_GT(used(server), 0u);
+    }
+    ASSERT_TRUE(loaded.client->DropTree("t").ok());
+    if (end == kDead) {
+      loaded.cluster.world().KillServer(2);
+    } else {
+      loaded.cluster.world().PauseCalls(2, true);
+    }
+    loaded.tree.reset();
+    if (end == kSilent) loaded.cluster.world().PauseCalls(2, false);
+    EXPECT_EQ(used(1), 0u) << end;
+    EXPECT_EQ(used(3), 0u) << end;
+    if (end == kDead) continue;
+    EXPECT_GT(used(2), 0u) << "what it was handed back it may not have heard of";
   }
 }
 

@@ -330,7 +330,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   }
   const absl::Status attached = AttachToAll(context, &entry);
   if (!attached.ok()) {
-    if (!is_closing) DetachFromAll(context, {id, TreeDetach::kSettled});
+    if (!is_closing) DetachFromAll(context, {id, TreeDetach::kSettled}, /*doubts=*/{});
     return attached;
   }
   allocator_.NoteGrown(id, entry.servers);
@@ -346,13 +346,12 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     trees_.erase(tree.id());
     // A client that was cut off, or lost a lock, does not know the outcome of its last writes.
     const bool certain = !fenced() && !hocl_->has_left_locks();
-    const bool settled = allocator_.ReturnAll(context, tree.id()) && certain;
+    ServerDoubts doubts = allocator_.ReturnAll(context, tree.id());
+    if (!certain) doubts.AddAll();
     const bool cells_due = allocator_.TakeCellsDue(tree.id());
     cache_->InvalidateTree(tree.id());
-    const auto as = !settled    ? TreeDetach::kInDoubt
-                    : cells_due ? TreeDetach::kCellsDue
-                                : TreeDetach::kSettled;
-    DetachFromAll(context, {tree.id(), as});
+    const auto as = cells_due ? TreeDetach::kCellsDue : TreeDetach::kSettled;
+    DetachFromAll(context, {tree.id(), as}, doubts);
     return absl::OkStatus();
   });
 }

@@ -143,7 +143,9 @@ class ClientImpl {
   // tree has lost what it had on one. Unavailable: one of its servers has started again, and this
   // client has not taken it up yet.
   absl::Status AttachToAll(OperationContext& context, CatalogEntry* entry);
-  void DetachFromAll(OperationContext& context, const TreeDetach& detach);
+  // As `detach` says, or in doubt.
+  void DetachFromAll(OperationContext& context, const TreeDetach& detach,
+                     const ServerDoubts& doubts);
   const ServerRecord* FindRecord(ServerId server) const;
   // Waits a moment for servers of the tree that are not known yet, or not in the life that the
   // catalog knows. False: there are none.

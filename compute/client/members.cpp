@@ -77,10 +77,16 @@ absl::Status ClientImpl::AttachToAll(OperationContext& context, CatalogEntry* en
   return absl::OkStatus();
 }
 
-void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& detach) {
+void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& detach,
+                               const ServerDoubts& doubts) {
+  // All at once: one that does not answer leaves no time for those after it.
   for (const ServerRecord& server : servers_) {
-    (void)control_channel_.Call(context, server.id, ControlOpcode::kDetachTree,
-                                EncodeTreeDetach(detach));
+    TreeDetach own = detach;
+    if (doubts.Has(server.id)) own.settled = TreeDetach::kInDoubt;
+    control_->scheduler().Spawn([this, id = server.id, own, until_ns = context.deadline_ns()] {
+      OperationContext detaching(control_.get(), until_ns);
+      (void)control_channel_.Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own));
+    });
   }
 }
 

@@ -15,6 +15,20 @@ constexpr char kAllRests[] = "all that is free on the memory servers rests until
 
 }  // namespace
 
+void ServerDoubts::Add(ServerId server) {
+  if (std::find(servers_.begin(), servers_.end(), server) == servers_.end())
+    servers_.push_back(server);
+}
+
+void ServerDoubts::Add(const ServerDoubts& others) {
+  all_ = all_ || others.all_;
+  for (const ServerId server : others.servers_) Add(server);
+}
+
+bool ServerDoubts::Has(ServerId server) const {
+  return all_ || std::find(servers_.begin(), servers_.end(), server) != servers_.end();
+}
+
 void NodeAllocator::AddServer(ServerId server, uint64_t free_bytes, uint64_t life) {
   std::lock_guard lock(mutex_);
   std::erase_if(free_bytes_, [server](const auto& known) { return known.server == server; });
@@ -90,7 +104,7 @@ void NodeAllocator::PutBack(NodePoolId id, SpareNode node) {
   std::lock_guard lock(mutex_);
   Pool& pool = pools_[id];
   if (Find(node.address.server()) == nullptr) {
-    pool.uncertain = true;
+    pool.doubts.Add(node.address.server());
     return;
   }
   if (node.old_image != nullptr) {
@@ -115,7 +129,7 @@ void NodeAllocator::Free(NodePoolId id, const Reference& node) {
   if (pool.freed.size() < kFreesQueuedMax && Find(node.address.server()) != nullptr) {
     pool.freed.push_back(node);
   } else {
-    pool.uncertain = true;  // a sweep finds it
+    pool.doubts.Add(node.address.server());  // a sweep finds it
   }
 }
 
@@ -127,7 +141,12 @@ void NodeAllocator::NoteLinked(NodePoolId id, const Reference& cell) {
 
 void NodeAllocator::NoteUncertain(NodePoolId id) {
   std::lock_guard lock(mutex_);
-  pools_[id].uncertain = true;
+  pools_[id].doubts.AddAll();
+}
+
+void NodeAllocator::NoteUncertain(NodePoolId id, ServerId server) {
+  std::lock_guard lock(mutex_);
+  pools_[id].doubts.Add(server);
 }
 
 void NodeAllocator::NoteCellsDue(uint32_t tree_id) {
@@ -175,7 +194,7 @@ void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
       return one.server == server;
     });
     // Should the server live all the same, a sweep finds them.
-    pool.uncertain = pool.uncertain || dropped > 0;
+    if (dropped > 0) pool.doubts.Add(server);
   }
 }
 
@@ -224,9 +243,6 @@ absl::Status NodeAllocator::Refill(OperationContext& context, NodePoolId id, uin
       }
       const bool rests = absl::IsResourceExhausted(status) && rested_ns != kNeverNs;
       pool.rested_ns = rests ? rested_ns : 0;
-      // Nodes may have been handed out all the same, and nobody here knows which.
-      const bool unanswered = absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status);
-      pool.uncertain = pool.uncertain || unanswered;
       if (!rests) return status;
     }
     if (context.session.fenced()) return FencedError();

@@ -47,6 +47,21 @@ struct SpareNode {
   }
 };
 
+// Of a tree: the memory servers to which its client may have a WRITE in flight, or of whose nodes
+// it does not know whether they are linked (rule R6).
+class ServerDoubts {
+ public:
+  void Add(ServerId server);
+  void AddAll() { all_ = true; }  // it is not known which
+  void Add(const ServerDoubts& others);
+  bool Has(ServerId server) const;
+  bool empty() const { return !all_ && servers_.empty(); }
+
+ private:
+  bool all_ = false;
+  std::vector<ServerId> servers_;
+};
+
 class NodeAllocator {
  public:
   // Tells the catalog that a tree grows onto a server (ControlOpcode::kGrowTree).
@@ -78,6 +93,9 @@ class NodeAllocator {
   // A WRITE that was to link a spare node failed after it may have been posted: nobody here knows
   // whether the node is the tree's. Somebody has to sweep.
   void NoteUncertain(NodePoolId pool);
+  // The same of nodes of this server alone: nothing refers to them, and nothing that is in flight
+  // to another server will.
+  void NoteUncertain(NodePoolId pool, ServerId server);
   // A cell was taken out of the tree, and which one is not known (rule K7): once the tree is closed
   // somebody has to look for it.
   void NoteCellsDue(uint32_t tree_id);
@@ -107,9 +125,9 @@ class NodeAllocator {
   // Nodes that were taken and had been used before.
   uint64_t nodes_reused() const;
 
-  // Returns spare nodes and frees to their servers (closing a tree). True: all went well, and
+  // Returns spare nodes and frees to their servers (closing a tree). On servers without a doubt
   // whatever this client was handed and has not given back is linked.
-  bool ReturnAll(OperationContext& context, uint32_t tree_id);
+  ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id);
 
  private:
   // Frees sent in one call, and kept while no server takes them.
@@ -144,7 +162,7 @@ class NodeAllocator {
     bool scarce = false;     // the last request found all servers full
     int64_t rested_ns = 0;   // nothing is available before
     int64_t flushed_ns = 0;  // when frees were sent, or the first one was queued
-    bool uncertain = false;
+    ServerDoubts doubts;
     bool orphans = false;
   };
 
@@ -202,13 +220,14 @@ class NodeAllocator {
   void SendLinked(OperationContext& context, NodePoolId id, const std::vector<Reference>& linked,
                   size_t first, size_t next);
   std::vector<NodePoolId> PoolsOf(uint32_t tree_id) const;
-  bool ReturnPool(OperationContext& context, NodePoolId id);
+  ServerDoubts ReturnPool(OperationContext& context, NodePoolId id);
   absl::Status TakeGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                          const TreeServer& on, const NodeGrant& grant);
   absl::Status ReadOldImages(OperationContext& context, uint32_t node_bytes,
                              std::vector<SpareNode>* spares);
-  bool ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,
-                    const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
+  // The servers that have not said that they took them.
+  ServerDoubts ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,
+                            const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
   void SetFreeBytes(ServerId server, uint64_t bytes) {
     std::lock_guard lock(mutex_);

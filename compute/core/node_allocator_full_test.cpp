@@ -299,7 +299,28 @@ TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerMayHaveHandedOutNodes) {
   EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
   EXPECT_LT(session_->NowNs() - start_ns, kSecondNs);
   world_.CutLink(*fabric_, 1, false);
-  EXPECT_FALSE(ReturnAll());
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1));
+  EXPECT_FALSE(doubts.Has(2)) << "it has nothing to do with that";
+}
+
+TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerIsAloneInDoubtWhenATreeIsClosed) {
+  Start({1, 1, 1});
+  const NodePoolId cells(kTree, kNodeBytes / kLineBytes);
+  for (const ServerId server : {1, 2, 3}) {
+    ASSERT_TRUE(Refill(server).ok());
+    allocator_.Free(cells, {RemoteAddress(server, 4096), 1});
+  }
+  world_.CutLink(*fabric_, 1, true);
+  const int64_t start_ns = session_->NowNs();
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1));
+  for (const ServerId server : {2, 3}) {
+    EXPECT_FALSE(doubts.Has(server)) << server;
+    EXPECT_EQ(servers_[server - 1u]->returned.size(), 1u) << server;
+    EXPECT_EQ(servers_[server - 1u]->freed.size(), 1u) << server;
+  }
+  EXPECT_LT(session_->NowNs() - start_ns, 2 * kSecondNs) << "the tree is to be detached as well";
 }
 
 TEST_F(NodeAllocatorTest, ManyWaitForTheSameMemory) {
@@ -381,7 +402,9 @@ TEST_F(NodeAllocatorTest, ADeadServersNodesAreForgottenAtOnce) {
   EXPECT_TRUE(absl::IsResourceExhausted(Refill(1)));
   EXPECT_EQ(servers_[0]->requests, requests);
   EXPECT_TRUE(servers_[0]->freed.empty());
-  EXPECT_FALSE(ReturnAll()) << "nobody can say what became of them";
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1)) << "nobody can say what became of them";
+  EXPECT_FALSE(doubts.Has(2));
 }
 
 TEST_F(NodeAllocatorTest, ARequestThatNobodyAnswersTellsOfTheDeath) {

@@ -150,12 +150,13 @@ class NodeAllocatorTest : public testing::Test {
     session_->scheduler().Drain();
     return status;
   }
-  bool ReturnAll() {
-    bool settled = false;
-    Spawn([&](OperationContext& context) { settled = allocator_.ReturnAll(context, kTree); });
+  ServerDoubts DoubtsAtClose() {
+    ServerDoubts doubts;
+    Spawn([&](OperationContext& context) { doubts = allocator_.ReturnAll(context, kTree); });
     session_->scheduler().Drain();
-    return settled;
+    return doubts;
   }
+  bool ReturnAll() { return DoubtsAtClose().empty(); }
   void SleepFor(int64_t ns) {
     Spawn([ns](OperationContext& context) {
       context.session.scheduler().SleepUntil(context.session.NowNs() + ns);

@@ -142,8 +142,10 @@ void NodeAllocator::TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference
     held->assign(silent, taken->end());
     taken->erase(silent, taken->end());
     if (held->size() <= kFreesQueuedMax) return;
+    for (size_t i = kFreesQueuedMax; i < held->size(); ++i) {
+      pool->doubts.Add((*held)[i].address.server());  // a sweep finds them
+    }
     held->resize(kFreesQueuedMax);
-    pool->uncertain = true;  // a sweep finds them
   };
   take(&pool->freed, &pool->held_freed, freed);
   take(&pool->linked, &pool->held_linked, linked);
@@ -193,9 +195,9 @@ void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
   if (const auto pool = pools_.find(id); pool != pools_.end()) ++pool->second.told;
 }
 
-bool NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,
-                                 const std::vector<Run>& runs,
-                                 const std::vector<SpareNode>& recycled) {
+ServerDoubts NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id,
+                                         uint32_t node_bytes, const std::vector<Run>& runs,
+                                         const std::vector<SpareNode>& recycled) {
   std::vector<Run> all = runs;
   for (const SpareNode& spare : recycled) {
     const uint64_t offset = spare.address.offset();
@@ -203,7 +205,7 @@ bool NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id, uint3
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Run& a, const Run& b) { return a.server < b.server; });
-  bool ok = true;
+  ServerDoubts doubts;
   for (size_t first = 0; first < all.size();) {
     const ServerId server = all[first].server;
     NodeReturn request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
@@ -213,39 +215,43 @@ bool NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id, uint3
       request.runs.push_back(
           {.offset = all[first].offset, .bytes = all[first].end - all[first].offset});
     }
-    ok = control_->Call(context, server, ControlOpcode::kReturnNodes, EncodeNodeReturn(request))
-             .ok() &&
-         ok;
+    // One that does not answer leaves time for the others, as they have nothing to do with it.
+    const auto taken =
+        TellOf(context, server, ControlOpcode::kReturnNodes, EncodeNodeReturn(request));
+    if (!taken.ok()) doubts.Add(server);
   }
-  return ok;
+  return doubts;
 }
 
-bool NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
-  bool all = true;
-  for (const NodePoolId id : PoolsOf(tree_id)) all = ReturnPool(context, id) && all;
-  std::lock_guard lock(mutex_);
-  grown_.erase(tree_id);
-  return all;
-}
-
-bool NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
+ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
   {
     // The last time: those that did not answer are asked as well.
     std::lock_guard lock(mutex_);
     for (FreeBytes& known : free_bytes_) known.silent_until_ns = 0;
   }
+  ServerDoubts doubts;
+  for (const NodePoolId id : PoolsOf(tree_id)) doubts.Add(ReturnPool(context, id));
+  std::lock_guard lock(mutex_);
+  grown_.erase(tree_id);
+  return doubts;
+}
+
+ServerDoubts NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
   Flush(context, id);
   Pool pool;
   {
     std::lock_guard lock(mutex_);
     const auto it = pools_.find(id);
-    if (it == pools_.end()) return true;
+    if (it == pools_.end()) return {};
     pool = std::move(it->second);
     pools_.erase(it);
   }
   for (const Unanswered& one : pool.unanswered) control_->Forget(one.number);
-  const bool returned = ReturnSpares(context, id, pool.node_bytes, pool.runs, pool.recycled);
-  return returned && pool.freed.empty() && pool.held_freed.empty() && !pool.uncertain;
+  ServerDoubts doubts = std::move(pool.doubts);
+  doubts.Add(ReturnSpares(context, id, pool.node_bytes, pool.runs, pool.recycled));
+  for (const Reference& node : pool.freed) doubts.Add(node.address.server());
+  for (const Reference& node : pool.held_freed) doubts.Add(node.address.server());
+  return doubts;
 }
 
 }  // namespace pando

@@ -41,7 +41,7 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, c
   // The answer may have lain here while the server started again: what it has granted is gone.
   context.session.AdoptServers();
   if (on.life == 0 || context.session.LifeOf(on.server) != on.life) {
-    NoteUncertain(tree_id);  // or the next life has granted it: of that one nobody asked
+    NoteUncertain(tree_id, on.server);  // or the next life has granted it: of that one nobody asked
     return absl::UnavailableError(
         absl::StrCat("memory server ", on.server, " started again meanwhile"));
   }
@@ -55,7 +55,7 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, c
   for (const NodeRun& run : grant.runs) {
     runs.push_back({on.server, run.offset, run.offset + run.bytes});
   }
-  if (!ReturnSpares(context, id, 0, runs, {})) NoteUncertain(tree_id);
+  if (!ReturnSpares(context, id, 0, runs, {}).empty()) NoteUncertain(tree_id, on.server);
   return status;
 }
 
@@ -124,8 +124,12 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
     NoteAnswer(context, server, body.status(), begun_ns, until_ns);
     NoteFailure(server, body.status());
+    const absl::StatusOr<NodeGrant> grant =
+        body.ok() ? ParseNodeGrant(*body) : absl::StatusOr<NodeGrant>(body.status());
+    if (absl::IsDeadlineExceeded(grant.status()) || absl::IsDataLoss(grant.status())) {
+      NoteUncertain(id, server);  // nodes may have been handed out all the same
+    }
     if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
-      NoteUncertain(id);  // nodes may have been handed out all the same
       is_late = true;
       continue;
     }
@@ -135,22 +139,21 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
       SetFreeBytes(server, 0);
       continue;
     }
-    PANDO_RETURN_IF_ERROR(body.status());
-    PANDO_ASSIGN_OR_RETURN(const NodeGrant grant, ParseNodeGrant(*body));
-    if (!grant.runs.empty()) {
-      absl::Status taken = GrowOnto(context, id, {server, life}, grant);
-      if (taken.ok()) taken = TakeGrant(context, id, node_bytes, {server, life}, grant);
+    PANDO_RETURN_IF_ERROR(grant.status());
+    if (!grant->runs.empty()) {
+      absl::Status taken = GrowOnto(context, id, {server, life}, *grant);
+      if (taken.ok()) taken = TakeGrant(context, id, node_bytes, {server, life}, *grant);
       if (!absl::IsUnavailable(taken)) return taken;
       if (!absl::IsResourceExhausted(failed)) failed = std::move(taken);
       continue;
     }
-    *rested_ns = std::min(*rested_ns, context.session.NowNs() + grant.rested_in_ns);
+    *rested_ns = std::min(*rested_ns, context.session.NowNs() + grant->rested_in_ns);
     failed = absl::ResourceExhaustedError(
         absl::StrCat("memory server ", server, " is full for the moment: what was freed rests for ",
-                     CeilMilliseconds(grant.rested_in_ns), " ms more"));
+                     CeilMilliseconds(grant->rested_in_ns), " ms more"));
     SetFreeBytes(server, 0);
     std::lock_guard lock(mutex_);
-    pools_[id].orphans = pools_[id].orphans || grant.orphans > 0;
+    pools_[id].orphans = pools_[id].orphans || grant->orphans > 0;
   }
   if (is_late) {
     // It may have room, and the others again soon. Its request goes on under the same number.
@@ -171,6 +174,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, 
     const uint64_t nodes = run.bytes / node_bytes;
     const bool has_image = run.recycled != 0 && !id.is_of_cells();
     if (run.bytes % node_bytes != 0 || (has_image && nodes > kRecycledMax)) {
+      NoteUncertain(id, server);
       return absl::DataLossError(
           absl::StrCat("memory server ", server, " granted malformed nodes"));
     }
@@ -183,12 +187,14 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, 
   const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
   if (!read.ok()) {
     NoteFailure(server, read);
-    if (!ReturnSpares(context, id, node_bytes, runs, recycled)) NoteUncertain(id.tree_id);
+    if (!ReturnSpares(context, id, node_bytes, runs, recycled).empty()) {
+      NoteUncertain(id, server);
+    }
     return read;
   }
   for (const SpareNode& spare : recycled) {
     if (LifeNewer(spare.life, LifeOf(spare.old_image.get()))) continue;
-    NoteUncertain(id.tree_id);  // it is not what the server takes it for: nobody is to use it
+    NoteUncertain(id, server);  // it is not what the server takes it for: nobody is to use it
     return absl::DataLossError(absl::StrCat("memory server ", server, " granted node ",
                                             spare.address.offset(), " for life ", spare.life,
                                             ", which it has had already"));
@@ -196,7 +202,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, 
   std::lock_guard lock(mutex_);
   FreeBytes* const granted = Find(server);
   if (granted == nullptr || granted->life != on.life) {
-    pools_[id].uncertain = true;  // as in GrowOnto()
+    pools_[id].doubts.Add(server);  // as in GrowOnto()
     return absl::UnavailableError(absl::StrCat("memory server ", server, " died"));
   }
   granted->bytes = grant.free_bytes;

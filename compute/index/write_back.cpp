@@ -108,7 +108,7 @@ bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress nod
       return true;
     }
   }
-  allocator.NoteUncertain(tree.id());
+  allocator.NoteUncertain(tree.id(), node.server());
   return false;
 }
 

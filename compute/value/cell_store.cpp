@@ -115,16 +115,17 @@ absl::Status CellStore::WriteBatch(OperationContext& context, absl::Span<NewValu
     status = WriteBack::FlushAll(context, all);
   }
   if (status.ok()) return status;
-  bool any_posted = false;
   for (auto& [pool, cell] : cells) {
     const ServerId server = cell.address.server();
     const bool posted = std::any_of(writes.begin(), writes.end(), [server](const auto& write) {
       return write.first == server && write.second->posted();
     });
-    any_posted = any_posted || posted;
-    if (!posted) allocator.PutBack(pool, std::move(cell));
+    if (posted) {
+      allocator.NoteUncertain(tree_.id(), server);  // rule R6
+    } else {
+      allocator.PutBack(pool, std::move(cell));
+    }
   }
-  if (any_posted) allocator.NoteUncertain(tree_.id());  // rule R6
   return status;
 }
 
