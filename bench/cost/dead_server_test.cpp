@@ -185,6 +185,27 @@ TEST(SilentServerTest, WritesGoOnHoweverShortTheirTimeoutIs) {
   }
 }
 
+// What its lock protects is on the same server.
+TEST(DeadServerTest, ALockThatIsLeftThereKeepsNothingOfTheOthers) {
+  int left = 0;
+  for (int64_t after_ns = 0; after_ns < 10 * kMicrosecondNs; after_ns += 500) {
+    LoadedTree loaded(OfServers(3), {}, 100'000);
+    const auto other = loaded.cluster.NewClient();
+    sim::SimWorld& world = loaded.cluster.world();
+    const Hocl& hocl = ImplOf(*loaded.tree).context().environment.hocl;
+    world.At(world.clock().NowNs() + after_ns, [&] { world.KillServer(2); });
+    std::vector<KeyValue> entries;
+    for (uint64_t n = 0; n < 200; ++n) entries.push_back({KeyOf(1'000 * n), "w"});
+    (void)loaded.session->MultiPut(*loaded.tree, entries);
+    left += hocl.has_left_locks() ? 1 : 0;
+    EXPECT_TRUE(loaded.client->DropTree("t").ok());
+    loaded.tree.reset();
+    const std::vector<ServerStatus> servers = other->Servers();
+    for (const size_t server : {0, 2}) EXPECT_EQ(servers[server].used_bytes, 0u) << after_ns;
+  }
+  EXPECT_GT(left, 0);
+}
+
 // Rule R6: nothing is in flight to the others, and they know what they have handed out.
 TEST(SilentServerTest, ATreeThatIsClosedMeanwhileIsGivenBackOnTheOthers) {
   enum End { kSilent, kDead };

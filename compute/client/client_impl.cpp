@@ -344,10 +344,13 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     // Opened again meanwhile: the new handle goes on with what the old one had.
     if (!trees_[tree.id()].expired()) return absl::OkStatus();
     trees_.erase(tree.id());
-    // A client that was cut off, or lost a lock, does not know the outcome of its last writes.
-    const bool certain = !fenced() && !hocl_->has_left_locks();
     ServerDoubts doubts = allocator_.ReturnAll(context, tree.id());
-    if (!certain) doubts.AddAll();
+    // A client that was cut off, or lost a lock, does not know the outcome of its last writes. One
+    // whose lock was on a server that is gone does not know what has landed there.
+    if (fenced()) doubts.AddAll();
+    for (const ServerRecord& server : servers_) {
+      if (hocl_->MayHaveLeftLocksOn(server.id)) doubts.Add(server.id);
+    }
     const bool cells_due = allocator_.TakeCellsDue(tree.id());
     cache_->InvalidateTree(tree.id());
     const auto as = cells_due ? TreeDetach::kCellsDue : TreeDetach::kSettled;

@@ -120,6 +120,9 @@ class Hocl {
   void LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why);
   // Whether a word stayed taken: only this client's death frees it.
   bool has_left_locks() const { return has_left_locks_.load(std::memory_order_relaxed); }
+  // Whether that may concern the server: where it was gone, with the word; or if a word stayed
+  // taken on one that is there, which is as if this client had died.
+  bool MayHaveLeftLocksOn(ServerId server) const;
 
   // Appends a verb that frees the word. Exposed for rule variants and the lock benchmark.
   absl::Status AppendRelease(OperationContext& context, const HeldLock& lock, Chain* chain);
@@ -167,6 +170,7 @@ class Hocl {
     const uint32_t words;
     const uint64_t dead_offset;
     LocalLockTable table;  // no fewer than in earlier lives: a target may be of one of them
+    std::atomic<bool> has_left{false};  // while it was gone
   };
 
   LocalLock& Local(const LockTarget& target) const {
@@ -175,6 +179,7 @@ class Hocl {
   std::vector<std::atomic<ServerLocks*>> servers_;  // by server id
   std::vector<std::unique_ptr<ServerLocks>> all_servers_;
   std::atomic<bool> has_left_locks_{false};
+  std::atomic<bool> has_stuck_locks_{false};  // has left one on a server that is there
 };
 
 }  // namespace pando

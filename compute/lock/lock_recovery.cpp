@@ -55,9 +55,19 @@ void Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const ab
           ? why
           : ReleaseOnceQuiet(context, lock.target_, options_.own_word, options_.times, why);
   if (status.ok()) return context.session.counters().lock_recoveries.Add();
-  has_left_locks_.store(true, std::memory_order_relaxed);
   const bool gone = absl::IsUnavailable(status) && !IsRecoverable(status);  // the server
+  if (gone) {
+    servers_[lock.target_.server].load(std::memory_order_acquire)->has_left.store(true);
+  } else {
+    has_stuck_locks_.store(true);
+  }
+  has_left_locks_.store(true);
   if (!gone && options_.on_stuck_word) options_.on_stuck_word();
+}
+
+bool Hocl::MayHaveLeftLocksOn(ServerId server) const {
+  const ServerLocks* const locks = servers_[server].load(std::memory_order_acquire);
+  return has_stuck_locks_.load() || (locks != nullptr && locks->has_left.load());
 }
 
 void Hocl::NoteUncertain(OperationContext& context, const HeldLock& lock,
@@ -95,7 +105,8 @@ absl::Status Hocl::LoseLock(OperationContext& context, HeldLock lock) {
   PANDO_LOG(ERROR) << "lock word " << lock.target_.word << " of memory server "
                    << lock.target_.server
                    << " was taken away from this compute server while it held it";
-  has_left_locks_.store(true, std::memory_order_relaxed);
+  has_stuck_locks_.store(true);
+  has_left_locks_.store(true);
   if (options_.on_stuck_word) options_.on_stuck_word();
   context.session.End();
   lock.held_ = false;
