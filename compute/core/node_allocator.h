@@ -125,8 +125,9 @@ class NodeAllocator {
   // Nodes that were taken and had been used before.
   uint64_t nodes_reused() const;
 
-  // Returns spare nodes and frees to their servers (closing a tree). On servers without a doubt
-  // whatever this client was handed and has not given back is linked.
+  // Returns spare nodes and frees to their servers (closing a tree), to all at the same time, and
+  // leaves half of the time that there is. On servers without a doubt whatever this client was
+  // handed and has not given back is linked. No doubt is kept here.
   ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id);
 
  private:
@@ -138,6 +139,11 @@ class NodeAllocator {
     uint64_t offset = 0;
     uint64_t end = 0;
     uint32_t life = 0;
+  };
+  struct Request {
+    ServerId server = 0;
+    ControlOpcode opcode;
+    std::string body;
   };
   // A request for nodes that a server has not answered in time. What it has granted nobody can use
   // before it is asked again under that number.
@@ -199,6 +205,8 @@ class NodeAllocator {
   // What is to be told now. Under mutex_.
   void TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference>* freed,
                   std::vector<Reference>* linked);
+  absl::StatusOr<std::string> Tell(OperationContext& context, ServerId server, ControlOpcode opcode,
+                                   std::string_view body, int64_t until_ns);
   // A call for which nobody has to wait, of something that stays queued where it fails.
   absl::StatusOr<std::string> TellOf(OperationContext& context, ServerId server,
                                      ControlOpcode opcode, std::string_view body);
@@ -220,14 +228,16 @@ class NodeAllocator {
   void SendLinked(OperationContext& context, NodePoolId id, const std::vector<Reference>& linked,
                   size_t first, size_t next);
   std::vector<NodePoolId> PoolsOf(uint32_t tree_id) const;
-  ServerDoubts ReturnPool(OperationContext& context, NodePoolId id);
   absl::Status TakeGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                          const TreeServer& on, const NodeGrant& grant);
   absl::Status ReadOldImages(OperationContext& context, uint32_t node_bytes,
                              std::vector<SpareNode>* spares);
-  // The servers that have not said that they took them.
-  ServerDoubts ReturnSpares(OperationContext& context, NodePoolId id, uint32_t node_bytes,
-                            const std::vector<Run>& runs, const std::vector<SpareNode>& recycled);
+  // Spare nodes on their way back.
+  static std::vector<Request> ReturnsOf(NodePoolId id, uint32_t node_bytes, std::vector<Run> runs,
+                                        const std::vector<SpareNode>& recycled);
+  // Of what was granted and cannot be used. Where it is not taken back, it is uncertain.
+  void ReturnGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
+                   std::vector<Run> runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
   void SetFreeBytes(ServerId server, uint64_t bytes) {
     std::lock_guard lock(mutex_);

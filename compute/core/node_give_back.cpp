@@ -1,6 +1,8 @@
 // NodeAllocator's part in what goes back to memory servers: frees, cells that are linked now, spare
 // nodes of a tree that is closed.
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -27,6 +29,24 @@ void ForEachRequest(std::vector<Reference>* nodes, absl::FunctionRef<void(size_t
     send(first, next);
     first = next;
   }
+}
+
+std::string EncodeSettle(NodePoolId id, const std::vector<Reference>& nodes, size_t first,
+                         size_t next) {
+  NodeSettle request{.tree_id = id.tree_id, .nodes = {}, .cell_lines = id.cell_lines};
+  for (; first < next; ++first) {
+    request.nodes.push_back({nodes[first].address.offset(), nodes[first].life});
+  }
+  return EncodeNodeSettle(request);
+}
+
+std::string EncodeFree(NodePoolId id, const std::vector<Reference>& nodes, size_t first,
+                       size_t next) {
+  NodeFree request{.tree_id = id.tree_id, .nodes = {}, .cell_lines = id.cell_lines};
+  for (; first < next; ++first) {
+    request.nodes.push_back({nodes[first].address.offset(), nodes[first].life});
+  }
+  return EncodeNodeFree(request);
 }
 
 }  // namespace
@@ -151,27 +171,30 @@ void NodeAllocator::TakeQueued(Pool* pool, int64_t now_ns, std::vector<Reference
   take(&pool->linked, &pool->held_linked, linked);
 }
 
-absl::StatusOr<std::string> NodeAllocator::TellOf(OperationContext& context, ServerId server,
-                                                  ControlOpcode opcode, std::string_view body) {
-  const int64_t now_ns = context.session.NowNs();
-  if (IsSilent(server, now_ns)) return absl::DeadlineExceededError("it does not answer");
-  const int64_t until_ns = AskUntilNs(context, kTellShares);
+absl::StatusOr<std::string> NodeAllocator::Tell(OperationContext& context, ServerId server,
+                                                ControlOpcode opcode, std::string_view body,
+                                                int64_t until_ns) {
+  const int64_t begun_ns = context.session.NowNs();
   OperationContext asking(context, until_ns);
   absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
-  NoteAnswer(context, server, answer.status(), now_ns, until_ns);
+  NoteAnswer(context, server, answer.status(), begun_ns, until_ns);
   NoteFailure(server, answer.status());
   return answer;
+}
+
+absl::StatusOr<std::string> NodeAllocator::TellOf(OperationContext& context, ServerId server,
+                                                  ControlOpcode opcode, std::string_view body) {
+  if (IsSilent(server, context.session.NowNs())) {
+    return absl::DeadlineExceededError("it does not answer");
+  }
+  return Tell(context, server, opcode, body, AskUntilNs(context, kTellShares));
 }
 
 void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
                                const std::vector<Reference>& linked, size_t first, size_t next) {
   const ServerId server = linked[first].address.server();
-  NodeSettle request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
-  for (size_t i = first; i < next; ++i) {
-    request.nodes.push_back({linked[i].address.offset(), linked[i].life});
-  }
   const absl::StatusOr<std::string> body =
-      TellOf(context, server, ControlOpcode::kSettleNodes, EncodeNodeSettle(request));
+      TellOf(context, server, ControlOpcode::kSettleNodes, EncodeSettle(id, linked, first, next));
   if (body.ok()) return;
   for (; first < next; ++first) NoteLinked(id, linked[first]);
 }
@@ -179,12 +202,8 @@ void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
 void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
                               const std::vector<Reference>& freed, size_t first, size_t next) {
   const ServerId server = freed[first].address.server();
-  NodeFree request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
-  for (size_t i = first; i < next; ++i) {
-    request.nodes.push_back({freed[i].address.offset(), freed[i].life});
-  }
   const absl::StatusOr<std::string> body =
-      TellOf(context, server, ControlOpcode::kFreeNodes, EncodeNodeFree(request));
+      TellOf(context, server, ControlOpcode::kFreeNodes, EncodeFree(id, freed, first, next));
   if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
     for (; first < next; ++first) Free(id, freed[first]);
     return;
@@ -195,62 +214,91 @@ void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
   if (const auto pool = pools_.find(id); pool != pools_.end()) ++pool->second.told;
 }
 
-ServerDoubts NodeAllocator::ReturnSpares(OperationContext& context, NodePoolId id,
-                                         uint32_t node_bytes, const std::vector<Run>& runs,
-                                         const std::vector<SpareNode>& recycled) {
-  std::vector<Run> all = runs;
+std::vector<NodeAllocator::Request> NodeAllocator::ReturnsOf(
+    NodePoolId id, uint32_t node_bytes, std::vector<Run> runs,
+    const std::vector<SpareNode>& recycled) {
   for (const SpareNode& spare : recycled) {
     const uint64_t offset = spare.address.offset();
-    all.push_back({spare.address.server(), offset, offset + node_bytes, spare.life});
+    runs.push_back({spare.address.server(), offset, offset + node_bytes, spare.life});
   }
-  std::stable_sort(all.begin(), all.end(),
+  std::stable_sort(runs.begin(), runs.end(),
                    [](const Run& a, const Run& b) { return a.server < b.server; });
-  ServerDoubts doubts;
-  for (size_t first = 0; first < all.size();) {
-    const ServerId server = all[first].server;
-    NodeReturn request{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
-    for (; first < all.size() && all[first].server == server &&
-           request.runs.size() < kRunsPerRequestMax;
+  std::vector<Request> requests;
+  for (size_t first = 0; first < runs.size();) {
+    const ServerId server = runs[first].server;
+    NodeReturn returned{.tree_id = id.tree_id, .cell_lines = id.cell_lines};
+    for (; first < runs.size() && runs[first].server == server &&
+           returned.runs.size() < kRunsPerRequestMax;
          ++first) {
-      request.runs.push_back(
-          {.offset = all[first].offset, .bytes = all[first].end - all[first].offset});
+      const Run& run = runs[first];
+      returned.runs.push_back({.offset = run.offset, .bytes = run.end - run.offset});
     }
-    // One that does not answer leaves time for the others, as they have nothing to do with it.
-    const auto taken =
-        TellOf(context, server, ControlOpcode::kReturnNodes, EncodeNodeReturn(request));
-    if (!taken.ok()) doubts.Add(server);
+    requests.push_back({server, ControlOpcode::kReturnNodes, EncodeNodeReturn(returned)});
   }
-  return doubts;
+  return requests;
+}
+
+void NodeAllocator::ReturnGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
+                                std::vector<Run> runs, const std::vector<SpareNode>& recycled) {
+  for (const Request& request : ReturnsOf(id, node_bytes, std::move(runs), recycled)) {
+    const auto taken = TellOf(context, request.server, request.opcode, request.body);
+    if (!taken.ok()) NoteUncertain(id, request.server);
+  }
 }
 
 ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
-  {
-    // The last time: those that did not answer are asked as well.
-    std::lock_guard lock(mutex_);
-    for (FreeBytes& known : free_bytes_) known.silent_until_ns = 0;
-  }
   ServerDoubts doubts;
-  for (const NodePoolId id : PoolsOf(tree_id)) doubts.Add(ReturnPool(context, id));
-  std::lock_guard lock(mutex_);
-  grown_.erase(tree_id);
-  return doubts;
-}
-
-ServerDoubts NodeAllocator::ReturnPool(OperationContext& context, NodePoolId id) {
-  Flush(context, id);
-  Pool pool;
+  std::map<ServerId, std::vector<Request>> by_server;  // the same order in each run of a seed
+  const auto add = [&](Request request) {
+    by_server[request.server].push_back(std::move(request));
+  };
+  for (const NodePoolId id : PoolsOf(tree_id)) {
+    Pool pool;
+    {
+      std::lock_guard lock(mutex_);
+      const auto it = pools_.find(id);
+      if (it == pools_.end()) continue;
+      pool = std::move(it->second);
+      pools_.erase(it);
+    }
+    doubts.Add(pool.doubts);
+    for (const Unanswered& one : pool.unanswered) control_->Forget(one.number);
+    std::move(pool.held_linked.begin(), pool.held_linked.end(), std::back_inserter(pool.linked));
+    std::move(pool.held_freed.begin(), pool.held_freed.end(), std::back_inserter(pool.freed));
+    ForEachRequest(&pool.linked, [&](size_t first, size_t next) {
+      add({pool.linked[first].address.server(), ControlOpcode::kSettleNodes,
+           EncodeSettle(id, pool.linked, first, next)});
+    });
+    ForEachRequest(&pool.freed, [&](size_t first, size_t next) {
+      add({pool.freed[first].address.server(), ControlOpcode::kFreeNodes,
+           EncodeFree(id, pool.freed, first, next)});
+    });
+    for (Request& request : ReturnsOf(id, pool.node_bytes, std::move(pool.runs), pool.recycled)) {
+      add(std::move(request));
+    }
+  }
   {
     std::lock_guard lock(mutex_);
-    const auto it = pools_.find(id);
-    if (it == pools_.end()) return {};
-    pool = std::move(it->second);
-    pools_.erase(it);
+    grown_.erase(tree_id);
   }
-  for (const Unanswered& one : pool.unanswered) control_->Forget(one.number);
-  ServerDoubts doubts = std::move(pool.doubts);
-  doubts.Add(ReturnSpares(context, id, pool.node_bytes, pool.runs, pool.recycled));
-  for (const Reference& node : pool.freed) doubts.Add(node.address.server());
-  for (const Reference& node : pool.held_freed) doubts.Add(node.address.server());
+  // One that does not answer takes no time from the others, and leaves half of it to say that the
+  // tree is closed.
+  const int64_t now_ns = context.session.NowNs();
+  const int64_t until_ns = now_ns + std::max<int64_t>(context.deadline_ns() - now_ns, 0) / 2;
+  Scheduler& scheduler = context.session.scheduler();
+  Parking told(&scheduler);
+  size_t left = by_server.size();
+  for (const auto& [id, all] : by_server) {
+    scheduler.Spawn([&, server = id, requests = &all] {
+      for (const Request& request : *requests) {
+        if (Tell(context, server, request.opcode, request.body, until_ns).ok()) continue;
+        doubts.Add(server);
+        break;
+      }
+      if (--left == 0) told.Unpark();
+    });
+  }
+  while (left > 0) told.ParkUntil(kNeverNs);
   return doubts;
 }
 

@@ -55,7 +55,7 @@ absl::Status NodeAllocator::GrowOnto(OperationContext& context, NodePoolId id, c
   for (const NodeRun& run : grant.runs) {
     runs.push_back({on.server, run.offset, run.offset + run.bytes});
   }
-  if (!ReturnSpares(context, id, 0, runs, {}).empty()) NoteUncertain(tree_id, on.server);
+  ReturnGrant(context, id, 0, std::move(runs), {});
   return status;
 }
 
@@ -187,9 +187,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, 
   const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
   if (!read.ok()) {
     NoteFailure(server, read);
-    if (!ReturnSpares(context, id, node_bytes, runs, recycled).empty()) {
-      NoteUncertain(id, server);
-    }
+    ReturnGrant(context, id, node_bytes, std::move(runs), recycled);
     return read;
   }
   for (const SpareNode& spare : recycled) {
