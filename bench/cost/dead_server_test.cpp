@@ -232,6 +232,28 @@ TEST(SilentServerTest, ATreeThatIsClosedMeanwhileIsGivenBackOnTheOthers) {
   }
 }
 
+// It would settle the spare nodes, which nobody here knows any more.
+TEST(SilentServerTest, ADoubtThatItHasNotHeardOfIsSaidWhenTheTreeIsClosedAgain) {
+  LoadedTree loaded(OfServers(2), {}, 10'000);
+  const auto out = [&] {
+    for (const auto& [name, value] : loaded.cluster.server(1).Counters()) {
+      if (name == "nodes_out") return value;
+    }
+    return uint64_t{0};
+  };
+  ASSERT_NO_FATAL_FAILURE(GetSpare(*loaded.session, *loaded.tree, 2));
+  loaded.cluster.world().PauseCalls(2, true);
+  loaded.tree.reset();
+  loaded.cluster.world().PauseCalls(2, false);
+  ASSERT_GT(out(), 0u);
+  loaded.tree = *loaded.client->OpenTree("t");
+  loaded.tree.reset();
+  EXPECT_GT(out(), 0u);
+  loaded.session.reset();
+  loaded.client.reset();
+  EXPECT_EQ(out(), 0u) << "its end settles that";
+}
+
 TEST(SilentServerTest, ADropThatHasReachedNobodyHadNoEffect) {
   SimCluster cluster(OfServers(3));
   auto client = cluster.NewClient();

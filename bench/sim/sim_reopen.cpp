@@ -147,6 +147,10 @@ void SimRun::Reopen(ComputeServer& server) {
     ++result_.clients_replaced;
     const absl::Status joined = AddComputeServer();
     if (!CanConnect()) return;
+    if (FindsNoRoomYet(joined)) {
+      ++connects_owed_;  // Reconnect() sees to it
+      return;
+    }
     if (!joined.ok()) return Problem(absl::StrCat("another client: ", joined.ToString()));
     return SpawnClients(*servers_.back());
   }

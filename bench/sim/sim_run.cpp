@@ -186,17 +186,21 @@ void SimRun::Reconnect() {
   while (connects_owed_ > 0 && CanConnect() && NowNs() >= connect_not_before_ns_) {
     const absl::Status joined = AddComputeServer();
     if (!CanConnect()) return;  // one died meanwhile
-    if (absl::IsResourceExhausted(joined) && options_.main_bytes < SimRunOptions::kLittleBytes) {
-      // Its tree had been dropped, and there is no room for another one's root yet.
-      servers_.back()->Close();
-      connect_not_before_ns_ = NowNs() + kConnectAgainNs;
-      return;
-    }
+    if (FindsNoRoomYet(joined)) return;
     if (!joined.ok()) return Problem(absl::StrCat("reconnect: ", joined.ToString()));
     --connects_owed_;
     ++result_.reconnects;
     SpawnClients(*servers_.back());
   }
+}
+
+// Its tree had been dropped, or all clients have gone, and there is no room for a root yet.
+bool SimRun::FindsNoRoomYet(const absl::Status& joined) {
+  const bool is_little = options_.main_bytes < SimRunOptions::kLittleBytes;
+  if (!absl::IsResourceExhausted(joined) || !is_little) return false;
+  servers_.back()->Close();
+  connect_not_before_ns_ = NowNs() + kConnectAgainNs;
+  return true;
 }
 
 bool SimRun::SomebodyWorks() const {

@@ -126,6 +126,7 @@ class SimRun {
   bool Unfinished();
   // Compute servers that were fenced close, and come back under new incarnations.
   void Reconnect();
+  bool FindsNoRoomYet(const absl::Status& joined);
   void CollectStats();
 
   // --- sim_clients.cpp
@@ -252,7 +253,7 @@ class SimRun {
   Random move_random_, erase_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
-  int connects_owed_ = 0;  // of those that were fenced
+  int connects_owed_ = 0;  // of those that were fenced, or found no room
   int64_t worked_ns_ = 0;  // when somebody did last
   int64_t connect_not_before_ns_ = 0;
   size_t next_pause_ = 0;

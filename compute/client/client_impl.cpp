@@ -330,7 +330,9 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   }
   const absl::Status attached = AttachToAll(context, &entry);
   if (!attached.ok()) {
-    if (!is_closing) DetachFromAll(context, {id, TreeDetach::kSettled}, /*doubts=*/{});
+    if (!is_closing) {
+      DetachFromAll(context, {id, TreeDetach::kSettled}, allocator_.ReturnAll(context, id));
+    }
     return attached;
   }
   allocator_.NoteGrown(id, entry.servers);

@@ -85,7 +85,14 @@ void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& deta
     if (doubts.Has(server.id)) own.settled = TreeDetach::kInDoubt;
     control_->scheduler().Spawn([this, id = server.id, own, until_ns = context.deadline_ns()] {
       OperationContext detaching(control_.get(), until_ns);
-      (void)control_channel_.Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own));
+      const absl::Status told =
+          control_channel_
+              .Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own))
+              .status();
+      if (!absl::IsDeadlineExceeded(told)) return;
+      // If the tree is opened again, the server hears of it when that is closed.
+      if (own.settled == TreeDetach::kInDoubt) allocator_.NoteUncertain(own.tree_id, id);
+      if (own.settled == TreeDetach::kCellsDue) allocator_.NoteCellsDue(own.tree_id);
     });
   }
 }
