@@ -86,8 +86,7 @@ void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& deta
     control_->scheduler().Spawn([this, id = server.id, own, until_ns = context.deadline_ns()] {
       OperationContext detaching(control_.get(), until_ns);
       const absl::Status told =
-          control_channel_
-              .Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own))
+          control_channel_.Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own))
               .status();
       if (!absl::IsDeadlineExceeded(told)) return;
       // If the tree is opened again, the server hears of it when that is closed.
