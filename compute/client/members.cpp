@@ -274,7 +274,7 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
     PANDO_ASSIGN_OR_RETURN(record, Examine(context, location.id));
     // What was spare there is gone. Before the trees' servers are listed: from now on no grant of
     // the ended life is taken, and the catalog has heard of those that were (rule R7).
-    allocator_.NoteFailure(record.id, absl::UnavailableError("it has started again"));
+    allocator_.NoteGone(record.id);
     for (const auto& [id, weak] : trees_) {
       if (std::shared_ptr<TreeImpl> tree = weak.lock()) trees.push_back(std::move(tree));
     }

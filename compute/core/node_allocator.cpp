@@ -176,9 +176,19 @@ bool NodeAllocator::IsScarce(const Pool& pool) const {
   return pool.scarce || bytes < kScarceBytes;
 }
 
-void NodeAllocator::NoteFailure(ServerId server, const absl::Status& status) {
+void NodeAllocator::NoteFailure(ServerId server, uint64_t life, const absl::Status& status) {
   if (!absl::IsUnavailable(status) || IsRecoverable(status)) return;
   std::lock_guard lock(mutex_);
+  const FreeBytes* const known = Find(server);
+  if (known == nullptr || known->life == life) Drop(server);
+}
+
+void NodeAllocator::NoteGone(ServerId server) {
+  std::lock_guard lock(mutex_);
+  Drop(server);
+}
+
+void NodeAllocator::Drop(ServerId server) {
   std::erase_if(free_bytes_, [server](const auto& known) { return known.server == server; });
   const auto is_of = [server](const Reference& node) { return node.address.server() == server; };
   for (auto& [id, pool] : pools_) {

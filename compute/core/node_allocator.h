@@ -101,8 +101,11 @@ class NodeAllocator {
   void NoteCellsDue(uint32_t tree_id);
   // Whether that was said since the last call (closing a tree).
   bool TakeCellsDue(uint32_t tree_id);
-  // A chain or call to the server ended so. Unavailable: it is gone, with all that is spare there.
-  void NoteFailure(ServerId server, const absl::Status& status);
+  // A chain or call to this life of the server ended so. Unavailable: it is gone, with all that is
+  // spare there. It says nothing of another life.
+  void NoteFailure(ServerId server, uint64_t life, const absl::Status& status);
+  // Whatever life was known of the server is over.
+  void NoteGone(ServerId server);
 
   // Sends what is queued to be freed; what cannot be sent stays queued. FlushIfMany: only if a
   // batch has come together, or nothing was sent for a second, or memory is scarce: then others
@@ -185,6 +188,7 @@ class NodeAllocator {
   };
   static uint64_t SpareNodesOf(const Pool& pool);
   FreeBytes* Find(ServerId server);  // of one that lives, under mutex_; else null
+  void Drop(ServerId server);        // all that is spare there, under mutex_
 
   // A server may hang, or be stopped, while others have room: it is asked for some attempts of a
   // call, not for as long as its caller has; and then not again for some times as long. Callers

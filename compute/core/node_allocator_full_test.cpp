@@ -387,10 +387,10 @@ TEST_F(NodeAllocatorTest, ADeadServersNodesAreForgottenAtOnce) {
   servers_[0]->recycled = {{65536, 4 * kNodeBytes, 1, 1}};
   ASSERT_TRUE(Refill(1).ok());
   allocator_.Free(kTree, {RemoteAddress(1, 131072), 1});
-  allocator_.NoteFailure(1, absl::DeadlineExceededError("slow"));
+  allocator_.NoteFailure(1, 0, absl::DeadlineExceededError("slow"));
   EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 1) << "it may live";
   world_.KillServer(1);
-  allocator_.NoteFailure(1, absl::UnavailableError("gone"));
+  allocator_.NoteFailure(1, 0, absl::UnavailableError("gone"));
   EXPECT_FALSE(allocator_.TryTake(kTree, 1).has_value());
   allocator_.PutBack(kTree, std::move(in_use));
   allocator_.Free(kTree, {RemoteAddress(1, 196608), 1});

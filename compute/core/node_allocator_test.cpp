@@ -239,7 +239,7 @@ class RestartTest : public NodeAllocatorTest {
   }
   // As a client does it whose trees have nothing there.
   void StartAgain() {
-    growing_.NoteFailure(1, absl::UnavailableError("it has started again"));
+    growing_.NoteGone(1);
     members_.Publish(1, kFirstLife + 1, 0);
     growing_.AddServer(1, servers_[0]->FreeBytes(), kFirstLife + 1);
   }
@@ -283,6 +283,22 @@ TEST_F(RestartTest, NoTreeGrowsOntoALifeThatIsOver) {
   servers_[0]->on_request = [this] { StartAgain(); };
   EXPECT_TRUE(absl::IsUnavailable(Refill()));
   EXPECT_TRUE(grown_.empty()) << "everybody would take the tree for lost";
+  EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value());
+}
+
+// Nobody adds a life again that was taken for dead.
+TEST_F(RestartTest, WhatWasSentToAnEndedLifeSaysNothingOfTheNextOne) {
+  world_.PauseCalls(1, true);
+  world_.At(session_->NowNs() + 50 * kMillisecondNs, [this] {
+    world_.KillServer(1);
+    StartAgain();
+  });
+  const absl::Status sent = Refill();
+  EXPECT_TRUE(absl::IsUnavailable(sent)) << sent;
+  growing_.PutBack(kTree, {.address = RemoteAddress(1, 4096), .life = 1});
+  EXPECT_TRUE(growing_.TryTake(kTree, 1).has_value()) << "its next life is there";
+  growing_.NoteFailure(1, kFirstLife + 1, absl::UnavailableError("gone"));
+  growing_.PutBack(kTree, {.address = RemoteAddress(1, 4096), .life = 1});
   EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value());
 }
 

@@ -176,9 +176,11 @@ absl::StatusOr<std::string> NodeAllocator::Tell(OperationContext& context, Serve
                                                 int64_t until_ns) {
   const int64_t begun_ns = context.session.NowNs();
   OperationContext asking(context, until_ns);
+  context.session.AdoptServers();
+  const uint64_t life = context.session.LifeOf(server);
   absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
   NoteAnswer(context, server, answer.status(), begun_ns, until_ns);
-  NoteFailure(server, answer.status());
+  NoteFailure(server, life, answer.status());
   return answer;
 }
 

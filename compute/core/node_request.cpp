@@ -123,7 +123,7 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     OperationContext asking(context, until_ns);
     const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
     NoteAnswer(context, server, body.status(), begun_ns, until_ns);
-    NoteFailure(server, body.status());
+    NoteFailure(server, life, body.status());
     const absl::StatusOr<NodeGrant> grant =
         body.ok() ? ParseNodeGrant(*body) : absl::StatusOr<NodeGrant>(body.status());
     if (absl::IsDeadlineExceeded(grant.status()) || absl::IsDataLoss(grant.status())) {
@@ -186,7 +186,7 @@ absl::Status NodeAllocator::TakeGrant(OperationContext& context, NodePoolId id, 
   }
   const absl::Status read = ReadOldImages(context, node_bytes, &recycled);
   if (!read.ok()) {
-    NoteFailure(server, read);
+    NoteFailure(server, on.life, read);
     ReturnGrant(context, id, node_bytes, std::move(runs), recycled);
     return read;
   }

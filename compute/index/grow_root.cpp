@@ -109,9 +109,11 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
   }
   RootRecord grown;
   // The new root is complete before the record names it.
+  const uint64_t life = context.session.LifeOf(spare->address.server());
   status = WriteNewRoot(context, tree, record, missing, *spare, image.buffer(), &grown);
   if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
     (void)writes.Release(std::move(lock), line.data());
+    allocator.NoteFailure(spare->address.server(), life, status);
     (void)AbandonNode(context, tree, spare->address, image.buffer(), status);
     return status;
   }

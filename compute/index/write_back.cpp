@@ -76,6 +76,7 @@ absl::Status WriteBack::AddNode(RemoteAddress node, LocalBuffer image) {
 absl::Status WriteBack::Flush() {
   if (chain_->size() == 0) return absl::OkStatus();
   posted_ = true;
+  life_ = context_.session.LifeOf(chain_->server());
   PANDO_RETURN_IF_ERROR(context_.Await(chain_.get()));
   chain_->Reset(chain_->server());
   return absl::OkStatus();
@@ -93,7 +94,6 @@ absl::Status WriteBackFailed(const absl::Status& status) {
 bool AbandonNode(OperationContext& context, TreeContext& tree, RemoteAddress node,
                  LocalBuffer image, const absl::Status& why) {
   NodeAllocator& allocator = tree.environment.allocator;
-  allocator.NoteFailure(node.server(), why);
   SetMarker(image.data, NodeState::kDead, Reference{});
   SealEntryLevel(image.data, 0, 1, tree.environment.crc);
   // If the failed WRITE may be in flight, a READ of the node succeeds first: then the WRITE cannot
@@ -147,6 +147,9 @@ class Elsewhere {
     for (NewNode& sibling : siblings) {
       const RemoteAddress at = sibling.spare.address;
       const WriteBack* const writes = Find(at.server());
+      if (writes != nullptr && writes->posted()) {
+        allocator.NoteFailure(at.server(), writes->life(), writes->last_status());
+      }
       if (writes == nullptr || !writes->posted()) {
         allocator.PutBack(tree_.id(), std::move(sibling.spare));
       } else if (std::find(unsettled.begin(), unsettled.end(), at.server()) == unsettled.end() &&
@@ -178,6 +181,7 @@ absl::Status WriteBack::FlushAll(OperationContext& context, absl::Span<WriteBack
   std::vector<Chain*> chains;
   for (WriteBack* const writes : all) {
     writes->posted_ = true;
+    writes->life_ = context.session.LifeOf(writes->server());
     chains.push_back(writes->chain_.get());
   }
   const absl::Status together = context.AwaitAll(chains);

@@ -40,14 +40,16 @@ class WriteBack {
 
   // Flush() of several at once, each to another server. The first error.
   static absl::Status FlushAll(OperationContext& context, absl::Span<WriteBack* const> all);
-  // How the last chain ended that was posted.
+  // How the last chain ended that was posted, and to which life of the server Flush() posted it.
   const absl::Status& last_status() const { return chain_->status(); }
+  uint64_t life() const { return life_; }
 
  private:
   OperationContext& context_;
   const TreeContext& tree_;
   ChainLease chain_;
   bool posted_ = false;
+  uint64_t life_ = 0;
 };
 
 // The outcome of an operation whose write-back failed: unknown (rule L5), whatever the fabric said.
