@@ -283,6 +283,15 @@ TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateGoesToTheNextCaller) {
   EXPECT_FALSE(ReturnAll()) << "a server forgets what it has answered, after a while";
 }
 
+TEST_F(NodeAllocatorTest, NoReplyOfAServerThatIsGoneIsWaitedFor) {
+  Start({10, 2});
+  world_.CutLink(*fabric_, 1, true);
+  world_.At(session_->NowNs() + 50 * kMillisecondNs, [this] { allocator_.NoteGone(1); });
+  ASSERT_TRUE(Refill().ok());
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(servers_[1]->behind, 0u) << "servers keep what they answered for as long";
+}
+
 TEST_F(NodeAllocatorTest, ARefusalThatComesTooLateIsNotBelieved) {
   Start({0});
   EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));

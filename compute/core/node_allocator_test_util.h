@@ -34,6 +34,7 @@ class ChunkServer : public ControlHandler {
     EXPECT_TRUE(message.ok()) << message.status();
     // A repeat gets the reply that was given (rule R4).
     const ControlHeader& header = message->header;
+    behind = header.sequence - header.first_incomplete;
     if (const auto kept = replies_.find(header.sequence); kept != replies_.end()) {
       return kept->second;
     }
@@ -44,6 +45,7 @@ class ChunkServer : public ControlHandler {
   void OnPeerGone(PeerId) override {}
 
   int requests = 0, free_calls = 0;
+  uint32_t behind = 0;  // replies that are kept for the caller of the last call
   bool malformed = false, refuses = false, refuses_frees = false;
   std::function<void()> on_request;  // while one is answered
   std::vector<NodeRun> recycled;     // the next grant, in place of a chunk

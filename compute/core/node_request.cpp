@@ -90,7 +90,11 @@ absl::StatusOr<std::string> NodeAllocator::Ask(OperationContext& asking, NodePoo
         control_->Call(asking, server, ControlOpcode::kAllocateNodes, request, &number);
     if (number != 0) {
       std::lock_guard lock(mutex_);
-      pools_[id].unanswered.push_back({server, number});
+      if (Find(server) == nullptr) {
+        control_->Forget(number);  // it has gone meanwhile: nobody asks it again
+      } else {
+        pools_[id].unanswered.push_back({server, number});
+      }
       return body;
     }
     // That there was nothing at that time says nothing of now.
