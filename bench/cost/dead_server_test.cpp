@@ -112,29 +112,33 @@ TEST(DeadServerTest, NothingOfAnEndedLifeIsHandedOutOnceTreesServersAreListed) {
 // A load waits for its input with closed nodes that it has not written. Nobody adds a life again
 // that was taken for dead.
 TEST(DeadServerTest, WhatIsWrittenToAnEndedLifeSaysNothingOfTheNextOne) {
-  SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = 2});
-  sim::SimWorld& world = cluster.world();
-  auto client = cluster.NewClient();
-  auto session = *client->NewSession();
-  auto tree = *client->CreateTree("t", {});
-  absl::Status added = absl::UnknownError("not yet");
-  uint64_t n = 0;
-  const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
-    if (n == 1'000) {
-      const int64_t now_ns = world.clock().NowNs();
-      world.At(now_ns + kMillisecondNs, [&] {
-        cluster.StartAgain(2);
-        added = ImplOf(*client).AddMember({.id = 2});
-      });
-      ImplOf(*session).context().scheduler().SleepUntil(now_ns + kSecondNs);
-    }
-    *entry = {KeyOf(n), "v"};
-    return n++ < 1'000;
-  });
-  EXPECT_TRUE(added.ok()) << added;
-  EXPECT_TRUE(absl::IsUnavailable(loaded)) << loaded;
-  auto other = *client->CreateTree("other", {});
-  EXPECT_NO_FATAL_FAILURE(GetSpare(*session, *other, 2));
+  // Or is to be written when the session has taken the next one up.
+  for (const bool taken_up : {false, true}) {
+    SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = 2});
+    sim::SimWorld& world = cluster.world();
+    auto client = cluster.NewClient();
+    auto session = *client->NewSession();
+    auto tree = *client->CreateTree("t", {});
+    auto other = *client->CreateTree("other", {});
+    absl::Status added = absl::UnknownError("not yet");
+    uint64_t n = 0;
+    const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+      if (n == 1'000) {
+        const int64_t now_ns = world.clock().NowNs();
+        world.At(now_ns + kMillisecondNs, [&] {
+          cluster.StartAgain(2);
+          added = ImplOf(*client).AddMember({.id = 2});
+        });
+        ImplOf(*session).context().scheduler().SleepUntil(now_ns + kSecondNs);
+        if (taken_up) EXPECT_TRUE(absl::IsNotFound(session->Get(*other, "k").status()));
+      }
+      *entry = {KeyOf(n), "v"};
+      return n++ < 1'000;
+    });
+    EXPECT_TRUE(added.ok()) << added;
+    EXPECT_TRUE(absl::IsUnavailable(loaded)) << loaded;
+    EXPECT_NO_FATAL_FAILURE(GetSpare(*session, *other, 2)) << taken_up;
+  }
 }
 
 SimCluster::Options OfServers(int count) {

@@ -244,9 +244,11 @@ class NodeAllocator {
   void ReturnGrant(OperationContext& context, NodePoolId id, uint32_t node_bytes,
                    std::vector<Run> runs, const std::vector<SpareNode>& recycled);
   std::vector<ServerId> ServersByFreeSpace(ServerId preferred);
-  void SetFreeBytes(ServerId server, uint64_t bytes) {
+  // As that life of it has said.
+  void SetFreeBytes(ServerId server, uint64_t life, uint64_t bytes) {
     std::lock_guard lock(mutex_);
-    if (FreeBytes* const known = Find(server)) known->bytes = bytes;
+    FreeBytes* const known = Find(server);
+    if (known != nullptr && known->life == life) known->bytes = bytes;
   }
   bool IsScarce(const Pool& pool) const;
 

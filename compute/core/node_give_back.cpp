@@ -204,6 +204,7 @@ void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
 void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
                               const std::vector<Reference>& freed, size_t first, size_t next) {
   const ServerId server = freed[first].address.server();
+  const uint64_t life = context.session.LifeOf(server);
   const absl::StatusOr<std::string> body =
       TellOf(context, server, ControlOpcode::kFreeNodes, EncodeFree(id, freed, first, next));
   if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
@@ -211,7 +212,7 @@ void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
     return;
   }
   const absl::StatusOr<NodesFreed> done = ParseNodesFreed(*body);
-  if (done.ok()) SetFreeBytes(server, done->free_bytes);
+  if (done.ok()) SetFreeBytes(server, life, done->free_bytes);
   std::lock_guard lock(mutex_);
   if (const auto pool = pools_.find(id); pool != pools_.end()) ++pool->second.told;
 }

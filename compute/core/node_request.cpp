@@ -140,7 +140,7 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     if (absl::IsResourceExhausted(body.status()) || absl::IsUnavailable(body.status())) {
       // One that is full is the better reason: it may have room again.
       if (!absl::IsResourceExhausted(failed)) failed = body.status();
-      SetFreeBytes(server, 0);
+      SetFreeBytes(server, life, 0);
       continue;
     }
     PANDO_RETURN_IF_ERROR(grant.status());
@@ -155,7 +155,7 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     failed = absl::ResourceExhaustedError(
         absl::StrCat("memory server ", server, " is full for the moment: what was freed rests for ",
                      CeilMilliseconds(grant->rested_in_ns), " ms more"));
-    SetFreeBytes(server, 0);
+    SetFreeBytes(server, life, 0);
     std::lock_guard lock(mutex_);
     pools_[id].orphans = pools_[id].orphans || grant->orphans > 0;
   }

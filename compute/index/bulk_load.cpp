@@ -212,7 +212,7 @@ absl::Status BulkLoader::Flush(ServerId server) {
     if (written.ok()) written = writes.AddNode(closed.node.address, closed.image.buffer());
   }
   if (written.ok()) written = writes.Flush();
-  tree_.environment.allocator.NoteFailure(server, writes.life(), written);
+  tree_.environment.allocator.NoteFailure(server, writes.life(), writes.last_status());
   if (!written.ok()) {
     std::move(batch.begin(), batch.end(), std::back_inserter(failed_));
     failure_ = written;

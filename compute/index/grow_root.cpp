@@ -74,6 +74,7 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
   while (!(spare = allocator.TryTake(tree.id(), tree.entry.root_record.server()))) {
     PANDO_RETURN_IF_ERROR(tree.Refill(context, tree.entry.root_record.server()));
   }
+  const uint64_t life = context.session.LifeOf(spare->address.server());
   absl::StatusOr<HeldLock> acquired =
       tree.environment.hocl.Acquire(context, tree.RootLock(), line.buffer());
   if (!acquired.ok()) {
@@ -109,7 +110,6 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
   }
   RootRecord grown;
   // The new root is complete before the record names it.
-  const uint64_t life = context.session.LifeOf(spare->address.server());
   status = WriteNewRoot(context, tree, record, missing, *spare, image.buffer(), &grown);
   if (!status.ok()) {  // nobody refers to the node: the record's lock holds nobody up
     (void)writes.Release(std::move(lock), line.data());
