@@ -6,6 +6,9 @@
 //      leaf lies where the old one's was.
 //   3. A takes the server up, as another operation begins.
 //   4. The first one WRITEs. Without the rule it destroys the new tree's leaf.
+//
+// With even seeds B has dropped the tree before the server died: its next life knows nothing of
+// that.
 #pragma once
 
 #include "bench/sim/sim_run.h"

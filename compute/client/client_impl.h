@@ -132,11 +132,12 @@ class ClientImpl {
   absl::Status RunLocked(int64_t deadline_ns, const ControlJob& job);  // under control_mutex_
   // Whether the server can become one of the client's; it hears of nobody by that.
   absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);
-  // The tree's entry as the catalog has it now, as far as it concerns the server.
+  // The tree's entry as the catalog has it now, as far as it concerns the server. NotFound: it was
+  // dropped, and may have had nodes on an earlier life of the server.
   absl::StatusOr<CatalogEntry> EntryFor(OperationContext& context, const TreeContext& tree,
                                         ServerId server);
-  absl::Status IntroduceTree(OperationContext& context, TreeContext& tree, const CatalogEntry& now,
-                             const ServerRecord& server);
+  absl::Status IntroduceTree(OperationContext& context, TreeContext& tree,
+                             const absl::StatusOr<CatalogEntry>& now, const ServerRecord& server);
   absl::Status AttachTo(OperationContext& context, const CatalogEntry& entry, ServerId server);
   absl::StatusOr<TreeServerList> ListTreeServers(OperationContext& context, uint32_t tree_id);
   // To all servers that are there; `entry` gets the tree's servers as they are then. DataLoss: the

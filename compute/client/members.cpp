@@ -240,21 +240,34 @@ absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
   // The catalog's server has forgotten its trees with everything else.
   if (server == catalog_server_) return now;
   absl::StatusOr<TreeServerList> servers = ListTreeServers(context, tree.id());
-  // Dropped: its handles go on with what they have.
-  if (absl::IsNotFound(servers.status())) return now;
-  if (!servers.ok()) return servers.status();
-  now.servers = *std::move(servers);
+  if (servers.ok()) {
+    now.servers = *std::move(servers);
+    return now;
+  }
+  if (!absl::IsNotFound(servers.status())) return servers.status();
+  // Dropped: its handles go on with what they have. Where that is nobody knows any more, so it may
+  // be on the server's earlier life; and the next one has not heard that the tree was dropped.
+  if (FindRecord(server) != nullptr) {
+    return absl::NotFoundError(absl::StrCat("tree '", now.name, "' was dropped, and memory server ",
+                                            server,
+                                            ", which it may have had nodes on, has started again"));
+  }
   return now;
 }
 
 absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& tree,
-                                       const CatalogEntry& now, const ServerRecord& server) {
+                                       const absl::StatusOr<CatalogEntry>& now,
+                                       const ServerRecord& server) {
+  if (!now.ok()) {
+    tree.fate.Lose(now.status());
+    return absl::OkStatus();
+  }
   if (server.id == catalog_server_) {
-    tree.fate.Lose(LostNodesError(now.name, server.id));
+    tree.fate.Lose(LostNodesError(now->name, server.id));
     return absl::OkStatus();
   }
   // The server compares: if it answers, another life that is on record is over.
-  absl::Status attached = AttachTo(context, now, server.id);
+  absl::Status attached = AttachTo(context, *now, server.id);
   if (!absl::IsDataLoss(attached) && !absl::IsNotFound(attached)) return attached;
   tree.fate.Lose(std::move(attached));
   return absl::OkStatus();
@@ -280,10 +293,11 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
     }
     // Once the server has met this client it takes it for dead when the connection ends: whatever
     // depends on another server comes before.
-    std::vector<CatalogEntry> entries;
+    std::vector<absl::StatusOr<CatalogEntry>> entries;
     for (const auto& tree : trees) {
-      PANDO_ASSIGN_OR_RETURN(entries.emplace_back(),
-                             EntryFor(context, tree->context(), location.id));
+      entries.push_back(EntryFor(context, tree->context(), location.id));
+      const absl::Status& found = entries.back().status();
+      if (!found.ok() && !absl::IsNotFound(found)) return found;
     }
     PANDO_RETURN_IF_ERROR(
         control_channel_
