@@ -130,8 +130,8 @@ class NodeAllocator {
 
   // Returns spare nodes and frees to their servers (closing a tree), to all at the same time, and
   // leaves half of the time that there is. On servers without a doubt whatever this client was
-  // handed and has not given back is linked. No doubt is kept here: one of
-  // which its server does not hear now is noted again.
+  // handed and has not given back is linked. No doubt is kept here: one of which its server does
+  // not hear now is noted again.
   ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id);
 
  private:
