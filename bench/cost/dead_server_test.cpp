@@ -238,6 +238,33 @@ TEST(DeadServerTest, ALockThatIsLeftThereKeepsNothingOfTheOthers) {
   EXPECT_GT(left, 0);
 }
 
+TEST(DeadServerTest, ALockThatIsLeftOnAnEndedLifeKeepsNothingOfTheNextOne) {
+  int failed = 0;
+  for (int64_t after_ns = 0; after_ns < 10 * kMicrosecondNs; after_ns += 500) {
+    LoadedTree loaded(OfServers(3), {}, 100'000);
+    sim::SimWorld& world = loaded.cluster.world();
+    absl::Status added = absl::UnknownError("not yet");
+    world.At(world.clock().NowNs() + after_ns, [&] {
+      loaded.cluster.StartAgain(2);
+      added = ImplOf(*loaded.client).AddMember({.id = 2});
+    });
+    std::vector<KeyValue> entries;
+    for (uint64_t n = 0; n < 200; ++n) entries.push_back({KeyOf(1'000 * n), "w"});
+    for (const absl::Status& put : loaded.session->MultiPut(*loaded.tree, entries)) {
+      failed += put.ok() ? 0 : 1;
+    }
+    ASSERT_TRUE(added.ok()) << added;
+    const auto used = [&] { return loaded.client->Servers()[1].used_bytes; };
+    auto next = *loaded.client->CreateTree("next", {});
+    ASSERT_NO_FATAL_FAILURE(BulkLoad(*loaded.session, *next, 10'000));
+    EXPECT_GT(used(), 0u);
+    EXPECT_TRUE(loaded.client->DropTree("next").ok());
+    next.reset();
+    EXPECT_EQ(used(), 0u) << after_ns;
+  }
+  EXPECT_GT(failed, 0);
+}
+
 // Rule R6: nothing is in flight to the others, and they know what they have handed out.
 TEST(SilentServerTest, ATreeThatIsClosedMeanwhileIsGivenBackOnTheOthers) {
   enum End { kSilent, kDead };

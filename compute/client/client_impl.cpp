@@ -139,7 +139,7 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
   bool crc = false;
   for (const ServerRecord& server : servers_) {
     members_.Publish(server.id, server.info.life, 0);
-    hocl_->AddServer(server.id, server.info.superblock.lock_words,
+    hocl_->AddServer(server.id, server.info.life, server.info.superblock.lock_words,
                      server.info.superblock.dead_offset);
     allocator_.AddServer(server.id, server.info.free_bytes, server.info.life);
     crc = crc || (server.info.superblock.features.incompatible & kIncompatibleLineCrc) != 0;

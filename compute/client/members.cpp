@@ -317,7 +317,7 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
     return status;
   }
   const Superblock& superblock = record.info.superblock;
-  hocl_->AddServer(record.id, superblock.lock_words, superblock.dead_offset);
+  hocl_->AddServer(record.id, record.info.life, superblock.lock_words, superblock.dead_offset);
   members_.Publish(record.id, record.info.life, added);
   allocator_.AddServer(record.id, record.info.free_bytes, record.info.life);
   KeepAlive(record);

@@ -172,6 +172,12 @@ struct OperationContext {
   // Unavailable, and nothing has happened, where the session knows another one.
   absl::Status AwaitOnLife(Chain* chain, uint64_t life);
 
+  // To which life of the server the last chain went that this operation had for it. 0: that life is
+  // over for the session, which has taken up another one since; or nothing was there to post to.
+  uint64_t LifeOf(ServerId server) const {
+    return session.WasAdoptedSince(server, generation_) ? 0 : session.LifeOf(server);
+  }
+
   // Waits for a server that this client does not know, but a node says that it is there: it may
   // have just come. False: nobody finds it in time.
   bool AwaitServer(ServerId server);

@@ -42,10 +42,10 @@ constexpr uint64_t kNotExecuted = ~uint64_t{0};
 
 Hocl::Hocl(Options options) : options_(std::move(options)), servers_(size_t{UINT16_MAX} + 1) {}
 
-void Hocl::AddServer(ServerId server, uint32_t words, uint64_t dead_offset) {
+void Hocl::AddServer(ServerId server, uint64_t life, uint32_t words, uint64_t dead_offset) {
   const ServerLocks* const before = servers_[server].load(std::memory_order_acquire);
   const uint32_t local_words = std::max(words, before == nullptr ? 0 : before->table.words());
-  all_servers_.push_back(std::make_unique<ServerLocks>(words, local_words, dead_offset));
+  all_servers_.push_back(std::make_unique<ServerLocks>(life, words, local_words, dead_offset));
   servers_[server].store(all_servers_.back().get(), std::memory_order_release);
 }
 

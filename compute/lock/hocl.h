@@ -52,7 +52,7 @@ class Hocl {
   // Declares a server's lock table, or that of another life of it, and where it publishes the dead
   // (common/wire/dead_table.h). One thread at a time; others may use the locks meanwhile. Locks of
   // an earlier life stay with their holders and waiters.
-  void AddServer(ServerId server, uint32_t words, uint64_t dead_offset);
+  void AddServer(ServerId server, uint64_t life, uint32_t words, uint64_t dead_offset);
   // 0: there is no such server.
   uint32_t Words(ServerId server) const;
 
@@ -120,8 +120,8 @@ class Hocl {
   void LeaveToFencing(OperationContext& context, HeldLock lock, const absl::Status& why);
   // Whether a word stayed taken: only this client's death frees it.
   bool has_left_locks() const { return has_left_locks_.load(std::memory_order_relaxed); }
-  // Whether that may concern the server: where it was gone, with the word; or if a word stayed
-  // taken on one that is there, which is as if this client had died.
+  // Whether that may concern the life of the server that was added last: where that was gone, with
+  // the word; or if a word stayed taken on one that is there, which is as if this client had died.
   bool MayHaveLeftLocksOn(ServerId server) const;
 
   // Appends a verb that frees the word. Exposed for rule variants and the lock benchmark.
@@ -165,8 +165,9 @@ class Hocl {
 
   const Options options_;
   struct ServerLocks {
-    ServerLocks(uint32_t words, uint32_t local_words, uint64_t dead_offset)
-        : words(words), dead_offset(dead_offset), table(local_words) {}
+    ServerLocks(uint64_t life, uint32_t words, uint32_t local_words, uint64_t dead_offset)
+        : life(life), words(words), dead_offset(dead_offset), table(local_words) {}
+    const uint64_t life;
     const uint32_t words;
     const uint64_t dead_offset;
     LocalLockTable table;  // no fewer than in earlier lives: a target may be of one of them

@@ -57,7 +57,11 @@ void Hocl::ReleaseKept(OperationContext& context, const HeldLock& lock, const ab
   if (status.ok()) return context.session.counters().lock_recoveries.Add();
   const bool gone = absl::IsUnavailable(status) && !IsRecoverable(status);  // the server
   if (gone) {
-    servers_[lock.target_.server].load(std::memory_order_acquire)->has_left.store(true);
+    const ServerId server = lock.target_.server;
+    ServerLocks* const locks = servers_[server].load(std::memory_order_acquire);
+    // Left on an earlier life, it has ended with that. Nor is one left that was never asked for.
+    if (context.LifeOf(server) != locks->life) return;
+    locks->has_left.store(true);
   } else {
     has_stuck_locks_.store(true);
   }
