@@ -354,46 +354,86 @@ TEST(CellsCost, PlacesOnADeadServerCostOneWait) {
   EXPECT_FALSE(large.session->Get(*large.tree, KeyOf(kKeys)).ok()) << "the cells are elsewhere";
 }
 
+// Spare cells for values of so many bytes, at least that many on each of two servers.
+struct SpareCells {
+  SpareCells(LargeTree* large, uint32_t bytes, size_t each)
+      : tree(&ImplOf(*large->tree).context()),
+        pool(tree->id(), static_cast<uint16_t>(CellLines(8, bytes))),
+        value(bytes, 'v') {
+    for (int refills = 0; here.size() < each || there.size() < each; ++refills) {
+      PANDO_CHECK(refills < 10);
+      const auto refill = [&](OperationContext& operation) {
+        return tree->RefillCells(operation, pool.cell_lines);
+      };
+      PANDO_CHECK_OK(ImplOf(*large->session).Perform(*large->tree, {}, refill));
+      while (std::optional<SpareNode> spare = tree->environment.allocator.TryTake(pool, 0)) {
+        (spare->address.server() == 2 ? there : here).push_back(*std::move(spare));
+      }
+    }
+  }
+  // The next to be taken.
+  void PutBackLast(std::vector<SpareNode>* spares) {
+    tree->environment.allocator.PutBack(pool, std::move(spares->back()));
+    spares->pop_back();
+  }
+  // Of the keys 1, 2, ...
+  absl::Status Write(LargeTree* large, uint64_t count) {
+    std::vector<std::string> keys;
+    for (uint64_t n = 1; n <= count; ++n) keys.push_back(KeyOf(n));
+    return ImplOf(*large->session).Perform(*large->tree, {}, [&](OperationContext& operation) {
+      std::vector<CellStore::NewValue> values;
+      for (const std::string& key : keys) values.push_back({.key = key, .value = value});
+      return CellStore(tree).WriteAll(operation, absl::MakeSpan(values));
+    });
+  }
+
+  TreeContext* const tree;
+  const NodePoolId pool;
+  const std::string value;
+  std::vector<SpareNode> here, there;
+};
+
 // Rule R6: only cells of the server to which something was posted may be written yet.
 TEST(CellsCost, CellsOnAServerThatWasNotWrittenToAreSpareAgain) {
   LargeTree large(0);
   ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(0), "short").ok());
-  TreeContext& context = ImplOf(*large.tree).context();
-  NodeAllocator& allocator = context.environment.allocator;
   // A chain for itself, nearly: the second one on the server is behind a chain that was posted.
-  constexpr uint32_t kBytes = 60'000;
-  const NodePoolId pool(context.id(), static_cast<uint16_t>(CellLines(8, kBytes)));
-  std::vector<SpareNode> here, there;
-  for (int refills = 0; here.empty() || there.size() < 2; ++refills) {
-    ASSERT_LT(refills, 10);
-    const auto refill = [&](OperationContext& operation) {
-      return context.RefillCells(operation, pool.cell_lines);
-    };
-    ASSERT_TRUE(ImplOf(*large.session).Perform(*large.tree, {}, refill).ok());
-    while (std::optional<SpareNode> spare = allocator.TryTake(pool, 0)) {
-      (spare->address.server() == 2 ? there : here).push_back(*std::move(spare));
-    }
-  }
-  // The last one comes first.
-  const RemoteAddress spare = here.back().address;
-  allocator.PutBack(pool, std::move(here.back()));
-  for (int i = 0; i < 2; ++i) {
-    allocator.PutBack(pool, std::move(there.back()));
-    there.pop_back();
-  }
+  SpareCells cells(&large, 60'000, 2);
+  const RemoteAddress spare = cells.here.back().address;
+  cells.PutBackLast(&cells.here);  // comes last
+  for (int i = 0; i < 2; ++i) cells.PutBackLast(&cells.there);
   large.cluster.world().KillServer(2);
-  const std::vector<std::string> keys = {KeyOf(1), KeyOf(2), KeyOf(3)};
-  const std::string value(kBytes, 'v');
-  const auto write = [&](OperationContext& operation) {
-    std::vector<CellStore::NewValue> values;
-    for (const std::string& key : keys) values.push_back({.key = key, .value = value});
-    return CellStore(&context).WriteAll(operation, absl::MakeSpan(values));
-  };
-  const absl::Status written = ImplOf(*large.session).Perform(*large.tree, {}, write);
+  const absl::Status written = cells.Write(&large, 3);
   EXPECT_TRUE(absl::IsUnavailable(written)) << written;
-  const std::optional<SpareNode> next = allocator.TryTake(pool, 0);
+  const auto next = cells.tree->environment.allocator.TryTake(cells.pool, 0);
   ASSERT_TRUE(next.has_value());
   EXPECT_EQ(next->address, spare);
+}
+
+// Rule R6: nothing is in flight to the other server, and nothing will refer to what is there.
+TEST(CellsCost, CellsThatAreWrittenWhereAnotherServerFailsAreFreed) {
+  constexpr uint64_t kEach = 3;
+  // In one chain to each server; in several, of which the last one is not posted where the first
+  // one fails.
+  for (const uint32_t bytes : {2'000, 30'000}) {
+    LargeTree large(0);
+    ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(0), "short").ok());
+    SpareCells cells(&large, bytes, kEach);
+    for (uint64_t i = 0; i < kEach; ++i) {
+      cells.PutBackLast(&cells.there);
+      cells.PutBackLast(&cells.here);
+    }
+    large.cluster.world().KillServer(2);
+    const absl::Status written = cells.Write(&large, 2 * kEach);
+    EXPECT_TRUE(absl::IsUnavailable(written)) << written;
+    for (std::vector<SpareNode>* spares : {&cells.here, &cells.there}) {
+      while (!spares->empty()) cells.PutBackLast(spares);
+    }
+    EXPECT_TRUE(large.client->DropTree("t").ok());
+    large.tree.reset();
+    EXPECT_EQ(large.cluster.Counter("nodes_freed"), kEach) << bytes;
+    EXPECT_EQ(large.client->Servers()[0].used_bytes, 0u) << bytes << ", and in doubt";
+  }
 }
 
 }  // namespace

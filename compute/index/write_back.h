@@ -36,6 +36,8 @@ class WriteBack {
   absl::Status Release(HeldLock&& lock, const std::byte* image);
   // True once a WRITE may have reached the server.
   bool posted() const { return posted_; }
+  // All that was added was posted, and has succeeded.
+  bool all_written() const { return posted_ && chain_->size() == 0; }
   ServerId server() const { return chain_->server(); }
 
   // Flush() of several at once, each to another server. The first error.

@@ -115,15 +115,22 @@ absl::Status CellStore::WriteBatch(OperationContext& context, absl::Span<NewValu
     status = WriteBack::FlushAll(context, all);
   }
   if (status.ok()) return status;
-  for (auto& [pool, cell] : cells) {
+  // What has begun where nothing failed is ended: a server takes only written cells back.
+  for (const auto& [server, write] : writes) {
+    if (write->posted() && write->last_status().ok()) (void)write->Flush();
+  }
+  for (size_t i = 0; i < cells.size(); ++i) {
+    auto& [pool, cell] = cells[i];
     const ServerId server = cell.address.server();
-    const bool posted = std::any_of(writes.begin(), writes.end(), [server](const auto& write) {
-      return write.first == server && write.second->posted();
-    });
-    if (posted) {
-      allocator.NoteUncertain(tree_.id(), server);  // rule R6
-    } else {
+    const auto write = std::find_if(writes.begin(), writes.end(),
+                                    [server](const auto& one) { return one.first == server; });
+    const bool added = i < images.size();
+    if (!added || !write->second->posted()) {
       allocator.PutBack(pool, std::move(cell));
+    } else if (write->second->all_written()) {
+      allocator.Free(pool, cell.reference());
+    } else {
+      allocator.NoteUncertain(tree_.id(), server);  // rule R6
     }
   }
   return status;
