@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/cost/large_tree.h"
 #include "bench/cost/loaded_tree.h"
 #include "bench/cost/sim_cluster.h"
 #include "common/wire/node_image.h"
@@ -64,6 +65,20 @@ TEST(DeadServerTest, ASplitWhoseSiblingCannotBeWrittenReleasesItsNode) {
   EXPECT_TRUE(session->Update(*tree, KeyOf(0), "x").ok());
   EXPECT_TRUE(session->Erase(*tree, KeyOf(1'000)).ok());
   EXPECT_TRUE(session->Put(*tree, KeyOf(500), "again").ok());
+}
+
+// Else each of them fails one of the next writes.
+TEST(DeadServerTest, ItsSpareCellsAreForgotten) {
+  LargeTree large(0);
+  for (uint64_t n = 0; n < 100; ++n) {
+    ASSERT_TRUE(large.session->Put(*large.tree, KeyOf(n), LargeValue(n)).ok());
+  }
+  large.cluster.world().KillServer(2);
+  int failed = 0;
+  for (uint64_t n = 0; n < 1'000; ++n) {
+    failed += large.session->Put(*large.tree, KeyOf(100 + n), LargeValue(n)).ok() ? 0 : 1;
+  }
+  EXPECT_EQ(failed, 1);
 }
 
 bool HasSpare(const TreeContext& context, ServerId server) {

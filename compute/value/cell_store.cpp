@@ -115,9 +115,11 @@ absl::Status CellStore::WriteBatch(OperationContext& context, absl::Span<NewValu
     status = WriteBack::FlushAll(context, all);
   }
   if (status.ok()) return status;
-  // What has begun where nothing failed is ended: a server takes only written cells back.
   for (const auto& [server, write] : writes) {
-    if (write->posted() && write->last_status().ok()) (void)write->Flush();
+    if (!write->posted()) continue;
+    // What has begun where nothing failed is ended: a server takes only written cells back.
+    if (write->last_status().ok()) (void)write->Flush();
+    allocator.NoteFailure(server, write->life(), write->last_status());
   }
   for (size_t i = 0; i < cells.size(); ++i) {
     auto& [pool, cell] = cells[i];
