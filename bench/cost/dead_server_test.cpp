@@ -160,6 +160,25 @@ SimCluster::Options OfServers(int count) {
   return {.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = count};
 }
 
+// Rule R6: what was written to the others is acknowledged, and nothing will refer to it.
+TEST(DeadServerTest, ALoadThatItEndsIsGivenBackOnTheOthers) {
+  SimCluster cluster(OfServers(3));
+  auto client = cluster.NewClient();
+  auto session = *client->NewSession();
+  auto tree = *client->CreateTree("t", {});
+  uint64_t n = 0;
+  const absl::Status loaded = session->BulkLoad(*tree, [&](KeyValue* entry) {
+    if (n == 90'000) cluster.world().KillServer(2);
+    *entry = {KeyOf(n), "v"};
+    return n++ < 100'000;
+  });
+  EXPECT_TRUE(absl::IsUnavailable(loaded)) << loaded;
+  EXPECT_TRUE(client->DropTree("t").ok());
+  tree.reset();
+  const std::vector<ServerStatus> servers = client->Servers();
+  for (const size_t server : {0, 2}) EXPECT_EQ(servers[server].used_bytes, 0u) << server;
+}
+
 TEST(SilentServerTest, ADropThatHasReachedSomeServersIsOfUnknownOutcome) {
   for (const ServerId silent : {2, 3, 1}) {
     SimCluster cluster(OfServers(3));

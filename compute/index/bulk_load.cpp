@@ -2,6 +2,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -255,24 +256,32 @@ void BulkLoader::Abandon() {
   for (auto& [server, batch] : batches_) {
     for (ClosedNode& closed : batch) allocator.PutBack(tree_.id(), std::move(closed.node));
   }
-  bool reachable = true;  // else all of them are left to a sweep
+  std::set<ServerId> unsettled;  // what is there is left to a sweep
   for (const ClosedNode& closed : failed_) {
-    reachable = reachable &&
-                AbandonNode(context_, tree_, closed.node.address, closed.image.buffer(), failure_);
+    const RemoteAddress at = closed.node.address;
+    if (!unsettled.contains(at.server()) &&
+        !AbandonNode(context_, tree_, at, closed.image.buffer(), failure_)) {
+      unsettled.insert(at.server());
+    }
   }
   const absl::StatusOr<BufferLease> lines =
       context_.session.buffers().Lease(kBatchNodes * kLineBytes);
-  for (size_t first = 0; reachable && first < written_.size();) {
+  for (size_t first = 0; first < written_.size();) {
+    const ServerId server = written_[first].address.server();
     size_t next = first + 1;
     while (next < written_.size() && next - first < kBatchNodes &&
-           written_[next].address.server() == written_[first].address.server()) {
+           written_[next].address.server() == server) {
       ++next;
     }
-    reachable = lines.ok() && Free(first, next, lines->buffer()).ok();
-    allocator.FlushIfMany(context_, tree_.id());
+    if (!unsettled.contains(server)) {
+      if (!lines.ok() || !Free(first, next, lines->buffer()).ok()) {
+        allocator.NoteUncertain(tree_.id(), server);
+        unsettled.insert(server);
+      }
+      allocator.FlushIfMany(context_, tree_.id());
+    }
     first = next;
   }
-  if (!reachable) allocator.NoteUncertain(tree_.id());
   allocator.Flush(context_, tree_.id());
 }
 
