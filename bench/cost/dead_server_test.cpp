@@ -347,6 +347,28 @@ TEST(SilentServerTest, ADoubtThatItHasNotHeardOfIsSaidWhenTheTreeIsClosedAgain) 
   EXPECT_EQ(out(), 0u) << "its end settles that";
 }
 
+// Nobody closes it again.
+TEST(SilentServerTest, OfADroppedTreeNothingIsKept) {
+  for (const bool dropped_first : {true, false}) {
+    LoadedTree loaded(OfServers(2), {}, 10'000);
+    const auto other = *loaded.client->CreateTree("other", {});
+    TreeContext& context = ImplOf(*loaded.tree).context();
+    NodeAllocator& allocator = context.environment.allocator;
+    const uint32_t id = context.id();
+    ASSERT_NO_FATAL_FAILURE(GetSpare(*loaded.session, *loaded.tree, 2));
+    if (dropped_first) ASSERT_TRUE(loaded.client->DropTree("t").ok());
+    loaded.cluster.world().PauseCalls(2, true);
+    loaded.tree.reset();
+    loaded.cluster.world().PauseCalls(2, false);
+    if (!dropped_first) ASSERT_TRUE(loaded.client->DropTree("t").ok());
+    const auto look = [&](OperationContext& operation) {
+      EXPECT_TRUE(allocator.ReturnAll(operation, id).empty()) << dropped_first;
+      return absl::OkStatus();
+    };
+    ASSERT_TRUE(ImplOf(*loaded.session).Perform(*other, {}, look).ok());
+  }
+}
+
 TEST(SilentServerTest, ADropThatHasReachedNobodyHadNoEffect) {
   SimCluster cluster(OfServers(3));
   auto client = cluster.NewClient();

@@ -331,7 +331,8 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   const absl::Status attached = AttachToAll(context, &entry);
   if (!attached.ok()) {
     if (!is_closing) {
-      DetachFromAll(context, {id, TreeDetach::kSettled}, allocator_.ReturnAll(context, id));
+      DetachFromAll(context, {id, TreeDetach::kSettled}, allocator_.ReturnAll(context, id),
+                    /*is_dropped=*/absl::IsNotFound(attached));
     }
     return attached;
   }
@@ -356,7 +357,7 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     const bool cells_due = allocator_.TakeCellsDue(tree.id());
     cache_->InvalidateTree(tree.id());
     const auto as = cells_due ? TreeDetach::kCellsDue : TreeDetach::kSettled;
-    DetachFromAll(context, {tree.id(), as}, doubts);
+    DetachFromAll(context, {tree.id(), as}, doubts, dropped_.erase(tree.id()) > 0);
     return absl::OkStatus();
   });
 }

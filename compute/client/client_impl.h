@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/fabric/fabric.h"
@@ -144,9 +145,10 @@ class ClientImpl {
   // tree has lost what it had on one. Unavailable: one of its servers has started again, and this
   // client has not taken it up yet.
   absl::Status AttachToAll(OperationContext& context, CatalogEntry* entry);
-  // As `detach` says, or in doubt.
+  // As `detach` says, or in doubt. What a server does not hear is kept until the tree is closed
+  // again; one that `is_dropped` never is.
   void DetachFromAll(OperationContext& context, const TreeDetach& detach,
-                     const ServerDoubts& doubts);
+                     const ServerDoubts& doubts, bool is_dropped);
   const ServerRecord* FindRecord(ServerId server) const;
   // Waits a moment for servers of the tree that are not known yet, or not in the life that the
   // catalog knows. False: there are none.
@@ -200,6 +202,7 @@ class ClientImpl {
   std::unique_ptr<SessionContext> control_;
   std::unique_ptr<Heartbeat> heartbeat_;                          // where there are leases
   absl::flat_hash_map<uint32_t, std::weak_ptr<TreeImpl>> trees_;  // by id; under control_mutex_
+  absl::flat_hash_set<uint32_t> dropped_;                         // of these, as far as is known
 
   mutable std::mutex sessions_mutex_;
   std::vector<const SessionContext*> sessions_;

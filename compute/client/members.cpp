@@ -78,17 +78,18 @@ absl::Status ClientImpl::AttachToAll(OperationContext& context, CatalogEntry* en
 }
 
 void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& detach,
-                               const ServerDoubts& doubts) {
+                               const ServerDoubts& doubts, bool is_dropped) {
   // All at once: one that does not answer leaves no time for those after it.
   for (const ServerRecord& server : servers_) {
     TreeDetach own = detach;
     if (doubts.Has(server.id)) own.settled = TreeDetach::kInDoubt;
-    control_->scheduler().Spawn([this, id = server.id, own, until_ns = context.deadline_ns()] {
+    control_->scheduler().Spawn([this, id = server.id, own, is_dropped,
+                                 until_ns = context.deadline_ns()] {
       OperationContext detaching(control_.get(), until_ns);
       const absl::Status told =
           control_channel_.Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own))
               .status();
-      if (!absl::IsDeadlineExceeded(told)) return;
+      if (!absl::IsDeadlineExceeded(told) || is_dropped) return;
       // If the tree is opened again, the server hears of it when that is closed.
       if (own.settled == TreeDetach::kInDoubt) allocator_.NoteUncertain(own.tree_id, id);
       if (own.settled == TreeDetach::kCellsDue) allocator_.NoteCellsDue(own.tree_id);
@@ -188,6 +189,11 @@ absl::Status ClientImpl::DropTree(std::string_view name) {
     }
     const absl::StatusOr<std::string> body = drop(catalog_server_);
     if (!body.ok()) return refusal(body.status());
+    if (trees_.contains(entry.tree_id)) {
+      dropped_.insert(entry.tree_id);
+    } else {
+      allocator_.ForgetTree(entry.tree_id);
+    }
     PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ParseTreeServers(*body));
     for (const TreeServer& on : servers) {
       const bool reached =
@@ -245,6 +251,7 @@ absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
     return now;
   }
   if (!absl::IsNotFound(servers.status())) return servers.status();
+  dropped_.insert(tree.id());
   // Dropped: its handles go on with what they have. Where that is nobody knows any more, so it may
   // be on the server's earlier life; and the next one has not heard that the tree was dropped.
   if (FindRecord(server) != nullptr) {

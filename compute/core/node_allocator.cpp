@@ -159,6 +159,13 @@ bool NodeAllocator::TakeCellsDue(uint32_t tree_id) {
   return cells_due_.erase(tree_id) > 0;
 }
 
+void NodeAllocator::ForgetTree(uint32_t tree_id) {
+  std::lock_guard lock(mutex_);
+  absl::erase_if(pools_, [tree_id](const auto& pool) { return pool.first.tree_id == tree_id; });
+  grown_.erase(tree_id);
+  cells_due_.erase(tree_id);
+}
+
 uint64_t NodeAllocator::nodes_reused() const {
   std::lock_guard lock(mutex_);
   return reused_;

@@ -133,6 +133,8 @@ class NodeAllocator {
   // handed and has not given back is linked. No doubt is kept here: one of which its server does
   // not hear now is noted again.
   ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id);
+  // The tree is closed, and never opened again.
+  void ForgetTree(uint32_t tree_id);
 
  private:
   // Frees sent in one call, and kept while no server takes them.
