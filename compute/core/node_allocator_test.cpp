@@ -199,6 +199,16 @@ TEST_F(NodeAllocatorTest, WhatCannotBeSaidLeavesTheTreeUnsettled) {
   EXPECT_TRUE(ReturnAll());
 }
 
+TEST_F(NodeAllocatorTest, WhoRefusesAFreeGetsSpareNodesBackAllTheSame) {
+  Start({10});
+  ASSERT_TRUE(Refill().ok());
+  allocator_.Free(kTree, {RemoteAddress(1, 65536), 1});
+  servers_[0]->refuses_frees = true;
+  EXPECT_FALSE(ReturnAll());
+  ASSERT_EQ(servers_[0]->returned.size(), 1u);
+  EXPECT_EQ(servers_[0]->returned[0].bytes, kChunkBytes);
+}
+
 TEST_F(NodeAllocatorTest, AFreeThatFailsIsSaidAgain) {
   Start({10});
   allocator_.Free(kTree, {RemoteAddress(1, 4096), 1});

@@ -294,9 +294,12 @@ ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_i
   for (const auto& [id, all] : by_server) {
     scheduler.Spawn([&, server = id, requests = &all] {
       for (const Request& request : *requests) {
-        if (Tell(context, server, request.opcode, request.body, until_ns).ok()) continue;
+        const absl::Status told =
+            Tell(context, server, request.opcode, request.body, until_ns).status();
+        if (told.ok()) continue;
         doubts.Add(server);
-        break;
+        // One that refuses this may take the others.
+        if (absl::IsDeadlineExceeded(told) || absl::IsUnavailable(told)) break;
       }
       if (--left == 0) told.Unpark();
     });
