@@ -312,6 +312,22 @@ TEST_F(RestartTest, WhatWasSentToAnEndedLifeSaysNothingOfTheNextOne) {
   EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value());
 }
 
+TEST_F(RestartTest, WhatAnEndedLifeHasFreeSaysNothingOfTheNextOne) {
+  const auto free = [this](uint64_t offset) {
+    growing_.Free(kTree, {RemoteAddress(1, offset), 1});
+    Spawn([this](OperationContext& context) { growing_.FlushIfMany(context, kTree); });
+    session_->scheduler().Drain();
+    return servers_[0]->free_calls;
+  };
+  servers_[0]->on_free = [this] {
+    servers_[0]->free_elsewhere = uint64_t{64} << 20;
+    StartAgain();
+    servers_[0]->free_elsewhere = 0;
+  };
+  EXPECT_EQ(free(4096), 1) << "memory is scarce there";
+  EXPECT_EQ(free(8192), 1) << "and not on its next life";
+}
+
 // It is there before the request, and nobody here knows of it until the request is sent.
 TEST_F(RestartTest, WhatANextLifeHasGrantedToAnEarlierOnesRequestIsNotTakenForLinked) {
   servers_[0]->on_request = [this] { StartAgain(); };

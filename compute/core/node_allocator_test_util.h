@@ -47,8 +47,8 @@ class ChunkServer : public ControlHandler {
   int requests = 0, free_calls = 0;
   uint32_t behind = 0;  // replies that are kept for the caller of the last call
   bool malformed = false, refuses = false, refuses_frees = false;
-  std::function<void()> on_request;  // while one is answered
-  std::vector<NodeRun> recycled;     // the next grant, in place of a chunk
+  std::function<void()> on_request, on_free;  // while one is answered
+  std::vector<NodeRun> recycled;              // the next grant, in place of a chunk
   uint32_t orphans = 0;
   uint64_t free_elsewhere = 0;   // bytes that it says it has, and never hands out
   int64_t rested_ns = 0;         // when the next chunk has rested, if none is left
@@ -75,6 +75,7 @@ class ChunkServer : public ControlHandler {
         EXPECT_EQ(request.tree_id, kTree);
         freed.insert(freed.end(), request.nodes.begin(), request.nodes.end());
         ++free_calls;
+        if (on_free) on_free();
         if (rest_of_freed_ns != 0) rested_ns = world_->clock().NowNs() + rest_of_freed_ns;
         const NodesFreed reply = {static_cast<uint32_t>(request.nodes.size()), FreeBytes()};
         return EncodeReply(header, id_, EncodeNodesFreed(reply));
