@@ -31,22 +31,14 @@ void ForEachRequest(std::vector<Reference>* nodes, absl::FunctionRef<void(size_t
   }
 }
 
-std::string EncodeSettle(NodePoolId id, const std::vector<Reference>& nodes, size_t first,
-                         size_t next) {
-  NodeSettle request{.tree_id = id.tree_id, .nodes = {}, .cell_lines = id.cell_lines};
+// NodeSettle or NodeFree: of nodes [first, next).
+template <typename Request>
+Request OfNodes(NodePoolId id, const std::vector<Reference>& nodes, size_t first, size_t next) {
+  Request request{.tree_id = id.tree_id, .nodes = {}, .cell_lines = id.cell_lines};
   for (; first < next; ++first) {
     request.nodes.push_back({nodes[first].address.offset(), nodes[first].life});
   }
-  return EncodeNodeSettle(request);
-}
-
-std::string EncodeFree(NodePoolId id, const std::vector<Reference>& nodes, size_t first,
-                       size_t next) {
-  NodeFree request{.tree_id = id.tree_id, .nodes = {}, .cell_lines = id.cell_lines};
-  for (; first < next; ++first) {
-    request.nodes.push_back({nodes[first].address.offset(), nodes[first].life});
-  }
-  return EncodeNodeFree(request);
+  return request;
 }
 
 }  // namespace
@@ -196,7 +188,8 @@ void NodeAllocator::SendLinked(OperationContext& context, NodePoolId id,
                                const std::vector<Reference>& linked, size_t first, size_t next) {
   const ServerId server = linked[first].address.server();
   const absl::StatusOr<std::string> body =
-      TellOf(context, server, ControlOpcode::kSettleNodes, EncodeSettle(id, linked, first, next));
+      TellOf(context, server, ControlOpcode::kSettleNodes,
+             EncodeNodeSettle(OfNodes<NodeSettle>(id, linked, first, next)));
   if (body.ok()) return;
   for (; first < next; ++first) NoteLinked(id, linked[first]);
 }
@@ -206,7 +199,8 @@ void NodeAllocator::SendFrees(OperationContext& context, NodePoolId id,
   const ServerId server = freed[first].address.server();
   const uint64_t life = context.session.LifeOf(server);
   const absl::StatusOr<std::string> body =
-      TellOf(context, server, ControlOpcode::kFreeNodes, EncodeFree(id, freed, first, next));
+      TellOf(context, server, ControlOpcode::kFreeNodes,
+             EncodeNodeFree(OfNodes<NodeFree>(id, freed, first, next)));
   if (!body.ok()) {  // whether it has happened or not: it may be said again (rule R4)
     for (; first < next; ++first) Free(id, freed[first]);
     return;
@@ -270,11 +264,11 @@ ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_i
     std::move(pool.held_freed.begin(), pool.held_freed.end(), std::back_inserter(pool.freed));
     ForEachRequest(&pool.linked, [&](size_t first, size_t next) {
       add({pool.linked[first].address.server(), ControlOpcode::kSettleNodes,
-           EncodeSettle(id, pool.linked, first, next)});
+           EncodeNodeSettle(OfNodes<NodeSettle>(id, pool.linked, first, next))});
     });
     ForEachRequest(&pool.freed, [&](size_t first, size_t next) {
       add({pool.freed[first].address.server(), ControlOpcode::kFreeNodes,
-           EncodeFree(id, pool.freed, first, next)});
+           EncodeNodeFree(OfNodes<NodeFree>(id, pool.freed, first, next))});
     });
     for (Request& request : ReturnsOf(id, pool.node_bytes, std::move(pool.runs), pool.recycled)) {
       add(std::move(request));
