@@ -203,8 +203,8 @@ class NodeAllocator {
   int64_t AskUntilNs(OperationContext& context, int64_t shares) const;
   bool IsSilent(ServerId server, int64_t now_ns) const;
   bool Answers(ServerId server, int64_t now_ns) const;  // the same, under mutex_
-  // How a call of [begun_ns, until_ns) to the server has ended.
-  void NoteAnswer(OperationContext& context, ServerId server, const absl::Status& answer,
+  // How a call of [begun_ns, until_ns) to this life of the server has ended.
+  void NoteAnswer(OperationContext& context, const TreeServer& on, const absl::Status& answer,
                   int64_t begun_ns, int64_t until_ns);
   // Of what is freed something may have come to a server, or still comes, since `told`. Under
   // mutex_.

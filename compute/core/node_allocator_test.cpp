@@ -328,6 +328,21 @@ TEST_F(RestartTest, WhatAnEndedLifeHasFreeSaysNothingOfTheNextOne) {
   EXPECT_EQ(free(8192), 1) << "and not on its next life";
 }
 
+TEST_F(RestartTest, AnEndedLifeThatDidNotAnswerDoesNotMakeTheNextOneSilent) {
+  const auto free = [this](uint64_t offset) {
+    growing_.Free(kTree, {RemoteAddress(1, offset), 1});
+    Spawn([this](OperationContext& context) { growing_.Flush(context, kTree); });
+    session_->scheduler().Drain();
+  };
+  world_.PauseCalls(1, true);
+  world_.At(session_->NowNs() + 50 * kMillisecondNs, [this] { StartAgain(); });
+  free(4096);
+  world_.PauseCalls(1, false);
+  const int before = servers_[0]->free_calls;
+  free(8192);
+  EXPECT_GT(servers_[0]->free_calls, before);
+}
+
 // It is there before the request, and nobody here knows of it until the request is sent.
 TEST_F(RestartTest, WhatANextLifeHasGrantedToAnEarlierOnesRequestIsNotTakenForLinked) {
   servers_[0]->on_request = [this] { StartAgain(); };

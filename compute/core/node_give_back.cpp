@@ -63,13 +63,13 @@ int64_t NodeAllocator::AskUntilNs(OperationContext& context, int64_t shares) con
   return now_ns + std::min(share_ns, AskNs());
 }
 
-void NodeAllocator::NoteAnswer(OperationContext& context, ServerId server,
+void NodeAllocator::NoteAnswer(OperationContext& context, const TreeServer& on,
                                const absl::Status& answer, int64_t begun_ns, int64_t until_ns) {
   const bool is_answer = answer.ok() || absl::IsResourceExhausted(answer);
   if (!is_answer && !absl::IsDeadlineExceeded(answer)) return;
   std::lock_guard lock(mutex_);
-  FreeBytes* const known = Find(server);
-  if (known == nullptr) return;
+  FreeBytes* const known = Find(on.server);
+  if (known == nullptr || known->life != on.life) return;
   if (is_answer) {
     known->silent_until_ns = known->unanswered_ns = 0;
     return;
@@ -171,7 +171,7 @@ absl::StatusOr<std::string> NodeAllocator::Tell(OperationContext& context, Serve
   context.session.AdoptServers();
   const uint64_t life = context.session.LifeOf(server);
   absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
-  NoteAnswer(context, server, answer.status(), begun_ns, until_ns);
+  NoteAnswer(context, {server, life}, answer.status(), begun_ns, until_ns);
   NoteFailure(server, life, answer.status());
   return answer;
 }

@@ -126,7 +126,7 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
         servers.size() == 1 ? context.deadline_ns() : AskUntilNs(context, kRequestShares);
     OperationContext asking(context, until_ns);
     const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
-    NoteAnswer(context, server, body.status(), begun_ns, until_ns);
+    NoteAnswer(context, {server, life}, body.status(), begun_ns, until_ns);
     NoteFailure(server, life, body.status());
     const absl::StatusOr<NodeGrant> grant =
         body.ok() ? ParseNodeGrant(*body) : absl::StatusOr<NodeGrant>(body.status());
