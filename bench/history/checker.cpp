@@ -33,13 +33,23 @@ struct KeyHistory {
   int32_t initial = kAbsent;
   std::vector<KeyOperation> operations;
   std::vector<KeyUpsert> upserts;
+  int64_t untold_ns = INT64_MAX;  // from then on
+
+  void Add(const KeyOperation& o) {
+    if (o.call_ns < untold_ns) operations.push_back(o);
+  }
 };
 
 class HistoryCheck {
  public:
-  HistoryCheck(const std::vector<Operation>& operations, const State* initial, const State* final)
+  HistoryCheck(const std::vector<Operation>& operations, const State* initial, const State* final,
+               const Untold& untold)
       : operations_(operations) {
     CollectKeys(initial, final);
+    for (const auto& [key, from_ns] : untold) {
+      const size_t index = KeyIndex(key);
+      if (index < names_.size() && names_[index] == key) keys_[index].untold_ns = from_ns;
+    }
     if (initial != nullptr) {
       for (const auto& [key, value] : *initial) keys_[KeyIndex(key)].initial = Number(value);
     }
@@ -152,7 +162,7 @@ void HistoryCheck::AddOperation(uint32_t source) {
     case OperationKind::kScan:
       break;
   }
-  keys_[KeyIndex(operation.key)].operations.push_back(o);
+  keys_[KeyIndex(operation.key)].Add(o);
 }
 
 // `o` but for kind and values.
@@ -166,6 +176,8 @@ void HistoryCheck::AddConditional(uint32_t source, KeyOperation o) {
       Broken(absl::StrCat("key ", Printable(operation.key), ": ", Describe(o),
                           ", which is no reason to refuse it"));
     }
+  } else if (o.call_ns >= key.untold_ns) {
+    return;
   } else if (operation.kind == OperationKind::kUpsert) {
     key.upserts.push_back(
         {key.operations.size(), operation.upsert, operation.operand, operation.value});
@@ -175,7 +187,7 @@ void HistoryCheck::AddConditional(uint32_t source, KeyOperation o) {
     o.prior = Number(operation.expected);
     if (replaces) o.value = Number(operation.value);
   }
-  key.operations.push_back(o);
+  key.Add(o);
 }
 
 bool HistoryCheck::RefusedWithoutReason(const Operation& operation) const {
@@ -224,9 +236,9 @@ void HistoryCheck::AddScan(uint32_t source) {
     if (!is_row && key < first) continue;
     for (; row != returned.end() && row->first == key; ++row) {
       o.value = row->second;
-      keys_[key].operations.push_back(o);
+      keys_[key].Add(o);
     }
-    if (!is_row) keys_[key].operations.push_back(o);
+    if (!is_row) keys_[key].Add(o);
   }
 }
 
@@ -241,11 +253,11 @@ void HistoryCheck::AddFinal(const State& final) {
     if (seen[index]) Broken(absl::StrCat("final state: key ", Printable(key), " twice"));
     seen[index] = true;
     o.value = Number(value);
-    keys_[index].operations.push_back(o);
+    keys_[index].Add(o);
   }
   o.value = kAbsent;
   for (size_t i = 0; i < keys_.size(); ++i) {
-    if (!seen[i]) keys_[i].operations.push_back(o);
+    if (!seen[i]) keys_[i].Add(o);
   }
 }
 
@@ -382,8 +394,8 @@ CheckResult HistoryCheck::Run(const KeyLimits& limits) {
 }  // namespace
 
 CheckResult CheckHistory(const std::vector<Operation>& operations, const State* initial,
-                         const State* final, const KeyLimits& limits) {
-  return HistoryCheck(operations, initial, final).Run(limits);
+                         const State* final, const KeyLimits& limits, const Untold& untold) {
+  return HistoryCheck(operations, initial, final, untold).Run(limits);
 }
 
 }  // namespace pando::history

@@ -11,6 +11,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,11 @@ struct CheckResult {
 // `initial`: the state before the first operation, nullptr: empty. `final`: the whole state after
 // the last one, nullptr: not known. A key that is twice in `initial` counts with its last value;
 // twice in `final` is a violation.
+// `untold`: keys, and from when on nothing is known of them: no operation called then or later, nor
+// the final state, says anything of the key.
+using Untold = std::map<std::string, int64_t>;
 CheckResult CheckHistory(const std::vector<Operation>& operations, const State* initial = nullptr,
-                         const State* final = nullptr, const KeyLimits& limits = {});
+                         const State* final = nullptr, const KeyLimits& limits = {},
+                         const Untold& untold = {});
 
 }  // namespace pando::history

@@ -283,6 +283,31 @@ TEST(Checker, LostUpdateAndDoubleInsertFail) {
   }
 }
 
+// Of a key of which nothing is known from then on only what was said before counts.
+TEST(Checker, NothingIsSaidOfAKeyThatIsUntold) {
+  const std::vector<Operation> before = {Put("a", "1", 0, 1), Put("b", "2", 0, 1),
+                                         Single(OperationKind::kUpsert, "b", "2x", true, 2, 3)};
+  std::vector<Operation> operations = before;
+  operations[2].upsert = UpsertKind::kAppend;
+  operations[2].operand = "x";
+  operations.push_back(Single(OperationKind::kUpsert, "b", "9y", true, 10, 11));
+  operations.back().upsert = UpsertKind::kAppend;
+  operations.back().operand = "y";
+  operations.push_back(Single(OperationKind::kGet, "b", "7", true, 12, 13));
+  operations.push_back(Scan("a", 9, {{"a", "1"}}, 14, 15));
+  operations.push_back(Scan("a", 9, {{"a", "1"}, {"b", "5"}}, 16, 17));
+  const State final = {{"a", "1"}};
+  EXPECT_NE(WhyWrong(operations, nullptr, &final), "");
+  const auto check = [&](const Untold& untold) {
+    return CheckHistory(operations, nullptr, &final, {}, untold).verdict;
+  };
+  EXPECT_EQ(check({{"b", 10}}), Verdict::kCorrect);
+  EXPECT_EQ(check({{"b", 11}}), Verdict::kViolation) << "what was called before counts";
+  EXPECT_EQ(check({{"a", 2}, {"c", 0}}), Verdict::kViolation) << "other keys";
+  operations[2].value = "3x";
+  EXPECT_EQ(check({{"b", 10}}), Verdict::kViolation);
+}
+
 // --- Files.
 
 class HistoryFiles : public testing::Test {

@@ -56,9 +56,7 @@ DEFINE_string(
     "trees; \"owned_cruel\": and they are dropped, and movers stopped, while ranges move");
 DEFINE_string(without, "",
               "with --preset: kinds of unkindness that no run has, of server_pauses, late_packets, "
-              "shapes, turns, clocks");
-DEFINE_bool(log_deaths, false,
-            "with the two presets of owned trees: an owner may die with its log's memory server");
+              "shapes, turns, clocks, log_deaths");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -177,7 +175,8 @@ MixOptions ParseWithout() {
                                                       {"late_packets", &mix.late_packets},
                                                       {"shapes", &mix.shapes},
                                                       {"turns", &mix.turns},
-                                                      {"clocks", &mix.clocks}};
+                                                      {"clocks", &mix.clocks},
+                                                      {"log_deaths", &mix.log_deaths}};
   const std::vector<std::string> names = absl::StrSplit(FLAGS_without, ',', absl::SkipEmpty());
   for (const std::string& name : names) {
     const auto kind = std::find_if(std::begin(kinds), std::end(kinds),
@@ -289,7 +288,6 @@ SimRunOptions OptionsOf(uint64_t seed) {
   if (FLAGS_preset == "cruel") mix.cruel_share = 1;
   mix.owned = FLAGS_preset == "owned" || FLAGS_preset == "owned_cruel";
   mix.cruel_moves = FLAGS_preset == "owned_cruel";
-  mix.log_deaths = FLAGS_log_deaths;
   SimRunOptions options = FLAGS_preset.empty() ? FromFlags(seed) : MixedRun(seed, mix);
   options.history_path = FLAGS_history;
   return options;

@@ -109,7 +109,8 @@ void SimRun::CloseServers() {
 
 void SimRun::CheckLife(const TreeLife& life) {
   const auto check = [&](const history::State* final) {
-    const history::CheckResult checked = history::CheckHistory(life.operations, nullptr, final);
+    const history::CheckResult checked =
+        history::CheckHistory(life.operations, nullptr, final, {}, life.untold);
     for (const std::string& violation : checked.violations) Problem(violation);
     for (const std::string& key : checked.undecided) Problem(absl::StrCat("undecided: ", key));
   };

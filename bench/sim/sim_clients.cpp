@@ -102,7 +102,8 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
       const int64_t began_ns = NowNs();
       if (session.Flush(*handle.tree).ok()) {
         ++result_.flushes;
-        server.flushed_ns[slot] = began_ns;
+        int64_t& last_ns = server.flushed_ns[slot];
+        last_ns = std::max(last_ns, began_ns);
       }
       if (world_.IsKilled(*server.fabric)) return;
       continue;

@@ -7,10 +7,13 @@
 // two things more of the key, which are the whole of what may be lost:
 //   - what was found is what the key had at some moment between the last flush of its owner that
 //     had ended well and the owner's death;
-//   - it has that again from the acceptance on.
-// A key whose leaf was on the same memory server is Unavailable, and nothing is said of it.
+//   - it has that again from the acceptance on, or is overwritten at once.
+// A key whose leaf was on the same memory server is Unavailable. One whose leaf is below a node on
+// it may be found by some, who know another way. Of what nobody can read then nothing is said from
+// then on, though later somebody may: ways change with the nodes above.
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -34,9 +37,17 @@ constexpr std::array<uint64_t, 4> kApartNs = {1, 20 * kMicrosecondNs, kMilliseco
 // From the first refusal after both until the loss is accepted, or that is tried again.
 constexpr uint64_t kAcceptWithinNs = 300 * kMicrosecondNs;
 constexpr int kAcceptsMax = 30;
+// Of a key with more operations than these the checker wants to see each value stored once.
+constexpr std::ptrdiff_t kOperationsMany = 100;
 
 bool Covers(const LossInfo& loss, const std::string& key) {
   return loss.low <= key && (loss.high.empty() || key < loss.high);
+}
+
+bool IsHot(const std::vector<Operation>& operations, const std::string& key) {
+  return std::count_if(operations.begin(), operations.end(), [&](const Operation& o) {
+           return o.kind != OperationKind::kScan && o.key == key;
+         }) > kOperationsMany;
 }
 
 }  // namespace
@@ -113,18 +124,14 @@ void SimRun::MaybeAcceptLoss() {
     return;
   }
   lost_->is_reading = true;
-  SimSession& place = *server->sessions.front();
-  ++place.running;
-  place.session->Spawn([this, server, &place, &session = *place.session] {
-    for (const LossInfo& loss : lost_->losses) NoteLoss(*server, session, loss);
-    NoteTrouble(NowNs());
-    lost_->is_quiet = false;
-    --place.running;
-  });
-  ImplOf(*place.session).scheduler().endpoint().Wake();
+  for (const LossInfo& loss : lost_->losses) CollectLost(*server, loss);
+  lost_->readers = open_;
+  std::iter_swap(lost_->readers.rbegin(),
+                 std::find(lost_->readers.begin(), lost_->readers.end(), server));
+  ReadLost();
 }
 
-void SimRun::NoteLoss(const ComputeServer& server, Session& session, const LossInfo& loss) {
+void SimRun::CollectLost(const ComputeServer& server, const LossInfo& loss) {
   ++result_.ranges_lost;
   for (size_t slot = 0; slot < server.handles.size(); ++slot) {
     const TreeHandle handle = server.handles[slot];
@@ -137,41 +144,90 @@ void SimRun::NoteLoss(const ComputeServer& server, Session& session, const LossI
       const bool has_key = o.kind != OperationKind::kScan && !o.key.empty();
       if (has_key && Covers(loss, o.key)) keys.insert(o.key);
     }
-    for (const std::string& key : keys) NoteLostKey(session, handle, key, since_ns);
+    for (const std::string& key : keys) {
+      lost_->unread.push_back({slot, handle.life, key, since_ns});
+    }
   }
 }
 
-void SimRun::NoteLostKey(Session& session, const TreeHandle& handle, const std::string& key,
-                         int64_t since_ns) {
-  const absl::StatusOr<std::string> got = session.Get(*handle.tree, key);
-  const bool found = got.ok();
-  if (!found && !absl::IsNotFound(got.status())) {
-    if (!absl::IsUnavailable(got.status())) {
-      Problem(absl::StrCat("a key whose owner and log are lost: ", got.status().ToString()));
-    }
+void SimRun::ReadLost() {
+  if (lost_->unread.empty() || lost_->readers.empty()) {
+    for (const LostKey& lost : lost_->unread) lost.life->untold[lost.key] = Stamp();
+    NoteTrouble(NowNs());
+    lost_->is_quiet = false;
     return;
   }
-  if (options_.owner_faults.losses_unsaid) return;
+  ComputeServer* const server = lost_->readers.back();
+  lost_->readers.pop_back();
+  if (!IsFree(*server)) return ReadLost();
+  SimSession& place = *server->sessions.front();
+  ++place.running;
+  place.session->Spawn([this, server, &place, &session = *place.session] {
+    std::erase_if(lost_->unread, [&](const LostKey& lost) {
+      const TreeHandle handle = server->handles[lost.slot];
+      return handle.life == lost.life && NoteLost(session, handle, lost);
+    });
+    ReadLost();
+    --place.running;
+  });
+  ImplOf(*place.session).scheduler().endpoint().Wake();
+}
+
+Operation& SimRun::AddLost(const LostKey& lost, OperationKind kind) {
+  Operation& o = lost.life->operations.emplace_back();
+  o.client = -1;
+  o.kind = kind;
+  o.key = lost.key;
+  return o;
+}
+
+// Or by a scan: its reader looks for the leaf itself, where a get has the owner do that.
+absl::StatusOr<std::string> SimRun::GetOrScan(Session& session, const Tree& tree,
+                                              const std::string& key) {
+  absl::StatusOr<std::string> got = session.Get(tree, key);
+  if (!absl::IsUnavailable(got.status())) return got;
+  std::vector<KeyValue> rows;
+  const CursorOptions itself = {.from = key, .to = key, .to_inclusive = true};
+  if (!ImplOf(session).Scan(tree, itself, &rows).ok()) return got;
+  if (rows.empty()) return absl::NotFoundError("not there");
+  return rows.front().value;
+}
+
+bool SimRun::NoteLost(Session& session, const TreeHandle& handle, const LostKey& lost) {
+  const absl::StatusOr<std::string> got = GetOrScan(session, *handle.tree, lost.key);
+  const bool found = got.ok();
+  if (!found && !absl::IsNotFound(got.status())) {
+    if (absl::IsUnavailable(got.status())) return false;
+    Problem(absl::StrCat("a key whose owner and log are lost: ", got.status().ToString()));
+    return true;
+  }
+  if (options_.owner_faults.losses_unsaid) return true;
   const std::string value = found ? *got : std::string();
-  const auto add = [&](OperationKind kind, bool is_found, const std::string& with, int64_t call_ns,
-                       int64_t return_ns) {
-    Operation& o = handle.life->operations.emplace_back();
-    o.client = -1;
-    o.kind = kind;
-    o.found = is_found;
-    o.key = key;
+  Operation& before = AddLost(lost, OperationKind::kGet);
+  before.found = found;
+  before.value = value;
+  before.call_ns = lost.since_ns;
+  before.return_ns = lost_->died_ns;
+  const auto step = [&](OperationKind kind, const std::string& with, bool is_known = true) {
+    Operation& o = AddLost(lost, kind);
+    o.found = kind == OperationKind::kDelete;
     o.value = with;
-    o.call_ns = call_ns;
-    o.return_ns = return_ns;
+    o.call_ns = Stamp();
+    if (is_known) o.return_ns = Stamp();
   };
-  add(OperationKind::kGet, found, value, since_ns, lost_->died_ns);
-  const auto step = [&](OperationKind kind, bool is_found, const std::string& with) {
-    const int64_t call_ns = Stamp();
-    add(kind, is_found, with, call_ns, Stamp());
-  };
-  if (found) return step(OperationKind::kPut, false, value);
-  step(OperationKind::kPut, false, workload_.NewValue());
-  step(OperationKind::kDelete, true, "");
+  const std::string other = workload_.NewValue();
+  if (!found) {
+    step(OperationKind::kPut, other);
+    step(OperationKind::kDelete, "");
+  } else if (!IsHot(lost.life->operations, lost.key)) {
+    step(OperationKind::kPut, value);
+  } else if (session.Put(*handle.tree, lost.key, other).ok()) {
+    step(OperationKind::kPut, other);  // while nobody else asks
+  } else {
+    step(OperationKind::kPut, value);
+    step(OperationKind::kPut, other, /*is_known=*/false);
+  }
+  return true;
 }
 
 }  // namespace pando::sim_run

@@ -125,7 +125,10 @@ void SimRun::StepReopening(ComputeServer& server) {
         for (const auto& session : server.sessions) session->session->Run();
         PANDO_CHECK_EQ(reopening.handle.tree.use_count(), 1);
         reopening.handle.tree.reset();
-        break;
+        if (CanConnect()) break;
+        // Its records may have had no way to leaves: others get them once the client is closed.
+        reopening.closing = Closing::kEverything;
+        return StepReopening(server);
       case Closing::kEverything:
         if (server.running() > 0) return;
         if (server.gave_up) break;  // Reconnect() sees to it

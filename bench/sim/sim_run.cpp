@@ -167,8 +167,7 @@ absl::Status SimRun::TryAddComputeServer() {
 ComputeServer* SimRun::Choose(Random* random) {
   std::vector<ComputeServer*> free;
   for (ComputeServer* const server : open_) {
-    if (IsAlive(*server) && !server->gave_up && !server->reopening.has_value())
-      free.push_back(server);
+    if (IsFree(*server)) free.push_back(server);
   }
   return free.empty() ? nullptr : free[random->Uniform(free.size())];
 }

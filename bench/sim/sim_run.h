@@ -143,9 +143,8 @@ struct MixOptions {
   bool turns = true;
   // In some, the clocks of two processes may differ by nine per cent.
   bool clocks = true;
-  // And in half of those in which nobody else can end an owner dies with its log. Not by default:
-  // some seeds break (README.md).
-  bool log_deaths = false;
+  // Of owned trees: in half of those in which nobody else can end an owner dies with its log.
+  bool log_deaths = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "bench/history/checker.h"
 #include "bench/history/history.h"
 #include "bench/sim/ask_server.h"
 #include "bench/sim/ending.h"
@@ -38,6 +39,7 @@ struct TreeLife {
   bool dropped = false;       // a drop was begun at least
   bool load_pending = false;  // it is new, and somebody is to load it in bulk
   std::vector<history::Operation> operations;
+  history::Untold untold;
 };
 
 // A compute server's handle to the tree of a slot. Operations keep a copy while they run; the last
@@ -106,7 +108,11 @@ class SimRun {
   bool IsAlive(const ComputeServer& server) const {
     return !server.closed && !world_.IsKilled(*server.fabric);
   }
-  // One of those that live and that nothing is being done to; null: there is none.
+  // It lives, and nothing is being done to it.
+  bool IsFree(const ComputeServer& server) const {
+    return IsAlive(server) && !server.gave_up && !server.reopening.has_value();
+  }
+  // One of those that are; null: there is none.
   ComputeServer* Choose(Random* random);
 
   // --- sim_run.cpp
@@ -199,9 +205,20 @@ class SimRun {
   void MaybeAcceptLoss();
   void AcceptSoon();
   bool IsAtRest() const;
-  void NoteLoss(const ComputeServer& server, Session& session, const LossInfo& loss);
-  void NoteLostKey(Session& session, const TreeHandle& handle, const std::string& key,
-                   int64_t since_ns);
+  void CollectLost(const ComputeServer& server, const LossInfo& loss);
+  // By one member after the other, until each key has been read.
+  void ReadLost();
+  struct LostKey {
+    size_t slot = 0;
+    TreeLife* life = nullptr;
+    std::string key;
+    int64_t since_ns = 0;  // when its owner's last flush began that ended well
+  };
+  // Whether that is known now.
+  bool NoteLost(Session& session, const TreeHandle& handle, const LostKey& lost);
+  static absl::StatusOr<std::string> GetOrScan(Session& session, const Tree& tree,
+                                               const std::string& key);
+  history::Operation& AddLost(const LostKey& lost, history::OperationKind kind);
 
   // --- sim_waits.cpp
   // Something is in the way of operations until then.
@@ -278,6 +295,8 @@ class SimRun {
     bool is_reading = false;  // it is accepted
     int attempts = 0;
     std::vector<LossInfo> losses;
+    std::vector<LostKey> unread;
+    std::vector<ComputeServer*> readers;  // who are still to try
   };
   std::optional<Lost> lost_;
   SimRunResult result_;

@@ -76,19 +76,18 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
                       .late_packets = false,
                       .shapes = false,
                       .turns = false,
-                      .clocks = false};
+                      .clocks = false,
+                      .log_deaths = false};
+  const std::string without = "server_pauses,late_packets,shapes,turns,clocks,log_deaths";
   MixOptions owned_cruel = owned;
   owned_cruel.cruel_moves = true;
   // An owner that did not know yet that it was fenced passed on what a memory server had refused
   // it.
-  RunSeed(5'300'817, &coverage,
-          "owned_cruel --without=server_pauses,late_packets,shapes,turns,clocks", owned_cruel);
+  RunSeed(5'300'817, &coverage, "owned_cruel --without=" + without, owned_cruel);
   // Little logs, and leaves on a memory server that is gone: what nobody takes any more was three
   // quarters of the log, and then all of it, behind one erase.
-  RunSeed(6'100'597, &coverage, "owned --without=server_pauses,late_packets,shapes,turns,clocks",
-          owned);
-  RunSeed(6'100'717, &coverage, "owned --without=server_pauses,late_packets,shapes,turns,clocks",
-          owned);
+  RunSeed(6'100'597, &coverage, "owned --without=" + without, owned);
+  RunSeed(6'100'717, &coverage, "owned --without=" + without, owned);
 }
 
 TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {
@@ -104,7 +103,7 @@ TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {
         "ranges_erased", "fenced_and_back", "peers_cut_off", "peer_links_cut_in_one_way",
         "peers_connected_in_vain", "members_cut_off", "members_cut_off_from_logs",
         "members_cut_off_and_back", "members_dead_for_one_alone", "killed_replaced",
-        "killed_replaced_unrecovered"}) {
+        "killed_replaced_unrecovered", "owners_dead_with_logs"}) {
     EXPECT_GT(totals[name], 0u) << name;
   }
 }
