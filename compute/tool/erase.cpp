@@ -11,14 +11,15 @@
 namespace pando::tool {
 namespace {
 
-// What has failed, and how to go on.
+// What has failed, and how to go on: no command to copy, which would lack the other settings, the
+// tree among them.
 absl::Status WithPlace(const Settings& settings, const absl::Status& status, uint64_t erased,
                        const std::string& next) {
   const std::string to = settings.to_given ? absl::StrCat(" --to=", ToHex(settings.to)) : "";
   return {status.code(), absl::StrCat(std::string(status.message()), "; ", erased,
-                                      " keys were erased, and some more may be; 'pando erase --hex "
-                                      "--from=",
-                                      ToHex(next), to, "' goes on there")};
+                                      " keys were erased, and some more may be; the same command "
+                                      "with --hex --from=",
+                                      ToHex(next), to, " goes on there")};
 }
 
 }  // namespace

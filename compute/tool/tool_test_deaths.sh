@@ -49,6 +49,10 @@ test_death() {
     (($(now_ms) - started < death_ms)) || fail 'too late'
     run 69 scan --tree='words 1'
     says UNAVAILABLE
+    # What is said to go on with is not a command that would erase another tree.
+    run 69 erase --tree='words 1' --from= --to=z
+    says 'the same command with --hex --from='
+    says ' --to=7a goes on there'
     # A new life of the server does not pass empty memory off as the old one's nodes.
     start_server 2 --memory=512M
     run 74 scan --tree='words 1'
