@@ -1,6 +1,6 @@
 // The commands of `pando`, one function each. They print results to standard output and return what
 // went wrong; main.cpp turns that into a message and an exit code. Built on the public interface
-// only, but for the doctor.
+// only, but for the doctor, and for what is announced (announced_servers.h).
 #pragma once
 
 #include <chrono>

@@ -20,6 +20,7 @@
 #include "common/program/host_memory.h"
 #include "common/registry/private_directory.h"
 #include "common/registry/registry.h"
+#include "compute/tool/announced_servers.h"
 #include "compute/tool/commands.h"
 #include "compute/tool/doctor_report.h"
 #include "pando/version.h"
@@ -206,6 +207,7 @@ int CheckSockets(const std::string& directory, DoctorReport* report) {
 }
 
 void CheckServers(const Settings& settings, DoctorReport* report) {
+  AnnouncedServers announced(settings);
   const auto client = Connect(settings);
   if (!client.ok()) {
     report->Fix(
@@ -216,7 +218,7 @@ void CheckServers(const Settings& settings, DoctorReport* report) {
               "logs");
     return;
   }
-  for (const ServerStatus& server : (*client)->Servers()) {
+  for (const ServerStatus& server : announced.Ask(client->get())) {
     const std::string title =
         absl::StrCat("memory server ", server.id, server.is_catalog ? " (catalog)" : "");
     if (!server.available) {

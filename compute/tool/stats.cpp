@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "compute/tool/announced_servers.h"
 #include "compute/tool/byte_text.h"
 #include "compute/tool/commands.h"
 
@@ -74,11 +75,11 @@ absl::Status PrintOnce(const Settings& settings, const Servers& servers) {
   return problem;
 }
 
-absl::Status Watch(const Settings& settings, Client* client) {
+absl::Status Watch(const Settings& settings, Client* client, AnnouncedServers* announced) {
   using std::chrono::system_clock;
   Counters before;
   for (auto next = std::chrono::steady_clock::now();;) {
-    const Servers servers = client->Servers();
+    const Servers servers = announced->Ask(client);
     const auto now = system_clock::now().time_since_epoch();
     const int64_t time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
     std::string text;
@@ -102,10 +103,11 @@ absl::Status Watch(const Settings& settings, Client* client) {
 }  // namespace
 
 absl::Status Stats(const Settings& settings, const Arguments&) {
+  AnnouncedServers announced(settings);
   const auto client = Connect(settings);
   if (!client.ok()) return client.status();
-  if (settings.watch_seconds > 0) return Watch(settings, client->get());
-  return PrintOnce(settings, (*client)->Servers());
+  if (settings.watch_seconds > 0) return Watch(settings, client->get(), &announced);
+  return PrintOnce(settings, announced.Ask(client->get()));
 }
 
 }  // namespace pando::tool

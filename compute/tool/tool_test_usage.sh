@@ -244,6 +244,23 @@ test_formats() {
   says "--watch is 0.1 to 86400 seconds, not 'soon'"
   run 2 stats --watch 5
   says 'stats takes 0 arguments, not 1'
+  # One that is announced and does not answer is missed, although clients go on without it.
+  start_server 2 --memory=64M
+  run 0 doctor
+  says 'memory server 2: '
+  kill -STOP "${servers[2]}"
+  run 69 stats
+  says 'memory server 1 (catalog)'
+  says 'memory server 2 does not answer (UNAVAILABLE)'
+  run 69 stats --json
+  expect_json '[(server["id"], server["available"]) for server in document["memory_servers"]]' '[(1, True), (2, False)]'
+  "$programs/pando" stats --watch=0.1 --json 2>"$work/err" | head -n 2 >"$work/out" || fail 'stats --watch --json'
+  expect_json 'lines[1]["memory_servers"][1]' "{'id': 2, 'available': False}"
+  run 1 doctor
+  says '[fix]  memory server 2 does not answer'
+  kill -CONT "${servers[2]}"
+  run 0 stats
+  says 'memory server 2: '
   stop_server 1 KILL
   run 69 stats
 }
