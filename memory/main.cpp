@@ -33,7 +33,7 @@ DEFINE_string(registry, "",
               "where servers and clients find each other: a directory, or "
               "memcached://HOST:PORT/CLUSTER; default: $PANDO_REGISTRY, else "
               "$XDG_RUNTIME_DIR/pando");
-DEFINE_int32(server_id, 1, "id of this server, unique in its registry: 0 to 65535");
+DEFINE_int32(server_id, 1, "id of this server, unique in its registry: 1 to 65535");
 DEFINE_string(memory, "1G", "memory to offer, with suffix K, M, G or T");
 DEFINE_string(
     chunk, "4M",
@@ -309,7 +309,7 @@ int main(int argc, char** argv) {
   }
   const std::string registry = RegistryFromFlag(FLAGS_registry);
   if (registry.empty()) ExitWithUsageError(kProgram, "where is the registry? Give --registry=DIR");
-  CheckRange("server_id", FLAGS_server_id, 0, 65535);
+  CheckRange("server_id", FLAGS_server_id, 1, 65535);
   CheckRange("locks", FLAGS_locks, 512, 1 << 30);
   if (FLAGS_packet_bytes != 0) CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
   CheckRange("lease_ms", FLAGS_lease_ms, 0, 24 * 3600 * 1000);

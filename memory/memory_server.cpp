@@ -50,8 +50,8 @@ absl::Status MemoryServer::Check(const ServerMemory& memory, const MemoryServerO
       (options.serving_lease_ns > 0 && options.serving_lease_ns < kMicrosecondNs)) {
     return absl::InvalidArgumentError("a serving lease is 1 us to a day, or 0: no owned trees");
   }
-  if (options.life == 0) return absl::InvalidArgumentError("a server's life is above 0");
-  return absl::OkStatus();
+  if (options.life != 0 && options.server_id != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("a server's id and life are above 0");
 }
 
 absl::StatusOr<std::unique_ptr<MemoryServer>> MemoryServer::Create(

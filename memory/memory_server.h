@@ -51,8 +51,8 @@
 namespace pando::memory {
 
 struct MemoryServerOptions {
-  // 0..65535, unique in the cluster. (Ids start at 1 by default: address 0 of server 0 is the null
-  // address.)
+  // 1..65535, unique in the cluster. 0 is no server: address 0 there is the null address, and where
+  // a server is named (a log's, a lost one's) 0 says that there is none.
   ServerId server_id = 1;
   // Whether this server keeps the catalog and issues identities. Exactly one does; the default
   // set-up: server 1.

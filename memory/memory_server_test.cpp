@@ -27,6 +27,13 @@ class MemoryServerTest : public testing::Test {
   TestClient bert_{server_.get(), 2};
 };
 
+// In the protocol 0 says that there is none.
+TEST_F(MemoryServerTest, NoServerHasId0) {
+  PlainMemory memory;
+  EXPECT_EQ(MemoryServer::Create(memory.memory(), {.server_id = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(MemoryServerTest, TellsAnyoneWhatItIs) {
   const auto body = anna_.Call(ControlOpcode::kServerInfo);
   ASSERT_TRUE(body.ok()) << body.status();
