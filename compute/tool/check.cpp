@@ -82,6 +82,26 @@ Json ToJson(const std::string& name, const CheckReport& report) {
   return json;
 }
 
+Json ToJson(const std::string& name, const absl::Status& error) {
+  Json json;
+  AddBytes(&json, "tree", name);
+  json.update(Json{{"ok", false}, {"error", std::string(error.message())}});
+  return json;
+}
+
+// What was found, of so many trees; `error`: the first one.
+absl::Status Result(size_t trees, size_t damaged, size_t unchecked, const absl::Status& error) {
+  if (damaged > 0) {
+    const std::string others =
+        unchecked > 0 ? absl::StrCat("; ", unchecked, " could not be checked") : "";
+    return absl::DataLossError(
+        absl::StrCat("something is wrong with ", damaged, " of ", trees, " trees", others));
+  }
+  if (unchecked == 0) return absl::OkStatus();
+  return {error.code(), absl::StrCat(unchecked, " of ", trees, " trees could not be checked: ",
+                                     std::string(error.message()))};
+}
+
 }  // namespace
 
 absl::Status Check(const Settings& settings, const Arguments&) {
@@ -90,12 +110,24 @@ absl::Status Check(const Settings& settings, const Arguments&) {
   const auto names = TreesToCheck(settings, client->get());
   if (!names.ok()) return names.status();
   Json trees = Json::array();
-  size_t damaged = 0;
+  size_t damaged = 0, unchecked = 0;
+  absl::Status error;
   for (const std::string& name : *names) {
     const auto report = CheckOne(settings, client->get(), name);
     // Without --tree: it was dropped since it was listed.
     if (absl::IsNotFound(report.status()) && !settings.tree_given) continue;
-    if (!report.ok()) return report.status();
+    if (!report.ok() && settings.tree_given) return report.status();
+    if (!report.ok()) {
+      // It says nothing of those after it.
+      error.Update(report.status());
+      ++unchecked;
+      trees.push_back(ToJson(name, report.status()));
+      if (settings.json) continue;
+      absl::Status printed = Print(
+          absl::StrCat("tree '", name, "' cannot be checked: ", report.status().message(), "\n"));
+      if (!printed.ok()) return printed;
+      continue;
+    }
     damaged += report->ok() ? 0 : 1;
     trees.push_back(ToJson(name, *report));
     if (settings.json) continue;
@@ -104,13 +136,11 @@ absl::Status Check(const Settings& settings, const Arguments&) {
   if (names->empty() && !settings.json) return Print("there are no trees\n");
   if (settings.json) {
     const Json result = {
-        {"ok", damaged == 0}, {"quiet_tree", settings.quiet_tree}, {"trees", trees}};
+        {"ok", damaged + unchecked == 0}, {"quiet_tree", settings.quiet_tree}, {"trees", trees}};
     if (absl::Status printed = Print(JsonText(result, /*in_lines=*/true)); !printed.ok())
       return printed;
   }
-  if (damaged == 0) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("something is wrong with ", damaged, " of ", trees.size(), " trees"));
+  return Result(trees.size(), damaged, unchecked, error);
 }
 
 }  // namespace pando::tool

@@ -163,7 +163,8 @@ std::vector<CommandText> MakeCommandTexts() {
        "",
        "say what is wrong with one tree, or with all",
        "Reads every node and value of the tree of --tree, or of all trees, even while others work "
-       "on them. Exit code 74: something is wrong with a tree. Other codes: the check failed.",
+       "on them. Exit code 74: something is wrong with a tree. Other codes: a tree could not be "
+       "checked; without --tree the others are, all the same.",
        {"tree=NAME", "quiet_tree", "json"}},
       {"doctor",
        "",

@@ -71,7 +71,7 @@ absl::Status Trees(const Settings& settings, const Arguments& arguments);
 absl::Status Count(const Settings& settings, const Arguments& arguments);
 absl::Status Stats(const Settings& settings, const Arguments& arguments);
 // Of one tree, or of all. DataLoss if something is wrong with a tree; other errors say why it could
-// not be checked.
+// not be checked (of all: the first one that could not).
 absl::Status Check(const Settings& settings, const Arguments& arguments);
 // Works without any server; FailedPrecondition if it found something that has to be fixed. With
 // `litmus`: NotFound where there is no RDMA device.

@@ -60,6 +60,15 @@ test_death() {
     run 0 drop 'words 1'
     run 0 load "$work/words" --tree='words 1'
     expect_all_words 'words 1'
+    # A check goes on behind a tree that it cannot read.
+    run 74 check
+    says "tree 'words 2' cannot be checked: "
+    says "tree 'words 1': $(wc -l <"$work/sorted") keys"
+    says '2 of 3 trees could not be checked: '
+    run 74 check --json
+    expect_json 'sorted((tree["tree"], tree["ok"], "error" in tree) for tree in document["trees"])' \
+      "[('words 1', True, False), ('words 2', False, True), ('words 3', False, True)]"
+    expect_json 'document["ok"]' False
     stop_server 1 TERM
     stop_server 2 TERM
   done
