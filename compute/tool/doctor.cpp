@@ -124,13 +124,16 @@ void CheckLimits(DoctorReport* report) {
   }
 }
 
-void CheckRdma(const Settings& settings, DoctorReport* report) {
+// `announced`: the fabric of the memory servers that are there. What was asked for may be for
+// others.
+void CheckRdma(const Settings& settings, const std::string& announced, DoctorReport* report) {
   const RdmaOptions& rdma = settings.rdma;
-  const bool needed = settings.fabric == "verbs" || !rdma.device.empty() || rdma.port != 0 ||
-                      rdma.gid_index >= 0 || rdma.mtu_bytes != 0;
+  const bool verbs = settings.fabric == "verbs" || announced == "verbs";
+  const bool needed =
+      verbs || !rdma.device.empty() || rdma.port != 0 || rdma.gid_index >= 0 || rdma.mtu_bytes != 0;
 #ifdef PANDO_HAVE_VERBS
   JudgeRdma(GatherRdmaFacts(DeviceOptions(rdma), needed), report);
-  if (settings.fabric == "verbs") JudgeSecret(!settings.secret_file.empty(), report);
+  if (verbs) JudgeSecret(!settings.secret_file.empty(), report);
 #else
   report->Lack(needed, "this build has no RDMA (fabric verbs)",
                "sudo apt-get install libibverbs-dev, and build again");
@@ -311,7 +314,7 @@ absl::Status Doctor(const Settings& settings, const Arguments&) {
   const std::optional<std::string> fabric = CheckRegistry(settings, &report);
   Settings as_announced = settings;
   if (fabric.has_value()) as_announced.fabric = *fabric;
-  CheckRdma(as_announced, &report);
+  CheckRdma(settings, as_announced.fabric, &report);
   if (fabric.has_value()) CheckServers(as_announced, &report);
   absl::Status status = Print(report.text());
   if (status.ok() && report.fixes() > 0) {
