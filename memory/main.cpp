@@ -59,8 +59,8 @@ DEFINE_string(catalog, "auto",
               "whether this server keeps the catalog: yes, no, or auto (server 1 does)");
 DEFINE_string(fabric, "shm", "transport: shm (one host, no RDMA) or verbs (RDMA)");
 DEFINE_string(listen, "",
-              "HOST:PORT (TCP) where verbs clients connect; default: the address of the GID, any "
-              "free port");
+              "HOST:PORT (TCP) where verbs clients connect; :PORT: at every address of this host; "
+              "default: the address of the GID, any free port");
 DEFINE_string(
     secret_file, "",
     "file with the cluster's secret, 16 to 4096 bytes, readable by its owner only; over verbs this "

@@ -108,7 +108,8 @@ struct PeerOptions {
   PeerIdentity identity;             // told to all other ends
   PeerAcceptor* acceptor = nullptr;  // nullptr: nobody can connect to this port
   // Where others connect; "": the fabric chooses. shm: the path of a socket (up to 107 bytes, in a
-  // directory of this user's); verbs: "host:port"; sim: any name.
+  // directory of this user's); verbs: "host:port", or ":port" for every
+  // address of this host; sim: any name.
   std::string address;
   // Of both sides: a link that is not open by then is none.
   int64_t hello_timeout_ms = 2'000;

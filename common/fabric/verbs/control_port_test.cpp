@@ -3,15 +3,19 @@
 #include "common/fabric/verbs/control_port.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <thread>
 #include <vector>
 
 #include "common/base/bystander.h"
 #include "common/base/log_hook.h"
 #include "common/fabric/verbs/address_test_util.h"
+#include "common/fabric/verbs/service_address.h"
 #include "common/fabric/verbs/speaker_test_util.h"
 #include "memory/test_support.h"
 
@@ -372,6 +376,32 @@ TEST_F(ControlPortTest, WhoAsksAndGoesLeavesNothingBehind) {
   EXPECT_LT(RealClock().NowNs() - begun_ns, bystander_.Bound(2 * kResolveNs));
   StopWork();
   EXPECT_LE(port_->queue_pairs(), QueuePairOpener::kThreadsMax + 1u);
+}
+
+// What is published leads other hosts here.
+TEST_F(ControlPortTest, EveryAddressIsNoneToPublish) {
+  GidFacts ipv4 = {.type = GidType::kRoceV2};
+  ipv4.gid[10] = ipv4.gid[11] = 0xff;
+  ipv4.gid[12] = 10, ipv4.gid[13] = 77, ipv4.gid[15] = 1;
+  const GidFacts other = {.gid = {0xfe, 0x80}};
+  std::array<char, HOST_NAME_MAX + 1> name = {};
+  ASSERT_EQ(gethostname(name.data(), name.size() - 1), 0);
+  for (const char* every : {":0", "0.0.0.0:0", "0:0", "[::]:0"}) {
+    const auto wanted = AddressToListenAt(every, ipv4);
+    ASSERT_TRUE(wanted.ok()) << wanted.status();
+    const auto port = ControlPort::Listen({}, *wanted, &device_);
+    if (!port.ok() && wanted->host == "::") continue;  // a host without IPv6
+    ASSERT_TRUE(port.ok()) << port.status();
+    const HostPort& bound = (*port)->bound();
+    EXPECT_EQ(AddressToPublish(bound, ipv4).ToString(), "10.77.0.1:" + bound.port) << every;
+    EXPECT_EQ(AddressToPublish(bound, other).ToString(), name.data() + (":" + bound.port)) << every;
+  }
+  // What is one address of this host's is published as it was given.
+  EXPECT_EQ(AddressToPublish({"localhost", "7"}, ipv4).ToString(), "localhost:7");
+  EXPECT_EQ(AddressToListenAt("localhost:7", ipv4)->ToString(), "localhost:7");
+  EXPECT_EQ(AddressToListenAt("", ipv4)->ToString(), "10.77.0.1:0");
+  EXPECT_EQ(AddressToListenAt("", other)->ToString(), ":0");
+  EXPECT_TRUE(absl::IsInvalidArgument(AddressToListenAt("nowhere", ipv4).status()));
 }
 
 TEST_F(ControlPortTest, RequestsBehindOneAnotherAreAnsweredInOrder) {

@@ -46,6 +46,14 @@ UniqueFd NewSocket(const addrinfo& address) {
       UniqueFd(socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)));
 }
 
+bool IsUnspecified(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr == htonl(INADDR_ANY);
+  }
+  return address.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
 absl::StatusOr<HostPort> BoundTo(int socket, const HostPort& asked) {
   sockaddr_storage address = {};
   socklen_t bytes = sizeof(address);
@@ -55,7 +63,7 @@ absl::StatusOr<HostPort> BoundTo(int socket, const HostPort& asked) {
                   port.size(), NI_NUMERICSERV) != 0) {
     return absl::InternalError("which port the kernel chose cannot be found out");
   }
-  return HostPort{asked.host, port.data()};
+  return HostPort{IsUnspecified(address) ? "" : asked.host, port.data()};
 }
 
 // 0 or an errno.

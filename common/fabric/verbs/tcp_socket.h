@@ -24,7 +24,9 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
 
 struct TcpListener {
   UniqueFd socket;
-  HostPort bound;  // with the port that the kernel chose, where 0 was asked for
+  // With the port that the kernel chose, where 0 was asked for. Without a host: every address of
+  // this host, whether it was asked for by none, by "0.0.0.0" or by "::".
+  HostPort bound;
 };
 // AlreadyExists: somebody listens there. InvalidArgument: no such address on this host.
 absl::StatusOr<TcpListener> ListenTcp(const HostPort& address);

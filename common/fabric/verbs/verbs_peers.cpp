@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "common/base/status.h"
 #include "common/fabric/body.h"
 #include "common/fabric/verbs/completion_error.h"
+#include "common/fabric/verbs/service_address.h"
 #include "common/fabric/verbs/tcp_socket.h"
 #include "common/fabric/verbs/verbs_peer_connection.h"
 
@@ -142,20 +142,10 @@ absl::Status VerbsPeerPort::InitChannel() {
 }
 
 absl::Status VerbsPeerPort::Listen(UniqueFd* listener) {
-  HostPort wanted = {"", "0"};
   const GidFacts& gid = device_->path().gid;
-  if (!options().address.empty()) {
-    PANDO_ASSIGN_OR_RETURN(wanted, ParseHostPort(options().address));
-  } else if (gid.IsIpv4()) {
-    wanted.host = FormatGid(gid);
-  }
+  PANDO_ASSIGN_OR_RETURN(const HostPort wanted, AddressToListenAt(options().address, gid));
   PANDO_ASSIGN_OR_RETURN(TcpListener listening, ListenTcp(wanted));
-  if (listening.bound.host.empty()) {
-    std::array<char, HOST_NAME_MAX + 1> name = {};
-    gethostname(name.data(), name.size() - 1);
-    listening.bound.host = name.data();
-  }
-  address_ = listening.bound.ToString();
+  address_ = AddressToPublish(listening.bound, gid).ToString();
   *listener = std::move(listening.socket);
   return absl::OkStatus();
 }

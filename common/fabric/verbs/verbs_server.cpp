@@ -1,11 +1,8 @@
 #include "common/fabric/verbs/verbs_server.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -16,7 +13,7 @@
 #include "common/fabric/verbs/lock_space.h"
 #include "common/fabric/verbs/loopback.h"
 #include "common/fabric/verbs/registered_memory.h"
-#include "common/fabric/verbs/tcp_socket.h"
+#include "common/fabric/verbs/service_address.h"
 
 namespace pando {
 namespace {
@@ -138,13 +135,8 @@ absl::Status VerbsServerImpl::InitMemory() {
 }
 
 absl::Status VerbsServerImpl::InitListener() {
-  HostPort wanted = {"", "0"};
   const GidFacts& gid = device_->path().gid;
-  if (!options_.listen.empty()) {
-    PANDO_ASSIGN_OR_RETURN(wanted, ParseHostPort(options_.listen));
-  } else if (gid.IsIpv4()) {
-    wanted.host = FormatGid(gid);
-  }
+  PANDO_ASSIGN_OR_RETURN(const HostPort wanted, AddressToListenAt(options_.listen, gid));
   const ControlPort::Options options = {.server_id = options_.server_id,
                                         .endpoints_max = options_.endpoints_max,
                                         .connections_max = options_.connections_max,
@@ -154,13 +146,7 @@ absl::Status VerbsServerImpl::InitListener() {
                                         .secret = options_.secret};
   PANDO_ASSIGN_OR_RETURN(port_, ControlPort::Listen(options, wanted, this));
   port_->Describe(hello_, described_);
-  HostPort bound = port_->bound();
-  if (bound.host.empty()) {
-    std::array<char, HOST_NAME_MAX + 1> name = {};
-    gethostname(name.data(), name.size() - 1);
-    bound.host = name.data();
-  }
-  address_ = bound.ToString();
+  address_ = AddressToPublish(port_->bound(), gid).ToString();
   return absl::OkStatus();
 }
 

@@ -31,8 +31,9 @@ class DeviceMemoryCalls;
 
 struct VerbsServerOptions {
   VerbsDeviceOptions device;
-  // "host:port" for the control connections; "": the address of the GID in use (every address of
-  // this host where that is none), and a port that the kernel chooses.
+  // "host:port" for the control connections, ":port" for every address of this host; "": the
+  // address of the GID in use (every address where that is none), and a port that the kernel
+  // chooses (service_address.h).
   std::string listen;
   ServerId server_id = 1;
   uint64_t main_bytes = uint64_t{64} << 20;  // multiple of 4096; locked in memory while it serves

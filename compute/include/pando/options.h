@@ -141,7 +141,8 @@ struct ClientOptions {
   // away (Client::Leave()).
   bool spread_ranges = true;
   // Where this client answers other compute servers that need its keys: on shm the path of a
-  // socket, on verbs HOST:PORT. "": the library chooses an address and publishes it.
+  // socket, on verbs HOST:PORT, or :PORT for every address of this host. "": the library chooses an
+  // address. It publishes one that other hosts can reach.
   std::string service_address;
   // Threads that execute what other compute servers ask of this one, 1..64, each with a session of
   // its own. All requests of one asking client are executed by one of them, so more threads than
