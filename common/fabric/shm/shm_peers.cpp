@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<PeerPort>> ShmPeerPort::Open(const PeerOptions& o
   if (options.acceptor != nullptr) {
     PANDO_ASSIGN_OR_RETURN(listener, ListenAt(options.address));
     port->address_ = options.address;
-    port->file_ = SocketFile(options.address, std::move(listener.lock));
+    port->file_ = SocketFile(options.address, std::move(listener.lock), LockFile::kGoes);
   }
   PANDO_RETURN_IF_ERROR(port->Start(std::move(listener.socket)));
   return port;

@@ -98,7 +98,7 @@ TEST_F(ShmPeersTest, TheSocketIsTheOwnersOnlyAndGoesWithThePort) {
   Start();
   ExpectOwnersOnly(options_.address);
   port_.reset();
-  EXPECT_FALSE(std::filesystem::exists(options_.address));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path())) << "its lock's file goes, too";
 }
 
 TEST_F(ShmPeersTest, ADeadPortsSocketIsReplacedAndNothingElseIs) {

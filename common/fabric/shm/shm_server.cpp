@@ -49,7 +49,7 @@ class ShmServerImpl final : public ShmServer, private LinkServer {
         options_(options),
         region_(std::move(region)),
         slots_(&region_),
-        file_(options.socket_path, std::move(path_lock)),
+        file_(options.socket_path, std::move(path_lock), LockFile::kStays),
         spare_(std::move(spare)),
         buffer_(kShmFrameBytesMax) {}
   ~ShmServerImpl() override { Close(); }

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -55,8 +56,7 @@ int Connect(int fd, const sockaddr_un& address) {
 
 // One process at a time looks at a path, removes what is dead there, and binds: two that did it
 // side by side could each find the same dead socket, and the second remove the first one's new one.
-absl::StatusOr<UniqueFd> LockPath(const std::string& path) {
-  const std::string lock_path = path + ".lock";
+absl::StatusOr<UniqueFd> LockFileAt(const std::string& path, const std::string& lock_path) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   UniqueFd lock = AboveStandard(UniqueFd(open(lock_path.c_str(), kFlags, 0600)));
   if (!lock && errno == ELOOP) {
@@ -67,6 +67,26 @@ absl::StatusOr<UniqueFd> LockPath(const std::string& path) {
   if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", lock_path));
   return absl::AlreadyExistsError(absl::StrCat("another server listens at ", path));
+}
+
+// Not a link to it.
+bool IsFileAt(const std::string& path, int fd) {
+  struct stat there, open;
+  return lstat(path.c_str(), &there) == 0 && fstat(fd, &open) == 0 && there.st_ino == open.st_ino &&
+         there.st_dev == open.st_dev;
+}
+
+std::string LockPathOf(const std::string& path) { return path + ".lock"; }
+
+absl::StatusOr<UniqueFd> LockPath(const std::string& path) {
+  constexpr int kTriesMax = 1000;
+  const std::string lock_path = LockPathOf(path);
+  for (int i = 0; i < kTriesMax; ++i) {
+    PANDO_ASSIGN_OR_RETURN(UniqueFd lock, LockFileAt(path, lock_path));
+    if (IsFileAt(lock_path, lock.get())) return lock;
+    // It was removed before it was locked: that of the next one is another.
+  }
+  return absl::UnavailableError(absl::StrCat(lock_path, " is replaced again and again"));
 }
 
 // Removes a socket file that nobody listens at. The path is locked.
@@ -108,8 +128,8 @@ absl::StatusOr<UnixListener> ListenAt(const std::string& path) {
   return UnixListener{std::move(fd), std::move(lock)};
 }
 
-SocketFile::SocketFile(std::string path, UniqueFd lock)
-    : path_(std::move(path)), lock_(std::move(lock)) {
+SocketFile::SocketFile(std::string path, UniqueFd lock, LockFile lock_file)
+    : path_(std::move(path)), lock_(std::move(lock)), lock_file_(lock_file) {
   struct stat file;
   if (stat(path_.c_str(), &file) == 0) inode_ = file.st_ino;
 }
@@ -119,6 +139,7 @@ SocketFile& SocketFile::operator=(SocketFile&& other) noexcept {
   Remove();
   path_ = std::exchange(other.path_, {});
   lock_ = std::move(other.lock_);
+  lock_file_ = other.lock_file_;
   inode_ = other.inode_;
   return *this;
 }
@@ -127,6 +148,9 @@ void SocketFile::Remove() {
   if (path_.empty()) return;
   struct stat file;
   if (stat(path_.c_str(), &file) == 0 && file.st_ino == inode_) unlink(path_.c_str());
+  // While it is locked: then whoever has it open finds another one there, or none.
+  const std::string lock_path = LockPathOf(path_);
+  if (lock_file_ == LockFile::kGoes && IsFileAt(lock_path, lock_.get())) unlink(lock_path.c_str());
   path_.clear();
   lock_.Reset();
 }

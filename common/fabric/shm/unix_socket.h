@@ -23,19 +23,22 @@ namespace pando {
 struct UnixListener {
   UniqueFd socket;
   // Held by the one process that may make, replace and remove the socket's file: until after that.
-  // The kernel drops it with the process. `path`.lock stays, so that nobody locks a dead file.
+  // The kernel drops it with the process. Its file is `path`.lock.
   UniqueFd lock;
 };
 // Listens at `path`, socket file mode 0600. A file left behind by a dead process is replaced;
 // AlreadyExists where somebody listens or something else than a socket is there; InvalidArgument:
 // over 107 bytes; PermissionDenied: the lock file is not this user's, or a symbolic link.
 absl::StatusOr<UnixListener> ListenAt(const std::string& path);
+// Whether `path`.lock goes with the socket. Earlier releases lock a file that is gone, so that it
+// stays where they may want the same path; one that nobody else will want would stay for ever.
+enum class LockFile : uint8_t { kStays, kGoes };
 // The file of a listening socket, which goes with this, and then the lock. Move-only.
 class SocketFile {
  public:
   SocketFile() = default;
   // `listener` has been made at `path`.
-  SocketFile(std::string path, UniqueFd lock);
+  SocketFile(std::string path, UniqueFd lock, LockFile lock_file);
   SocketFile(SocketFile&& other) noexcept { *this = std::move(other); }
   SocketFile& operator=(SocketFile&& other) noexcept;
   ~SocketFile() { Remove(); }
@@ -46,6 +49,7 @@ class SocketFile {
  private:
   std::string path_;
   UniqueFd lock_;
+  LockFile lock_file_ = LockFile::kStays;
   ino_t inode_ = 0;
 };
 // Unavailable: nobody listens there (or not before `deadline_ns`). InvalidArgument: over 107 bytes.

@@ -70,6 +70,35 @@ TEST_F(UnixSocketTest, OfTwoServersOverADeadSocketOneStartsAndKeepsIt) {
   EXPECT_EQ(surprises, 0);
 }
 
+// Who has opened the lock's file before it went, and locks it then, would have the path beside
+// whoever has made another.
+TEST_F(UnixSocketTest, ThePathIsOnesAloneAlsoWhereTheLocksFileGoes) {
+  constexpr int kServers = 3, kRounds = 4000;
+  std::atomic<int> started{0}, listening{0}, together{0}, unheard{0}, surprises{0};
+  std::vector<std::thread> servers;
+  for (int i = 0; i < kServers; ++i) {
+    servers.emplace_back([&] {
+      while (started < kRounds) {
+        auto listener = ListenAt(path_);
+        if (!listener.ok()) {
+          if (!absl::IsAlreadyExists(listener.status())) ++surprises;
+          continue;
+        }
+        ++started;
+        if (++listening > 1) ++together;
+        const SocketFile file(path_, std::move(listener->lock), LockFile::kGoes);
+        if (!SomebodyAnswers()) ++unheard;
+        --listening;
+      }
+    });
+  }
+  for (std::thread& server : servers) server.join();
+  EXPECT_EQ(together, 0);
+  EXPECT_EQ(unheard, 0);
+  EXPECT_EQ(surprises, 0);
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
+}
+
 TEST_F(UnixSocketTest, TheLockIsItsOwnersAndNoLinkIsFollowed) {
   {
     const auto listener = ListenAt(path_);
