@@ -38,6 +38,24 @@ TreeOptions OptionsFor(const Settings& settings, const Records& records) {
   return options;
 }
 
+// Before a tree is made that does not take them.
+absl::Status CheckSizesGiven(const Settings& settings, const Records& records) {
+  const auto check = [](const char* what, const char* flag, size_t given, size_t longest) {
+    if (longest <= given) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", what, " of ", longest, " bytes, --", flag, " is ", given,
+                     ": leave it out, or give ", longest, " or more"));
+  };
+  absl::Status status;
+  if (settings.key_bytes != 0) {
+    status = check("keys", "key_bytes", settings.key_bytes, records.key_bytes());
+  }
+  if (status.ok() && settings.value_bytes_given) {
+    status = check("values", "value_bytes", settings.value_bytes, records.value_bytes());
+  }
+  return status;
+}
+
 // What a tree that is there has otherwise than the flags that are given say; "": nothing.
 std::string OtherThanGiven(const Settings& settings, const Tree& tree) {
   if (settings.mode_given && tree.mode() != settings.mode) return "the other --mode";
@@ -192,10 +210,11 @@ absl::Status Load(const Settings& settings, const Arguments& arguments) {
   const auto records =
       Records::Parse(*std::move(text), FormatOf(settings), NameOfInput(arguments[0]));
   if (!records.ok()) return records.status();
+  absl::Status status = CheckSizesGiven(settings, *records);
+  if (!status.ok()) return status;
   const auto client = Connect(settings);
   if (!client.ok()) return client.status();
 
-  absl::Status status;
   double seconds = 0;
   {
     Progress progress("loaded", records->sorted().size(), settings.progress);

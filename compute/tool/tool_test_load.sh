@@ -40,6 +40,10 @@ test_load() {
   says_in_one_line "$work/text:2: no tab between a key and a value"
   run 2 load - --format=jsonl --tree=none <"$work/text"
   says_in_one_line 'standard input:1: this is not JSON'
+  run 2 load "$work/hex" --tree=none --key_bytes=3
+  says_in_one_line "--key_bytes is 3: leave it out, or give "
+  run 2 load "$work/csv" --format=csv --tree=none --value_bytes=0
+  says_in_one_line 'there are values of 1 bytes, --value_bytes is 0: leave it out, or give 1 or more'
   run 1 get a --tree=none
   says 'there is no tree'
   run 2 load "$work/text" --format=xml
