@@ -187,7 +187,7 @@ struct SweepResult {
 };
 
 struct KeyValue {
-  std::string key, value;
+  std::string key = {}, value = {};
   friend bool operator==(const KeyValue&, const KeyValue&) = default;
 };
 

@@ -31,11 +31,11 @@ class Tree;
 // A range of a tree's entries, and the order in which to read it.
 struct CursorOptions {
   // The keys: from <= key < to. Any bytes of any length, even if no key of the tree can be so long.
-  std::string from;               // "": from the smallest key
-  std::optional<std::string> to;  // not given: to the greatest key; "": no key is below that
-  bool from_exclusive = false;    // from < key
-  bool to_inclusive = false;      // key <= to
-  std::string prefix;             // and only keys that begin so
+  std::string from = {};               // "": from the smallest key
+  std::optional<std::string> to = {};  // not given: to the greatest key; "": no key is below that
+  bool from_exclusive = false;         // from < key
+  bool to_inclusive = false;           // key <= to
+  std::string prefix = {};             // and only keys that begin so
   // Downwards: the first entry has the greatest key, and Next() goes to smaller keys.
   bool reverse = false;
   // Next() returns at most this many entries, counting the one that Seek*() found; each Prev()
@@ -48,7 +48,7 @@ struct CursorOptions {
   int read_ahead = 0;
   // The deadline is for each call. `cost` adds up the cost of all calls, and must outlive the
   // cursor.
-  OperationOptions operation;
+  OperationOptions operation = {};
 };
 
 // A place in a range: on an entry, between two, before the first or after the last. "First",

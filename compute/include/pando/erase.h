@@ -23,11 +23,11 @@ struct RangeErased {
 struct EraseRangeOptions {
   // The deadline is for the whole call, however large the range is. Keys that were erased by then
   // stay erased.
-  OperationOptions operation;
+  OperationOptions operation = {};
   // Called after every few leaves, in the session's thread, on a coroutine's stack of 128 KiB: no
   // deep recursion, no large arrays. It must not call an operation of the session. If it returns
   // false or throws, the call ends with Cancelled.
-  std::function<bool(const RangeErased&)> progress;
+  std::function<bool(const RangeErased&)> progress = {};
 };
 
 }  // namespace pando

@@ -32,13 +32,13 @@ struct Operation {
     kUpsert
   };
   Kind kind = Kind::kGet;
-  std::string key;       // kScan: from
-  std::string value;     // writes; kReplace: the desired value, kUpsert: the operand
-  std::string expected;  // kReplace, kEraseIf
+  std::string key = {};       // kScan: from
+  std::string value = {};     // writes; kReplace: the desired value, kUpsert: the operand
+  std::string expected = {};  // kReplace, kEraseIf
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
   size_t limit = 0;                                // kScan: rows, at most (SIZE_MAX: all)
   // kScan: only keys below this one; and whether the greatest keys come first (CursorOptions).
-  std::optional<std::string> to;
+  std::optional<std::string> to = {};
   bool reverse = false;
   // From Submit() on, milliseconds. 0: ClientOptions::operation_timeout_ms. Negative:
   // InvalidArgument.

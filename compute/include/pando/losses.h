@@ -19,7 +19,7 @@ namespace pando {
 struct AcceptLossOptions {
   // Memory servers that are switched off, or never come back as they were: nothing that anybody has
   // sent there can have an effect any more. FailedPrecondition where one of them answers.
-  std::vector<uint16_t> servers_dead;
+  std::vector<uint16_t> servers_dead = {};
   int64_t timeout_ms = 10'000;
 };
 

@@ -1,4 +1,6 @@
-// Options of the Pando client. Every field has a default and a reason.
+// Options of the Pando client. Every field has a default and a reason. Here and where a program
+// fills in a struct itself every member has an initializer: who names only some of them gets no
+// warning of the compiler (-Wmissing-field-initializers).
 #pragma once
 
 #include <cstddef>
@@ -70,10 +72,10 @@ struct Techniques {
 
 // Which RDMA device to use (fabric "verbs"). The client chooses what is not given.
 struct RdmaOptions {
-  std::string device;      // "": the first with an active port
-  int port = 0;            // 0: the first active one
-  int gid_index = -1;      // -1: RoCEv2 with an IPv4 address where there is one
-  uint32_t mtu_bytes = 0;  // 0: the active one
+  std::string device = {};  // "": the first with an active port
+  int port = 0;             // 0: the first active one
+  int gid_index = -1;       // -1: RoCEv2 with an IPv4 address where there is one
+  uint32_t mtu_bytes = 0;   // 0: the active one
   // What switches sort packets by: the traffic class (RoCE: DSCP in its upper six bits; 0 to 255),
   // and the service level (InfiniBand, and RoCE's priority; 0 to 15).
   int traffic_class = 0, service_level = 0;
@@ -84,13 +86,13 @@ struct ClientOptions {
   // Where the client finds the memory servers; the same as pando-memory's --registry: a directory
   // ("DIR" or "local:DIR"), or "memcached://HOST:PORT/CLUSTER". Needed to connect, and to find
   // servers that are added later.
-  std::string registry;
+  std::string registry = {};
   // Transport: "shm" (one host, no privileges) or "verbs" (RDMA).
   std::string fabric = "shm";
-  RdmaOptions rdma;
+  RdmaOptions rdma = {};
   // File with the cluster's secret, as pando-memory has it; "": the cluster has none. Verbs only:
   // on shm the permissions of the memory servers' sockets decide who gets in.
-  std::string secret_file;
+  std::string secret_file = {};
   // How long Connect() waits until `memory_servers_min` servers answer, the one with the catalog
   // among them, milliseconds. Also the deadline of each call of a Client that asks a server,
   // NewSession() (where a server does not answer, a second at least), CreateTree(), DropTree() and
@@ -100,7 +102,7 @@ struct ClientOptions {
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
 
-  Techniques techniques;
+  Techniques techniques = {};
 
   // Bound on decoded internal nodes kept by this compute server, bytes. Upper levels are kept up to
   // half of it (64 KiB at least); level 1 gets the rest (Sherman 4.2.3). The default holds all
@@ -143,7 +145,7 @@ struct ClientOptions {
   // Where this client answers other compute servers that need its keys: on shm the path of a
   // socket, on verbs HOST:PORT, or :PORT for every address of this host. "": the library chooses an
   // address. It publishes one that other hosts can reach.
-  std::string service_address;
+  std::string service_address = {};
   // Threads that execute what other compute servers ask of this one, 1..64, each with a session of
   // its own. All requests of one asking client are executed by one of them, so more threads than
   // there are other compute servers gain nothing.

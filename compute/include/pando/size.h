@@ -11,7 +11,7 @@ struct EstimateOptions {
   // READs at most this many nodes, one after the other, and a few more if others change the tree
   // meanwhile. At least 8. Each READ is a round trip.
   int reads_max = 400;
-  OperationOptions operation;
+  OperationOptions operation = {};
 };
 
 struct SizeEstimate {

@@ -13,9 +13,9 @@ namespace pando {
 struct Write {
   enum class Kind : uint8_t { kPut, kInsert, kUpdate, kErase, kReplace, kEraseIf, kUpsert };
   Kind kind = Kind::kPut;
-  std::string key;
-  std::string value;     // kReplace: the desired value, kUpsert: the operand; unused by erases
-  std::string expected;  // kReplace, kEraseIf
+  std::string key = {};
+  std::string value = {};     // kReplace: the desired value, kUpsert: the operand; unused by erases
+  std::string expected = {};  // kReplace, kEraseIf
   UpsertFunction function = UpsertFunction::kAdd;  // kUpsert
 };
 
