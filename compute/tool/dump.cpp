@@ -54,7 +54,7 @@ absl::Status LockTarget(const DumpTarget& target) {
 }
 
 absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {
-  DumpTarget target{.name = path};
+  DumpTarget target{.name = path == "-" ? "standard output" : path};
   if (path == "-") {
     if (isatty(STDOUT_FILENO) == 0) return target;
     return absl::InvalidArgumentError("a dump is not text for a terminal: give a file, or a pipe");
@@ -162,7 +162,7 @@ absl::Status Dump(const Settings& settings, const Arguments& arguments) {
   DumpWriter writer([&](std::string_view block) {
     throttle.Spend(block.size());
     bytes += block.size();
-    return WriteFully(target->fd(), block, NameOfInput(target->name));
+    return WriteFully(target->fd(), block, target->name);
   });
   absl::Status status;
   {

@@ -200,6 +200,7 @@ test_dump_errors() {
   # A pipe whose reader goes away has no whole dump.
   { "$programs/pando" dump - --tree=numbers 2>"$work/err" || echo $? >"$work/code"; } | head -c 10 >/dev/null
   [[ $(cat "$work/code") == 74 ]] || fail 'a dump that nobody reads is taken for whole'
+  says 'cannot write standard output: Broken pipe'
 
   # Servers without room: nothing, or what there is room for. Slots of ten lines are too many.
   run 0 load "$work/numbers" --tree=wide --key_bytes=255 --value_bytes=255
