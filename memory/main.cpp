@@ -39,7 +39,7 @@ DEFINE_string(
     chunk, "4M",
     "most memory handed to a client at once, a power of two from 64K; small servers use less");
 DEFINE_int32(locks, 32768,
-             "words of the lock table; 32768 words are 256 KiB, what NICs have on chip");
+             "words of the lock table, 512 to 2^29; 32768 are 256 KiB, what NICs have on chip");
 DEFINE_int32(
     packet_bytes, 0,
     "largest write that is whole or absent when its sender dies; 0: 4096, and no more than "
@@ -184,6 +184,9 @@ memory::ServerFabricOptions FabricOptions(std::string socket_path) {
   options.lock_bytes = (uint64_t{static_cast<uint32_t>(FLAGS_locks)} * 8 + 63) / 64 * 64;
   const uint64_t granule = FLAGS_huge_pages ? kHugePageBytes : 4096;
   options.main_bytes = BytesFromFlag("memory", FLAGS_memory) / granule * granule;
+  if (const absl::Status size = memory::Region::CheckBytes(options.main_bytes); !size.ok()) {
+    ExitWithUsageError(kProgram, absl::StrCat("--memory=", FLAGS_memory, ": ", size.message()));
+  }
   options.listen = FLAGS_listen;
   options.secret_file = FLAGS_secret_file;
   options.device = path.device;
@@ -310,7 +313,7 @@ int main(int argc, char** argv) {
   const std::string registry = RegistryFromFlag(FLAGS_registry);
   if (registry.empty()) ExitWithUsageError(kProgram, "where is the registry? Give --registry=DIR");
   CheckRange("server_id", FLAGS_server_id, 1, 65535);
-  CheckRange("locks", FLAGS_locks, 512, 1 << 30);
+  CheckRange("locks", FLAGS_locks, 512, 1 << 29);
   if (FLAGS_packet_bytes != 0) CheckRange("packet_bytes", FLAGS_packet_bytes, 1024, 65536);
   CheckRange("lease_ms", FLAGS_lease_ms, 0, 24 * 3600 * 1000);
   CheckRange("serving_lease_ms", FLAGS_serving_lease_ms, 0, 24 * 3600 * 1000);

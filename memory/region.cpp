@@ -43,6 +43,16 @@ struct Places {
 
 }  // namespace
 
+absl::Status Region::CheckBytes(uint64_t main_bytes) {
+  if (main_bytes > RemoteAddress::kOffsetMask) {
+    return absl::InvalidArgumentError("a region has less than 256 TiB");
+  }
+  const uint64_t needed = Places{}.chunks + uint64_t{kChunksMin} * kChunkBytesMin;
+  if (main_bytes >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a region of ", FormatBytes(main_bytes),
+                                                 " is too small: at least ", FormatBytes(needed)));
+}
+
 absl::Status Region::Check(const ServerMemory& memory, const RegionOptions& options) {
   if (options.chunk_bytes < kChunkBytesMin || !std::has_single_bit(options.chunk_bytes)) {
     return absl::InvalidArgumentError(absl::StrCat("chunk size ", options.chunk_bytes,
@@ -55,21 +65,12 @@ absl::Status Region::Check(const ServerMemory& memory, const RegionOptions& opti
         absl::StrCat("packet size ", options.packet_bytes, " must be a multiple of ", kLineBytes,
                      " between ", kPacketBytesMin, " and ", kPacketBytesMax));
   }
-  if (memory.main.size() > RemoteAddress::kOffsetMask) {
-    return absl::InvalidArgumentError("a region has at most 2^48 bytes");
-  }
   const uint64_t lock_words = memory.lock_words();
   if (lock_words <= kRootLockWords || lock_words > UINT32_MAX) {
     return absl::InvalidArgumentError(
         absl::StrCat(lock_words, " lock words: more than ", kRootLockWords, " are needed"));
   }
-  const uint64_t needed = Places{}.chunks + uint64_t{kChunksMin} * kChunkBytesMin;
-  if (memory.main.size() < needed) {
-    return absl::InvalidArgumentError(absl::StrCat("a region of ", FormatBytes(memory.main.size()),
-                                                   " is too small: at least ",
-                                                   FormatBytes(needed)));
-  }
-  return absl::OkStatus();
+  return CheckBytes(memory.main.size());
 }
 
 absl::StatusOr<Region> Region::Format(const ServerMemory& memory, const RegionOptions& options) {

@@ -32,7 +32,9 @@ class Region {
   static constexpr uint32_t kChunkBytesMin = 64 * 1024;
   static constexpr uint32_t kChunksMin = 2;
 
-  // InvalidArgument: sizes that cannot work, saying which and what would.
+  // InvalidArgument: sizes that cannot work, saying which and what would. CheckBytes: of the main
+  // memory alone.
+  static absl::Status CheckBytes(uint64_t main_bytes);
   static absl::Status Check(const ServerMemory& memory, const RegionOptions& options);
   // Formats fresh (zero) memory that passes Check().
   static absl::StatusOr<Region> Format(const ServerMemory& memory, const RegionOptions& options);
