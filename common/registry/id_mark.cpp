@@ -19,6 +19,7 @@
 #include "common/registry/memcached_client.h"
 #include "common/registry/memcached_member.h"
 #include "common/registry/memcached_registry.h"
+#include "common/registry/private_directory.h"
 #include "common/registry/registry.h"
 
 namespace pando {
@@ -162,6 +163,8 @@ class MemcachedIdMark final : public IdMark {
 absl::StatusOr<std::unique_ptr<IdMark>> OpenIdMark(std::string_view registry) {
   PANDO_ASSIGN_OR_RETURN(const std::unique_ptr<Registry> opened, OpenRegistry(registry));
   if (!registry.starts_with(kMemcachedScheme)) {
+    PANDO_RETURN_IF_ERROR(
+        PrivateDirectory::Open(opened->name(), "registry", /*make=*/true).status());
     return std::make_unique<DirectoryIdMark>(opened->name());
   }
   PANDO_ASSIGN_OR_RETURN(const MemcachedRegistryOptions options, ParseMemcachedName(registry));

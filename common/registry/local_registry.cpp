@@ -118,8 +118,14 @@ absl::StatusOr<std::unique_ptr<Registry>> LocalRegistry::Open(const std::string&
   std::string absolute = std::filesystem::absolute(directory, error).lexically_normal().string();
   if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
   while (absolute.size() > 1 && absolute.ends_with('/')) absolute.pop_back();
-  PANDO_RETURN_IF_ERROR(PrivateDirectory::Open(absolute, kWhat, /*make=*/true).status());
+  const absl::Status opened = PrivateDirectory::Open(absolute, kWhat, /*make=*/false).status();
+  // The first server to come makes it. Whoever only looks for servers may have mistyped its name.
+  if (!opened.ok() && !absl::IsNotFound(opened)) return opened;
   return std::make_unique<LocalRegistry>(std::move(absolute));
+}
+
+absl::Status LocalRegistry::Make() const {
+  return PrivateDirectory::Open(directory_, kWhat, /*make=*/true).status();
 }
 
 absl::StatusOr<std::string> LocalRegistry::SocketPath(ServerId server) const {
@@ -129,10 +135,12 @@ absl::StatusOr<std::string> LocalRegistry::SocketPath(ServerId server) const {
         "socket path ", path, " has ", path.size(), " bytes; a Unix socket takes at most ",
         kSocketPathBytesMax, ": use a registry with a shorter path"));
   }
+  PANDO_RETURN_IF_ERROR(Make());
   return path;
 }
 
 absl::StatusOr<std::string> LocalRegistry::IdentityKeyPath(std::string_view) const {
+  PANDO_RETURN_IF_ERROR(Make());
   return directory_ + "/identity.key";
 }
 
@@ -141,7 +149,7 @@ absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
   PANDO_RETURN_IF_ERROR(CheckEntryText(location));
   // Every time: the directory may have been made again since, or opened to others.
   PANDO_ASSIGN_OR_RETURN(PrivateDirectory directory,
-                         PrivateDirectory::Open(directory_, kWhat, /*make=*/false));
+                         PrivateDirectory::Open(directory_, kWhat, /*make=*/true));
   const std::string lock_name = LockName(location.id);
   PANDO_ASSIGN_OR_RETURN(UniqueFd file, directory.OpenFile(lock_name, O_RDWR | O_CREAT));
   struct flock lock = WholeFile();
@@ -161,8 +169,11 @@ absl::StatusOr<std::unique_ptr<Announcement>> LocalRegistry::Announce(
 }
 
 absl::StatusOr<std::vector<ServerLocation>> LocalRegistry::List(std::vector<absl::Status>* bad) {
-  PANDO_ASSIGN_OR_RETURN(const PrivateDirectory directory,
-                         PrivateDirectory::Open(directory_, kWhat, /*make=*/false));
+  const absl::StatusOr<PrivateDirectory> opened =
+      PrivateDirectory::Open(directory_, kWhat, /*make=*/false);
+  if (absl::IsNotFound(opened.status())) return std::vector<ServerLocation>();
+  if (!opened.ok()) return opened.status();
+  const PrivateDirectory& directory = *opened;
   PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> names, directory.List());
   std::vector<ServerId> ids;
   for (const std::string& name : names) {

@@ -20,7 +20,8 @@ class LocalRegistry final : public Registry {
   // `directory` is absolute; every operation checks it (private_directory.h).
   explicit LocalRegistry(std::string directory) : directory_(std::move(directory)) {}
 
-  // Makes the directory if need be. Statuses as OpenRegistry().
+  // Statuses as OpenRegistry(). Servers make the directory, with what they ask for and announce;
+  // where it is not there none is announced.
   static absl::StatusOr<std::unique_ptr<Registry>> Open(const std::string& directory);
 
   absl::StatusOr<std::unique_ptr<Announcement>> Announce(const ServerLocation& location) override;
@@ -33,6 +34,8 @@ class LocalRegistry final : public Registry {
   int64_t poll_ns() const override;
 
  private:
+  absl::Status Make() const;
+
   const std::string directory_;
 };
 

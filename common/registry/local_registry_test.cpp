@@ -2,10 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "common/base/temporary_directory.h"
 #include "common/registry/conformance.h"
+#include "common/registry/id_mark.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -56,12 +58,26 @@ TEST_F(LocalRegistryTest, IsTheOwnersOnly) {
   EXPECT_EQ(OpenRegistry(directory_).status().code(), absl::StatusCode::kPermissionDenied);
 }
 
+// Who mistypes its name finds no server, and nothing is left behind.
+TEST_F(LocalRegistryTest, IsMadeByServersOnly) {
+  const auto registry = Open();
+  EXPECT_THAT(*registry->List(), IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(directory_));
+  const auto made = [&](const absl::Status& status) {
+    return status.ok() && std::filesystem::remove_all(directory_) > 0;
+  };
+  EXPECT_TRUE(made(registry->SocketPath(1).status()));
+  EXPECT_TRUE(made(registry->IdentityKeyPath("verbs").status()));
+  EXPECT_TRUE(made(registry->Announce(At(1, "a")).status()));
+  EXPECT_TRUE(made(OpenIdMark(directory_).status()));
+}
+
 TEST_F(LocalRegistryTest, RefusesWhatItDoesNotKnow) {
   for (const char* registry : {"", "local:", "memcached:host", "http:", "memcached://"}) {
     EXPECT_EQ(OpenRegistry(registry).status().code(), absl::StatusCode::kInvalidArgument)
         << registry;
   }
-  EXPECT_FALSE(OpenRegistry("/nowhere/to/be/found").ok());
+  EXPECT_FALSE((*OpenRegistry("/nowhere/to/be/found"))->SocketPath(1).ok());
   std::ofstream(parent_.path() + "/file") << "x";
   EXPECT_EQ(OpenRegistry(parent_.path() + "/file").status().code(),
             absl::StatusCode::kInvalidArgument);
@@ -72,6 +88,7 @@ TEST_F(LocalRegistryTest, RefusesWhatItDoesNotKnow) {
 
 TEST_F(LocalRegistryTest, ReportsDamagedEntriesAndIgnoresForeignFiles) {
   auto registry = Open();
+  ASSERT_TRUE(std::filesystem::create_directory(directory_));
   for (const char* name : {"notes.txt", "server-", "server-x", "server-99999", "server-4"}) {
     std::ofstream(directory_ + "/" + name) << "junk";
   }

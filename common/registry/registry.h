@@ -82,9 +82,9 @@ class Registry {
   virtual int64_t poll_ns() const = 0;
 };
 
-// "DIR" or "local:DIR": a directory, made with mode 0700 if it is not there. InvalidArgument:
-// empty, another scheme; PermissionDenied: the directory belongs to somebody else, others may write
-// to it, or could put another in its place (private_directory.h).
+// "DIR" or "local:DIR": a directory, which the first memory server makes with mode 0700.
+// InvalidArgument: empty, another scheme; PermissionDenied: the directory belongs to somebody else,
+// others may write to it, or could put another in its place (private_directory.h).
 //
 // "memcached://HOST:PORT/CLUSTER": HOST may be a name, an IPv4 address or an IPv6 address in
 // brackets; ":PORT" may be left out (11211). CLUSTER has 1 to 64 bytes, any; clusters of different

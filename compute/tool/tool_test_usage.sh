@@ -48,6 +48,7 @@ test_usage() {
   run 0 --version
   run 69 trees
   says 'pando-memory'
+  [[ ! -e $PANDO_REGISTRY ]] || fail 'who looks for servers has made a registry'
   unset PANDO_REGISTRY XDG_RUNTIME_DIR
   run 2 trees
   says '--registry'
