@@ -288,6 +288,16 @@ class LocalTest(testing.ClusterTest):
             # Nor is it one when it is fetched again.
             collected = f"--run={run_name}", f"--output={self.folder}/again"
             self.assertIn(says, self.expect(1, "collect", *collected))
+        # One that nobody has made leaves nothing behind, nor does one without results.
+        os.makedirs(f"{self.folder}/w/a/results/zero")
+        for run_name, says in (
+            ("nowhere", "a: there is no run nowhere: the last ones are "),
+            ("zero", "histograms.json cannot be fetched"),
+        ):
+            none = f"{self.folder}/none/{run_name}"
+            out = self.expect(1, "collect", f"--run={run_name}", f"--output={self.folder}/none")
+            self.assertIn(says, out)
+            self.assertFalse(os.path.exists(none))
 
     def test_ctrl_c_ends_the_run(self):
         self.write_config(TWO, "duration = 600")

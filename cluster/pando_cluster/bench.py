@@ -1,5 +1,6 @@
 """bench and collect: one run over all compute hosts, and its merged result."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -136,11 +137,16 @@ def collect(hosts, output, run_name=None):
     config = hosts.config
     if not config.compute_hosts:
         raise Failed("no host has the role compute: there are no results")
+    run_names = hosts.agent(config.leader, "runs")
+    if not run_names:
+        raise Failed(f"{config.leader.name}: there are no results: 'bench' first")
     if run_name is None:
-        run_names = hosts.agent(config.leader, "runs")
-        if not run_names:
-            raise Failed(f"{config.leader.name}: there are no results: 'bench' first")
         run_name = run_names[-1]
+    elif run_name not in run_names:
+        raise Failed(
+            f"{config.leader.name}: there is no run {run_name}: the last ones are "
+            + ", ".join(run_names[-3:])
+        )
     folder = os.path.join(output, run_name)
     try:
         os.makedirs(folder, exist_ok=True)
@@ -156,6 +162,9 @@ def collect(hosts, output, run_name=None):
             raise HostError(host.name, str(error)) from None
 
     fetched, errors = hosts.each(config.compute_hosts, fetch)
+    if errors:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # where nothing was fetched
     _fail_if(errors)
     runs = {name: run for name, (_, run) in fetched.items()}
     whole = results.merge(runs.values())
