@@ -127,9 +127,15 @@ class LocalTest(testing.ClusterTest):
         os.kill(self.memory_server(1), signal.SIGKILL)
         while len(self.processes()) > 1:
             time.sleep(0.01)
+        log = f"{self.folder}/w/a/memory-1.log"
+        with open(log, "a", encoding="utf-8") as file:
+            file.write("why it has crashed\n")
         self.assertRegex(self.expect(4, "status"), r"memory-1 +dead\n.*memory-2 +does not answer")
         self.assertIn("memory servers [1, 2] are not up", self.expect(1, "bench"))
         self.assertIn("(1 started)", self.expect(0, "up"))
+        for name, kept in ((log, False), (f"{log}.1", True)):
+            with open(name, encoding="utf-8") as file:
+                self.assertEqual("why it has crashed" in file.read(), kept)
         os.kill(self.memory_server(2), signal.SIGKILL)
         while len(self.processes()) > 1:
             time.sleep(0.01)
