@@ -146,7 +146,8 @@ class SshTest(testing.ClusterTest):
                 text = file.read()
             with open(f"{self.folder}/again/{run_name}/{name}", encoding="utf-8") as file:
                 self.assertEqual(file.read(), text)
-        missing = "00000000-000000-000"
+        missing = "00000000-000000-000"  # a run that has no results
+        os.makedirs(f"{self.folder}/w/a/results/{missing}")
         out = self.expect(1, "collect", f"--run={missing}", f"--output={self.folder}/out")
         self.assertRegex(out, f"a: .*/a/results/{missing}/histograms.json cannot be fetched: .*No such")
         self.cut_off("localhost")
