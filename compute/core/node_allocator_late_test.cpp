@@ -1,0 +1,76 @@
+// NodeAllocator where answers come too late for who asked, or not at all.
+#include <gtest/gtest.h>
+
+#include "compute/core/node_allocator_test_util.h"
+
+namespace pando {
+namespace {
+
+TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateGoesToTheNextCaller) {
+  Start({1});
+  // The request arrives, and the answer does not find its caller.
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  ASSERT_EQ(servers_[0]->requests, 1);
+  SleepFor(kSecondNs);
+  ASSERT_EQ(servers_[0]->FreeBytes(), 0u) << "it was granted";
+  EXPECT_TRUE(Refill().ok());
+  EXPECT_EQ(servers_[0]->requests, 1);
+  int taken = 0;
+  while (allocator_.TryTake(kTree, 1).has_value()) ++taken;
+  EXPECT_EQ(taken, 4);
+  EXPECT_TRUE(absl::IsResourceExhausted(Refill()));
+  EXPECT_FALSE(ReturnAll()) << "a server forgets what it has answered, after a while";
+}
+
+TEST_F(NodeAllocatorTest, NoReplyOfAServerThatIsGoneIsWaitedFor) {
+  Start({10, 2});
+  world_.CutLink(*fabric_, 1, true);
+  world_.At(session_->NowNs() + 50 * kMillisecondNs, [this] { allocator_.NoteGone(1); });
+  ASSERT_TRUE(Refill().ok());
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(servers_[1]->behind, 0u) << "servers keep what they answered for as long";
+}
+
+TEST_F(NodeAllocatorTest, ARefusalThatComesTooLateIsNotBelieved) {
+  Start({0});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  ASSERT_EQ(servers_[0]->requests, 1);
+  servers_[0]->rested_ns = session_->NowNs() + kMillisecondNs;
+  EXPECT_TRUE(Refill().ok());
+}
+
+TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerMayHaveHandedOutNodes) {
+  Start({100, 10});
+  world_.CutLink(*fabric_, 1, true);
+  const int64_t start_ns = session_->NowNs();
+  ASSERT_TRUE(Refill().ok());
+  EXPECT_EQ(allocator_.TryTake(kTree, 1)->address.server(), 2);
+  EXPECT_LT(session_->NowNs() - start_ns, kSecondNs);
+  world_.CutLink(*fabric_, 1, false);
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1));
+  EXPECT_FALSE(doubts.Has(2)) << "it has nothing to do with that";
+}
+
+TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerIsAloneInDoubtWhenATreeIsClosed) {
+  Start({1, 1, 1, 1});
+  const NodePoolId cells(kTree, kNodeBytes / kLineBytes);
+  for (const ServerId server : {1, 2, 3, 4}) {
+    ASSERT_TRUE(Refill(server).ok());
+    allocator_.Free(cells, {RemoteAddress(server, 4096), 1});
+  }
+  for (const ServerId server : {1, 2}) world_.CutLink(*fabric_, server, true);
+  const int64_t start_ns = session_->NowNs();
+  world_.At(start_ns + 4 * kSecondNs, [this] { world_.CutLink(*fabric_, 2, false); });
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1));
+  for (const ServerId server : {2, 3, 4}) {
+    EXPECT_FALSE(doubts.Has(server)) << server;
+    EXPECT_EQ(servers_[server - 1u]->returned.size(), 1u) << server;
+    EXPECT_EQ(servers_[server - 1u]->freed.size(), 1u) << server;
+  }
+  EXPECT_LT(session_->NowNs() - start_ns, 6 * kSecondNs) << "the tree is to be detached as well";
+}
+
+}  // namespace
+}  // namespace pando
