@@ -20,7 +20,7 @@ namespace pando::memory {
 
 class ReplyCache {
  public:
-  static constexpr size_t kRepliesMax = 512;
+  static constexpr size_t kRepliesMax = kRepliesKept;
   static constexpr size_t kBodyBytesMax = 1024;
 
   // The reply that was given; nullptr: new. InvalidArgument: the number was used for another

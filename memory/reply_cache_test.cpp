@@ -44,6 +44,15 @@ TEST(ReplyCacheTest, UnnumberedAndOversizedRequestsAreNotKept) {
   EXPECT_EQ(Found(cache, Header(1), large), "none");
 }
 
+// Clients repeat a call after half as many others (ControlChannel::kRepeatWithin).
+TEST(ReplyCacheTest, RemembersAReplyWhileThereIsRoomForOthers) {
+  ReplyCache cache;
+  cache.Insert(Header(7, 7), "body", "reply");
+  for (uint32_t i = 1; i < 7; ++i) cache.Insert(Header(i, 1), "", "other");  // begun before
+  for (uint32_t i = 8; i <= kRepliesKept; ++i) cache.Insert(Header(i, 7), "", "other");
+  EXPECT_EQ(Found(cache, Header(7), "body"), "reply");
+}
+
 TEST(ReplyCacheTest, ForgetsTheOldestAndWhatWasAcknowledged) {
   ReplyCache cache;
   for (uint32_t i = 1; i <= ReplyCache::kRepliesMax + 10; ++i) cache.Insert(Header(i), "", "reply");

@@ -29,6 +29,8 @@ namespace pando {
 inline constexpr uint16_t kControlVersion = 9;
 inline constexpr uint32_t kControlMagic = 0x4c435450;        // "PTCL"
 inline constexpr uint32_t kControlBodyBytesMax = 60 * 1024;  // one datagram-sized message
+// The last replies to a client that each memory server keeps, for requests that are repeated.
+inline constexpr uint32_t kRepliesKept = 512;
 inline constexpr size_t kTreeNameBytesMax = 120;
 inline constexpr size_t kTreeServersMax = 4096;  // memory servers that one tree may lie on
 // The tree of the owners (rule O2), for which the catalog's server keeps memory back.

@@ -25,7 +25,13 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   {
     std::lock_guard lock(mutex_);
     const bool repeats = unanswered != nullptr && *unanswered != 0;
+    if (repeats && kept_.erase(*unanswered) == 0) {
+      *unanswered = 0;
+      return absl::DataLossError(
+          absl::StrCat("memory server ", server, " may have forgotten what it answered"));
+    }
     header.sequence = repeats ? *unanswered : next_sequence_++;
+    ForgetOld();
     incomplete_.insert(header.sequence);
     header.first_incomplete = *incomplete_.begin();
   }
@@ -42,7 +48,12 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   }
   const bool is_kept = unanswered != nullptr && absl::IsDeadlineExceeded(result.status());
   if (unanswered != nullptr) *unanswered = is_kept ? header.sequence : 0;
-  if (!is_kept) Forget(header.sequence);
+  if (is_kept) {
+    std::lock_guard lock(mutex_);
+    kept_.insert(header.sequence);
+  } else {
+    Forget(header.sequence);
+  }
   if (result.ok()) {
     const absl::StatusOr<std::string_view> reply = ParseReply(*result, opcode, header.sequence);
     if (reply.ok()) return std::string(*reply);
@@ -54,6 +65,14 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
 void ControlChannel::Forget(uint32_t unanswered) {
   std::lock_guard lock(mutex_);
   incomplete_.erase(unanswered);
+  kept_.erase(unanswered);
+}
+
+void ControlChannel::ForgetOld() {
+  while (!kept_.empty() && next_sequence_ - *kept_.begin() > kRepeatWithin) {
+    incomplete_.erase(*kept_.begin());
+    kept_.erase(kept_.begin());
+  }
 }
 
 absl::StatusOr<std::string> ControlChannel::CallOnFreshConnection(Fabric& fabric, ServerId server,

@@ -19,6 +19,11 @@ namespace pando {
 
 class ControlChannel {
  public:
+  // A call may be repeated under its number until so many others were begun. The server is to
+  // remember it then: it keeps as many replies again, for calls that were under way before, and for
+  // those that begin while this one is repeated.
+  static constexpr uint32_t kRepeatWithin = kRepliesKept / 2;
+
   // A request without an answer is sent again after this.
   explicit ControlChannel(int64_t attempt_ns = TimeConstants().call_attempt_ns)
       : attempt_ns_(attempt_ns) {}
@@ -31,8 +36,9 @@ class ControlChannel {
   // The reply's body, or the status it carried, annotated with the server.
   // `unanswered`, of a caller whom also an answer that comes too late concerns: the number of an
   // earlier call of the same content, which this one repeats, or 0. Not 0 afterwards: there was no
-  // answer in time, and who calls again with that number learns what came of it, as long as the
-  // server remembers. It is to call again, or to Forget() it.
+  // answer in time, and who calls again with that number learns what came of it. It is to call
+  // again, or to Forget() it. DataLoss of a repeated call, which is not sent then: more than
+  // kRepeatWithin others came between, and a server that has forgotten it would execute it again.
   absl::StatusOr<std::string> Call(OperationContext& context, ServerId server, ControlOpcode opcode,
                                    std::string_view body, uint32_t* unanswered = nullptr);
   // Nobody asks for the answer of this call any more.
@@ -44,6 +50,8 @@ class ControlChannel {
                                                            std::string_view body);
 
  private:
+  void ForgetOld();  // under mutex_
+
   const int64_t attempt_ns_;
   uint16_t compute_server_ = 0;
   uint32_t incarnation_ = 0;
@@ -51,6 +59,7 @@ class ControlChannel {
   std::mutex mutex_;
   uint32_t next_sequence_ = 1;
   std::set<uint32_t> incomplete_;
+  std::set<uint32_t> kept_;  // of these, those that came to their deadlines: to be repeated
 };
 
 }  // namespace pando

@@ -22,6 +22,22 @@ TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateGoesToTheNextCaller) {
   EXPECT_FALSE(ReturnAll()) << "a server forgets what it has answered, after a while";
 }
 
+// It may be asked again long after: servers keep some replies only.
+TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateIsNotGrantedTwice) {
+  Start({10});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  ASSERT_EQ(servers_[0]->requests, 1);
+  for (uint32_t i = 0; i < kRepliesKept; ++i) {
+    allocator_.Free(kTree, {RemoteAddress(1, (uint64_t{1} << 20) + i * kNodeBytes), 1});
+    Spawn([this](OperationContext& context) { allocator_.Flush(context, kTree); });
+    session_->scheduler().Drain();
+  }
+  EXPECT_EQ(servers_[0]->behind, 0u) << "all servers keep their replies for as long";
+  EXPECT_TRUE(Refill().ok());
+  EXPECT_EQ(servers_[0]->requests, 2) << "it is asked for other nodes";
+  EXPECT_TRUE(DoubtsAtClose().Has(1)) << "nobody knows of the first ones";
+}
+
 TEST_F(NodeAllocatorTest, NoReplyOfAServerThatIsGoneIsWaitedFor) {
   Start({10, 2});
   world_.CutLink(*fabric_, 1, true);

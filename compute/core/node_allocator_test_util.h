@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +39,10 @@ class ChunkServer : public ControlHandler {
     if (const auto kept = replies_.find(header.sequence); kept != replies_.end()) {
       return kept->second;
     }
+    EXPECT_TRUE(executed_.insert(header.sequence).second) << "a second time";
     std::string reply = Execute(*message);
     replies_[header.sequence] = reply;
+    if (replies_.size() > kRepliesKept) replies_.erase(replies_.begin());
     return reply;
   }
   void OnPeerGone(PeerId) override {}
@@ -112,7 +115,8 @@ class ChunkServer : public ControlHandler {
   const ServerId id_;
   uint64_t chunks_left_;
   uint64_t next_offset_ = 4096;
-  std::map<uint32_t, std::string> replies_;  // by sequence
+  std::map<uint32_t, std::string> replies_;  // by sequence, the last ones
+  std::set<uint32_t> executed_;              // sequences
 };
 
 class NodeAllocatorTest : public testing::Test {
