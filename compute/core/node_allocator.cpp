@@ -200,13 +200,13 @@ void NodeAllocator::Drop(ServerId server) {
   const auto is_of = [server](const Reference& node) { return node.address.server() == server; };
   for (auto& [id, pool] : pools_) {
     const auto is_there = [server](const auto& node) { return node.address.server() == server; };
-    const size_t dropped =
+    size_t dropped =
         std::erase_if(pool.runs, [server](const Run& run) { return run.server == server; }) +
         std::erase_if(pool.recycled, is_there) + std::erase_if(pool.freed, is_of) +
         std::erase_if(pool.held_freed, is_of);
     std::erase_if(pool.linked, is_of);
     std::erase_if(pool.held_linked, is_of);
-    std::erase_if(pool.unanswered, [&](const Unanswered& one) {
+    dropped += std::erase_if(pool.unanswered, [&](const Unanswered& one) {
       if (one.server == server) control_->Forget(one.number);
       return one.server == server;
     });

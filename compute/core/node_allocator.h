@@ -152,7 +152,7 @@ class NodeAllocator {
     std::string body;
   };
   // A request for nodes that a server has not answered in time. What it has granted nobody can use
-  // before it is asked again under that number.
+  // before it is asked again under that number: until then that server is in doubt.
   struct Unanswered {
     ServerId server = 0;
     uint32_t number = 0;

@@ -19,7 +19,26 @@ TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateGoesToTheNextCaller) {
   while (allocator_.TryTake(kTree, 1).has_value()) ++taken;
   EXPECT_EQ(taken, 4);
   EXPECT_TRUE(absl::IsResourceExhausted(Refill()));
-  EXPECT_FALSE(ReturnAll()) << "a server forgets what it has answered, after a while";
+  EXPECT_FALSE(DoubtsAtClose().Has(1)) << "nothing of it is left";
+}
+
+TEST_F(NodeAllocatorTest, AServerThatGoesBeforeItsLateAnswerIsKnownIsInDoubt) {
+  Start({10, 2});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  allocator_.NoteGone(1);
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1));
+  EXPECT_FALSE(doubts.Has(2));
+}
+
+TEST_F(NodeAllocatorTest, AServerThatIsAskedInVainForALateAnswerIsInDoubt) {
+  Start({10, 2});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(1, 41 * kMicrosecondNs)));
+  world_.KillServer(1);
+  EXPECT_TRUE(Refill().ok());
+  const ServerDoubts doubts = DoubtsAtClose();
+  EXPECT_TRUE(doubts.Has(1));
+  EXPECT_FALSE(doubts.Has(2));
 }
 
 // It may be asked again long after: servers keep some replies only.
@@ -45,6 +64,7 @@ TEST_F(NodeAllocatorTest, NoReplyOfAServerThatIsGoneIsWaitedFor) {
   ASSERT_TRUE(Refill().ok());
   ASSERT_TRUE(Refill().ok());
   EXPECT_EQ(servers_[1]->behind, 0u) << "servers keep what they answered for as long";
+  EXPECT_TRUE(DoubtsAtClose().Has(1)) << "it may have handed out nodes, and live all the same";
 }
 
 TEST_F(NodeAllocatorTest, ARefusalThatComesTooLateIsNotBelieved) {

@@ -259,7 +259,10 @@ ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_i
       pools_.erase(it);
     }
     doubts.Add(pool.doubts);
-    for (const Unanswered& one : pool.unanswered) control_->Forget(one.number);
+    for (const Unanswered& one : pool.unanswered) {
+      control_->Forget(one.number);
+      doubts.Add(one.server);
+    }
     std::move(pool.held_linked.begin(), pool.held_linked.end(), std::back_inserter(pool.linked));
     std::move(pool.held_freed.begin(), pool.held_freed.end(), std::back_inserter(pool.freed));
     ForEachRequest(&pool.linked, [&](size_t first, size_t next) {

@@ -21,10 +21,9 @@ static_assert(kRecycledMax <= kGrantRunsMax);
 
 int64_t CeilMilliseconds(int64_t ns) { return (ns + kMillisecondNs - 1) / kMillisecondNs; }
 
-bool BringsNodes(const absl::StatusOr<std::string>& body) {
-  if (!body.ok()) return false;
-  const absl::StatusOr<NodeGrant> grant = ParseNodeGrant(*body);
-  return grant.ok() && !grant->runs.empty();
+absl::StatusOr<NodeGrant> GrantOf(const absl::StatusOr<std::string>& body) {
+  if (!body.ok()) return body.status();
+  return ParseNodeGrant(*body);
 }
 
 }  // namespace
@@ -92,14 +91,17 @@ absl::StatusOr<std::string> NodeAllocator::Ask(OperationContext& asking, NodePoo
       std::lock_guard lock(mutex_);
       if (Find(server) == nullptr) {
         control_->Forget(number);  // it has gone meanwhile: nobody asks it again
+        pools_[id].doubts.Add(server);
       } else {
         pools_[id].unanswered.push_back({server, number});
       }
       return body;
     }
-    // That there was nothing at that time says nothing of now.
-    if (is_late && !BringsNodes(body)) continue;
-    return body;
+    if (!is_late) return body;
+    const absl::StatusOr<NodeGrant> grant = GrantOf(body);
+    if (grant.ok() && !grant->runs.empty()) return body;
+    // That there was nothing at that time says nothing of now. What came of it may not be known.
+    if (!grant.ok() && !absl::IsResourceExhausted(grant.status())) NoteUncertain(id, server);
   }
 }
 
@@ -128,11 +130,9 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
     const absl::StatusOr<std::string> body = Ask(asking, id, server, request);
     NoteAnswer(context, {server, life}, body.status(), begun_ns, until_ns);
     NoteFailure(server, life, body.status());
-    const absl::StatusOr<NodeGrant> grant =
-        body.ok() ? ParseNodeGrant(*body) : absl::StatusOr<NodeGrant>(body.status());
-    if (absl::IsDeadlineExceeded(grant.status()) || absl::IsDataLoss(grant.status())) {
-      NoteUncertain(id, server);  // nodes may have been handed out all the same
-    }
+    const absl::StatusOr<NodeGrant> grant = GrantOf(body);
+    // Nodes may have been handed out all the same.
+    if (absl::IsDataLoss(grant.status())) NoteUncertain(id, server);
     if (absl::IsDeadlineExceeded(body.status()) && !context.expired()) {
       is_late = true;
       continue;
