@@ -1,6 +1,7 @@
 // Trees, clients and memory servers come and go.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -379,6 +380,31 @@ TEST_F(LifecycleTest, ClientsLeaveAndComeBack) {
     }
     ASSERT_OK((*session)->Put(**tree, "k", std::to_string(i)));
   }
+}
+
+// All hear of it before the client has given the silent one up.
+TEST_F(LifecycleTest, AServerThatDoesNotAnswerDoesNotKeepOthersFromHearingThatAClientLeaves) {
+  ClientOptions options = cluster_.ClientDefaults();
+  options.connect_timeout_ms = 15'000;
+  auto leaves = cluster_.NewClient(options);
+  options.connect_timeout_ms = 1'000;
+  const auto observer = cluster_.NewClient(options);
+  auto silence = cluster_.Silence(1);
+  std::atomic<bool> is_closed = false;
+  std::thread closes([&] {
+    leaves.reset();
+    is_closed = true;
+  });
+  bool is_heard = false;
+  while (!is_heard && !is_closed) {
+    const auto server_2 = observer->Servers().back();
+    for (const auto& [name, count] : server_2.counters) {
+      is_heard = is_heard || (name == "leaves" && count == 1 && !is_closed);
+    }
+  }
+  EXPECT_TRUE(is_heard);
+  silence.unlock();
+  closes.join();
 }
 
 TEST_F(LifecycleTest, MemoryServersStopAndStart) {

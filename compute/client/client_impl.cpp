@@ -190,9 +190,13 @@ ClientImpl::~ClientImpl() {
   control_->set_fenced_flag(nullptr);
   heartbeat_.reset();  // those that it has left need not hear of it
   (void)RunControl([this](OperationContext& context) -> absl::Status {
+    // All at once: nobody waits for one that does not answer, without heartbeats. Best effort: a
+    // server that cannot be told notices by itself.
     for (const ServerRecord& server : servers_) {
-      // Best effort: a server that cannot be told notices by itself.
-      (void)control_channel_.Call(context, server.id, ControlOpcode::kLeave, "");
+      control_->scheduler().Spawn([this, id = server.id, until_ns = context.deadline_ns()] {
+        OperationContext leaving(control_.get(), until_ns);
+        (void)control_channel_.Call(leaving, id, ControlOpcode::kLeave, "");
+      });
     }
     return absl::OkStatus();
   });
