@@ -22,16 +22,22 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   header.opcode = static_cast<uint16_t>(opcode);
   header.sender = compute_server_;
   header.incarnation = incarnation_;
+  Kept kept = {server, 0};
   {
     std::lock_guard lock(mutex_);
+    kept.calls = ++calls_[server];
+    ForgetOld(server);
     const bool repeats = unanswered != nullptr && *unanswered != 0;
-    if (repeats && kept_.erase(*unanswered) == 0) {
-      *unanswered = 0;
-      return absl::DataLossError(
-          absl::StrCat("memory server ", server, " may have forgotten what it answered"));
+    if (repeats) {
+      const auto earlier = kept_.extract(*unanswered);
+      if (earlier.empty()) {
+        *unanswered = 0;
+        return absl::DataLossError(
+            absl::StrCat("memory server ", server, " may have forgotten what it answered"));
+      }
+      kept = earlier.mapped();
     }
     header.sequence = repeats ? *unanswered : next_sequence_++;
-    ForgetOld();
     incomplete_.insert(header.sequence);
     header.first_incomplete = *incomplete_.begin();
   }
@@ -50,7 +56,7 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
   if (unanswered != nullptr) *unanswered = is_kept ? header.sequence : 0;
   if (is_kept) {
     std::lock_guard lock(mutex_);
-    kept_.insert(header.sequence);
+    kept_.emplace(header.sequence, kept);
   } else {
     Forget(header.sequence);
   }
@@ -68,11 +74,13 @@ void ControlChannel::Forget(uint32_t unanswered) {
   kept_.erase(unanswered);
 }
 
-void ControlChannel::ForgetOld() {
-  while (!kept_.empty() && next_sequence_ - *kept_.begin() > kRepeatWithin) {
-    incomplete_.erase(*kept_.begin());
-    kept_.erase(kept_.begin());
-  }
+void ControlChannel::ForgetOld(ServerId server) {
+  std::erase_if(kept_, [&](const auto& one) {
+    const auto& [number, kept] = one;
+    const bool is_old = kept.server == server && calls_[server] - kept.calls > kRepeatWithin;
+    if (is_old) incomplete_.erase(number);
+    return is_old;
+  });
 }
 
 absl::StatusOr<std::string> ControlChannel::CallOnFreshConnection(Fabric& fabric, ServerId server,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -19,9 +20,9 @@ namespace pando {
 
 class ControlChannel {
  public:
-  // A call may be repeated under its number until so many others were begun. The server is to
-  // remember it then: it keeps as many replies again, for calls that were under way before, and for
-  // those that begin while this one is repeated.
+  // A call may be repeated under its number until so many others to its server were begun. That is
+  // to remember it then: it keeps as many replies again, for calls that were under way before, and
+  // for those that begin while this one is repeated.
   static constexpr uint32_t kRepeatWithin = kRepliesKept / 2;
 
   // A request without an answer is sent again after this.
@@ -50,7 +51,12 @@ class ControlChannel {
                                                            std::string_view body);
 
  private:
-  void ForgetOld();  // under mutex_
+  struct Kept {
+    ServerId server = 0;
+    uint32_t calls = 0;  // to the server, when this one was
+  };
+
+  void ForgetOld(ServerId server);  // under mutex_
 
   const int64_t attempt_ns_;
   uint16_t compute_server_ = 0;
@@ -58,8 +64,9 @@ class ControlChannel {
 
   std::mutex mutex_;
   uint32_t next_sequence_ = 1;
+  std::map<ServerId, uint32_t> calls_;  // begun
   std::set<uint32_t> incomplete_;
-  std::set<uint32_t> kept_;  // of these, those that came to their deadlines: to be repeated
+  std::map<uint32_t, Kept> kept_;  // of these, those that came to their deadlines: to be repeated
 };
 
 }  // namespace pando

@@ -41,6 +41,22 @@ TEST_F(NodeAllocatorTest, AServerThatIsAskedInVainForALateAnswerIsInDoubt) {
   EXPECT_FALSE(doubts.Has(2));
 }
 
+// What a server keeps is not crowded out by what others are asked.
+TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateWaitsWhileOthersAreAsked) {
+  Start({10, 20});
+  const auto free_on = [this](ServerId server, uint32_t i) {
+    allocator_.Free(kTree, {RemoteAddress(server, (uint64_t{1} << 20) + i * kNodeBytes), 1});
+    Spawn([this](OperationContext& context) { allocator_.Flush(context, kTree); });
+    session_->scheduler().Drain();
+  };
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Refill(2, 41 * kMicrosecondNs)));
+  ASSERT_EQ(servers_[1]->requests, 1);
+  for (uint32_t i = 0; i < kRepliesKept; ++i) free_on(1, i);
+  EXPECT_TRUE(Refill(2).ok());
+  EXPECT_EQ(servers_[1]->requests, 1) << "it says again what it has said";
+  EXPECT_FALSE(DoubtsAtClose().Has(2));
+}
+
 // It may be asked again long after: servers keep some replies only.
 TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateIsNotGrantedTwice) {
   Start({10});
