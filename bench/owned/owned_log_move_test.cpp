@@ -143,6 +143,67 @@ TEST(OwnedLogMove, AnOperatorAcceptsTheLoss) {
   EXPECT_TRUE(losses.empty()) << "twice";
 }
 
+// One of the others says nothing: a third has room.
+TEST(OwnedLogMove, ASilentServerKeepsItFromNoOther) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    LogMoves stage(LogMoves::Options(seed, /*memory_servers=*/4));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(owner);
+    if (log == 0) continue;
+    ++played;
+    stage.world().KillServer(log);
+    const ServerId silent = log == 2 ? 3 : 2;
+    stage.world().PauseCalls(silent, true);
+    const int64_t begin_ns = stage.NowNs();
+    ASSERT_TRUE(stage.Put(owner, 1));
+    EXPECT_EQ(stage.refused() + stage.unknown(), 0u) << "seed " << seed;
+    EXPECT_LT(stage.NowNs() - begin_ns, 5 * kSecondNs) << "seed " << seed;
+    stage.world().PauseCalls(silent, false);
+    stage.LookAgain({log});
+    EXPECT_EQ(stage.what(), "") << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
+}
+
+// Who dies before anything names his log leaves one that others free, also if a server before that
+// one says nothing.
+TEST(OwnedLogMove, ASilentServerKeepsNobodysLogFromBeingFreed) {
+  constexpr ServerId kSilent = 2;
+  int played = 0;
+  for (uint64_t packets = 0; packets < 12; ++packets) {
+    OwnedStageOptions options = LogMoves::Options(/*seed=*/3, /*memory_servers=*/4);
+    options.trees = 2;
+    LogMoves stage(options);
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const dead = stage.Join(OwnedStage::SmallOwner());
+    ASSERT_TRUE(stage.Open(next, 0) && stage.Put(next, 1) && stage.Open(dead, 1));
+    const auto logs_behind = [&] {
+      uint64_t logs = 0;
+      for (int index = kSilent; index < stage.cluster().memory_servers(); ++index) {
+        for (const auto& [name, value] : stage.cluster().server(index).Counters()) {
+          logs += name == "extents" ? value : 0;
+        }
+      }
+      return logs;
+    };
+    const uint64_t before = logs_behind();
+    stage.KillAfter(dead, packets);
+    (void)stage.PutIn(dead, 1, 1);
+    stage.Kill(dead);
+    // Where the cluster tree names it, all servers have to confirm its end first (rule D2).
+    const auto members = next->client->ListMembers();
+    ASSERT_TRUE(members.ok());
+    if (members->size() > 1 || logs_behind() == before) continue;
+    ++played;
+    stage.world().PauseCalls(kSilent, true);
+    stage.Quiet(5 * kSecondNs);
+    EXPECT_EQ(logs_behind(), before) << packets;
+    stage.world().PauseCalls(kSilent, false);
+  }
+  EXPECT_GE(played, 2);
+}
+
 // The log's entry cannot be changed, as a client that has stopped holds the lock of its leaf, and
 // until then nothing becomes durable: flushes keep nobody waiting who closes another tree. The
 // log's server dies that long after some look of the flushes.

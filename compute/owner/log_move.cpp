@@ -45,7 +45,7 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
   // For as many attempts as it takes: one that had more than it asked for may have failed, too.
   const uint64_t bytes = std::max({entry->extent.bytes, log->extent_bytes(), bytes_});
   const absl::StatusOr<LogExtent> found =
-      parts_.find_extent(context, bytes, to_blame ? server : ServerId{0});
+      parts_.find_extent(context, bytes, to_blame ? server : ServerId{0}, failed_on_);
   if (absl::IsUnavailable(found.status())) {  // there is no other one
     return absl::ResourceExhaustedError(found.status().message());
   }
@@ -65,6 +65,8 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
         return committed;
       });
   if (moved.ok()) bytes_ = 0;
+  // It may answer, and no chain come through to it: another one comes first the next time.
+  failed_on_ = moved.ok() || is_written ? ServerId{0} : extent.server;
   // Now it has failed where the entry says that the log is.
   if (moved.ok() || (!is_written && extent.server == server)) blameless_epoch_ = 0;
   if (!absl::IsResourceExhausted(moved)) return moved;

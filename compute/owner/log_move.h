@@ -52,8 +52,10 @@ class LogMove {
     // record has any more, kNoneKept: there are none.
     std::function<std::vector<Source>()> sources;
     std::function<Lsn()> kept_lsn;
-    // Of so many bytes, not on that server.
-    std::function<absl::StatusOr<LogExtent>(OperationContext&, uint64_t, ServerId)> find_extent;
+    // Of so many bytes; not on `without`, and on `last` only if no other server has room.
+    std::function<absl::StatusOr<LogExtent>(OperationContext&, uint64_t bytes, ServerId without,
+                                            ServerId last)>
+        find_extent;
   };
 
   LogMove(Parts parts, Scheduler* scheduler) : parts_(std::move(parts)), turnstile_(scheduler) {}
@@ -85,6 +87,7 @@ class LogMove {
   bool is_stuck_ = false;                                 // the last attempt could not change `l`
   uint32_t epoch_ = 0;                                    // of the last attempt
   uint32_t blameless_epoch_ = 0;  // of a log that failed while it moved; no chain there has
+  ServerId failed_on_ = 0;        // the last attempt, and the log was not to blame
   uint64_t bytes_ = 0;  // of the next extents, until one does: those of the log are too few
 };
 

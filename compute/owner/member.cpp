@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "compute/owner/find_extent.h"
 #include "compute/owner/log_move.h"
 #include "compute/owner/turnstile.h"
 
@@ -34,24 +35,26 @@ Member::Member(Parts* parts)
       retiring_(std::make_unique<Turnstile>(&session_->scheduler())),
       team_(std::make_unique<FlushTeam>(std::move(parts->flush_sessions))) {
   log_move_ = std::make_unique<LogMove>(
-      LogMove::Parts{.self = self(),
-                     .map = &map_,
-                     .stamps = &stamps_,
-                     .sources =
-                         [this] {
-                           std::vector<LogMove::Source> sources;
-                           for (const auto& [tree, range] : Places()) {
-                             sources.push_back({tree->id(), range->records});
-                           }
-                           if (adopted_.has_value())
-                             sources.push_back({adopted_->tree_id, adopted_->records});
-                           return sources;
-                         },
-                     .kept_lsn = [this] { return kept_lsn_; },
-                     .find_extent =
-                         [this](OperationContext& context, uint64_t bytes, ServerId without) {
-                           return FindExtent(context, bytes, nullptr, without);
-                         }},
+      LogMove::Parts{
+          .self = self(),
+          .map = &map_,
+          .stamps = &stamps_,
+          .sources =
+              [this] {
+                std::vector<LogMove::Source> sources;
+                for (const auto& [tree, range] : Places()) {
+                  sources.push_back({tree->id(), range->records});
+                }
+                if (adopted_.has_value()) sources.push_back({adopted_->tree_id, adopted_->records});
+                return sources;
+              },
+          .kept_lsn = [this] { return kept_lsn_; },
+          .find_extent =
+              [this](OperationContext& context, uint64_t bytes, ServerId without, ServerId last) {
+                std::vector<ServerId> servers = members_.Ids();
+                std::erase(servers, without);
+                return ExtentSearch(&control_, std::move(servers)).Find(context, bytes, last);
+              }},
       &scheduler());
 }
 

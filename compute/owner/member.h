@@ -187,9 +187,6 @@ class Member : private MemberLimits {
   // Its records are nobody's any more, and no flush is under way.
   void DropRecords(OwnRange* range);
   // --- member_join.cpp: at the turnstile.
-  // `largest`, where given: of all memory servers' memory. Not on `without`.
-  absl::StatusOr<LogExtent> FindExtent(OperationContext& context, uint64_t bytes,
-                                       uint64_t* largest = nullptr, ServerId without = 0);
   absl::StatusOr<LogExtent> ObtainExtent(OperationContext& context);
   absl::Status FreeUnsure(OperationContext& context);
   absl::Status JoinCluster(OperationContext& context);
@@ -360,6 +357,7 @@ class Member : private MemberLimits {
   std::optional<LoadReport> AskForLoad(OperationContext& context, OwnedTree* tree,
                                        const MappedRange& range, const OwnerInfo& owner);
   absl::Status FreeLostExtents(OperationContext& context);
+  absl::Status FreeLostExtentsOf(OperationContext& context, ServerId server);
   // Whether this member can bring the recovery of who had these to its end.
   absl::StatusOr<bool> CanTake(OperationContext& context, const std::vector<MappedRange>& ranges);
   // The tree was dropped, or is lost: its records are discarded.

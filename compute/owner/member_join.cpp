@@ -13,6 +13,7 @@
 #include "compute/core/fence_calls.h"
 #include "compute/log/read_log.h"
 #include "compute/owner/client_state.h"
+#include "compute/owner/find_extent.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
 
@@ -28,43 +29,17 @@ constexpr uint64_t kLogBytesMin = 64 << 10;
 
 }  // namespace
 
-absl::StatusOr<LogExtent> Member::FindExtent(OperationContext& context, uint64_t bytes,
-                                             uint64_t* largest, ServerId without) {
-  std::vector<std::pair<uint64_t, ServerId>> servers;
-  absl::Status refusal = absl::UnavailableError("there is no memory server");
-  for (const ServerId server : members_.Ids()) {
-    if (server == without) continue;
-    const auto body = control_.Call(context, server, ControlOpcode::kServerInfo, "");
-    if (!body.ok()) {
-      refusal = body.status();
-      continue;
-    }
-    PANDO_ASSIGN_OR_RETURN(const ServerInfo info, ParseServerInfo(*body));
-    servers.emplace_back(info.free_bytes, server);
-    if (largest != nullptr) *largest = std::max(*largest, info.free_bytes + info.used_bytes);
-  }
-  // The one with most free memory first.
-  std::stable_sort(servers.begin(), servers.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (const auto& [free_bytes, server] : servers) {
-    absl::StatusOr<LogExtent> extent = AllocateExtent(context, control_, server, bytes);
-    if (extent.ok() || absl::IsDeadlineExceeded(extent.status())) return extent;
-    if (!absl::IsResourceExhausted(refusal)) refusal = extent.status();
-  }
-  return refusal;
-}
-
 absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
   if (NowNs() < room_again_ns_) return no_room_;
-  uint64_t largest = 0;
-  absl::StatusOr<LogExtent> extent = FindExtent(context, options_.log_bytes, &largest);
+  ExtentSearch search(&control_, members_.Ids());
+  absl::StatusOr<LogExtent> extent = search.Find(context, options_.log_bytes);
   const absl::Status refusal = extent.status();
   if (!absl::IsResourceExhausted(refusal)) return extent;
-  if (largest < options_.log_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("a redo log of ", options_.log_bytes,
-                                                     " bytes fits into no memory server: the "
-                                                     "largest has ",
-                                                     largest, "; use a smaller log_bytes"));
+  if (search.largest_bytes() < options_.log_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a redo log of ", options_.log_bytes,
+                     " bytes fits into no memory server that answers: the largest has ",
+                     search.largest_bytes(), "; use a smaller log_bytes"));
   }
   // Rule W7: where an ended member has its log, its server gives what it has kept, once nothing of
   // the ended one is in flight there any more.
@@ -75,18 +50,18 @@ absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
     (void)AwaitFence(context, control_, log->extent.server, member.compute_server,
                      member.incarnation);
   }
-  if (!ended.empty()) extent = FindExtent(context, options_.log_bytes);
+  if (!ended.empty()) extent = search.Find(context, options_.log_bytes);
   // What ended members have left comes to the leaves as far as these have room, for nobody: a log
   // that nobody needs is freed.
   if (absl::IsResourceExhausted(extent.status())) {
     for (const MemberId member : ended) (void)Recover(context, member);
     (void)FreeLostExtents(context);
-    extent = FindExtent(context, options_.log_bytes);
+    extent = search.Find(context, options_.log_bytes);
   }
   // Less will do.
   for (uint64_t bytes = options_.log_bytes / 2;
        bytes >= kLogBytesMin && absl::IsResourceExhausted(extent.status()); bytes /= 2) {
-    extent = FindExtent(context, bytes);
+    extent = search.Find(context, bytes);
   }
   if (extent.ok() && extent->bytes < options_.log_bytes) {
     PANDO_LOG(WARNING) << "memory servers have " << extent->bytes << " bytes for a log instead of "

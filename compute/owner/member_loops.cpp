@@ -154,29 +154,40 @@ absl::Status Member::LookAtEnded(OperationContext& context, MemberId ended) {
 // Who dies between getting an extent and its `l`, or when its `l` is erased already, leaves one
 // that nothing names.
 absl::Status Member::FreeLostExtents(OperationContext& context) {
-  for (const ServerId server : members_.Ids()) {
-    const auto extents = ListExtents(context, control_, server);
-    if (!extents.ok()) continue;
-    for (const HeldExtent& held : *extents) {
-      const MemberId holder = {held.compute_server, held.incarnation};
-      if (holder == self()) {
-        // One that was granted, and the answer came too late.
-        const bool is_unsure =
-            std::ranges::find(unsure_extents_, held.extent) != unsure_extents_.end();
-        if (log_ == nullptr && !is_unsure) {
-          (void)FreeExtent(context, control_, held.extent, holder.incarnation);
-        }
-        continue;
-      }
-      if (held.holder == ClientLiveness::kJoined) continue;
-      PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
-                             AskClientState(context, control_, catalog_server_, holder));
-      if (state == ClientLiveness::kJoined) continue;
-      // It has ended: it inserts no `l` any more, and one with ranges has had one.
-      const auto log = FindEntry<LogEntry>(context, map_, holder);
-      if (absl::IsNotFound(log.status())) {
+  const std::vector<ServerId> servers = members_.Ids();
+  absl::Status first;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    // One that says nothing keeps nobody from the others.
+    const int64_t left_ns = std::max<int64_t>(0, context.deadline_ns() - NowNs());
+    const auto left = static_cast<int64_t>(servers.size() - i);
+    OperationContext share(context, NowNs() + left_ns / left);
+    first.Update(FreeLostExtentsOf(share, servers[i]));
+  }
+  return first;
+}
+
+absl::Status Member::FreeLostExtentsOf(OperationContext& context, ServerId server) {
+  const auto extents = ListExtents(context, control_, server);
+  if (!extents.ok()) return absl::OkStatus();
+  for (const HeldExtent& held : *extents) {
+    const MemberId holder = {held.compute_server, held.incarnation};
+    if (holder == self()) {
+      // One that was granted, and the answer came too late.
+      const bool is_unsure =
+          std::ranges::find(unsure_extents_, held.extent) != unsure_extents_.end();
+      if (log_ == nullptr && !is_unsure) {
         (void)FreeExtent(context, control_, held.extent, holder.incarnation);
       }
+      continue;
+    }
+    if (held.holder == ClientLiveness::kJoined) continue;
+    PANDO_ASSIGN_OR_RETURN(const ClientLiveness state,
+                           AskClientState(context, control_, catalog_server_, holder));
+    if (state == ClientLiveness::kJoined) continue;
+    // It has ended: it inserts no `l` any more, and one with ranges has had one.
+    const auto log = FindEntry<LogEntry>(context, map_, holder);
+    if (absl::IsNotFound(log.status())) {
+      (void)FreeExtent(context, control_, held.extent, holder.incarnation);
     }
   }
   return absl::OkStatus();
