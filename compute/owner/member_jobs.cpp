@@ -283,13 +283,14 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     }
     status.Update(recovered);
     OwnedTree* const open = FindOpen(one.range.tree_id);
-    if (!recovered.ok() || recovery.loss().ok() || open == nullptr) continue;
+    const absl::Status& why = recovery.loss().ok() ? one.replayed.misfit : recovery.loss();
+    if (!recovered.ok() || why.ok() || open == nullptr) continue;
     loss->losses.push_back({.tree = open->leaves().entry.name,
                             .low = one.range.low,
                             .high = one.range.high,
                             .owner = ended,
                             .since = one.range.entry.since,
-                            .why = recovery.loss().ToString()});
+                            .why = why.ToString()});
   }
   if (!left.empty() && has_begun) {
     const bool is_over = bringing.expired() || session_->fenced();

@@ -226,19 +226,16 @@ absl::Status Recovery::Accept(const OperationContext& context, const absl::Statu
 
 // --- D4
 
-absl::StatusOr<bool> Recovery::Fits(const TreeContext& leaves,
-                                    const NewestMessages::Message& message) {
+absl::Status Recovery::CheckFits(const TreeContext& leaves,
+                                 const NewestMessages::Message& message) const {
   if (message.key.size() <= leaves.layout.key_bytes_max() &&
       message.value.size() <= leaves.layout.value_bytes_max()) {
-    return true;
+    return absl::OkStatus();
   }
-  const absl::Status misfit = absl::DataLossError(absl::StrCat(
+  return absl::DataLossError(absl::StrCat(
       "the log of ", ToText(ended_), " on memory server ", log_->extent.server,
       " has a record with a key of ", message.key.size(), " and a value of ", message.value.size(),
       " bytes, which tree '", leaves.entry.name, "' cannot have"));
-  if (parts_.loss == nullptr) return misfit;
-  loss_ = misfit;
-  return false;
 }
 
 absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
@@ -256,8 +253,12 @@ absl::Status Recovery::Replay(OperationContext& context, TreeContext* leaves,
     for (; items.size() < kReplayMax && is_of_range(); ++next) {
       const NewestMessages::Message message = messages_.At(next);
       // Whoever wrote it: its checksum holds, and the leaf's editor takes nothing of the kind.
-      PANDO_ASSIGN_OR_RETURN(const bool fits, Fits(*leaves, message));
-      if (!fits) continue;
+      const absl::Status fits = CheckFits(*leaves, message);
+      if (!fits.ok()) {
+        if (parts_.loss == nullptr) return fits;
+        replayed->misfit = fits;
+        continue;
+      }
       items.push_back({.key = std::string(message.key),
                        .value = std::string(message.value),
                        .erased = message.erased,

@@ -64,6 +64,7 @@ class Recovery {
     std::vector<FlushItem> items;  // on their way, or of unknown outcome
     std::optional<size_t> next;    // of the messages
     std::vector<FlushItem> refused;
+    absl::Status misfit;  // a message that the tree cannot have was left out, which is accepted
   };
   // All that the dead had acknowledged in the range is in the tree's leaves, but for
   // `replayed->refused`, ascending: what memory servers have no room for. DataLoss: the log has
@@ -77,7 +78,7 @@ class Recovery {
   // Why Begin() could not read the log, where that is not for want of time.
   const absl::Status& unread() const { return unread_; }
   uint64_t replayed() const { return replayed_; }
-  // Why its log, or a message of it, was left out, which is accepted (rule D6).
+  // Why its log was left out, which is accepted (rule D6).
   const absl::Status& loss() const { return loss_; }
   const absl::Status& refusal() const { return refusal_; }  // why they have no room
 
@@ -93,9 +94,8 @@ class Recovery {
   absl::Status ReadMessages(OperationContext& context);
   // A second for some million messages: not on the thread of the serving lease.
   void SealMessages(OperationContext& context);
-  // Whether the message is one that the tree can have. DataLoss, unless that is accepted: it is
-  // not.
-  absl::StatusOr<bool> Fits(const TreeContext& leaves, const NewestMessages::Message& message);
+  // Ok: the message is one that the tree can have. DataLoss: it is not.
+  absl::Status CheckFits(const TreeContext& leaves, const NewestMessages::Message& message) const;
   absl::Status BringToLeaves(OperationContext& context, TreeContext* leaves,
                              std::vector<FlushItem>* items, std::vector<FlushItem>* refused);
   bool IsDeclaredDead(ServerId server) const {
