@@ -143,6 +143,42 @@ TEST(OwnedLogMove, AnOperatorAcceptsTheLoss) {
   EXPECT_TRUE(losses.empty()) << "twice";
 }
 
+// The catalog's server says nothing any more from some moment of that on: the operator is told of
+// what changes hands, also if it is settled later only. How long it took undisturbed.
+int64_t AcceptLossWhileTheCatalogFallsSilent(int64_t after_ns, int* late) {
+  LogMoves stage(LogMoves::Options(/*seed=*/3));
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  const ServerId log = stage.Begin(owner);
+  EXPECT_NE(log, 0);
+  stage.Kill(owner);
+  stage.Leave(owner);
+  stage.cluster().StartAgain(log);
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  EXPECT_TRUE(stage.Open(next, 0));
+  const int64_t begin_ns = stage.NowNs();
+  stage.world().At(begin_ns + after_ns, [&] { stage.world().PauseCalls(1, true); });
+  std::vector<LossInfo> losses, more;
+  const absl::Status accepted = AcceptLoss(*next->client, {.timeout_ms = 300}, &losses);
+  const int64_t took_ns = stage.NowNs() - begin_ns;
+  stage.world().PauseCalls(1, false);
+  const absl::Status again = AcceptLoss(*next->client, {}, &more);
+  EXPECT_TRUE(again.ok()) << again;
+  const auto got = next->sessions[0]->Get(*next->trees[0], KeyOf(1));
+  EXPECT_TRUE(got.ok() || absl::IsNotFound(got.status())) << got.status();
+  EXPECT_EQ(losses.size() + more.size(), 1u) << after_ns << " ns: " << accepted;
+  *late += !accepted.ok() && !losses.empty() ? 1 : 0;
+  return took_ns;
+}
+
+TEST(OwnedLogMove, ALossThatIsSettledLaterIsSaid) {
+  int late = 0;
+  const int64_t took_ns = AcceptLossWhileTheCatalogFallsSilent(10 * kSecondNs, &late);
+  for (int64_t before_ns = 0; before_ns < kMillisecondNs; before_ns += 4 * kMicrosecondNs) {
+    AcceptLossWhileTheCatalogFallsSilent(took_ns - before_ns, &late);
+  }
+  EXPECT_GT(late, 0) << "or this shows nothing";
+}
+
 // One of the others says nothing: a third has room.
 TEST(OwnedLogMove, ASilentServerKeepsItFromNoOther) {
   int played = 0;

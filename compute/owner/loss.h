@@ -27,6 +27,18 @@ struct LossAcceptance {
   bool IsDead(ServerId server) const {
     return std::find(servers_dead.begin(), servers_dead.end(), server) != servers_dead.end();
   }
+  // Before the range can change hands: it may do so although the change ends with an error. Again,
+  // after such an end: it is noted once.
+  void Note(const Loss& loss) {
+    TakeBack(loss);
+    losses.push_back(loss);
+  }
+  // It did not.
+  void TakeBack(const Loss& loss) {
+    std::erase_if(losses, [&](const Loss& other) {
+      return other.tree == loss.tree && other.low == loss.low && other.owner == loss.owner;
+    });
+  }
 };
 
 }  // namespace pando

@@ -201,7 +201,8 @@ class Member : private MemberLimits {
   // A change of unknown outcome is settled before another one is begun (rule O3).
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
-  absl::Status Take(OperationContext& context, OwnedTree* tree, RangeChange change);
+  // Whether the range is this member's now. An error, and pending_: perhaps.
+  absl::StatusOr<bool> Take(OperationContext& context, OwnedTree* tree, RangeChange change);
   // A range whose entry is this member's. Asks whether its tree was dropped (rule O8), but for one
   // with records that were adopted: that was asked before. OK: look again.
   absl::Status TakeUp(OperationContext& context, OwnedTree* tree, const MappedRange& range);

@@ -19,6 +19,8 @@ namespace pando {
 
 struct Member::Recovering {
   MappedRange range;
+  MemberId ended;
+  LossAcceptance* loss = nullptr;
   Recovery::Replayed replayed = {};
 };
 
@@ -170,7 +172,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   if (owner.nobody()) {
     // Of an earlier term messages may be in the log still (rule O12).
     const Lsn since = RuleHolds(Rule::kO12) ? log_->next_lsn() : Lsn{1};
-    return Take(context, tree, RangeChange::Claim(range, self(), since, stamps_.Next()));
+    return Take(context, tree, RangeChange::Claim(range, self(), since, stamps_.Next())).status();
   }
   if (owner == self()) {
     if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
@@ -181,8 +183,8 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   return tree->FindOwn(key) != nullptr ? absl::OkStatus() : recovered;
 }
 
-absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChange change) {
-  absl::Status settled = change.Settle(context, map_);
+absl::StatusOr<bool> Member::Take(OperationContext& context, OwnedTree* tree, RangeChange change) {
+  const absl::Status settled = change.Settle(context, map_);
   if (!settled.ok()) {
     if (change.uncertain()) {
       pending_ = std::move(change);
@@ -193,15 +195,16 @@ absl::Status Member::Take(OperationContext& context, OwnedTree* tree, RangeChang
   }
   if (!change.won()) {  // somebody else was first: look again
     DropAdopted();
-    return absl::OkStatus();
+    return false;
   }
   {
     std::lock_guard lock(mutex_);
     ++stats_.claims;
   }
-  absl::Status taken_up = TakeUp(context, tree, change.range());
+  const absl::Status taken_up = TakeUp(context, tree, change.range());
+  if (taken_up.ok()) return true;
   // Others wait for the one that the entry names, which nobody may need a key of again.
-  if (!taken_up.ok()) pending_ = std::move(change);
+  pending_ = std::move(change);
   return taken_up;
 }
 
@@ -257,7 +260,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   std::deque<Recovering> left;
   for (const MappedRange& range : recovery.ranges()) {
     const bool is_wanted = tree != nullptr && range.tree_id == tree->id() && range.Covers(key);
-    left.insert(is_wanted ? left.begin() : left.end(), {.range = range});
+    left.insert(is_wanted ? left.begin() : left.end(),
+                {.range = range, .ended = ended, .loss = loss});
   }
   absl::Status late;
   // In turns, each as far as it comes in its time: leaves that are out of reach, or lost, keep no
@@ -282,15 +286,6 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
       continue;
     }
     status.Update(recovered);
-    OwnedTree* const open = FindOpen(one.range.tree_id);
-    const absl::Status& why = recovery.loss().ok() ? one.replayed.misfit : recovery.loss();
-    if (!recovered.ok() || why.ok() || open == nullptr) continue;
-    loss->losses.push_back({.tree = open->leaves().entry.name,
-                            .low = one.range.low,
-                            .high = one.range.high,
-                            .owner = ended,
-                            .since = one.range.entry.since,
-                            .why = why.ToString()});
   }
   if (!left.empty() && has_begun) {
     const bool is_over = bringing.expired() || session_->fenced();
@@ -317,11 +312,27 @@ absl::Status Member::RecoverRange(OperationContext& context, int64_t until_ns, R
   OwnedTree* const tree =
       retired_.load(std::memory_order_acquire) ? nullptr : FindOpen(range.tree_id);
   const bool has_log = joined_.load(std::memory_order_acquire);
-  const auto adopt = [&] {
-    // Rule W7: without a log, for nobody.
-    if (!has_log) return LeaveToNobody(context, range);
+  const auto change_hands = [&]() -> absl::StatusOr<bool> {
+    if (!has_log) {  // rule W7: for nobody
+      PANDO_RETURN_IF_ERROR(LeaveToNobody(context, range));
+      return true;
+    }
     const Lsn since = adopted_.has_value() ? adopted_->since : log_->next_lsn();
     return Take(context, tree, RangeChange::Adopt(range, self(), since, stamps_.Next()));
+  };
+  const auto adopt = [&]() -> absl::Status {
+    const absl::Status& why = recovery->loss().ok() ? one->replayed.misfit : recovery->loss();
+    if (why.ok()) return change_hands().status();
+    const Loss loss = {.tree = tree->leaves().entry.name,
+                       .low = range.low,
+                       .high = range.high,
+                       .owner = one->ended,
+                       .since = range.entry.since,
+                       .why = why.ToString()};
+    one->loss->Note(loss);
+    const absl::StatusOr<bool> changed = change_hands();
+    if (!changed.value_or(false) && !pending_.has_value()) one->loss->TakeBack(loss);
+    return changed.status();
   };
   if (tree != nullptr && !RuleHolds(Rule::kD4)) PANDO_RETURN_IF_ERROR(adopt());
   absl::Status replayed;
