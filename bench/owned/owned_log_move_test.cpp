@@ -143,6 +143,25 @@ TEST(OwnedLogMove, AnOperatorAcceptsTheLoss) {
   EXPECT_TRUE(losses.empty()) << "twice";
 }
 
+// The log's server dies; what was dirty is in the leaves all the same, and nothing else was asked
+// for.
+TEST(OwnedLogMove, WhatIsDirtyIsFlushedWithoutALog) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    LogMoves stage(LogMoves::Options(seed, /*memory_servers=*/2));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(owner);
+    if (log == 0) continue;
+    ++played;
+    stage.world().KillServer(log);
+    const absl::Status flushed = owner->sessions[0]->Flush(*owner->trees[0]);
+    EXPECT_TRUE(flushed.ok()) << flushed << ", seed " << seed;
+    EXPECT_EQ(owner->client->Stats().owned.dirty_bytes, 0u) << "seed " << seed;
+    EXPECT_EQ(stage.ReadLeaves(0).size(), LogMoves::kKeys) << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
+}
+
 // The catalog's server says nothing any more from some moment of that on: the operator is told of
 // what changes hands, also if it is settled later only. How long it took undisturbed.
 int64_t AcceptLossWhileTheCatalogFallsSilent(int64_t after_ns, int* late) {

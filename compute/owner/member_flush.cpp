@@ -79,12 +79,6 @@ bool Member::WantsFlush() const {
 
 bool Member::FlushUntilLow(OperationContext& context) {
   bool is_wanted = false;
-  const auto advance_base = [&](bool exactly) {
-    // Nothing becomes durable until it is, and others wait for the turnstile.
-    if (!log_->is_in_place()) return absl::OkStatus();
-    OperationContext soon(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-    return AdvanceBase(soon, exactly);
-  };
   const auto groups = std::make_shared<GroupList>();
   std::unique_ptr<FlushTeam::Run> team;
   while (!stopping_.load(std::memory_order_acquire) && !context.expired() && WantsFlush()) {
@@ -109,7 +103,7 @@ bool Member::FlushUntilLow(OperationContext& context) {
     // An erase is refused by nobody, but its leaf's server may be gone.
     const bool appends_again = holds_base && (is_refusing() || gone == 0);
     if (appends_again) gone += AppendAgain(context, middle, /*erases=*/gone == 0);
-    if (gone == 0 || !advance_base(/*exactly=*/appends_again).ok()) break;
+    if (gone == 0 || !AdvanceBase(context, /*exactly=*/appends_again).ok()) break;
     WakeWriters();
     // Where writers never stop this does not end by itself.
     is_wanted = flushing_->is_wanted();
@@ -123,7 +117,7 @@ bool Member::FlushUntilLow(OperationContext& context) {
   }
   // What was appended again may be all that holds it, and lies anywhere.
   if (log_->used_bytes() > log_->capacity_bytes() / 2) {
-    (void)advance_base(/*exactly=*/is_refusing());
+    (void)AdvanceBase(context, /*exactly=*/is_refusing());
   }
   return is_wanted;
 }
@@ -221,7 +215,9 @@ size_t Member::FlushSome(OperationContext& context, Lsn below, bool refused) {
   return 0;
 }
 
-absl::Status Member::AdvanceBase(OperationContext& context, bool exactly) {
+absl::Status Member::AdvanceBase(OperationContext& whole, bool exactly) {
+  if (!log_->is_in_place()) return absl::OkStatus();  // nothing becomes durable until it is
+  OperationContext context(whole, std::min(whole.deadline_ns(), NowNs() + kJobNsMin));
   // The end before the first look: what is appended later is above it (rule W5).
   Lsn end = log_->next_lsn();
   Lsn lowest = adopted_.has_value() ? std::min(kept_lsn_, adopted_->since) : kept_lsn_;
@@ -267,10 +263,10 @@ absl::Status Member::FlushTree(OperationContext& context, OwnedTree* tree) {
   PANDO_RETURN_IF_ERROR(tree->leaves().fate.status());
   if (tree->dropped()) return tree->DroppedError();
   if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
-  // All is in the leaves: the log's room may come later, and others wait for the turnstile.
-  OperationContext soon(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-  const absl::Status advanced = AdvanceBase(soon);
-  return absl::IsDeadlineExceeded(advanced) ? absl::OkStatus() : advanced;
+  // All is in the leaves, whatever becomes of the log: where it can be read after this member's
+  // death it has these messages, or newer ones of their keys, from its base on.
+  (void)AdvanceBase(context);
+  return absl::OkStatus();
 }
 
 absl::Status Member::FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
