@@ -294,5 +294,39 @@ TEST(OwnedLogMove, ATreeIsClosedInTimeMeanwhile) {
   }
 }
 
+// The same, and a tombstone is appended again, to a log that nothing names for a while: it is no
+// younger for that (rule B5).
+TEST(OwnedLogMove, ATombstoneKeepsItsAgeMeanwhile) {
+  OwnedStageOptions options = LogMoves::Options(/*seed=*/3);
+  options.trees = 2;
+  options.tree.delete_persistence_ms = 200'000;
+  LogMoves stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const stopped = stage.Join(OwnedStage::SmallOwner());
+  const ServerId log = stage.Begin(owner);
+  ASSERT_TRUE(log != 0 && stage.Open(stopped, 1));
+  ASSERT_TRUE(stage.Do(stopped, 0, 1, OwnedStage::Make(history::OperationKind::kGet, KeyOf(1))));
+  ASSERT_TRUE(stage.Do(owner, 0, 0, OwnedStage::Make(history::OperationKind::kDelete, KeyOf(1))));
+  const int64_t erased_ns = stage.NowNs();
+  stage.Quiet(5 * kSecondNs);
+  stage.world().LimitPackets(*stopped->fabric, 1);
+  stage.Spawn(stopped, 0, [&] { (void)stage.Split(stopped, 0, 1, KeyOf(5)); });
+  stage.Quiet(50 * kMillisecondNs);
+  ASSERT_TRUE(stage.world().PacketsSpent(*stopped->fabric));
+  stage.world().KillServer(log);
+  stage.Spawn(owner, 0, [&] { (void)stage.Put(owner, 2); });
+  for (const bool has_moved : {false, true}) {
+    if (has_moved) stage.Kill(stopped);
+    stage.Quiet(3 * kSecondNs);
+    EXPECT_EQ(ImplOf(*owner->client).member()->log().is_in_place(), has_moved);
+    const OwnedStats stats = owner->client->Stats().owned;
+    EXPECT_EQ(stats.tombstones, 1u) << "or this shows nothing";
+    const int64_t age_ms = (stage.NowNs() - erased_ns) / kMillisecondNs;
+    EXPECT_GE(static_cast<int64_t>(stats.oldest_tombstone_ms) + 100, age_ms)
+        << "has moved: " << has_moved;
+  }
+  stage.Kill(owner);
+}
+
 }  // namespace
 }  // namespace pando

@@ -67,7 +67,7 @@ Lsn Member::AppendedBefore(int64_t time_ns) const {
 }
 
 void Member::FlushOverdue(OperationContext& context) {
-  NoteTime();
+  if (log_->is_in_place()) NoteTime();
   // The other half of the time is for all that is not overdue.
   const int64_t now_ns = NowNs();
   OperationContext half(context, now_ns + (context.deadline_ns() - now_ns) / 2);
@@ -96,6 +96,8 @@ void Member::FlushOverdue(OperationContext& context) {
     if (lowest != kNoLsn) lowest_of_all = std::min(lowest_of_all, lowest);
   }
   context.cost += half.cost;
+  // While the log moves, whatever is appended again is as old as any (rule W6).
+  if (!log_->is_in_place() && !marks_.empty()) marks_.resize(1);
   tombstones_.store(tombstones, std::memory_order_relaxed);
   oldest_tombstone_ns_.store(tombstones > 0 ? AppendedAfter(lowest_of_all) : kNoTombstone,
                              std::memory_order_relaxed);
