@@ -233,6 +233,40 @@ std::vector<LockTarget> HoldLeaves(SimCluster* cluster, OwnerProcess* owner, con
   return locks;
 }
 
+// Without a deadline for erases a round of flushes that waits for such a leaf ends, too, in a
+// second, and others have their room then.
+TEST(DeletePersistenceTest, ALeafThatIsHeldKeepsWritersOfOthersNoLongerThanASecond) {
+  constexpr uint64_t kKeys = 2'000;
+  SimCluster cluster({.sim = {.seed = 4}});
+  OwnerProcess owner(&cluster, {.hot_bytes = 64 << 10, .log_bytes = 1 << 20}, Owned(0));
+  const auto other = cluster.NewClient();
+  uint64_t next = 0;
+  ASSERT_TRUE(owner.session()
+                  .BulkLoad(owner.tree(),
+                            [&](KeyValue* entry) {
+                              *entry = {KeyOf(next), "loaded"};
+                              return next++ < kKeys;
+                            })
+                  .ok());
+  std::string border;
+  const std::vector<LockTarget> locks = HoldLeaves(&cluster, &owner, *other, /*held=*/1, &border);
+  const auto now_ns = [&] { return cluster.world().clock().NowNs(); };
+  ASSERT_TRUE(owner.session().Put(owner.tree(), KeyOf(0), "held").ok());
+  int64_t longest_ns = 0;
+  for (uint64_t n = 0; n < 3 * kKeys && longest_ns < 2 * kSecondNs; ++n) {
+    const std::string key = KeyOf(n % kKeys);
+    if (key < border) continue;
+    const int64_t began_ns = now_ns();
+    const absl::Status put = owner.session().Put(owner.tree(), key, "v");
+    ASSERT_TRUE(put.ok()) << put;
+    longest_ns = std::max(longest_ns, now_ns() - began_ns);
+  }
+  EXPECT_LT(longest_ns, 3 * kSecondNs / 2);
+  EXPECT_GT(owner.client().Stats().owned.dirty_bytes, 0u) << "or this shows nothing";
+  for (const LockTarget& lock : locks) cluster.SetLockWord(lock, LockWord::kFree);
+  owner.Close();
+}
+
 // Somebody who lives holds the locks of some leaves: erases of all others are in time, those that
 // come while flushes wait for these leaves as well, and everything goes on once the locks are free.
 void WhileLeavesAreHeld(uint64_t held, uint64_t erased_there) {

@@ -18,8 +18,9 @@ constexpr int64_t kNoTombstone = INT64_MAX;
 constexpr int64_t kMarksPerDeadline = 16;
 // And how many are kept: beyond, every second one goes.
 constexpr size_t kMarksMax = 256;
-// Rounds of flushes in the shortest of all deadlines, and what they have at least, and at most:
-// leaves that somebody holds keep the flush loop no longer.
+// Rounds of flushes in the shortest of all deadlines, and what they have at least, and at most
+// (also if there is none): leaves that somebody holds keep the flush loop, and who waits for room,
+// no longer.
 constexpr int64_t kRoundsPerDeadline = 8, kRoundNsMin = 5 * kMillisecondNs, kRoundNsMax = kSecondNs;
 
 int64_t DeleteDeadlineNs(const OwnedTree& tree) {
@@ -39,7 +40,7 @@ int64_t Member::DeletePauseNs(int64_t longest_ns) const {
 
 int64_t Member::FlushRoundNs() const {
   const int64_t pause_ns = DeletePauseNs(kNoTombstone);
-  if (pause_ns == kNoTombstone) return kFlushNsMax;
+  if (pause_ns == kNoTombstone) return kRoundNsMax;
   return std::clamp(pause_ns * kMarksPerDeadline / kRoundsPerDeadline, kRoundNsMin, kRoundNsMax);
 }
 

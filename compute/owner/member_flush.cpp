@@ -140,7 +140,7 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     // At once: until then blind puts bring new keys.
     is_refusing_.store(true, std::memory_order_relaxed);
   };
-  // A leaf that somebody holds keeps no others' erases waiting (rule B5).
+  // A leaf that somebody holds keeps neither others' erases nor writers waiting (rules B2, B5).
   const int64_t deadline_ns =
       std::min(context.deadline_ns(), context.session.NowNs() + FlushRoundNs());
   const absl::Status flushed =
