@@ -213,6 +213,28 @@ TEST(SilentServerTest, ADropThatHasReachedSomeServersIsOfUnknownOutcome) {
   }
 }
 
+// A client meets the server only then, and with it the tree's end. Of no key it is an answer.
+TEST(SilentServerTest, ADropThatHasReachedSomeServersSaysOfNoKeyThatItIsAbsent) {
+  SimCluster cluster(OfServers(3));
+  auto client = cluster.NewClient();
+  auto tree = *client->CreateTree("t", {});
+  auto session = *client->NewSession();
+  ASSERT_TRUE(session->Put(*tree, "k", "v").ok());
+  cluster.StartAgain(2);
+  auto other = cluster.NewClient();
+  cluster.world().PauseCalls(3, true);
+  EXPECT_TRUE(IsOutcomeUnknown(other->DropTree("t")));
+  cluster.world().PauseCalls(3, false);
+  ASSERT_TRUE(ImplOf(*client).AddMember({.id = 2}).ok());
+  const absl::Status got = session->Get(*tree, "k").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(got)) << got;
+  const absl::Status erased = session->Erase(*tree, "k");
+  EXPECT_TRUE(absl::IsFailedPrecondition(erased)) << erased;
+  // Here the tree is asked for.
+  EXPECT_TRUE(absl::IsNotFound(client->TreeStatus(*tree))) << client->TreeStatus(*tree);
+  EXPECT_TRUE(absl::IsNotFound(client->OpenTree("t").status()));
+}
+
 TEST(SilentServerTest, ATreeOnItIsUnavailable) {
   LoadedTree loaded(OfServers(2), {}, 100'000);
   for (const ServerStatus& server : loaded.client->Servers()) ASSERT_GT(server.used_bytes, 0u);

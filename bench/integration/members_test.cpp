@@ -198,6 +198,30 @@ TEST_F(MembersTest, ATreeThatIsLostIsGivenBackThoughOthersTriedToOpenIt) {
   EXPECT_EQ(NodesOut(*other, 1), 0u);
 }
 
+// Once dropped, where a tree has nodes is known to nobody: any server's next life ends it. That
+// says nothing of its keys.
+TEST_F(MembersTest, ADroppedTreeThatIsOpenSaysOfNoKeyThatItIsAbsent) {
+  cluster_.Start(2);
+  ASSERT_TRUE(Within(std::chrono::seconds(2), [&] { return client_->Servers().size() == 2; }));
+  auto tree = client_->CreateTree("t", {.value_bytes_max = 4'000});
+  ASSERT_OK(tree);
+  ASSERT_OK(Fill(*session_, **tree, 0, 10));
+  ASSERT_OK(cluster_.NewClient()->DropTree("t"));
+  EXPECT_CODE(client_->TreeStatus(**tree), NotFound);
+  EXPECT_OK(session_->Get(**tree, NumberedKey(1))) << "it works until then";
+  cluster_.Stop(2);
+  cluster_.Start(2);
+  ASSERT_TRUE(
+      Within(std::chrono::seconds(3), [&] { return !session_->Get(**tree, NumberedKey(1)).ok(); }));
+  EXPECT_CODE(session_->Get(**tree, NumberedKey(1)), FailedPrecondition);
+  EXPECT_CODE(session_->Update(**tree, NumberedKey(1), "x"), FailedPrecondition);
+  EXPECT_CODE(session_->Erase(**tree, NumberedKey(1)), FailedPrecondition);
+  std::vector<KeyValue> rows;
+  EXPECT_CODE(session_->Scan(**tree, "", 1, &rows), FailedPrecondition);
+  EXPECT_CODE(session_->MultiGet(**tree, {NumberedKey(1)}).front(), FailedPrecondition);
+  EXPECT_CODE(client_->TreeStatus(**tree), NotFound) << "here the tree is asked for";
+}
+
 TEST_F(MembersTest, ACatalogThatComesBackEmptyIsToldByItsTreesAndTakesNewOnes) {
   auto tree = client_->CreateTree("t", {});
   ASSERT_OK(tree);

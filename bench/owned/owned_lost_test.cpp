@@ -53,6 +53,22 @@ TEST(OwnedLost, ATreeWithoutItsLeavesKeepsNoOtherFromBeingTakenOver) {
             1);
 }
 
+// A dropped tree that its owner has lost is nobody's any more: who asks the owner is told so, and
+// does not look for another one.
+TEST(OwnedLost, APeerIsToldThatATreeWasDropped) {
+  LogMoves stage(OwnedStageOptions{});
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const peer = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(peer, 0));
+  ASSERT_TRUE(stage.PutIn(owner, 0, 1));
+  ASSERT_TRUE(peer->sessions[0]->Get(*peer->trees[0], KeyOf(1)).ok());
+  ImplOf(*owner->trees[0]).context().fate.Lose(DroppedTreeError("t", ""));
+  const int64_t asked_ns = stage.world().clock().NowNs();
+  const absl::Status got = peer->sessions[0]->Get(*peer->trees[0], KeyOf(1)).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(got)) << got;
+  EXPECT_LT(stage.world().clock().NowNs() - asked_ns, 10 * kMillisecondNs);
+}
+
 // A small owner but for its memory: all of the tree's records are there. nullptr: the seed has no
 // such, as some server is not there for it.
 OwnedActor* JoinWithAllInMemory(LogMoves* stage, uint64_t log_bytes,

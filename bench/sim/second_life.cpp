@@ -51,6 +51,7 @@ class SecondLife : public Stage {
     });
     a.session->Run();
     if (lost.ok()) Problem("a tree that has lost nodes can be read");
+    if (absl::IsNotFound(lost)) Problem("a tree that has lost nodes says that a key is absent");
     if (!absl::IsUnavailable(written)) {
       Problem(absl::StrCat("the WRITE of what was lost: ", written.ToString()));
     }

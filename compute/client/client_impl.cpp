@@ -317,7 +317,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   const uint32_t id = entry.tree_id;
   const auto known = trees_.find(id);
   if (known != trees_.end()) *tree = known->second.lock();
-  if (*tree != nullptr) return (*tree)->context().fate.status();
+  if (*tree != nullptr) return (*tree)->context().CheckFate();
   // Its last handle has gone, and is about to say what became of the tree's nodes (rule R6).
   const bool is_closing = known != trees_.end();
   PANDO_RETURN_IF_ERROR(RoutedTree::CheckKind(entry));

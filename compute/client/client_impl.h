@@ -134,7 +134,7 @@ class ClientImpl {
   // Whether the server can become one of the client's; it hears of nobody by that.
   absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);
   // The tree's entry as the catalog has it now, as far as it concerns the server. NotFound: it was
-  // dropped, and may have had nodes on an earlier life of the server.
+  // dropped, and may have had nodes on an earlier life of the server, as the message goes on.
   absl::StatusOr<CatalogEntry> EntryFor(OperationContext& context, const TreeContext& tree,
                                         ServerId server);
   absl::Status IntroduceTree(OperationContext& context, TreeContext& tree,

@@ -98,7 +98,7 @@ void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& deta
 }
 
 absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
-  PANDO_RETURN_IF_ERROR(tree.fate.status());
+  PANDO_RETURN_IF_ERROR(tree.CheckFate());
   const int64_t deadline_ns = ConnectDeadlineNs();
   const auto check = [&](OperationContext& context) {
     const absl::Status there = tree.CheckServers(context, /*waits=*/false);
@@ -255,8 +255,7 @@ absl::StatusOr<CatalogEntry> ClientImpl::EntryFor(OperationContext& context,
   // Dropped: its handles go on with what they have. Where that is nobody knows any more, so it may
   // be on the server's earlier life; and the next one has not heard that the tree was dropped.
   if (FindRecord(server) != nullptr) {
-    return absl::NotFoundError(absl::StrCat("tree '", now.name, "' was dropped, and memory server ",
-                                            server,
+    return absl::NotFoundError(absl::StrCat(", and memory server ", server,
                                             ", which it may have had nodes on, has started again"));
   }
   return now;
@@ -266,7 +265,7 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
                                        const absl::StatusOr<CatalogEntry>& now,
                                        const ServerRecord& server) {
   if (!now.ok()) {
-    tree.fate.Lose(now.status());
+    tree.fate.Lose(DroppedTreeError(tree.entry.name, std::string(now.status().message())));
     return absl::OkStatus();
   }
   if (server.id == catalog_server_) {
@@ -275,7 +274,11 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
   }
   // The server compares: if it answers, another life that is on record is over.
   absl::Status attached = AttachTo(context, *now, server.id);
-  if (!absl::IsDataLoss(attached) && !absl::IsNotFound(attached)) return attached;
+  if (absl::IsNotFound(attached)) {
+    attached = DroppedTreeError(now->name, absl::StrCat(" on memory server ", server.id));
+  } else if (!absl::IsDataLoss(attached)) {
+    return attached;
+  }
   tree.fate.Lose(std::move(attached));
   return absl::OkStatus();
 }

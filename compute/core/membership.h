@@ -26,7 +26,8 @@ namespace pando {
 class TreeFate {
  public:
   bool lost() const { return lost_.load(std::memory_order_acquire); }
-  absl::Status status() const;  // Ok: nothing is lost
+  // What its operations end in. Ok: nothing is lost. DataLoss; FailedPrecondition: it was dropped.
+  absl::Status status() const;
   // For ever; the first reason stays.
   void Lose(absl::Status why);
 

@@ -30,8 +30,8 @@ class Descent {
       : context_(context), tree_(tree), key_(key), search_key_(key), level_(level) {}
 
   // Finds a place. With a cached path: no round trip. Errors: Unavailable, DeadlineExceeded,
-  // DataLoss, NotFound (the tree is gone), FailedPrecondition (the root is below `level`: it has to
-  // grow first).
+  // DataLoss, FailedPrecondition (the tree is gone; or the root is below `level`: it has to grow
+  // first).
   absl::Status Find();
   const Reference& node() const { return node_; }
   std::string_view key() const { return key_; }

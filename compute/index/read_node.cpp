@@ -283,7 +283,7 @@ absl::StatusOr<RootRecord> ReadRoot(OperationContext& context, TreeContext& tree
         tree.root.Store(record);
         return record;
       case RootVerdict::kStale:
-        return absl::NotFoundError(absl::StrCat("tree '", tree.entry.name, "' is gone"));
+        return DroppedTreeError(tree.entry.name, ", and its memory is used again");
       case RootVerdict::kTorn:
         break;
     }

@@ -125,8 +125,8 @@ absl::StatusOr<std::optional<NodeEdges>> ReadNodeEdges(OperationContext& context
 absl::Status ReadRaw(OperationContext& context, const TreeContext& tree, RemoteAddress node,
                      LocalBuffer image);
 
-// READs the root record and refreshes the tree's hint. NotFound: the tree was dropped and its
-// memory given back.
+// READs the root record and refreshes the tree's hint. FailedPrecondition: the tree was dropped and
+// its memory given back.
 absl::StatusOr<RootRecord> ReadRoot(OperationContext& context, TreeContext& tree);
 
 }  // namespace pando

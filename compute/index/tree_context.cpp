@@ -23,6 +23,10 @@ absl::Status LostNodesError(const std::string& tree, ServerId server) {
                    ", which has started again without them: drop the tree and create it again"));
 }
 
+absl::Status DroppedTreeError(const std::string& tree, const std::string& detail) {
+  return absl::FailedPreconditionError(absl::StrCat("tree '", tree, "' was dropped", detail));
+}
+
 absl::StatusOr<LockTarget> TreeContext::NodeLock(const Reference& node) const {
   const ServerId server = node.address.server();
   const uint32_t words = environment.hocl.Words(server);
@@ -55,6 +59,11 @@ absl::StatusOr<TreeServerList> TreeContext::ServersOnRecord(OperationContext& co
   return ParseTreeServers(body);
 }
 
+absl::Status TreeContext::CheckFate() const {
+  const absl::Status status = fate.status();
+  return absl::IsFailedPrecondition(status) ? absl::NotFoundError(status.message()) : status;
+}
+
 absl::StatusOr<bool> TreeContext::MayHaveNodesOn(OperationContext& context, ServerId server) const {
   PANDO_ASSIGN_OR_RETURN(const TreeServerList on_record, ServersOnRecord(context));
   return std::any_of(on_record.begin(), on_record.end(),
@@ -62,7 +71,7 @@ absl::StatusOr<bool> TreeContext::MayHaveNodesOn(OperationContext& context, Serv
 }
 
 absl::Status TreeContext::CheckServers(OperationContext& context, bool waits) const {
-  PANDO_RETURN_IF_ERROR(fate.status());
+  PANDO_RETURN_IF_ERROR(CheckFate());
   ControlChannel& control = environment.control;
   PANDO_ASSIGN_OR_RETURN(const TreeServerList servers, ServersOnRecord(context));
   for (const TreeServer& on : servers) {

@@ -113,6 +113,8 @@ class NearGets {
 
 // DataLoss: what to do about a tree whose nodes went with a life of a memory server.
 absl::Status LostNodesError(const std::string& tree, ServerId server);
+// FailedPrecondition: it was dropped. NotFound would be taken for an answer about a key.
+absl::Status DroppedTreeError(const std::string& tree, const std::string& detail);
 
 class TreeContext {
  public:
@@ -164,6 +166,8 @@ class TreeContext {
     return NodeLock(node);
   }
   LockTarget RootLock() const;
+  // fate.status() for those who ask about the tree, and not about a key. NotFound: it was dropped.
+  absl::Status CheckFate() const;
   // As the catalog knows it now (rule R7). NotFound: the tree was dropped.
   absl::StatusOr<bool> MayHaveNodesOn(OperationContext& context, ServerId server) const;
   // Whether all memory servers on which the tree may have nodes, as the catalog knows it now, are

@@ -57,8 +57,9 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
   // That this member was cut off is nothing of the peer's: the map says who is next. A memory
   // server may have refused something before this member hears that it is fenced; else only a
   // dropped tree is refused like that.
-  const bool may_be_cut_off =
-      context.session.fenced() || member_.lease().ended() || !tree->dropped();
+  const bool is_dropped =
+      tree->dropped() || absl::IsFailedPrecondition(tree->leaves().fate.status());
+  const bool may_be_cut_off = context.session.fenced() || member_.lease().ended() || !is_dropped;
   member_.EndVisit(tree);
   if (may_be_cut_off && absl::IsFailedPrecondition(answer->status) &&
       !IsConditionFailed(answer->status)) {

@@ -115,7 +115,8 @@ class Client {
   absl::StatusOr<std::unique_ptr<Tree>> CreateTree(std::string_view name,
                                                    const TreeOptions& options);
   absl::StatusOr<std::unique_ptr<Tree>> OpenTree(std::string_view name);
-  // The name is free at once; open handles go on working until they are closed, without growing.
+  // The name is free at once. Open handles go on working until they are closed, without growing;
+  // but once a memory server has started again, their operations are refused: FailedPrecondition.
   // IsOutcomeUnknown(): it may be dropped on some memory servers and not on others; then it cannot
   // be opened (NotFound), nor its name used, until another call of DropTree() has ended it.
   absl::Status DropTree(std::string_view name);
