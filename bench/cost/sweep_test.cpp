@@ -2,6 +2,7 @@
 // holds, and a sweeper that is cut off itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -10,10 +11,12 @@
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/status.h"
+#include "common/wire/lock_word.h"
 #include "common/wire/node_image.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
+#include "compute/index/descend.h"
 #include "compute/index/operations.h"
 
 namespace pando {
@@ -164,6 +167,107 @@ TEST(Sweep, ALaterRefillOfAnOperationDoesNotForgetThatASweepIsDue) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// A session's next write waits for the sweep that the one before has made due. A memory server that
+// says nothing is no reason to wait for as long as the write itself may take.
+TEST(Sweep, NoWriteWaitsLongForOneThatMeetsASilentServer) {
+  SweepCluster cluster;
+  sim::SimWorld& world = cluster.world();
+  const Mortal dead = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(dead.Put(0, 3'000));
+  const Mortal bert = cluster.Connect();
+  cluster.Kill(dead);
+  world.PauseServer(2);
+  int64_t longest_ns = 0;
+  for (uint64_t n = 3'000; n < 4'000; ++n) {
+    const int64_t begun_ns = world.clock().NowNs();
+    const absl::Status put = bert.session->Put(*bert.tree, KeyOf(n), KeyOf(n));
+    ASSERT_TRUE(put.ok()) << put;
+    longest_ns = std::max(longest_ns, world.clock().NowNs() - begun_ns);
+  }
+  EXPECT_LT(longest_ns, kSecondNs);
+  world.ResumeServer(2);
+  SweepResult swept;
+  const absl::Status status = bert.session->Sweep(*bert.tree, &swept);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GT(swept.settled + swept.freed, 0u) << "nobody has met an orphan";
+  bert.ExpectKeys(4'000);
+}
+
+// Somebody was stopped inside a leaf, and its lock is his. What the dead merged into that leaf
+// waits for him, and nothing else does.
+TEST(Sweep, ALeafThatStaysTornKeepsNoOtherOrphan) {
+  constexpr uint64_t kKeys = 1'000;
+  SweepCluster cluster(/*memory_servers=*/1);
+  const Mortal bert = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(bert.Put(0, kKeys));
+  const Mortal anna = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(anna.Erase(100, 400));
+  ASSERT_NO_FATAL_FAILURE(anna.Erase(500, 900));
+  const uint64_t merges = anna.client->Stats().tree.merges;
+  ASSERT_EQ(cluster.NodesFreed(), 0u) << "nothing is left to sweep";
+  cluster.Kill(anna);
+
+  // Who has nothing cached is led to the leaf that has absorbed the others.
+  const Mortal fresh = cluster.Connect();
+  TreeContext& tree = ImplOf(*fresh.tree).context();
+  Reference leaf;
+  const absl::Status found = ImplOf(*fresh.session).Perform(*fresh.tree, {}, [&](auto& context) {
+    Descent descent(context, tree, KeyOf(250), 0);
+    absl::Status status = descent.Find();
+    leaf = descent.node();
+    return status;
+  });
+  ASSERT_TRUE(found.ok()) << found;
+  const LockTarget lock = *tree.NodeLock(leaf);
+  cluster.SetLockWord(lock, LockWord{777, 5}.Encode());
+  std::byte* const line = cluster.At(leaf.address) + kLineBytes;
+  *line ^= std::byte{1};  // its EV at the front
+
+  for (const bool thorough : {false, true}) {
+    SweepResult swept;
+    const int64_t begun_ns = cluster.world().clock().NowNs();
+    const auto sweep = [&](OperationContext& context) {
+      return SweepTree(context, tree, thorough, &swept);
+    };
+    const absl::Status status = ImplOf(*fresh.session).Perform(*fresh.tree, {}, sweep);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_LT(cluster.world().clock().NowNs() - begun_ns, thorough ? 5 * kSecondNs : kSecondNs);
+    EXPECT_GT(swept.left, 0u);
+  }
+  EXPECT_GT(cluster.NodesFreed(), merges / 3);
+
+  *line ^= std::byte{1};
+  cluster.SetLockWord(lock, LockWord::kFree);
+  SweepResult swept;
+  const absl::Status status = fresh.session->Sweep(*fresh.tree, &swept);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(swept.left, 0u);
+  EXPECT_GE(cluster.NodesFreed(), merges);
+}
+
+// Nor does a write wait for as many as there are: the next sweep goes on.
+TEST(Sweep, OneThatASessionMakesByItselfIsMadeInParts) {
+  SweepCluster cluster(/*memory_servers=*/1);
+  const Mortal dead = cluster.Connect();
+  ASSERT_NO_FATAL_FAILURE(dead.Put(0, 30'000));
+  const Mortal bert = cluster.Connect();
+  cluster.Kill(dead);
+  TreeContext& tree = ImplOf(*bert.tree).context();
+  SweepResult swept;
+  const auto sweep = [&](OperationContext& context) {
+    return SweepTree(context, tree, /*thorough=*/false, &swept);
+  };
+  const auto count = [&] {
+    const absl::Status status = ImplOf(*bert.session).Perform(*bert.tree, {}, sweep);
+    EXPECT_TRUE(status.ok()) << status;
+    return swept.settled + swept.freed;
+  };
+  EXPECT_EQ(count(), 512u);
+  EXPECT_GT(count(), 0u);
+  ASSERT_TRUE(bert.session->Sweep(*bert.tree, &swept).ok());
+  EXPECT_EQ(swept.settled + swept.freed, 0u) << "two were enough";
+}
+
 // Sweeps a tree whose nodes a dead client held, all of them in use; after so many events the
 // sweeper's session learns that it has been cut off. False: the sweep was over by then.
 bool SweepUntilFenced(int events) {
@@ -182,7 +286,7 @@ bool SweepUntilFenced(int events) {
   absl::Status status;
   sweeper.session->Spawn([&] {
     OperationContext context(&session, session.NowNs() + kSecondNs);
-    status = SweepTree(context, ImplOf(*sweeper.tree).context(), &swept);
+    status = SweepTree(context, ImplOf(*sweeper.tree).context(), /*thorough=*/true, &swept);
     done = true;
   });
   for (int i = 0; i < events && !done; ++i) cluster.world().Step();

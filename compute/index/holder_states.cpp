@@ -1,5 +1,6 @@
 #include "compute/index/holder_states.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
@@ -21,11 +22,16 @@ absl::StatusOr<bool> HolderStates::IsDeadEverywhere(OperationContext& context,
   Holder holder{true, context.session.generation()};
   *asked = holder.asked;
   for (const ServerId server : tree_.environment.members.Ids()) {
+    if (silent_.contains(server)) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("memory server ", server, " did not say whether a client lives"));
+    }
     const absl::StatusOr<std::string> body =
         tree_.environment.control.Call(context, server, ControlOpcode::kClientState,
                                        EncodeJoinReply({compute_server, incarnation}));
     // Of a server that is gone no node can be read: nothing is freed that it may have linked.
     if (absl::IsUnavailable(body.status()) && !IsRecoverable(body.status())) continue;
+    if (absl::IsDeadlineExceeded(body.status())) silent_.insert(server);
     PANDO_RETURN_IF_ERROR(body.status());
     PANDO_ASSIGN_OR_RETURN(const ClientLiveness state, ParseClientState(*body));
     if (state == ClientLiveness::kJoined) holder.dead = false;

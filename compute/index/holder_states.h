@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -20,7 +21,8 @@ class HolderStates {
 
   // Rule C2: a dead client may still write to servers that have not fenced it. `*asked`: the
   // session's generation then: servers that have been taken up since were not asked. Nobody in
-  // particular (incarnation 0) is dead.
+  // particular (incarnation 0) is dead. A server that has once let the deadline pass is not asked
+  // again: DeadlineExceeded.
   absl::StatusOr<bool> IsDeadEverywhere(OperationContext& context, uint16_t compute_server,
                                         uint32_t incarnation, uint64_t* asked);
 
@@ -31,6 +33,7 @@ class HolderStates {
   };
   const TreeContext& tree_;
   std::map<std::pair<uint16_t, uint32_t>, Holder> holders_;
+  std::set<ServerId> silent_;
 };
 
 }  // namespace pando

@@ -73,8 +73,16 @@ absl::Status MergeUnderfull(OperationContext& context, TreeContext& tree, uint8_
 absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t level);
 
 // sweep.cpp (rule C5): what the dead left of this tree, on all memory servers. An error: some
-// servers were not swept to the end; sweep again.
-absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result);
+// servers were not swept to the end; sweep again. Not `thorough`: a session does it by itself, and
+// an operation waits for it; each server gets a part of the time, and where it has stopped there
+// the next one goes on.
+absl::Status SweepTree(OperationContext& context, TreeContext& tree, bool thorough,
+                       SweepResult* result);
+// Of a sweep of nodes, or of cells, that begins now.
+constexpr int64_t kOwnSweepNsMax = kSecondNs / 2;  // that is not thorough
+int64_t SweepDeadlineNs(OperationContext& context, bool thorough);
+// Tells memory servers what this client knows; one that is silent leaves half of the time.
+void FlushBeforeSweep(OperationContext& context, const TreeContext& tree, int64_t until_ns);
 
 // bulk_load.cpp (rule R4). `next` gives an entry, or says that there are no more; where it fails
 // nothing is loaded, and its error is the result. It may suspend. After any error but an unknown

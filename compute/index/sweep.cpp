@@ -29,11 +29,19 @@ constexpr int kLockAttemptsMax = 4;
 // Chain times in which a merge that nobody holds up any more can be finished: a descent, two locks
 // and their words' recovery.
 constexpr int64_t kFinishMergeChains = 256;
+// Orphans of a server that are looked at in one go of a sweep that is not thorough.
+constexpr size_t kLookedAtMax = 512;
+// How long other servers may take to say of a client whether it lives.
+constexpr int64_t kAskNsMax = 100 * kMillisecondNs;
+constexpr int64_t kThoroughAskNsMax = kSecondNs;
+// What one orphan takes at most of what is left; and what is left of all for what was decided.
+constexpr int64_t kPartOfTime = 4, kPartForSending = 8;
 
 class Sweep {
  public:
-  Sweep(OperationContext& context, TreeContext& tree, SweepResult* result)
-      : context_(context), tree_(tree), result_(*result) {}
+  Sweep(OperationContext& context, TreeContext& tree, bool thorough, HolderStates* holders,
+        SweepResult* result)
+      : context_(context), tree_(tree), thorough_(thorough), holders_(*holders), result_(*result) {}
 
   absl::Status Run(ServerId server);
 
@@ -53,17 +61,25 @@ class Sweep {
   // Finishes or undoes the merge that has marked it. False: its locks are taken.
   absl::StatusOr<bool> FinishMerge(const Found& found);
   // By a descent to its level and low fence: the node that covers that key is this one, or another.
-  absl::StatusOr<bool> IsReachable(const Found& found);
+  absl::StatusOr<bool> IsReachable(OperationContext& context, const Found& found);
   // Under its lock: of a node that was not reached, and that nobody will link. True: it is dead,
   // and nobody else will write there. False: it is locked, or has changed.
   absl::StatusOr<bool> Condemn(const Found& found);
   absl::Status Decide(ServerId server, const Orphan& orphan);
   absl::Status Send(ServerId server);
+  // Until when an orphan may wait for others, and no longer than that.
+  int64_t UntilNs(int64_t wait_ns) const;
+  // For somebody who is stopped: the next sweep sees what has become of it.
+  int64_t WaitNs() const;
+  // It cannot be looked at to the end: the next sweep does it, and those behind it get their turn.
+  absl::Status Leave(const absl::Status& why);
 
   OperationContext& context_;
   TreeContext& tree_;
+  const bool thorough_;
+  HolderStates& holders_;
   SweepResult& result_;
-  HolderStates holders_{tree_};
+  absl::Status not_said_;  // why the first of those was left
   NodeFree freed_;
   NodeSettle settled_;
 };
@@ -91,17 +107,17 @@ absl::StatusOr<std::optional<Sweep::Found>> Sweep::Look(RemoteAddress address) {
   return std::optional<Found>(std::move(found));
 }
 
-absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
+absl::StatusOr<bool> Sweep::IsReachable(OperationContext& context, const Found& found) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
-                         context_.session.buffers().Lease(tree_.layout.node_bytes()));
-  Descent descent(context_, tree_, found.low, found.level);
+                         context.session.buffers().Lease(tree_.layout.node_bytes()));
+  Descent descent(context, tree_, found.low, found.level);
   while (true) {
     const absl::Status place = descent.Find();
     if (descent.above_root()) return false;
     PANDO_RETURN_IF_ERROR(place);
     PANDO_ASSIGN_OR_RETURN(
         const NodeVerdict verdict,
-        ReadNode(context_, tree_, descent.node(), found.level, found.low, image.buffer()));
+        ReadNode(context, tree_, descent.node(), found.level, found.low, image.buffer()));
     if (verdict == NodeVerdict::kAccepted) return descent.node() == found.node;
     descent.Report(verdict,
                    verdict == NodeVerdict::kMovedRight ? RightOf(image.data()) : Reference{});
@@ -109,10 +125,7 @@ absl::StatusOr<bool> Sweep::IsReachable(const Found& found) {
 }
 
 absl::StatusOr<bool> Sweep::FinishMerge(const Found& found) {
-  // What a stopped merger holds up is swept next time.
-  const int64_t wait_ns = std::max(tree_.environment.times.sweep_wait_ns,
-                                   kFinishMergeChains * context_.session.chain_ns());
-  const int64_t until_ns = std::min(context_.deadline_ns(), context_.session.NowNs() + wait_ns);
+  const int64_t until_ns = std::min(context_.deadline_ns(), context_.session.NowNs() + WaitNs());
   OperationContext look(context_, until_ns);
   const absl::Status status = LockAndRepair(look, tree_, found.node, found.level, found.low);
   if (absl::IsDeadlineExceeded(status) && !context_.expired()) return false;
@@ -152,6 +165,23 @@ absl::StatusOr<bool> Sweep::Condemn(const Found& found) {
   return dead || condemned;
 }
 
+int64_t Sweep::UntilNs(int64_t wait_ns) const {
+  const int64_t now_ns = context_.session.NowNs();
+  return now_ns + std::min(wait_ns, (context_.deadline_ns() - now_ns) / kPartOfTime);
+}
+
+int64_t Sweep::WaitNs() const {
+  return std::max(tree_.environment.times.sweep_wait_ns,
+                  kFinishMergeChains * context_.session.chain_ns());
+}
+
+absl::Status Sweep::Leave(const absl::Status& why) {
+  if (context_.session.fenced()) return why;
+  not_said_.Update(why);
+  ++result_.left;
+  return absl::OkStatus();
+}
+
 absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   const RemoteAddress address(server, orphan.offset);
   const auto leave = [this] {
@@ -174,14 +204,19 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   std::optional<uint64_t> asked;
   if (found->state != NodeState::kDead) {
     if (orphan.incarnation == 0) return absl::OkStatus();  // on record as the tree's, and is
-    PANDO_ASSIGN_OR_RETURN(const bool dead,
-                           holders_.IsDeadEverywhere(context_, orphan.compute_server,
-                                                     orphan.incarnation, &asked.emplace()));
-    if (!dead) return leave();
+    OperationContext asking(context_, UntilNs(thorough_ ? kThoroughAskNsMax : kAskNsMax));
+    const absl::StatusOr<bool> dead = holders_.IsDeadEverywhere(
+        asking, orphan.compute_server, orphan.incarnation, &asked.emplace());
+    if (!dead.ok()) return Leave(dead.status());
+    if (!*dead) return leave();
   }
   absl::StatusOr<bool> reachable = false;
-  if (RuleHolds(Rule::kC5)) reachable = IsReachable(*found);
-  PANDO_RETURN_IF_ERROR(reachable.status());
+  if (RuleHolds(Rule::kC5)) {
+    OperationContext looking(context_, UntilNs(WaitNs()));
+    reachable = IsReachable(looking, *found);
+    context_.cost += looking.cost;
+  }
+  if (!reachable.ok()) return Leave(reachable.status());
   std::vector<NodeLife>* decided = &settled_.nodes;
   if (!*reachable) {
     // The way down may have led over a server that the holder may still write to.
@@ -218,34 +253,75 @@ absl::Status Sweep::Send(ServerId server) {
 
 absl::Status Sweep::Run(ServerId server) {
   NodeQuery query{.tree_id = tree_.id(), .max = kNodesPerRequestMax};
+  // What had to be left, or took all of the time, keeps no other waiting.
+  if (!thorough_) query.after_offset = tree_.sweep_places.Of(server);
+  bool goes_round = query.after_offset != 0;
+  size_t looked_at = 0;
+  const int64_t begun_ns = context_.session.NowNs();
+  const int64_t until_ns =
+      context_.deadline_ns() - (context_.deadline_ns() - begun_ns) / kPartForSending;
   while (true) {
     PANDO_ASSIGN_OR_RETURN(
         const std::string body,
         tree_.environment.control.Call(context_, server, ControlOpcode::kListOrphans,
                                        EncodeNodeQuery(query)));
     PANDO_ASSIGN_OR_RETURN(const OrphanList list, ParseOrphanList(body));
-    for (const Orphan& orphan : list.orphans) PANDO_RETURN_IF_ERROR(Decide(server, orphan));
-    PANDO_RETURN_IF_ERROR(Send(server));
-    if (list.more == 0) return absl::OkStatus();
-    if (list.next <= query.after_offset) {
+    absl::Status decided;
+    for (const Orphan& orphan : list.orphans) {
+      if (!thorough_ && looked_at++ == kLookedAtMax) return Send(server);
+      if (context_.session.NowNs() >= until_ns) decided = context_.DeadlineError("sweeping");
+      if (decided.ok()) {
+        if (!thorough_) tree_.sweep_places.Set(server, orphan.offset);
+        decided = Decide(server, orphan);
+      }
+      if (!decided.ok()) break;
+    }
+    const absl::Status sent = Send(server);
+    PANDO_RETURN_IF_ERROR(decided);
+    PANDO_RETURN_IF_ERROR(sent);
+    if (list.more != 0 && list.next <= query.after_offset) {
       return absl::DataLossError("a memory server lists its orphans in circles");
     }
-    if (context_.expired()) return context_.DeadlineError("sweeping");
-    query.after_offset = list.next;
+    query.after_offset = list.more != 0 ? list.next : 0;
+    if (!thorough_) tree_.sweep_places.Set(server, query.after_offset);
+    if (list.more == 0 && !std::exchange(goes_round, false)) return not_said_;
+    if (context_.session.NowNs() >= until_ns) return context_.DeadlineError("sweeping");
   }
 }
 
 }  // namespace
 
-absl::Status SweepTree(OperationContext& context, TreeContext& tree, SweepResult* result) {
+int64_t SweepDeadlineNs(OperationContext& context, bool thorough) {
+  if (thorough) return context.deadline_ns();
+  return std::min(context.deadline_ns(), context.session.NowNs() + kOwnSweepNsMax);
+}
+
+void FlushBeforeSweep(OperationContext& context, const TreeContext& tree, int64_t until_ns) {
+  const int64_t now_ns = context.session.NowNs();
+  OperationContext flushing(context, now_ns + (until_ns - now_ns) / 2);
+  tree.environment.allocator.FlushTree(flushing, tree.id());
+  context.cost += flushing.cost;
+}
+
+absl::Status SweepTree(OperationContext& context, TreeContext& tree, bool thorough,
+                       SweepResult* result) {
   *result = {};
-  tree.environment.allocator.FlushTree(context, tree.id());
+  const int64_t until_ns = SweepDeadlineNs(context, thorough);
+  FlushBeforeSweep(context, tree, until_ns);
+  HolderStates holders(tree);
   absl::Status first;
-  for (const ServerId server : tree.environment.members.Ids()) {
-    absl::Status status = Sweep(context, tree, result).Run(server);
+  const std::vector<ServerId> servers = tree.environment.members.Ids();
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const ServerId server = servers[i];
+    // What one server takes is not the others' time.
+    const int64_t now_ns = context.session.NowNs();
+    const int64_t part_ns = (until_ns - now_ns) / static_cast<int64_t>(servers.size() - i);
+    OperationContext part(context, thorough ? until_ns : now_ns + part_ns);
+    absl::Status status = Sweep(part, tree, thorough, &holders, result).Run(server);
+    context.cost += part.cost;
     // One that is gone may be none of the tree's.
     if (absl::IsUnavailable(status) && !IsRecoverable(status)) {
-      const absl::StatusOr<bool> counts = tree.MayHaveNodesOn(context, server);
+      const absl::StatusOr<bool> counts = tree.MayHaveNodesOn(part, server);
       if (counts.ok() && !*counts) status = absl::OkStatus();
     }
     if (first.ok()) first = status;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -111,6 +112,24 @@ class NearGets {
   std::atomic<int32_t> credit_{kMax};
 };
 
+// How far sweeps that are not thorough have come on each memory server (rule C5). Thread-safe.
+class SweepPlaces {
+ public:
+  uint64_t Of(ServerId server) const {  // 0: at the beginning
+    std::lock_guard lock(mutex_);
+    const auto place = places_.find(server);
+    return place == places_.end() ? 0 : place->second;
+  }
+  void Set(ServerId server, uint64_t offset) {
+    std::lock_guard lock(mutex_);
+    places_[server] = offset;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<ServerId, uint64_t> places_;
+};
+
 // DataLoss: what to do about a tree whose nodes went with a life of a memory server.
 absl::Status LostNodesError(const std::string& tree, ServerId server);
 // FailedPrecondition: it was dropped. NotFound would be taken for an answer about a key.
@@ -148,6 +167,7 @@ class TreeContext {
   RootHint root;
   LeafFill fill;
   NearGets near_gets;
+  SweepPlaces sweep_places;
   const std::shared_ptr<const ParentDirectory> parents;  // the cache's shortcut
   TreeFate fate;
 

@@ -50,7 +50,7 @@ class FlushHost final : public WriteWorkers::Host {
     }
     if (context.sweep_due) {
       SweepResult result;
-      (void)SweepTree(context, leaves_, &result);
+      (void)SweepTree(context, leaves_, /*thorough=*/false, &result);
     }
     return done;
   }

@@ -51,7 +51,7 @@ void SharedMapStore::Tend(OperationContext& context) {
     if (underfull.has_value()) (void)MergeUnderfull(part, tree_, /*level=*/0, *underfull);
     part.underfull.reset();  // not at every look: somebody may hold a lock for long
     SweepResult swept;
-    return sweep_due ? SweepTree(part, tree_, &swept) : absl::OkStatus();
+    return sweep_due ? SweepTree(part, tree_, /*thorough=*/false, &swept) : absl::OkStatus();
   });
 }
 

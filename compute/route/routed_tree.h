@@ -182,7 +182,7 @@ class RoutedTree {
   }
   // `thorough`: also what no memory server asks for.
   absl::Status Sweep(OperationContext& context, bool thorough, SweepResult* result) {
-    const absl::Status nodes = SweepTree(context, shared_, result);
+    const absl::Status nodes = SweepTree(context, shared_, thorough, result);
     if (large_ == nullptr) return nodes;
     const absl::Status cells = large_->Sweep(context, thorough, result);
     return nodes.ok() ? cells : nodes;

@@ -12,6 +12,7 @@
 #include "common/fabric/recoverable.h"
 #include "common/wire/node_messages.h"
 #include "compute/index/holder_states.h"
+#include "compute/index/operations.h"
 #include "compute/value/large_values.h"
 
 namespace pando {
@@ -283,7 +284,8 @@ absl::Status LargeValues::LeaveOutReferredTo(OperationContext& context, ServerId
 }
 
 absl::Status LargeValues::Sweep(OperationContext& context, bool thorough, SweepResult* result) {
-  tree_.environment.allocator.FlushTree(context, tree_.id());
+  const int64_t until_ns = SweepDeadlineNs(context, thorough);
+  FlushBeforeSweep(context, tree_, until_ns);
   HolderStates holders(tree_);
   absl::Status first;
   const std::vector<ServerId> servers = tree_.environment.members.Ids();
@@ -292,7 +294,7 @@ absl::Status LargeValues::Sweep(OperationContext& context, bool thorough, SweepR
     // Of a part, what one server takes is not the others' time.
     const int64_t now_ns = context.session.NowNs();
     const auto left = static_cast<int64_t>(servers.size() - i);
-    OperationContext part(context, now_ns + (context.deadline_ns() - now_ns) / left);
+    OperationContext part(context, now_ns + (until_ns - now_ns) / left);
     absl::Status status = thorough ? SweepAll(context, server, &holders, result)
                                    : SweepSome(part, server, &holders, result);
     if (absl::IsUnavailable(status) && !IsRecoverable(status)) {

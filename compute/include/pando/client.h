@@ -184,7 +184,9 @@ class Client {
 struct SweepResult {
   uint64_t freed = 0;    // nodes that nothing reached
   uint64_t settled = 0;  // nodes of dead clients that are part of the tree
-  uint64_t left = 0;     // held by a client that some memory server does not know to be dead yet
+  // Held by a client that some memory server does not know to be dead yet, or not looked at, since
+  // somebody is stopped there.
+  uint64_t left = 0;
 };
 
 struct KeyValue {
