@@ -12,8 +12,10 @@
 #include "common/wire/internal_node.h"
 #include "common/wire/lock_word.h"
 #include "compute/client/access.h"
+#include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "compute/index/fill.h"
+#include "compute/index/lock_set.h"
 
 namespace pando {
 namespace {
@@ -131,6 +133,33 @@ TEST_F(BatchedErases, OfATreeThatIsErasedInOneCallHardlyALeafIsLeft) {
   for (uint64_t n = 0; n < kKeys; ++n) keys.push_back(KeyOf(n));
   Erase(keys);
   EXPECT_LT(Leaves(), before / 500);
+}
+
+// A node lies on a memory server that has come since. Who holds other locks does not wait until it
+// is connected.
+TEST(LockSetTest, WaitsForNoServerThatItsClientDoesNotKnow) {
+  SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = 1});
+  const auto client = cluster.NewClient();
+  const auto tree = *client->CreateTree("t", {});
+  const auto session = *client->NewSession();
+  TreeContext& context = ImplOf(*tree).context();
+  // Somebody looks for servers, and takes long.
+  ImplOf(*session).context().membership()->StartLooking();
+  const Reference node = {RemoteAddress(7, 1 << 20), 1};
+  int64_t waited_ns = 0;
+  const auto add = [&](OperationContext& operation) {
+    PANDO_ASSIGN_OR_RETURN(const BufferLease image,
+                           operation.session.buffers().Lease(context.layout.node_bytes()));
+    LockSet locks(operation, context);
+    const int64_t begun_ns = operation.session.NowNs();
+    const absl::Status added = locks.TryAdd(node, image.buffer()).status();
+    waited_ns = operation.session.NowNs() - begun_ns;
+    return added;
+  };
+  const absl::Status status = ImplOf(*session).Perform(*tree, {}, add);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(waited_ns, 0);
+  ImplOf(*session).context().membership()->StopLooking();
 }
 
 }  // namespace

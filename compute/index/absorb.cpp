@@ -104,6 +104,10 @@ absl::StatusOr<bool> Absorption::TakeLeft() {
   while (position_ + 1 < children() && Low(position_ + 1) <= key_) ++position_;
   left_ = Child(position_);
   PANDO_ASSIGN_OR_RETURN(left_image_, context_.session.buffers().Lease(layout().node_bytes()));
+  if (!locks_.Knows(left_)) {
+    unsound_.emplace(left_, Low(position_));
+    return false;
+  }
   PANDO_ASSIGN_OR_RETURN(const bool held, locks_.TryAdd(left_, left_image_.buffer()));
   is_busy_ = !held;
   if (!held) return false;
@@ -128,6 +132,10 @@ absl::StatusOr<bool> Absorption::TakeRight(size_t position) {
       rights_.empty() ? left_image_.data() : rights_.back().image.data();
   Right right{.node = Child(position), .image = {}};
   PANDO_ASSIGN_OR_RETURN(right.image, context_.session.buffers().Lease(layout().node_bytes()));
+  if (!locks_.Knows(right.node)) {
+    unsound_.emplace(right.node, Low(position));
+    return false;
+  }
   PANDO_ASSIGN_OR_RETURN(const bool held, locks_.TryAdd(right.node, right.image.buffer()));
   if (!held) {
     is_busy_ = rights_.empty();

@@ -68,9 +68,11 @@ absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
 inline constexpr size_t kAbsorbedMax = 12;
 
 // redo.cpp. Rule M7 for the holder of a node whose `peer` it absorbs, and those behind it: marks
-// them dead, clears the marker, frees them. False: some lock is taken; nothing happened.
+// them dead, clears the marker, frees them. False: some lock is taken, or `*unknown` (else null)
+// lies on a memory server that is to be waited for under no lock; nothing happened.
 absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tree,
-                                     const HeldLock& lock, uint8_t level, LocalBuffer image);
+                                     const HeldLock& lock, uint8_t level, LocalBuffer image,
+                                     Reference* unknown);
 // redo.cpp. Rule M7 for a node that was met as merging, with no lock held: the merge is finished if
 // its commit was written, else undone. `low`: the node's low fence; empty: the root that was being
 // shrunk away.

@@ -28,7 +28,8 @@ bool LockSet::Holds(const LockTarget& target) const {
 
 absl::StatusOr<bool> LockSet::TryAdd(const Reference& node, LocalBuffer image) {
   Hocl& hocl = tree_.environment.hocl;
-  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(context_, node));
+  // Without waiting for a server that has just come: others wait for what is held here.
+  PANDO_ASSIGN_OR_RETURN(const LockTarget target, tree_.NodeLock(node));
   last_was_shared_ = Holds(target);
   shares_ = shares_ || last_was_shared_;
   if (last_was_shared_) {

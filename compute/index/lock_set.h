@@ -25,6 +25,9 @@ class LockSet {
   // A word that its owner gives back, not this set.
   void Borrow(const HeldLock& lock) { borrowed_.push_back(lock.target()); }
 
+  // Unless its memory server is known TryAdd() ends in Unavailable. It may have just come: with no
+  // lock held, TreeContext::NodeLock() waits for it.
+  bool Knows(const Reference& node) const { return tree_.NodeLock(node).ok(); }
   // Tries the node's lock and reads the node. False: another holder has it. An error: the lock was
   // not taken; those held before still are.
   absl::StatusOr<bool> TryAdd(const Reference& node, LocalBuffer image);

@@ -205,15 +205,18 @@ void MergeAttempt::AddNext(Outcome outcome, uint8_t lowest_level, std::vector<Lo
 
 absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::Take(size_t position, LocalBuffer image) {
   const Reference node = Child(position);
+  const auto unsound = [&] {
+    unsound_ = node;
+    unsound_low_ = Low(position);
+    return Outcome::kUnsound;
+  };
+  if (!locks_.Knows(node)) return unsound();
   PANDO_ASSIGN_OR_RETURN(const bool held, locks_.TryAdd(node, image));
   if (!held) return Outcome::kBusy;
   const NodeVerdict verdict = Classify(
       image.data, tree_.layout, Expect(tree_, node, level_, Low(position)), tree_.environment.crc);
   const bool sound = verdict == NodeVerdict::kAccepted && !IsMarked(image.data);
-  if (sound) return Outcome::kMerged;
-  unsound_ = node;
-  unsound_low_ = Low(position);
-  return Outcome::kUnsound;
+  return sound ? Outcome::kMerged : unsound();
 }
 
 absl::StatusOr<MergeAttempt::Outcome> MergeAttempt::TryPair(size_t left, size_t right,

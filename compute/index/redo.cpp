@@ -84,11 +84,13 @@ absl::Status WriteMarker(OperationContext& context, TreeContext& tree, RemoteAdd
 }
 
 absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tree,
-                                     const HeldLock& lock, uint8_t level, LocalBuffer image) {
+                                     const HeldLock& lock, uint8_t level, LocalBuffer image,
+                                     Reference* unknown) {
   struct Right {
     Reference node;
     BufferLease image;
   };
+  *unknown = {};
   const Reference end = RightOf(image.data);
   Reference next = PeerOf(image.data);
   const Reference first = next;
@@ -100,10 +102,12 @@ absl::StatusOr<bool> FinishAbsorbing(OperationContext& context, TreeContext& tre
   while (merging.size() < kAbsorbedMax && !next.is_null() && next != end) {
     absl::StatusOr<BufferLease> right = context.session.buffers().Lease(tree.layout.node_bytes());
     absl::StatusOr<bool> held = false;
-    if (right.ok()) {
+    if (!right.ok()) {
+      held = right.status();
+    } else if (locks.Knows(next)) {
       held = locks.TryAdd(next, right->buffer());
     } else {
-      held = right.status();
+      *unknown = next;
     }
     if (!held.ok() || !*held) {
       const absl::Status released = locks.ReleaseAll();
@@ -219,8 +223,9 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
     PANDO_RETURN_IF_ERROR(ResolveMerging(context, tree, node, expectation.level, low));
     return result;
   }
+  Reference unknown;
   const absl::StatusOr<bool> finished =
-      FinishAbsorbing(context, tree, *lock, expectation.level, image);
+      FinishAbsorbing(context, tree, *lock, expectation.level, image, &unknown);
   if (!finished.ok()) {
     lock->ForbidHandover();
     (void)hocl.ReleaseUnchanged(context, std::move(*lock), nullptr);
@@ -230,6 +235,7 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
     PANDO_RETURN_IF_ERROR(hocl.ReleaseUnchanged(context, std::move(*lock), image.data));
     result.released = true;
     if (context.expired()) return context.DeadlineError("finishing a merge");
+    if (!unknown.is_null()) PANDO_RETURN_IF_ERROR(tree.NodeLock(context, unknown).status());
     context.BackOff(kRedoAgainChains);
   }
   return result;
