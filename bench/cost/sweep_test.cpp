@@ -167,6 +167,33 @@ TEST(Sweep, ALaterRefillOfAnOperationDoesNotForgetThatASweepIsDue) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// The same of a repair that needs a node: of a tree that could not grow while its client lived.
+TEST(Sweep, ARefillOfARepairMakesTheSweepThatIsDue) {
+  constexpr uint64_t kKeys = 150;
+  SweepCluster cluster(/*memory_servers=*/1);
+  const Mortal bert = cluster.Connect();
+  const Mortal dead = cluster.Connect();
+  const LockTarget lock = ImplOf(*bert.tree).context().RootLock();
+  cluster.SetLockWord(lock, LockWord{777, 5}.Encode());
+  for (uint64_t n = 0; n < kKeys; ++n) {
+    ASSERT_TRUE(dead.session->Put(*dead.tree, KeyOf(n), KeyOf(n), {.timeout_ms = 5}).ok());
+  }
+  cluster.Kill(dead);
+  cluster.SetLockWord(lock, LockWord::kFree);
+  // None of these needs a node.
+  for (uint64_t n = 0; n < 2 * kKeys; ++n) {
+    const std::string key = KeyOf(n % kKeys);
+    ASSERT_TRUE(bert.session->Update(*bert.tree, key, key).ok());
+  }
+  bert.session->Run();
+  ASSERT_EQ(bert.client->Stats().tree.root_splits, 1u);
+  const Mortal carl = cluster.Connect();
+  SweepResult swept;
+  const absl::Status status = carl.session->Sweep(*carl.tree, &swept);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(swept.freed + swept.settled, 0u) << "bert has not swept";
+}
+
 // A session's next write waits for the sweep that the one before has made due. A memory server that
 // says nothing is no reason to wait for as long as the write itself may take.
 TEST(Sweep, NoWriteWaitsLongForOneThatMeetsASilentServer) {

@@ -159,7 +159,8 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
                           .again = repair.again + 1});
     }
   }
-  if (repair.sweep) {
+  // Where this repair's own refill was told of orphans nobody else is for a while.
+  if (repair.sweep || context.sweep_due) {
     OperationContext sweep(context_.get(), RepairDeadlineNs(kNeverNs));
     sweep.fate = &fate;
     SweepResult result;
