@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
+#include "common/wire/root_record.h"
+#include "compute/client/access.h"
+#include "compute/client/tree_impl.h"
 
 namespace pando {
 namespace {
@@ -96,6 +99,26 @@ TEST_F(ReusedMemoryTest, ServesValues) {
     ASSERT_TRUE(session_->Put(*large, KeyOf(n), std::string(1900, static_cast<char>(n))).ok());
   }
   ExpectReadersFindTheirWay(/*says_whose_it_is=*/false);
+}
+
+// A client that is cut off, and has not heard of it, READs the root record that the catalog has
+// left, or another tree's in its place. Neither is an answer about a key, or worth waiting for.
+TEST(ReusedRootRecordTest, SaysThatTheTreeWasDropped) {
+  for (const bool is_used_again : {false, true}) {
+    SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}});
+    auto client = cluster.NewClient();
+    auto tree = *client->CreateTree("tree", {});
+    auto session = *client->NewSession();
+    const TreeContext& context = ImplOf(*tree).context();
+    const RemoteAddress record = context.entry.root_record;
+    const uint32_t id = context.id() + (is_used_again ? 1 : 0);
+    EncodeRootRecord({.tree_id = id, .root = {record, 0}, .dropped = !is_used_again},
+                     cluster.At(record), context.environment.crc, cluster.At(record));
+    const int64_t begun_ns = cluster.world().clock().NowNs();
+    const absl::Status got = session->Get(*tree, "key").status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(got)) << got;
+    EXPECT_LT(cluster.world().clock().NowNs() - begun_ns, kMillisecondNs);
+  }
 }
 
 }  // namespace

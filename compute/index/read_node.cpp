@@ -280,6 +280,9 @@ absl::StatusOr<RootRecord> ReadRoot(OperationContext& context, TreeContext& tree
                        : DecodeRootRecord(line.data(), tree.id(), tree.environment.crc, &record)) {
       case RootVerdict::kAccepted:
         if (LinesTookTooLong(tree, *chain)) break;
+        if (record.dropped) {
+          return DroppedTreeError(tree.entry.name, ", and no memory server has it in use any more");
+        }
         tree.root.Store(record);
         return record;
       case RootVerdict::kStale:

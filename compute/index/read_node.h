@@ -126,7 +126,7 @@ absl::Status ReadRaw(OperationContext& context, const TreeContext& tree, RemoteA
                      LocalBuffer image);
 
 // READs the root record and refreshes the tree's hint. FailedPrecondition: the tree was dropped and
-// its memory given back.
+// its memory given back (the record says so, or is another tree's).
 absl::StatusOr<RootRecord> ReadRoot(OperationContext& context, TreeContext& tree);
 
 }  // namespace pando
