@@ -6,14 +6,18 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/status.h"
+#include "common/wire/control.h"
 #include "common/wire/lock_word.h"
 #include "common/wire/node_image.h"
 #include "compute/client/access.h"
+#include "compute/client/client_impl.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/tree_impl.h"
 #include "compute/index/descend.h"
@@ -192,6 +196,59 @@ TEST(Sweep, ARefillOfARepairMakesTheSweepThatIsDue) {
   const absl::Status status = carl.session->Sweep(*carl.tree, &swept);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(swept.freed + swept.settled, 0u) << "bert has not swept";
+}
+
+// Stands before a memory server, and counts who asks for orphans.
+class ListCounter : public ControlHandler {
+ public:
+  explicit ListCounter(ControlHandler* server) : server_(*server) {}
+
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
+    lists_ += opcode == ControlOpcode::kListOrphans ? 1 : 0;
+    return server_.Handle(peer, request);
+  }
+  bool IsKnown(PeerId peer) const override { return server_.IsKnown(peer); }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+  int lists() const { return lists_; }
+
+ private:
+  ControlHandler& server_;
+  int lists_ = 0;
+};
+
+// A repair merges, and is to sweep then. Meanwhile a memory server starts again.
+TEST(Sweep, OfATreeThatIsLostMeanwhileNothingIsSwept) {
+  for (const bool lost : {false, true}) {
+    SweepCluster cluster;
+    sim::SimWorld& world = cluster.world();
+    const Mortal bert = cluster.Connect();
+    ASSERT_NO_FATAL_FAILURE(bert.Put(0, 150));
+    TreeContext& tree = ImplOf(*bert.tree).context();
+    ListCounter counter(&cluster.server(0));
+    world.SetHandler(1, &counter);
+    const auto note = [&](OperationContext& context) {
+      context.underfull = KeyOf(0);
+      context.sweep_due = true;
+      return tree.Refill(context, 2);
+    };
+    ASSERT_TRUE(ImplOf(*bert.session).Perform(*bert.tree, {}, note).ok());
+    absl::Status added;
+    world.At(world.clock().NowNs() + kMicrosecondNs, [&] {
+      if (!lost) return;
+      cluster.StartAgain(2);
+      added = ImplOf(*bert.client).AddMember({.id = 2});
+    });
+    bert.session->Run();
+    EXPECT_TRUE(added.ok()) << added;
+    EXPECT_EQ(tree.fate.lost(), lost);
+    EXPECT_EQ(counter.lists() > 0, !lost);
+    world.SetHandler(1, &cluster.server(0));
+  }
 }
 
 // A session's next write waits for the sweep that the one before has made due. A memory server that

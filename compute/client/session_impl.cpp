@@ -160,9 +160,9 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
     }
   }
   // Where this repair's own refill was told of orphans nobody else is for a while.
-  if (repair.sweep || context.sweep_due) {
-    OperationContext sweep(context_.get(), RepairDeadlineNs(kNeverNs));
-    sweep.fate = &fate;
+  if ((repair.sweep || context.sweep_due) && !fate.lost()) {
+    // Of this repair, which has begun before the tree was lost perhaps (rule R8).
+    OperationContext sweep(context, RepairDeadlineNs(kNeverNs));
     SweepResult result;
     (void)tree.Sweep(sweep, /*thorough=*/false, &result);
   }
