@@ -141,11 +141,36 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
     is_refusing_.store(true, std::memory_order_relaxed);
   };
   // A leaf that somebody holds keeps neither others' erases nor writers waiting (rules B2, B5).
-  const int64_t deadline_ns =
-      std::min(context.deadline_ns(), context.session.NowNs() + FlushRoundNs());
-  const absl::Status flushed =
-      FlushToLeaves(&context.session, &tree->leaves(), deadline_ns, items, &counts, ended);
+  // What needs memory that rests goes once more, with the time for that, unless erases have
+  // deadlines.
+  const auto until = [&](int64_t most_ns) {
+    return std::min(context.deadline_ns(), context.session.NowNs() + most_ns);
+  };
+  const bool may_wait = DeletePauseNs(kNeverNs) == kNeverNs;
+  std::vector<size_t> waiting;
+  uint64_t gone = 0;
+  absl::Status flushed =
+      FlushToLeaves(&context.session, &tree->leaves(), until(FlushRoundNs()), items, &counts,
+                    [&](size_t i, FlushResult result) {
+                      const bool is_gone = std::exchange(gone, counts.gone) < counts.gone;
+                      if (!may_wait || result != FlushResult::kRefused || is_gone) {
+                        return ended(i, result);
+                      }
+                      --counts.refused;
+                      waiting.push_back(i);
+                    });
   ends.EndAll();
+  if (!waiting.empty()) {
+    WakeWriters();
+    std::sort(waiting.begin(), waiting.end());
+    std::vector<FlushItem> once_more;
+    for (const size_t i : waiting) once_more.push_back(items[i]);
+    const absl::Status then =
+        FlushToLeaves(&context.session, &tree->leaves(), until(kFlushNsMax), once_more, &counts,
+                      [&](size_t i, FlushResult result) { ended(waiting[i], result); });
+    ends.EndAll();
+    if (flushed.ok() || absl::IsResourceExhausted(flushed)) flushed = then;
+  }
   if (counts.refused > counts.gone) range->NoteFull();
   {
     std::lock_guard lock(mutex_);

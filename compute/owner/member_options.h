@@ -26,7 +26,7 @@ struct MemberOptions {
 struct MemberLimits {
   // Of jobs, and of what they do.
   static constexpr int64_t kJobNsMin = kSecondNs, kJobNsMax = 10 * kSecondNs;
-  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs;
+  static constexpr int64_t kRecoveryNsMax = 60 * kSecondNs, kFlushNsMax = 10 * kSecondNs;
   // What a dirty record costs in memory beside its key and value (compute/hot).
   static constexpr size_t kDirtyOverheadBytes = 24;
   // What a range has at least of the time in which all are to be given up.
