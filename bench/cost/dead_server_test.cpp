@@ -273,20 +273,6 @@ TEST(SilentServerTest, WritesGoOnHoweverShortTheirTimeoutIs) {
   }
 }
 
-// Nothing of the tree is there, and another one has room for its owner's log.
-TEST(SilentServerTest, AnOwnerJoinsWithoutIt) {
-  for (const ServerId silent : {2, 3}) {
-    SimCluster cluster(OfServers(3));
-    auto client = cluster.NewClient();
-    auto tree = *client->CreateTree("t", {.mode = TreeOptions::Mode::kOwned});
-    auto session = *client->NewSession();
-    cluster.world().PauseCalls(silent, true);
-    const absl::Status put = session->Put(*tree, "k", "v");
-    EXPECT_TRUE(put.ok()) << put;
-    cluster.world().PauseCalls(silent, false);
-  }
-}
-
 // What its lock protects is on the same server.
 TEST(DeadServerTest, ALockThatIsLeftThereKeepsNothingOfTheOthers) {
   int left = 0;

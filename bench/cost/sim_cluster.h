@@ -24,6 +24,7 @@ class SimCluster {
     sim::SimOptions sim;
     int memory_servers = 2;
     uint64_t main_bytes = uint64_t{256} << 20;
+    uint64_t first_main_bytes = 0;  // of the catalog's server; 0: as the others
     uint64_t lock_words = 32768;
     uint32_t chunk_bytes = 1 << 20;
     // 0: only the end of a process is a death, as on shm.
@@ -86,7 +87,9 @@ class SimCluster {
   }
 
   std::unique_ptr<memory::MemoryServer> Start(ServerId id, uint64_t life) {
-    const ServerMemory memory = world_.AddServer(id, options_.main_bytes, options_.lock_words * 8);
+    const bool is_first = id == 1 && options_.first_main_bytes > 0;
+    const uint64_t main_bytes = is_first ? options_.first_main_bytes : options_.main_bytes;
+    const ServerMemory memory = world_.AddServer(id, main_bytes, options_.lock_words * 8);
     auto server = memory::MemoryServer::Create(
         memory, {.server_id = id,
                  .is_catalog = id == 1,

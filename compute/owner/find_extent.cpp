@@ -36,7 +36,9 @@ absl::StatusOr<std::vector<ServerId>> ExtentSearch::Ask(OperationContext& contex
     const ServerId server = servers_[i];
     OperationContext asking = PartOf(all, static_cast<int64_t>(servers_.size() - i), kAnswerNsMax);
     const auto body = control_.Call(asking, server, ControlOpcode::kServerInfo, "");
-    if (!absl::IsDeadlineExceeded(body.status())) others.push_back(server);
+    const bool is_silent = absl::IsDeadlineExceeded(body.status());
+    if (!is_silent) others.push_back(server);
+    all_answered_ = all_answered_ && !is_silent;
     const auto info = body.ok() ? ParseServerInfo(*body) : body.status();
     if (!info.ok()) {
       if (!absl::IsDeadlineExceeded(refusal)) refusal = info.status();
@@ -64,21 +66,12 @@ absl::StatusOr<LogExtent> ExtentSearch::Find(OperationContext& context, uint64_t
   }
   PANDO_RETURN_IF_ERROR(servers.status());
   absl::Status refusal;
-  ServerId late = 0;  // it has the memory once that has rested
   for (const ServerId server : *servers) {
-    const bool is_last = server == servers->back();
-    OperationContext asking = PartOf(context, is_last ? 1 : 2, kNeverNs);
-    absl::StatusOr<LogExtent> extent = AllocateExtent(asking, control_, server, bytes);
-    if (extent.ok()) return extent;
-    if (absl::IsDeadlineExceeded(extent.status())) {
-      if (is_last && late == 0) return extent;  // it had all of the time
-      if (late == 0) late = server;
-    } else if (!absl::IsResourceExhausted(refusal)) {
-      refusal = extent.status();
-    }
+    // It gets all of the time: memory that it promises, or grants too late, would be nobody's.
+    absl::StatusOr<LogExtent> extent = AllocateExtent(context, control_, server, bytes);
+    if (extent.ok() || absl::IsDeadlineExceeded(extent.status())) return extent;
+    if (!absl::IsResourceExhausted(refusal)) refusal = extent.status();
   }
-  // Others had no room: it may take all the time that is left.
-  if (late != 0) return AllocateExtent(context, control_, late, bytes);
   return refusal;
 }
 

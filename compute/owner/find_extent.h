@@ -20,12 +20,14 @@ class ExtentSearch {
   ExtentSearch(ControlChannel* control, std::vector<ServerId> servers)
       : control_(*control), servers_(std::move(servers)) {}
 
-  // The server with most free memory first; `last` only where no other one has room. Whoever says
-  // nothing leaves time for the others, and is not asked again by this search, unless all are like
-  // that. ResourceExhausted: those that answer have no room. DeadlineExceeded: nobody answers, or
-  // memory has to rest for longer. Unavailable: they are gone.
+  // The server with most free memory first; `last` only where no other one has room. Whoever does
+  // not say how much it has leaves time for the others, and is not asked again by this search,
+  // unless all are like that. ResourceExhausted: those that answer have no room. DeadlineExceeded:
+  // nobody answers, or memory has to rest for longer. Unavailable: they are gone.
   absl::StatusOr<LogExtent> Find(OperationContext& context, uint64_t bytes, ServerId last = 0);
 
+  // False: somebody has said nothing, and may have room.
+  bool all_answered() const { return all_answered_; }
   // All of its memory, of the one with most of it that has answered.
   uint64_t largest_bytes() const { return largest_bytes_; }
 
@@ -35,6 +37,7 @@ class ExtentSearch {
 
   ControlChannel& control_;
   std::vector<ServerId> servers_;  // but for those that said nothing
+  bool all_answered_ = true;
   uint64_t largest_bytes_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,12 +36,14 @@ class FakeServer : public ControlHandler {
       superblock.lock_words = 32'768;
       superblock.packet_bytes = 4096;
       SealSuperblock(&superblock);
+      if (on_info) on_info();
       return EncodeReply(message->header, 1, EncodeServerInfo(info));
     }
     const uint64_t wanted = ParseExtentRequest(message->body)->bytes;
     if (wanted > free_bytes) {
       return EncodeErrorReply(message->header, 1, absl::ResourceExhaustedError("full"));
     }
+    granted += rests_ns > 0 ? 0 : 1;
     return EncodeReply(
         message->header, 1,
         EncodeExtentGrant(rests_ns > 0 ? ExtentGrant{.life = 1, .ask_again_ns = rests_ns}
@@ -50,7 +53,8 @@ class FakeServer : public ControlHandler {
 
   uint64_t free_bytes = 0;
   int64_t rests_ns = 0;
-  int asked = 0;
+  int asked = 0, granted = 0;
+  std::function<void()> on_info;  // while it says how much it has
 };
 
 class FindExtentTest : public testing::Test {
@@ -110,8 +114,23 @@ TEST_F(FindExtentTest, WhoSaysNothingIsLeftOutAndAskedOnce) {
   EXPECT_EQ(Find(), 3);
   EXPECT_LT(session_->NowNs() - now_ns, 10 * kMillisecondNs);
   Server(3).free_bytes = 0;
+  EXPECT_FALSE(search_.all_answered());
   EXPECT_EQ(Find(), 0);
   EXPECT_TRUE(absl::IsResourceExhausted(found_.status())) << found_.status();
+}
+
+// It grants one extent, and no other server a second one.
+TEST_F(FindExtentTest, WhoFallsSilentWhileItIsAskedForMemoryIsWaitedFor) {
+  Server(3).on_info = [this] {
+    world_.PauseCalls(3, true);
+    world_.At(world_.clock().NowNs() + 800 * kMillisecondNs, [this] {
+      Server(3).on_info = nullptr;
+      world_.PauseCalls(3, false);
+    });
+  };
+  EXPECT_EQ(Find(), 3);
+  EXPECT_EQ(Server(1).granted + Server(2).granted, 0);
+  EXPECT_TRUE(search_.all_answered());
 }
 
 TEST_F(FindExtentTest, WhereNobodySaysAnythingAllAreAskedAgain) {
@@ -123,13 +142,12 @@ TEST_F(FindExtentTest, WhereNobodySaysAnythingAllAreAskedAgain) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(found_.status())) << found_.status();
 }
 
-// Another one that has room goes first, and if none has it gets the time.
-TEST_F(FindExtentTest, MemoryThatRestsIsWaitedForIfThereIsNoOther) {
+// Who promises memory keeps it for who asked: nobody else is asked meanwhile.
+TEST_F(FindExtentTest, MemoryThatRestsIsWaitedFor) {
   Server(3).rests_ns = 700 * kMillisecondNs;
   world_.At(world_.clock().NowNs() + 600 * kMillisecondNs, [&] { Server(3).rests_ns = 0; });
-  EXPECT_EQ(Find(), 2);
-  Server(1).free_bytes = Server(2).free_bytes = 0;
   EXPECT_EQ(Find(), 3);
+  EXPECT_EQ(Server(2).asked, 1) << "how much it has, and no more";
   Server(3).rests_ns = 2 * kSecondNs;
   EXPECT_EQ(Find(), 0);
   EXPECT_TRUE(absl::IsDeadlineExceeded(found_.status())) << found_.status();

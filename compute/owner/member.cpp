@@ -281,8 +281,15 @@ bool Member::log_failed() const {
 
 absl::Status Member::Join(int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
-    const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
-    return pass.ok() ? JoinCluster(context) : TurnError(context);
+    while (true) {
+      {
+        const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+        if (!pass.ok()) return TurnError(context);
+        absl::Status joined = JoinCluster(context);
+        if (!absl::IsAborted(joined) || context.expired()) return joined;
+      }
+      scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
+    }
   });
 }
 

@@ -398,7 +398,7 @@ class Member : private MemberLimits {
   std::atomic<bool> asks_end_{false};     // nothing is asked any more
 
   absl::Status no_room_;  // for a log, as of the last look; since when; the next look
-  int64_t no_room_since_ns_ = 0, room_again_ns_ = 0;
+  int64_t no_room_since_ns_ = 0, room_again_ns_ = 0, unanswered_since_ns_ = 0;
   std::vector<LogExtent> unsure_extents_;  // to which something of this member may be in flight
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;

@@ -222,9 +222,11 @@ absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) 
       {
         const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
         if (!pass.ok()) return TurnError(context);
-        PANDO_RETURN_IF_ERROR(JoinCluster(context));
-        PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
-        for (const MemberId member : ended) first.Update(Recover(context, member, acceptance));
+        first = JoinCluster(context);
+        if (first.ok()) {
+          PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
+          for (const MemberId member : ended) first.Update(Recover(context, member, acceptance));
+        }
       }
       // Others that have the trees open try it as well, and cannot go on.
       if (!absl::IsAborted(first) || context.expired()) return first;

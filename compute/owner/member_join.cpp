@@ -24,6 +24,8 @@ namespace {
 constexpr int64_t kRoomAgainNs = 200 * kMillisecondNs;
 // Somebody else may have got the room a moment ago, and owns the key in a moment.
 constexpr int64_t kOthersJoinNs = kSecondNs;
+// Before a smaller log will do because memory servers that may have room say nothing.
+constexpr int64_t kAnswerNsMax = 5 * kSecondNs;
 // As ClientOptions::log_bytes.
 constexpr uint64_t kLogBytesMin = 64 << 10;
 
@@ -35,6 +37,18 @@ absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
   absl::StatusOr<LogExtent> extent = search.Find(context, options_.log_bytes);
   const absl::Status refusal = extent.status();
   if (!absl::IsResourceExhausted(refusal)) return extent;
+  if (search.all_answered()) {
+    unanswered_since_ns_ = 0;
+  } else {
+    // A log stays as small as it is made. So who is silent for a moment is waited for.
+    if (unanswered_since_ns_ == 0) unanswered_since_ns_ = NowNs();
+    if (NowNs() < unanswered_since_ns_ + kAnswerNsMax) {
+      return absl::AbortedError(
+          absl::StrCat("a memory server that does not answer may have room for a redo log, others "
+                       "have not: ",
+                       refusal.message()));
+    }
+  }
   if (search.largest_bytes() < options_.log_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a redo log of ", options_.log_bytes,

@@ -1,0 +1,73 @@
+// Clients that become owners while a memory server says nothing (rules W1, W7).
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "bench/cost/sim_cluster.h"
+#include "common/base/time_constants.h"
+#include "pando/owners.h"
+
+namespace pando {
+namespace {
+
+constexpr uint64_t kLogBytes = 3 << 20;
+
+SimCluster::Options OfServers(int count, uint64_t main_bytes) {
+  return {.sim = {.mode = sim::DeliveryMode::kWhole},
+          .memory_servers = count,
+          .main_bytes = main_bytes};
+}
+
+// Nothing of the tree is there, and another one has room for its owner's log.
+TEST(OwnedJoin, ASilentServerIsNotNeeded) {
+  for (const ServerId silent : {2, 3}) {
+    SimCluster cluster(OfServers(3, 256 << 20));
+    auto client = cluster.NewClient();
+    auto tree = *client->CreateTree("t", {.mode = TreeOptions::Mode::kOwned});
+    auto session = *client->NewSession();
+    cluster.world().PauseCalls(silent, true);
+    const absl::Status put = session->Put(*tree, "k", "v");
+    EXPECT_TRUE(put.ok()) << put;
+    cluster.world().PauseCalls(silent, false);
+  }
+}
+
+// The catalog's server has room for a small log, and the other one for any.
+class SmallFirst {
+ public:
+  // How large the log is of a client that puts, while the other server says nothing for so long.
+  uint64_t LogBytes(int64_t silent_ns) {
+    cluster_.world().PauseCalls(2, true);
+    cluster_.world().At(cluster_.world().clock().NowNs() + silent_ns,
+                        [this] { cluster_.world().PauseCalls(2, false); });
+    put_ = session_->Put(*tree_, "k", "v");
+    const auto members = client_->ListMembers();
+    return members.ok() && members->size() == 1 ? members->front().log_bytes : 0;
+  }
+  const absl::Status& put() const { return put_; }
+
+ private:
+  static SimCluster::Options Sizes() {
+    SimCluster::Options options = OfServers(2, 32 << 20);
+    options.first_main_bytes = 5 << 20;
+    return options;
+  }
+
+  SimCluster cluster_{Sizes()};
+  const std::unique_ptr<Client> client_ = cluster_.NewClient({.log_bytes = kLogBytes});
+  const std::unique_ptr<Tree> tree_ =
+      *client_->CreateTree("t", {.mode = TreeOptions::Mode::kOwned});
+  const std::unique_ptr<Session> session_ = *client_->NewSession();
+  absl::Status put_;
+};
+
+TEST(OwnedJoin, ALogIsNoSmallerForAServerThatIsSilentForAMoment) {
+  for (const int64_t silent_ns : {100 * kMillisecondNs, 3 * kSecondNs}) {
+    SmallFirst owner;
+    EXPECT_EQ(owner.LogBytes(silent_ns), kLogBytes);
+    EXPECT_TRUE(owner.put().ok()) << owner.put();
+  }
+}
+
+}  // namespace
+}  // namespace pando
