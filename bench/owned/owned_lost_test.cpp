@@ -431,11 +431,8 @@ void AMessageThatItsTreeCannotHave(bool is_known) {
   }
 }
 
-TEST(OwnedLost, AMessageThatItsTreeCannotHaveEndsNobody) {
-  AMessageThatItsTreeCannotHave(/*is_known=*/true);
-}
-TEST(OwnedLost, AMessageThatItsTreeCannotHaveIsNoLossOfAnother) {
-  AMessageThatItsTreeCannotHave(/*is_known=*/false);
+TEST(OwnedLost, AMessageThatItsTreeCannotHaveEndsNobodyAndIsNoLossOfAnother) {
+  for (const bool is_known : {true, false}) AMessageThatItsTreeCannotHave(is_known);
 }
 
 }  // namespace
