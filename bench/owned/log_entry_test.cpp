@@ -86,8 +86,8 @@ class LogEntryTest : public testing::Test {
                              return std::vector<LogMove::Source>{{1, records_}};
                            },
                        .kept_lsn = [] { return LogMove::kNoneKept; },
-                       .find_extent = [this](OperationContext&, uint64_t bytes,
-                                             ServerId without) -> absl::StatusOr<LogExtent> {
+                       .find_extent = [this](OperationContext&, uint64_t bytes, ServerId without,
+                                             ServerId) -> absl::StatusOr<LogExtent> {
                          without_ = without;
                          if (!has_room_) return absl::ResourceExhaustedError("it is full");
                          // Each one behind the last.
