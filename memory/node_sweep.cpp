@@ -210,8 +210,12 @@ OrphanList NodeLedger::ListOrphans(const NodeQuery& query) {
     return list;
   }
   const size_t wanted = std::clamp<size_t>(query.max, 1, kListedNodesMax);
-  if (query.after_offset == 0) tree->pass = {.under_way = true, .clean = true, .next = 0};
-  const bool follows = tree->pass.under_way && tree->pass.next == query.after_offset;
+  // Several clients may list at once, each from its own place: whoever is furthest takes the pass
+  // on, and one that begins keeps no other's from its end.
+  if (query.after_offset == 0 && !tree->pass.under_way) {
+    tree->pass = {.under_way = true, .clean = true, .next = 0};
+  }
+  const bool follows = tree->pass.under_way && query.after_offset <= tree->pass.next;
   uint32_t examined = 0;
   std::optional<Place> place = FirstAfter(*tree, query.after_offset);
   for (; place.has_value(); place = Next(*tree, *place)) {
@@ -224,7 +228,7 @@ OrphanList NodeLedger::ListOrphans(const NodeQuery& query) {
     list.next = OffsetOf(*tree, *place);
   }
   list.more = place.has_value() ? 1 : 0;
-  if (!follows) return list;
+  if (!follows || (place.has_value() && list.next <= tree->pass.next)) return list;
   tree->pass.next = list.next;
   tree->pass.clean = tree->pass.clean && list.orphans.empty() && !HasDeparture(query.tree_id);
   if (place.has_value()) return list;

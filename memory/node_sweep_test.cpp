@@ -1,5 +1,6 @@
 // Nodes after the end of their holder: who gets them back, and what a sweep is told (rule C5).
 #include <algorithm>
+#include <array>
 
 #include "memory/ledger_test_util.h"
 
@@ -150,6 +151,23 @@ TEST_F(NodeSweepTest, WhatWasBusyInEachPassIsStillShownToWhoAsks) {
   EXPECT_EQ(Orphans().size(), 1u);
   EXPECT_TRUE(Free(nodes[0], 1));
   EXPECT_TRUE(Orphans().empty());
+}
+
+// Each from its own place, a part at a time, and none is slower than the other.
+TEST_F(NodeSweepTest, SeveralWhoAskInTurnsEndAPass) {
+  const auto nodes = NodesOf(*Allocate(kAnna));
+  for (int i = 0; i < 4; ++i) Write(nodes[i]);
+  ledger_.CloseHolder(kAnna, kTree, true);
+  ledger_.EndHolder(kBert, {kTree});
+  for (int i = 0; i < 4; ++i) Mark(nodes[i], NodeState::kDead);
+  std::array<uint64_t, 2> places = {0, nodes[1]};
+  int turns = 0;
+  for (; turns < 200 && Hint() > 0; ++turns) {
+    uint64_t& place = places[turns % 2];
+    const OrphanList list = ledger_.ListOrphans({kTree, place, 1});
+    place = list.more == 1 ? list.next : 0;
+  }
+  EXPECT_LT(turns, 100);
 }
 
 // Rule R6: it lives, and something of it may be in flight.
