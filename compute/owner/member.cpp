@@ -282,13 +282,16 @@ bool Member::log_failed() const {
 absl::Status Member::Join(int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
     while (true) {
+      absl::Status joined;
       {
         const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
         if (!pass.ok()) return TurnError(context);
-        absl::Status joined = JoinCluster(context);
-        if (!absl::IsAborted(joined) || context.expired()) return joined;
+        joined = JoinCluster(context);
       }
-      scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
+      if (absl::IsAborted(joined)) {
+        scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
+      }
+      if (!absl::IsAborted(joined) || context.expired()) return joined;
     }
   });
 }

@@ -160,6 +160,13 @@ absl::StatusOr<size_t> Member::FlushItems(OperationContext& context, OwnedTree* 
                       waiting.push_back(i);
                     });
   ends.EndAll();
+  if (context.expired()) {
+    for (const size_t i : std::exchange(waiting, {})) {
+      ++counts.refused;
+      ended(i, FlushResult::kRefused);
+    }
+    ends.EndAll();
+  }
   if (!waiting.empty()) {
     WakeWriters();
     std::sort(waiting.begin(), waiting.end());

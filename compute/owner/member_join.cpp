@@ -36,6 +36,7 @@ absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
   ExtentSearch search(&control_, members_.Ids());
   absl::StatusOr<LogExtent> extent = search.Find(context, options_.log_bytes);
   const absl::Status refusal = extent.status();
+  if (extent.ok()) unanswered_since_ns_ = 0;
   if (!absl::IsResourceExhausted(refusal)) return extent;
   if (search.all_answered()) {
     unanswered_since_ns_ = 0;
