@@ -1,5 +1,7 @@
 #include "compute/index/holder_states.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
@@ -21,11 +23,13 @@ absl::StatusOr<bool> HolderStates::IsDeadEverywhere(OperationContext& context,
   }
   Holder holder{true, context.session.generation()};
   *asked = holder.asked;
-  for (const ServerId server : tree_.environment.members.Ids()) {
-    if (silent_.contains(server)) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("memory server ", server, " did not say whether a client lives"));
-    }
+  const std::vector<ServerId> servers = tree_.environment.members.Ids();
+  for (const ServerId server : servers) {
+    if (!silent_.contains(server)) continue;
+    return absl::DeadlineExceededError(
+        absl::StrCat("memory server ", server, " did not say whether a client lives"));
+  }
+  for (const ServerId server : servers) {
     const absl::StatusOr<std::string> body =
         tree_.environment.control.Call(context, server, ControlOpcode::kClientState,
                                        EncodeJoinReply({compute_server, incarnation}));
