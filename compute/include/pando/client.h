@@ -8,13 +8,13 @@
 //
 // Statuses (absl): NotFound, AlreadyExists, InvalidArgument (keys, values, options),
 // FailedPrecondition (the key has another value than expected: IsConditionFailed(); an existing
-// tree has other options; a tree has another format or kind; this client was fenced:
-// Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
-// DeadlineExceeded (the operation had no effect; EraseRange(), Flush() and Client::Leave() may be
-// part done), Cancelled (a callback of the caller ended the call), Unknown = IsOutcomeUnknown() (it
-// may or may not have had one; CreateTree() and DropTree() may be part done), Unavailable (a memory
-// server is gone), DataLoss (remote memory is damaged, or a memory server has restarted without
-// what the tree had there).
+// tree has other options; a tree has another format or kind, or was dropped; this client was
+// fenced: Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases
+// go on), DeadlineExceeded (the operation had no effect; EraseRange(), Flush() and Client::Leave()
+// may be part done), Cancelled (a callback of the caller ended the call), Unknown =
+// IsOutcomeUnknown() (it may or may not have had one; CreateTree() and DropTree() may be part
+// done), Unavailable (a memory server is gone), DataLoss (remote memory is damaged, or a memory
+// server has restarted without what the tree had there).
 #pragma once
 
 #include <cstdint>

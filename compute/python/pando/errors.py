@@ -39,7 +39,7 @@ class ResourceExhaustedError(Error):
 
 
 class FailedPreconditionError(Error):
-    """Another use of this session, other options of a tree, or a client that was fenced."""
+    """Another use of this session, other options of a tree, one that was dropped, or a client that was fenced."""
 
 
 class ClosedError(FailedPreconditionError):

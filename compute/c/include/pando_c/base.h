@@ -22,8 +22,8 @@ enum {
   PANDO_ALREADY_EXISTS = 6,
   PANDO_PERMISSION_DENIED = 7,
   PANDO_RESOURCE_EXHAUSTED = 8,   // memory servers, an executor's queue or this process are full
-  PANDO_FAILED_PRECONDITION = 9,  // an existing tree has other options; the client was fenced;
-                                  // the call is not allowed here (threads, callbacks)
+  PANDO_FAILED_PRECONDITION = 9,  // an existing tree has other options, or was dropped; the client
+                                  // was fenced; the call is not allowed here (threads, callbacks)
   PANDO_ABORTED = 10,
   PANDO_OUT_OF_RANGE = 11,  // no more entries; a buffer that is too small; no such index
   PANDO_UNIMPLEMENTED = 12,
