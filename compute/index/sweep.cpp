@@ -31,9 +31,9 @@ constexpr int kLockAttemptsMax = 4;
 constexpr int64_t kFinishMergeChains = 256;
 // Orphans of a server that are looked at in one go of a sweep that is not thorough.
 constexpr size_t kLookedAtMax = 512;
-// How long other servers may take to say of a client whether it lives; where nobody waits for the
-// sweep it has more time.
+// How long other servers may take to say of a client whether it lives, where an operation waits.
 constexpr int64_t kAskNsMax = 100 * kMillisecondNs;
+// For somebody who is stopped on the way to an orphan, where none waits.
 constexpr int64_t kThoroughNsMax = kSecondNs;
 // What one orphan takes at most of what is left; and what is left of all for what was decided.
 constexpr int64_t kPartOfTime = 4, kPartForSending = 8;
@@ -205,7 +205,7 @@ absl::Status Sweep::Decide(ServerId server, const Orphan& orphan) {
   std::optional<uint64_t> asked;
   if (found->state != NodeState::kDead) {
     if (orphan.incarnation == 0) return absl::OkStatus();  // on record as the tree's, and is
-    OperationContext asking(context_, UntilNs(thorough_ ? kThoroughNsMax : kAskNsMax));
+    OperationContext asking(context_, UntilNs(thorough_ ? kNeverNs : kAskNsMax));
     const absl::StatusOr<bool> dead = holders_.IsDeadEverywhere(
         asking, orphan.compute_server, orphan.incarnation, &asked.emplace());
     if (!dead.ok()) return Leave(dead.status());
