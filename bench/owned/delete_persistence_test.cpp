@@ -233,6 +233,14 @@ std::vector<LockTarget> HoldLeaves(SimCluster* cluster, OwnerProcess* owner, con
   return locks;
 }
 
+absl::Status Load(OwnerProcess* owner, uint64_t keys) {
+  uint64_t next = 0;
+  return owner->session().BulkLoad(owner->tree(), [&](KeyValue* entry) {
+    *entry = {KeyOf(next), "loaded"};
+    return next++ < keys;
+  });
+}
+
 // Without a deadline for erases a round of flushes that waits for such a leaf ends, too, in a
 // second, and others have their room then.
 TEST(DeletePersistenceTest, ALeafThatIsHeldKeepsWritersOfOthersNoLongerThanASecond) {
@@ -240,14 +248,7 @@ TEST(DeletePersistenceTest, ALeafThatIsHeldKeepsWritersOfOthersNoLongerThanASeco
   SimCluster cluster({.sim = {.seed = 4}});
   OwnerProcess owner(&cluster, {.hot_bytes = 64 << 10, .log_bytes = 1 << 20}, Owned(0));
   const auto other = cluster.NewClient();
-  uint64_t next = 0;
-  ASSERT_TRUE(owner.session()
-                  .BulkLoad(owner.tree(),
-                            [&](KeyValue* entry) {
-                              *entry = {KeyOf(next), "loaded"};
-                              return next++ < kKeys;
-                            })
-                  .ok());
+  ASSERT_TRUE(Load(&owner, kKeys).ok());
   std::string border;
   const std::vector<LockTarget> locks = HoldLeaves(&cluster, &owner, *other, /*held=*/1, &border);
   const auto now_ns = [&] { return cluster.world().clock().NowNs(); };
@@ -274,14 +275,7 @@ void WhileLeavesAreHeld(uint64_t held, uint64_t erased_there) {
   SimCluster cluster({.sim = {.seed = 4}});
   OwnerProcess owner(&cluster, {.hot_bytes = 1 << 20, .log_bytes = 1 << 20}, Owned(kDeadlineMs));
   const auto other = cluster.NewClient();
-  uint64_t next = 0;
-  ASSERT_TRUE(owner.session()
-                  .BulkLoad(owner.tree(),
-                            [&](KeyValue* entry) {
-                              *entry = {KeyOf(next), "loaded"};
-                              return next++ < kKeys;
-                            })
-                  .ok());
+  ASSERT_TRUE(Load(&owner, kKeys).ok());
   std::string border;
   const std::vector<LockTarget> locks = HoldLeaves(&cluster, &owner, *other, held, &border);
   const auto old_ones = [&](int64_t since_ns, const std::map<std::string, int64_t>& erased_ns) {
