@@ -47,6 +47,23 @@ TEST_F(MembersTest, ConnectsToThoseThatAnswer) {
   EXPECT_OK((*client)->CreateTree("t", {}));
 }
 
+// Nobody is announced: what cannot be is said without asking anybody.
+TEST_F(MembersTest, OptionsAreLookedAtBeforeServersAre) {
+  const auto refused = [this](auto set, absl::string_view name) {
+    ClientOptions options = cluster_.ClientDefaults();
+    options.connect_timeout_ms = 100;
+    set(options);
+    const auto client = Client::Connect(options);
+    EXPECT_CODE(client, InvalidArgument);
+    EXPECT_NE(client.status().message().find(name), absl::string_view::npos) << client.status();
+  };
+  refused([](ClientOptions& o) { o.connect_timeout_ms = 0; }, "timeouts");
+  refused([](ClientOptions& o) { o.operation_timeout_ms = -1; }, "timeouts");
+  refused([](ClientOptions& o) { o.coroutines_per_session = 0; }, "coroutines_per_session");
+  refused([](ClientOptions& o) { o.service_threads = 0; }, "service_threads");
+  refused([](ClientOptions& o) { o.fabric = "pigeon"; }, "pigeon");
+}
+
 // As stopped servers: the kernel takes the connection, nobody says anything.
 TEST_F(MembersTest, SilentServersAreWaitedForTogether) {
   const std::string fabric = IntegrationCluster::default_fabric();

@@ -22,33 +22,6 @@ constexpr uint32_t kDeletePersistenceMsMin = 10;
 // Seeds of a client's parts, derived from one.
 constexpr uint64_t kCacheSeed = 0x100, kHeartbeatSeed = 0x101;
 
-absl::Status ValidateOptions(const ClientOptions& options) {
-  if (options.coroutines_per_session < 1 || options.coroutines_per_session > 4096) {
-    return absl::InvalidArgumentError("coroutines_per_session must be 1..4096");
-  }
-  if (options.handover_max < 0 || options.combine_max < 1) {
-    return absl::InvalidArgumentError("handover_max must be >= 0 and combine_max >= 1");
-  }
-  if (options.hot_bytes < kOwnerBytesMin || options.log_bytes < kOwnerBytesMin) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hot_bytes and log_bytes must be at least ", kOwnerBytesMin));
-  }
-  const auto is_between = [](const char* name, int64_t value, int64_t low, int64_t high) {
-    if (value >= low && value <= high) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", low, "..", high));
-  };
-  PANDO_RETURN_IF_ERROR(
-      is_between("service_threads", options.service_threads, 1, kServiceThreadsMax));
-  PANDO_RETURN_IF_ERROR(is_between("flush_threads", options.flush_threads, 1, kFlushThreadsMax));
-  PANDO_RETURN_IF_ERROR(is_between("dirty_percent", options.dirty_percent, 1, kDirtyPercentMax));
-  PANDO_RETURN_IF_ERROR(is_between("ranges_min", options.ranges_min, 1, Member::kRangesMax));
-  PANDO_RETURN_IF_ERROR(is_between("lend_after_ms", options.lend_after_ms, -1, kLendAfterMsMax));
-  if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
-    return absl::InvalidArgumentError("timeouts must be at least 1 ms");
-  }
-  return absl::OkStatus();
-}
-
 ClientOptions Bounded(ClientOptions options) {
   options.connect_timeout_ms = std::min(options.connect_timeout_ms, kTimeoutMsMax);
   return options;
@@ -76,6 +49,33 @@ TreeShape ShapeOf(const TreeOptions& options) {
 }
 
 }  // namespace
+
+absl::Status ValidateOptions(const ClientOptions& options) {
+  if (options.coroutines_per_session < 1 || options.coroutines_per_session > 4096) {
+    return absl::InvalidArgumentError("coroutines_per_session must be 1..4096");
+  }
+  if (options.handover_max < 0 || options.combine_max < 1) {
+    return absl::InvalidArgumentError("handover_max must be >= 0 and combine_max >= 1");
+  }
+  if (options.hot_bytes < kOwnerBytesMin || options.log_bytes < kOwnerBytesMin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hot_bytes and log_bytes must be at least ", kOwnerBytesMin));
+  }
+  const auto is_between = [](const char* name, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, " must be ", low, "..", high));
+  };
+  PANDO_RETURN_IF_ERROR(
+      is_between("service_threads", options.service_threads, 1, kServiceThreadsMax));
+  PANDO_RETURN_IF_ERROR(is_between("flush_threads", options.flush_threads, 1, kFlushThreadsMax));
+  PANDO_RETURN_IF_ERROR(is_between("dirty_percent", options.dirty_percent, 1, kDirtyPercentMax));
+  PANDO_RETURN_IF_ERROR(is_between("ranges_min", options.ranges_min, 1, Member::kRangesMax));
+  PANDO_RETURN_IF_ERROR(is_between("lend_after_ms", options.lend_after_ms, -1, kLendAfterMsMax));
+  if (options.operation_timeout_ms < 1 || options.connect_timeout_ms < 1) {
+    return absl::InvalidArgumentError("timeouts must be at least 1 ms");
+  }
+  return absl::OkStatus();
+}
 
 TreeImpl::~TreeImpl() {
   PANDO_CHECK(Scheduler::Current() == nullptr) << "trees are closed outside a session's tasks";

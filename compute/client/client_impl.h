@@ -44,6 +44,10 @@ inline constexpr int64_t kTimeoutMsMax = int64_t{100} * 365 * 24 * 3600 * 1000;
 // FailedPrecondition: the caller is a session's task, whose thread nothing may block.
 absl::Status CheckMayBlock();
 
+// InvalidArgument: names the option that cannot be. Before anybody is asked for anything: what a
+// server does, or does not, hides no mistake of the caller's.
+absl::Status ValidateOptions(const ClientOptions& options);
+
 class ClientImpl {
  public:
   // Joins the cluster. `times` are the memory servers', too. With a registry it finds servers that

@@ -1,5 +1,4 @@
 #include "compute/client/connect.h"
-#include "compute/client/access.h"
 
 #include <time.h>
 
@@ -79,6 +78,7 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectOverFabric(const ClientOptions& o
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   PANDO_RETURN_IF_ERROR(CheckMayBlock());
+  PANDO_RETURN_IF_ERROR(ValidateOptions(options));
   PANDO_RETURN_IF_ERROR(CheckFabricName(options.fabric));
   PANDO_ASSIGN_OR_RETURN(const std::shared_ptr<Registry> registry, OpenRegistry(options.registry));
   const int64_t deadline_ns =
