@@ -166,8 +166,9 @@ class Client {
   // the client for a lease, or lost its connection (only on fabrics that can cut clients off; not
   // on shm). Also true after the client has left because it could not free a lock for fifteen
   // seconds: then memory servers free it. Nothing that the client does reaches memory any more, and
-  // every operation is FailedPrecondition. The outcome of an operation that was under way may be
-  // unknown. Close the client and connect again, as another incarnation.
+  // every operation is FailedPrecondition. An operation may be told so by a memory server up to a
+  // quarter of a lease earlier. The outcome of one that was under way may be unknown. Close the
+  // client and connect again, as another incarnation.
   bool fenced() const;
 
   ClientStats Stats() const;
