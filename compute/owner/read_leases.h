@@ -17,38 +17,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/ticks.h"
+#include "compute/owner/until.h"
 
 namespace pando {
-
-// Until a moment of a clock, which is asked only where that is set and the counter does not say.
-class Until {
- public:
-  void Set(const Clock& clock, int64_t until_ns) {
-    until_ns_.store(until_ns, std::memory_order_release);
-    if (&clock == &BoottimeClock()) ticks_.Open(clock, until_ns);
-  }
-  void Clear() {
-    until_ns_.store(kNever, std::memory_order_release);
-    ticks_.Shut();
-  }
-  // Once it is over the clock is not asked again.
-  bool IsAhead(const Clock& clock) {
-    int64_t until_ns = until_ns_.load(std::memory_order_acquire);
-    if (until_ns == kNever) return false;
-    if (ticks_.IsOpen()) return true;
-    if (clock.NowNs() < until_ns) return true;
-    // A counter that was set back must not come by its window again. If it is set anew at this
-    // moment, the clock is asked for it.
-    if (until_ns_.compare_exchange_strong(until_ns, kNever)) ticks_.Shut();
-    return false;
-  }
-
- private:
-  static constexpr int64_t kNever = INT64_MIN;
-  std::atomic<int64_t> until_ns_{kNever};
-  TickWindow ticks_;
-};
 
 // Reads of a range, as far as they say whether it is worth while to ask its owner for it: that
 // costs as much as one read does there.

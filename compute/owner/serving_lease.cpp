@@ -22,18 +22,17 @@ bool ServingLease::AwaitHeld(Scheduler* scheduler, int64_t deadline_ns) {
 void ServingLease::Renew(int64_t first_sent_ns) {
   std::lock_guard lock(mutex_);
   if (ended()) return;
-  const int64_t until_ns = std::max(until_ns_.load(std::memory_order_relaxed),
-                                    first_sent_ns + lease_ns_ - lease_ns_ / 4);
-  until_ns_.store(until_ns, std::memory_order_release);
-  if (has_ticks_) ticks_.Open(clock_, until_ns);
+  const int64_t until_ns = first_sent_ns + lease_ns_ - lease_ns_ / 4;
+  if (until_ns <= renewed_until_ns_) return;  // an answer that a later one has overtaken
+  renewed_until_ns_ = until_ns;
+  until_.Set(clock_, until_ns);
   for (Parking* const parking : waiting_) parking->Unpark();
 }
 
 void ServingLease::End() {
   std::lock_guard lock(mutex_);
   ended_.store(true, std::memory_order_release);
-  until_ns_.store(INT64_MIN, std::memory_order_release);
-  ticks_.Shut();
+  until_.Clear();
   for (Parking* const parking : waiting_) parking->Unpark();
 }
 

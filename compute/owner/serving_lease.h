@@ -5,11 +5,11 @@
 // Thread safety: thread-safe. Invariants:
 //   1. The lease counts from the first send of the ping that was answered last, and for 3/4 of what
 //      the catalog counts: clocks whose rates differ by a tenth do not matter.
-//   2. It is counted by CLOCK_BOOTTIME: a suspended machine does not stop it. Between renewals the
-//      processor's counter stands for that clock, as a look at it is a call of the kernel in some
-//      virtual machines (two a get were 14 of the 15 us of a hit in one); see TickWindow.
-//   3. A caller that HeldAt() tells that it is held looked at the clock after the answer was
-//      decided: call it last.
+//   2. It is counted by CLOCK_BOOTTIME: a suspended machine does not stop it. A virtual machine
+//      that is paused, or moved, so that its clock stands still, does: what it answers before its
+//      next ping is refused may be what was so when it was paused. It writes nothing.
+//   3. A caller that Held() tells that it is held looked at the clock after the answer was decided:
+//      call it last. What was over is held again only once it is renewed.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/ticks.h"
 #include "common/sched/scheduler.h"
+#include "compute/owner/until.h"
 
 namespace pando {
 
@@ -27,18 +27,14 @@ class ServingLease {
  public:
   // `lease_ns`: as the catalog's server counts; 0: there are no leases. `clock`: BoottimeClock(),
   // or the simulator's.
-  ServingLease(int64_t lease_ns, const Clock* clock)
-      : lease_ns_(lease_ns), clock_(*clock), has_ticks_(clock == &BoottimeClock()) {}
+  ServingLease(int64_t lease_ns, const Clock* clock) : lease_ns_(lease_ns), clock_(*clock) {}
 
   bool has_lease() const { return lease_ns_ > 0; }
   int64_t lease_ns() const { return lease_ns_; }
   int64_t NowNs() const { return clock_.NowNs(); }
   const Clock& clock() const { return clock_; }
 
-  bool Held() const {
-    return lease_ns_ == 0 || ticks_.IsOpen() ||
-           clock_.NowNs() < until_ns_.load(std::memory_order_acquire);
-  }
+  bool Held() const { return lease_ns_ == 0 || until_.IsAhead(clock_); }
   // Mute, not dead: waits for the renewal. False: the deadline has passed before, or Renew() never
   // comes again (End()).
   bool AwaitHeld(Scheduler* scheduler, int64_t deadline_ns);
@@ -52,11 +48,10 @@ class ServingLease {
  private:
   const int64_t lease_ns_;
   const Clock& clock_;
-  const bool has_ticks_;  // that go with the clock: it is the machine's, not the simulator's
-  std::atomic<int64_t> until_ns_{INT64_MIN};
-  TickWindow ticks_;
+  mutable Until until_;
   std::atomic<bool> ended_{false};
   std::mutex mutex_;
+  int64_t renewed_until_ns_ = INT64_MIN;
   std::vector<Parking*> waiting_;
 };
 

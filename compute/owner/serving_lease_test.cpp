@@ -31,6 +31,19 @@ TEST(ServingLeaseTest, CountsThreeQuartersFromTheFirstSend) {
   EXPECT_FALSE(lease.Held()) << "it has ended";
 }
 
+// A counter that was set back, by a machine that was suspended, comes by the same time again.
+TEST(ServingLeaseTest, WhatIsOverIsHeldAgainOnlyOnceRenewed) {
+  SetClock clock;
+  ServingLease lease(kLeaseNs, &clock);
+  lease.Renew(clock.now_ns);
+  clock.now_ns += kLeaseNs;
+  EXPECT_FALSE(lease.Held());
+  clock.now_ns -= kLeaseNs;
+  EXPECT_FALSE(lease.Held());
+  lease.Renew(clock.now_ns + 1);
+  EXPECT_TRUE(lease.Held());
+}
+
 TEST(ServingLeaseTest, WithoutLeasesIsAlwaysHeld) {
   ServingLease lease(0, &BoottimeClock());
   EXPECT_FALSE(lease.has_lease());

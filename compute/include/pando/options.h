@@ -163,8 +163,9 @@ struct ClientOptions {
   // Where nobody has written to a range of keys for so long, milliseconds, other compute servers
   // that read it get its leaves on loan, for 4 ms at a time, and need not ask its owner for each
   // key. The first write after that waits for up to 5 ms, also one that turns out to have no
-  // effect. If it comes soon after, the range has to be quiet for longer the next time. -1: never;
-  // 0: whenever all of a range is in its leaves; at most a day.
+  // effect. If it comes soon after, the range has to be quiet for longer the next time. -1: never,
+  // as where compute servers are virtual machines that are paused with their clocks; 0: whenever
+  // all of a range is in its leaves; at most a day.
   int64_t lend_after_ms = 250;
 
   // Seed of back-off and placement decisions; 0: from the fabric.
