@@ -30,6 +30,8 @@ constexpr size_t kRunMax = 40;
 constexpr size_t kStretchMax = 400;
 // Some of its writes and calls follow each other: a new leaf, a chunk of cells of one more size.
 constexpr int kStretchWaits = 10;
+// Where an owner has died with its log each of a run's keys waits for a recovery that finds that.
+constexpr int kLostRunWaits = 2;
 constexpr int64_t kStretchTimeoutMs = 120'000;
 // Of a range that is erased, but for those that may have all keys.
 constexpr size_t kErasedKeysMax = 30;
@@ -213,7 +215,8 @@ bool SimRun::WriteInRuns(ComputeServer& server, Session& session, const TreeHand
   bool go_on = true;
   const auto settle = [&](Operation* o, const absl::Status& status) {
     if (world_.IsKilled(*server.fabric)) return go_on = false;
-    const int waits = stretch ? kStretchWaits : 1;
+    const int run_waits = result_.owner_and_log_deaths > 0 ? kLostRunWaits : 1;
+    const int waits = stretch ? kStretchWaits : run_waits;
     go_on = Settle(server, session, handle, status, o, waits) != Ending::kCutOff;
     ++result_.written_in_runs;
     if (!o->unknown()) workload_.Learn(*o, slot);
