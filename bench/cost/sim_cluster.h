@@ -37,6 +37,12 @@ class SimCluster {
       servers_.push_back(Start(static_cast<ServerId>(i), /*life=*/1));
     }
   }
+  // One more memory server, which clients that were there before do not know yet.
+  ServerId StartOneMore() {
+    const auto id = static_cast<ServerId>(servers_.size() + 1);
+    servers_.push_back(Start(id, /*life=*/1));
+    return id;
+  }
   // A memory server dies, and starts again with empty memory.
   void StartAgain(ServerId id) {
     world_.KillServer(id);
@@ -54,7 +60,7 @@ class SimCluster {
   }
 
   sim::SimWorld& world() { return world_; }
-  int memory_servers() const { return options_.memory_servers; }
+  int memory_servers() const { return static_cast<int>(servers_.size()); }
   memory::MemoryServer& server(int index) { return *servers_[static_cast<size_t>(index)]; }
   // The sum over the memory servers; 0: nobody has such a counter.
   uint64_t Counter(const std::string& name) const {

@@ -8,8 +8,9 @@
 namespace pando {
 
 // True if the child is live, of the life meant, and starts at the separator. False also if it is
-// torn or being merged: the next session that misses the separator asks again.
+// torn or being merged: the next session that misses the separator asks again. Aborted: as of
+// TryReadNode().
 absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeContext& tree,
-                                         const MissingSeparator& missing);
+                                         const MissingSeparator& missing, Reference* unknown);
 
 }  // namespace pando

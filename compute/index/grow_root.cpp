@@ -41,20 +41,21 @@ absl::Status WriteNewRoot(OperationContext& context, TreeContext& tree, const Ro
 
 // Under the record's lock: true if the root has to grow for `missing` (rule R1: rereads and
 // revalidates as S3). `torn`: the root has to be looked after first. `over`: the root has shrunk
-// since, or the child is none any more.
+// since, or the child is none any more. Aborted: as of TryReadNode().
 absl::StatusOr<bool> MustGrow(OperationContext& context, TreeContext& tree,
                               const RootRecord& record, const MissingSeparator& missing, bool* torn,
-                              bool* over) {
+                              bool* over, Reference* unknown) {
   *over = record.level + 1 < missing.parent_level;
   if (record.level + 1 != missing.parent_level) return false;
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
-  PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict,
-                         TryReadNode(context, tree, record.root, record.level, "", image.buffer()));
+  PANDO_ASSIGN_OR_RETURN(
+      const NodeVerdict verdict,
+      TryReadNode(context, tree, record.root, record.level, "", image.buffer(), unknown));
   *torn = verdict == NodeVerdict::kTorn;
   if (verdict != NodeVerdict::kAccepted) return false;
   if (!RuleHolds(Rule::kR1)) return true;
-  PANDO_ASSIGN_OR_RETURN(const bool wanted, ChildWantsSeparator(context, tree, missing));
+  PANDO_ASSIGN_OR_RETURN(const bool wanted, ChildWantsSeparator(context, tree, missing, unknown));
   *over = !wanted;
   return wanted;
 }
@@ -91,7 +92,8 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
   }
   absl::StatusOr<bool> grow = false;
   bool torn = false;
-  if (status.ok()) grow = MustGrow(context, tree, record, missing, &torn, over);
+  Reference unknown;
+  if (status.ok()) grow = MustGrow(context, tree, record, missing, &torn, over, &unknown);
   if (!grow.ok()) status = grow.status();
   if (!status.ok() || !*grow) {
     allocator.PutBack(tree.id(), *std::move(spare));
@@ -105,6 +107,10 @@ absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const Missin
       // the next session misses the separator, and can read it.
       *over = true;
       return LockAndRepair(context, tree, record.root, record.level, "");
+    }
+    if (!unknown.is_null()) {
+      PANDO_RETURN_IF_ERROR(released);
+      return tree.NodeLock(context, unknown).status();  // the next attempt can READ there
     }
     return status.ok() ? released : status;
   }

@@ -58,11 +58,12 @@ absl::Status ReviveRoot(OperationContext& context, TreeContext& tree);
 
 // repair.cpp. Rule C4, under the node's lock; `image`: torn, as read. True: it was rewritten in
 // place and in remote memory. False: it is not the holder's to repair (rule V4). Aborted: somebody
-// is writing another node that the repair needs; nothing was written, so give the lock up and try
-// again. DataLoss: lines are damaged, not just of different writes.
+// is writing another node that the repair needs, or that is `*unknown` (else null) and lies on a
+// memory server that is to be waited for under no lock; nothing was written, so give the lock up
+// and try again. DataLoss: lines are damaged, not just of different writes.
 absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
                                 const NodeExpectation& expectation, const HeldLock& lock,
-                                LocalBuffer image);
+                                LocalBuffer image, Reference* unknown);
 
 // Rule M8: so many right siblings may be merged into a leaf at once.
 inline constexpr size_t kAbsorbedMax = 12;

@@ -27,7 +27,7 @@ class LockSet {
 
   // Unless its memory server is known TryAdd() ends in Unavailable. It may have just come: with no
   // lock held, TreeContext::NodeLock() waits for it.
-  bool Knows(const Reference& node) const { return tree_.NodeLock(node).ok(); }
+  bool Knows(const Reference& node) const { return tree_.Knows(node); }
   // Tries the node's lock and reads the node. False: another holder has it. An error: the lock was
   // not taken; those held before still are.
   absl::StatusOr<bool> TryAdd(const Reference& node, LocalBuffer image);

@@ -56,8 +56,9 @@ inline absl::Status InsertSeparator(OperationContext& context, TreeContext& tree
   return InsertSeparators(context, tree, &one);
 }
 
-// grow_root.cpp (rule R1): puts a root over the present one, whose level is missing.parent_level
-// - 1. OK also when somebody else has, or when nothing is to be done any more (`over`).
+// grow_root.cpp (rule R1): puts a root over the present one, whose level is the one below
+// missing.parent_level. OK also when somebody else has, when nothing is to be done any more
+// (`over`), or when a memory server had to be waited for, under no lock: then look again.
 absl::Status GrowRoot(OperationContext& context, TreeContext& tree, const MissingSeparator& missing,
                       bool* over);
 

@@ -42,6 +42,12 @@ class TornBackOff {
   int64_t chains_ = kBackOffFirstChains;
 };
 
+absl::Status CheckKnown(const TreeContext& tree, const Reference& node, Reference* unknown) {
+  *unknown = tree.Knows(node) ? Reference{} : node;
+  if (unknown->is_null()) return absl::OkStatus();
+  return absl::AbortedError("a memory server is to be waited for under no lock");
+}
+
 }  // namespace
 
 namespace {
@@ -190,7 +196,8 @@ absl::StatusOr<NodeVerdict> ReadTornNode(OperationContext& context, TreeContext&
 
 absl::StatusOr<NodeVerdict> TryReadNode(OperationContext& context, const TreeContext& tree,
                                         const Reference& node, uint8_t level, std::string_view key,
-                                        LocalBuffer image) {
+                                        LocalBuffer image, Reference* unknown) {
+  PANDO_RETURN_IF_ERROR(CheckKnown(tree, node, unknown));
   const NodeExpectation expectation = Expect(tree, node, level, key);
   ChainLease chain(&context.session.buffers());
   TornBackOff back_off;
@@ -231,7 +238,9 @@ void ReadTogether(OperationContext& context, const TreeContext& tree, absl::Span
 
 absl::StatusOr<std::optional<NodeEdges>> ReadNodeEdges(OperationContext& context,
                                                        const TreeContext& tree,
-                                                       const Reference& node, uint8_t level) {
+                                                       const Reference& node, uint8_t level,
+                                                       Reference* unknown) {
+  PANDO_RETURN_IF_ERROR(CheckKnown(tree, node, unknown));
   const NodeExpectation expectation = Expect(tree, node, level, "");
   const uint32_t bytes = (2 + tree.layout.low_lines()) * kLineBytes;
   PANDO_ASSIGN_OR_RETURN(const BufferLease lines, context.session.buffers().Lease(bytes));

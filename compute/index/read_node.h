@@ -100,10 +100,11 @@ absl::StatusOr<NodeVerdict> ReadLeafWith(OperationContext& context, TreeContext&
                                          LocalBuffer image, LeafMatch* match, Chain* along);
 
 // The same for holders of another lock, who may not wait for long or take this one (rule L2): gives
-// up with kTorn after a few READs.
+// up with kTorn after a few READs. Aborted, and `*unknown` is set: the node lies on a memory server
+// that is to be waited for under no lock.
 absl::StatusOr<NodeVerdict> TryReadNode(OperationContext& context, const TreeContext& tree,
                                         const Reference& node, uint8_t level, std::string_view key,
-                                        LocalBuffer image);
+                                        LocalBuffer image, Reference* unknown);
 
 // A node that is READ with others.
 struct NodeRead {
@@ -116,10 +117,11 @@ struct NodeRead {
 void ReadTogether(OperationContext& context, const TreeContext& tree, absl::Span<NodeRead> reads);
 
 // What the header lines say, also of a node that is torn behind them; for holders of another lock.
-// Empty: it is not the node meant, or its header stays torn.
+// Empty: it is not the node meant, or its header stays torn. Aborted: as of TryReadNode().
 absl::StatusOr<std::optional<NodeEdges>> ReadNodeEdges(OperationContext& context,
                                                        const TreeContext& tree,
-                                                       const Reference& node, uint8_t level);
+                                                       const Reference& node, uint8_t level,
+                                                       Reference* unknown);
 
 // READs a node's bytes, whatever they are.
 absl::Status ReadRaw(OperationContext& context, const TreeContext& tree, RemoteAddress node,

@@ -187,12 +187,18 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
   Hocl& hocl = tree.environment.hocl;
   const Reference node = lock->target().node;
   HeldVerdict result;
+  Reference unknown;
   result.verdict = Classify(image.data, tree.layout, expectation, crc, &result.match);
   if (result.verdict == NodeVerdict::kTorn) {
-    const absl::StatusOr<bool> repaired = RepairNode(context, tree, expectation, *lock, image);
+    const absl::StatusOr<bool> repaired =
+        RepairNode(context, tree, expectation, *lock, image, &unknown);
     if (absl::IsAborted(repaired.status())) {
       PANDO_RETURN_IF_ERROR(hocl.ReleaseUnchanged(context, std::move(*lock), nullptr));
       result.released = true;
+      if (!unknown.is_null()) {
+        PANDO_RETURN_IF_ERROR(tree.NodeLock(context, unknown).status());
+        return result;
+      }
       if (context.expired()) {
         return context.DeadlineError(
             "repairing a node that needs another one, which is being written");
@@ -223,7 +229,6 @@ absl::StatusOr<HeldVerdict> InspectUnderLock(OperationContext& context, TreeCont
     PANDO_RETURN_IF_ERROR(ResolveMerging(context, tree, node, expectation.level, low));
     return result;
   }
-  Reference unknown;
   const absl::StatusOr<bool> finished =
       FinishAbsorbing(context, tree, *lock, expectation.level, image, &unknown);
   if (!finished.ok()) {

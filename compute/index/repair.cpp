@@ -24,8 +24,9 @@ absl::Status Damaged(RemoteAddress node, std::string_view how) {
 // What the repair of one held node needs of others. While they are looked for nothing is written.
 class Repair {
  public:
-  Repair(OperationContext& context, TreeContext& tree, const HeldLock& lock, LocalBuffer image)
-      : context_(context), tree_(tree), lock_(lock), image_(image) {}
+  Repair(OperationContext& context, TreeContext& tree, const HeldLock& lock, LocalBuffer image,
+         Reference* unknown)
+      : context_(context), tree_(tree), lock_(lock), image_(image), unknown_(unknown) {}
 
   // Rule F4: where `high` continues behind line 0 the rest may be of another write.
   absl::Status SettleHigh(uint8_t level);
@@ -35,7 +36,7 @@ class Repair {
  private:
   // What another node's header says that the repair cannot do without. Where it stays torn its
   // writer is at work, stopped, or dead and not cleared away yet: only under its lock is it known
-  // to be damaged. Aborted: somebody has that lock.
+  // to be damaged. Aborted: somebody has that lock, or the node is `unknown_`.
   absl::StatusOr<NodeEdges> EdgesOf(const Reference& other, uint8_t level, std::string_view gone);
   absl::Status Damaged(std::string_view how) const {
     return pando::Damaged(lock_.target().node.address, how);
@@ -45,12 +46,13 @@ class Repair {
   TreeContext& tree_;
   const HeldLock& lock_;
   const LocalBuffer image_;
+  Reference* const unknown_;
 };
 
 absl::StatusOr<NodeEdges> Repair::EdgesOf(const Reference& other, uint8_t level,
                                           std::string_view gone) {
   PANDO_ASSIGN_OR_RETURN(std::optional<NodeEdges> seen,
-                         ReadNodeEdges(context_, tree_, other, level));
+                         ReadNodeEdges(context_, tree_, other, level, unknown_));
   if (seen.has_value()) return *std::move(seen);
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context_.session.buffers().Lease(tree_.layout.node_bytes()));
@@ -88,7 +90,7 @@ absl::Status Repair::RebuildInternal(uint8_t level) {
       PANDO_ASSIGN_OR_RETURN(edges,
                              EdgesOf(child, child_level, "its leftmost child is gone or damaged"));
     } else {
-      PANDO_ASSIGN_OR_RETURN(edges, ReadNodeEdges(context_, tree_, child, child_level));
+      PANDO_ASSIGN_OR_RETURN(edges, ReadNodeEdges(context_, tree_, child, child_level, unknown_));
       if (!edges.has_value()) break;
       const std::string_view last =
           node.entries.empty() ? node.header.low : node.entries.back().key;
@@ -112,12 +114,13 @@ absl::Status Repair::RebuildInternal(uint8_t level) {
 
 absl::StatusOr<bool> RepairNode(OperationContext& context, TreeContext& tree,
                                 const NodeExpectation& expectation, const HeldLock& lock,
-                                LocalBuffer image) {
+                                LocalBuffer image, Reference* unknown) {
+  *unknown = {};
   const bool crc = tree.environment.crc;
   const RemoteAddress node = lock.target().node.address;
   if (!MayRepair(image.data, expectation, crc)) return false;
   if (!LinesWhole(image.data, tree.layout, crc)) return Damaged(node, "a line is torn inside");
-  Repair repair(context, tree, lock, image);
+  Repair repair(context, tree, lock, image, unknown);
   PANDO_RETURN_IF_ERROR(repair.SettleHigh(expectation.level));
   if (!RuleHolds(Rule::kC4)) {
     // The variant believes every line.

@@ -101,7 +101,8 @@ bool Wants(const TreeContext& tree, const MissingSeparator& missing, NodeVerdict
 
 // ChildWantsSeparator() of several, READ together.
 absl::Status AskChildren(OperationContext& context, const TreeContext& tree,
-                         const std::vector<MissingSeparator>& missing, std::vector<bool>* wanted) {
+                         const std::vector<MissingSeparator>& missing, std::vector<bool>* wanted,
+                         Reference* not_known) {
   std::vector<NodeRead> reads;
   for (size_t i = 0; i < missing.size() && missing.size() > 1; ++i) {
     PANDO_ASSIGN_OR_RETURN(BufferLease image,
@@ -120,7 +121,8 @@ absl::Status AskChildren(OperationContext& context, const TreeContext& tree,
         continue;
       }
     }
-    PANDO_ASSIGN_OR_RETURN(const bool wants, ChildWantsSeparator(context, tree, missing[i]));
+    PANDO_ASSIGN_OR_RETURN(const bool wants,
+                           ChildWantsSeparator(context, tree, missing[i], not_known));
     wanted->push_back(wants);
   }
   return absl::OkStatus();
@@ -153,10 +155,13 @@ absl::Status InsertIntoParent(OperationContext& context, TreeContext& tree, Held
   std::vector<bool> wanted;
   // Under the parent's lock: a merger of the child needs the same lock (rules S3, M1), so the
   // answer holds until the write below.
-  const absl::Status asked = AskChildren(context, tree, unknown, &wanted);
+  Reference not_known;
+  const absl::Status asked = AskChildren(context, tree, unknown, &wanted, &not_known);
   if (!asked.ok()) {
-    (void)parent.ReleaseUnchanged();
-    return asked;
+    const absl::Status released = parent.ReleaseUnchanged();
+    if (not_known.is_null()) return asked;
+    PANDO_RETURN_IF_ERROR(released);
+    return tree.NodeLock(context, not_known).status();  // then again, from the way down on
   }
   bool changed = false;
   for (size_t i = 0; i < unknown.size(); ++i) {
@@ -249,12 +254,13 @@ absl::Status InsertLevel(OperationContext& context, TreeContext& tree,
 }  // namespace
 
 absl::StatusOr<bool> ChildWantsSeparator(OperationContext& context, const TreeContext& tree,
-                                         const MissingSeparator& missing) {
+                                         const MissingSeparator& missing, Reference* unknown) {
   PANDO_ASSIGN_OR_RETURN(const BufferLease image,
                          context.session.buffers().Lease(tree.layout.node_bytes()));
   const auto level = static_cast<uint8_t>(missing.parent_level - 1);
-  PANDO_ASSIGN_OR_RETURN(const NodeVerdict verdict, TryReadNode(context, tree, missing.child, level,
-                                                                missing.separator, image.buffer()));
+  PANDO_ASSIGN_OR_RETURN(
+      const NodeVerdict verdict,
+      TryReadNode(context, tree, missing.child, level, missing.separator, image.buffer(), unknown));
   return Wants(tree, missing, verdict, image.data());
 }
 

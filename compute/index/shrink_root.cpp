@@ -15,19 +15,19 @@
 namespace pando {
 namespace {
 
-// The only child of a held root, if it may be the root itself.
+// The only child of a held root, if it may be the root itself. Aborted: as of ReadNodeEdges().
 absl::StatusOr<std::optional<Reference>> OnlyChild(OperationContext& context, TreeContext& tree,
-                                                   const RootRecord& record,
-                                                   const std::byte* image) {
+                                                   const RootRecord& record, const std::byte* image,
+                                                   Reference* unknown) {
   const NodeVerdict verdict = Classify(
       image, tree.layout, Expect(tree, record.root, record.level, ""), tree.environment.crc);
   if (verdict != NodeVerdict::kAccepted || IsMarked(image)) return std::optional<Reference>();
   InternalNode root;
   PANDO_RETURN_IF_ERROR(DecodeInternal(image, tree.layout, &root));
   if (!root.entries.empty()) return std::optional<Reference>();
-  PANDO_ASSIGN_OR_RETURN(
-      const std::optional<NodeEdges> child,
-      ReadNodeEdges(context, tree, root.header.leftmost, static_cast<uint8_t>(record.level - 1)));
+  PANDO_ASSIGN_OR_RETURN(const std::optional<NodeEdges> child,
+                         ReadNodeEdges(context, tree, root.header.leftmost,
+                                       static_cast<uint8_t>(record.level - 1), unknown));
   const bool alone = child.has_value() && child->state == NodeState::kLive &&
                      (child->right.is_null() || !RuleHolds(Rule::kR1Sibling));
   return alone ? std::optional<Reference>(root.header.leftmost) : std::nullopt;
@@ -47,25 +47,49 @@ absl::Status WriteShrink(OperationContext& context, TreeContext& tree, const Ref
   return WriteMarker(context, tree, old_root.address, image, NodeState::kDead, Reference{});
 }
 
+// Holds the record and the root at that level, and says which child of it may be the root itself.
+// Empty, or an error: nothing is held.
+absl::StatusOr<std::optional<Reference>> HoldOverOnlyChild(OperationContext& context,
+                                                           TreeContext& tree, uint8_t level,
+                                                           HeldRoot& root) {
+  const RootRecord& record = root.record();
+  while (true) {
+    PANDO_RETURN_IF_ERROR(root.Hold());
+    absl::StatusOr<bool> held = false;
+    absl::StatusOr<std::optional<Reference>> child = std::optional<Reference>();
+    Reference unknown;
+    if (root.accepted() && record.level == level) {
+      if (root.locks().Knows(record.root)) {
+        held = root.TryNode(record.root);
+      } else {
+        unknown = record.root;
+      }
+    }
+    if (held.ok() && *held) {
+      child = OnlyChild(context, tree, record, root.image().data, &unknown);
+      if (child.ok() && child->has_value()) return child;
+    }
+    const absl::Status released = root.locks().ReleaseAll();
+    PANDO_RETURN_IF_ERROR(held.status());
+    if (unknown.is_null()) PANDO_RETURN_IF_ERROR(child.status());
+    PANDO_RETURN_IF_ERROR(released);
+    if (unknown.is_null()) return child;
+    PANDO_RETURN_IF_ERROR(tree.NodeLock(context, unknown).status());
+  }
+}
+
 }  // namespace
 
 absl::Status ShrinkRoot(OperationContext& context, TreeContext& tree, uint8_t level) {
   if (level == 0) return absl::OkStatus();
   HeldRoot root(context, tree);
-  PANDO_RETURN_IF_ERROR(root.Hold());
+  PANDO_ASSIGN_OR_RETURN(const std::optional<Reference> child,
+                         HoldOverOnlyChild(context, tree, level, root));
+  if (!child.has_value()) return absl::OkStatus();
   LockSet& locks = root.locks();
   const RootRecord& record = root.record();
-  if (!root.accepted() || record.level != level) return locks.ReleaseAll();
-  const absl::StatusOr<bool> held = root.TryNode(record.root);
-  absl::StatusOr<std::optional<Reference>> child = std::optional<Reference>();
-  if (held.ok() && *held) child = OnlyChild(context, tree, record, root.image().data);
-  if (!held.ok() || !*held || !child.ok() || !child->has_value()) {
-    const absl::Status released = locks.ReleaseAll();
-    if (!held.ok()) return held.status();
-    return child.ok() ? released : child.status();
-  }
   RootRecord shrunk = record;
-  shrunk.root = **child;
+  shrunk.root = *child;
   shrunk.level = static_cast<uint8_t>(record.level - 1);
   const absl::Status written =
       WriteShrink(context, tree, record.root, root.image(), shrunk, root.line());

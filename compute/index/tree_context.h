@@ -181,9 +181,14 @@ class TreeContext {
   // just come.
   absl::StatusOr<LockTarget> NodeLock(const Reference& node) const;
   absl::StatusOr<LockTarget> NodeLock(OperationContext& context, const Reference& node) const {
-    if (environment.hocl.Words(node.address.server()) == 0) [[unlikely]]
+    if (!Knows(node)) [[unlikely]]
       (void)context.AwaitServer(node.address.server());
     return NodeLock(node);
+  }
+  // Whether this client knows the node's memory server. Who holds a lock asks first: a chain to one
+  // that has just come waits for it, and others for the lock (rule L2).
+  bool Knows(const Reference& node) const {
+    return environment.hocl.Words(node.address.server()) != 0;
   }
   LockTarget RootLock() const;
   // fate.status() for those who ask about the tree, and not about a key. NotFound: it was dropped.
