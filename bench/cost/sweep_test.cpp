@@ -22,6 +22,7 @@
 #include "compute/client/tree_impl.h"
 #include "compute/index/descend.h"
 #include "compute/index/operations.h"
+#include "compute/owner/flush.h"
 
 namespace pando {
 namespace {
@@ -220,6 +221,42 @@ class ListCounter : public ControlHandler {
   ControlHandler& server_;
   int lists_ = 0;
 };
+
+// Of a flush of an owned tree's records, or of their recovery: the leaf's split takes the only node
+// at hand, and the root above it needs another one.
+TEST(Sweep, ARefillForAFlushsSeparatorsMakesTheSweepThatIsDue) {
+  SweepCluster cluster(/*memory_servers=*/1);
+  const Mortal bert = cluster.Connect();
+  TreeContext& tree = ImplOf(*bert.tree).context();
+  const uint64_t full = tree.layout.slot_count();
+  ASSERT_NO_FATAL_FAILURE(bert.Put(0, full));
+  const Mortal dead = cluster.Connect();
+  for (const Mortal* one : {&bert, &dead}) {
+    const auto refill = [&](OperationContext& context) {
+      return ImplOf(*one->tree).context().Refill(context, 1);
+    };
+    ASSERT_TRUE(ImplOf(*one->session).Perform(*one->tree, {}, refill).ok());
+  }
+  cluster.Kill(dead);
+  NodeAllocator& allocator = tree.environment.allocator;
+  std::optional<SpareNode> last;
+  while (auto spare = allocator.TryTake(tree.id(), 1)) last = std::move(spare);
+  ASSERT_TRUE(last.has_value());
+  allocator.PutBack(tree.id(), *std::move(last));
+  const std::vector<FlushItem> items = {{.key = KeyOf(full), .value = "v"},
+                                        {.key = KeyOf(full + 1), .value = "v"}};
+  const auto flush = [&](OperationContext& context) {
+    FlushCounts counts;
+    return FlushToLeaves(&context.session, &tree, context.deadline_ns(), items, &counts,
+                         [](size_t, FlushResult) {});
+  };
+  ListCounter counter(&cluster.server(0));
+  cluster.world().SetHandler(1, &counter);
+  ASSERT_TRUE(ImplOf(*bert.session).Perform(*bert.tree, {}, flush).ok());
+  EXPECT_EQ(bert.client->Stats().tree.root_splits, 1u);
+  EXPECT_GT(counter.lists(), 0) << "bert has not swept";
+  cluster.world().SetHandler(1, &cluster.server(0));
+}
 
 // A repair merges, and is to sweep then. Meanwhile a memory server starts again.
 TEST(Sweep, OfATreeThatIsLostMeanwhileNothingIsSwept) {

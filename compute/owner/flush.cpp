@@ -48,10 +48,7 @@ class FlushHost final : public WriteWorkers::Host {
     if (context.underfull.has_value()) {
       (void)MergeUnderfull(context, leaves_, /*level=*/0, *context.underfull);
     }
-    if (context.sweep_due) {
-      SweepResult result;
-      (void)SweepTree(context, leaves_, /*thorough=*/false, &result);
-    }
+    SweepIfDue(context);
     return done;
   }
   std::optional<std::string> NextBorder(std::string_view key) override {
@@ -67,6 +64,7 @@ class FlushHost final : public WriteWorkers::Host {
     if (leaves_.fate.lost()) return;
     OperationContext context = NewContext();
     (void)pando::InsertSeparators(context, leaves_, separators);
+    SweepIfDue(context);
   }
 
  private:
@@ -74,6 +72,12 @@ class FlushHost final : public WriteWorkers::Host {
     OperationContext context(&session_, deadline_ns_);
     context.fate = &leaves_.fate;
     return context;
+  }
+  // Whose refill is told of orphans has the turn: nobody else sweeps for a while (rule C5).
+  void SweepIfDue(OperationContext& context) {
+    if (!context.sweep_due || leaves_.fate.lost()) return;
+    SweepResult result;
+    (void)SweepTree(context, leaves_, /*thorough=*/false, &result);
   }
 
   SessionContext& session_;
