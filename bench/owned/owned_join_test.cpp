@@ -40,11 +40,14 @@ class SmallFirst {
     cluster_.world().PauseCalls(2, true);
     cluster_.world().At(cluster_.world().clock().NowNs() + silent_ns,
                         [this] { cluster_.world().PauseCalls(2, false); });
+    const int64_t begun_ns = cluster_.world().clock().NowNs();
     put_ = session_->Put(*tree_, "k", "v");
+    put_ns_ = cluster_.world().clock().NowNs() - begun_ns;
     const auto members = client_->ListMembers();
     return members.ok() && members->size() == 1 ? members->front().log_bytes : 0;
   }
   const absl::Status& put() const { return put_; }
+  int64_t put_ns() const { return put_ns_; }  // how long it took
 
  private:
   static SimCluster::Options Sizes() {
@@ -59,6 +62,7 @@ class SmallFirst {
       *client_->CreateTree("t", {.mode = TreeOptions::Mode::kOwned});
   const std::unique_ptr<Session> session_ = *client_->NewSession();
   absl::Status put_;
+  int64_t put_ns_ = 0;
 };
 
 TEST(OwnedJoin, ALogIsNoSmallerForAServerThatIsSilentForAMoment) {
@@ -67,6 +71,17 @@ TEST(OwnedJoin, ALogIsNoSmallerForAServerThatIsSilentForAMoment) {
     EXPECT_EQ(owner.LogBytes(silent_ns), kLogBytes);
     EXPECT_TRUE(owner.put().ok()) << owner.put();
   }
+}
+
+// Nobody knows whether it ever answers again. The write that needs the log comes to its end.
+TEST(OwnedJoin, ASmallerLogWillDoOnceAServerHasBeenSilentForFiveSeconds) {
+  SmallFirst owner;
+  const uint64_t log_bytes = owner.LogBytes(60 * kSecondNs);
+  EXPECT_TRUE(owner.put().ok()) << owner.put();
+  EXPECT_GE(owner.put_ns(), 5 * kSecondNs);
+  EXPECT_LT(owner.put_ns(), 8 * kSecondNs);
+  EXPECT_GT(log_bytes, 0u);
+  EXPECT_LT(log_bytes, kLogBytes);
 }
 
 }  // namespace

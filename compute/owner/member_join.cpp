@@ -56,21 +56,30 @@ absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
                      " bytes fits into no memory server that answers: the largest has ",
                      search.largest_bytes(), "; use a smaller log_bytes"));
   }
+  // Who says nothing leaves time for a smaller log.
+  const auto part = [&] {
+    const int64_t left_ns = std::max<int64_t>(0, context.deadline_ns() - NowNs());
+    return OperationContext(context, search.all_answered()
+                                         ? context.deadline_ns()
+                                         : NowNs() + std::min(left_ns / 2, kJobNsMin));
+  };
   // Rule W7: where an ended member has its log, its server gives what it has kept, once nothing of
   // the ended one is in flight there any more.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
+  OperationContext fencing = part();
   for (const MemberId member : ended) {
     const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, map_, member);
     if (!log.ok()) continue;
-    (void)AwaitFence(context, control_, log->extent.server, member.compute_server,
+    (void)AwaitFence(fencing, control_, log->extent.server, member.compute_server,
                      member.incarnation);
   }
   if (!ended.empty()) extent = search.Find(context, options_.log_bytes);
   // What ended members have left comes to the leaves as far as these have room, for nobody: a log
   // that nobody needs is freed.
   if (absl::IsResourceExhausted(extent.status())) {
-    for (const MemberId member : ended) (void)Recover(context, member);
-    (void)FreeLostExtents(context);
+    OperationContext freeing = part();
+    for (const MemberId member : ended) (void)Recover(freeing, member);
+    (void)FreeLostExtents(freeing);
     extent = search.Find(context, options_.log_bytes);
   }
   // Less will do.
