@@ -176,7 +176,8 @@ class RedoLog {
   // Rule W6: Ok, or why nothing more can become durable here.
   absl::Status failure() const;
 
-  // No waiter, no writer, no reservation: the log may be freed as long as nothing is appended.
+  // No waiter, no writer, no reservation: a log that has not failed may be freed as long as nothing
+  // is appended. One that has may have something in flight still.
   bool idle() const;
   // With what is promised to writers. At 3/4 of capacity_bytes() the member flushes the records
   // that hold the base.

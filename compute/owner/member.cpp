@@ -314,7 +314,7 @@ absl::Status Member::Leave(int64_t deadline_ns) {
   if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
     const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
-    return pass.ok() ? LeaveCluster(context, /*is_in_use=*/false) : TurnError(context);
+    return pass.ok() ? LeaveCluster(context) : TurnError(context);
   });
 }
 

@@ -197,7 +197,7 @@ class Member : private MemberLimits {
   // --- member_jobs.cpp, member_leave.cpp: at the turnstile.
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
   absl::Status RenewLease(OperationContext& context);
-  absl::Status LeaveCluster(OperationContext& context, bool is_in_use);
+  absl::Status LeaveCluster(OperationContext& context);
   // A change of unknown outcome is settled before another one is begun (rule O3).
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);

@@ -113,8 +113,7 @@ absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRan
 
 // --- Leaving: at the turnstile.
 
-// `is_in_use`: sessions may be writing to the log.
-absl::Status Member::LeaveCluster(OperationContext& context, bool is_in_use) {
+absl::Status Member::LeaveCluster(OperationContext& context) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
@@ -131,9 +130,10 @@ absl::Status Member::LeaveCluster(OperationContext& context, bool is_in_use) {
     if (!settled.ok() && change.uncertain()) pending_ = std::move(change);
     PANDO_RETURN_IF_ERROR(settled);
   }
-  // Sessions that are in use may still be writing to the log, which is freed below.
+  // The log is freed below, and others get its memory: a chain of a session that is in use, or of
+  // the service, must not land there then.
   const Turnstile::Pass flush(flushing_.get());
-  while (is_in_use && !log_->idle()) {
+  while (!log_->idle() && !log_failed()) {
     if (context.expired()) return context.DeadlineError("waiting for the log's last writes");
     scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
   }
@@ -145,6 +145,9 @@ absl::Status Member::LeaveCluster(OperationContext& context, bool is_in_use) {
   PANDO_RETURN_IF_ERROR(
       SettleChange(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
   joined_.store(false, std::memory_order_release);
+  // What a log that has failed had in flight may land as long as this client's queue pairs live.
+  // Others free it when they are gone, as no entry names it.
+  if (!log_->idle() || !log_->failure().ok()) return absl::OkStatus();
   const absl::Status freed =
       FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
   // With its memory server it is gone, or freed by others, as no entry names it.
@@ -231,7 +234,7 @@ absl::Status Member::Retire(int64_t deadline_ns) {
       const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
       if (!pass.ok()) return goes_on(TurnError(context));
       if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
-      const absl::Status left = LeaveCluster(context, /*is_in_use=*/true);
+      const absl::Status left = LeaveCluster(context);
       // A claim that was won late: that goes, too.
       if (absl::IsAborted(left) && !context.expired()) continue;
       return left.ok() ? left : goes_on(left);

@@ -1,0 +1,78 @@
+// Members that leave in order: when their log is freed, and by whom (rules O9, O14).
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "bench/owned/log_moves.h"
+
+namespace pando {
+namespace {
+
+// A session is slow, so the service writes its batch once more. Then their queue pairs break, and
+// the session's is open again first: its write has ended, and the service's may still land.
+// Whether the log was freed then, so that somebody else got its memory.
+bool LeaveWhileABatchIsWrittenAgain(uint64_t seed, int* played) {
+  OwnedStageOptions options = LogMoves::Options(seed);
+  options.circumstances.breaks = true;
+  options.cluster.sim.reopen_ns = 5 * kMillisecondNs;
+  LogMoves stage(options);
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  const ServerId server = stage.Begin(owner);
+  if (server == 0) return false;
+  const RedoLog& log = ImplOf(*owner->client).member()->log();
+  stage.world().LimitPackets(*owner->fabric, 0);
+  stage.Spawn(owner, 0, [&] { stage.Put(owner, 1); });
+  while (log.counters().written_again == 0) stage.Quiet(kMicrosecondNs);
+  stage.world().BreakQueuePairs(*owner->fabric, server);
+  stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
+  owner->sessions[0]->Run();
+  *played += log.idle() ? 0 : 1;
+  bool is_over = false, too_early = false;
+  std::function<void()> watch = [&] {
+    if (is_over) return;
+    if (stage.cluster().Counter("extents") > 0) {
+      return stage.world().At(stage.NowNs() + kMicrosecondNs, watch);
+    }
+    is_over = true;
+    too_early = !log.idle();
+  };
+  watch();
+  stage.Leave(owner);
+  EXPECT_TRUE(is_over) << "it is never freed, seed " << seed;
+  is_over = true;
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "") << "seed " << seed;
+  return too_early;
+}
+
+TEST(OwnedLeave, TheLogIsFreedOnceNothingIsInFlightToIt) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    EXPECT_FALSE(LeaveWhileABatchIsWrittenAgain(seed, &played)) << "seed " << seed;
+  }
+  EXPECT_GE(played, 3) << "or this shows nothing";
+}
+
+// It wrote for too long without an answer: what it has sent may land as long as its queue pairs
+// live, so others free it after that.
+TEST(OwnedLeave, ALogThatHasFailedIsFreedByOthers) {
+  LogMoves stage(LogMoves::Options(/*seed=*/1, /*memory_servers=*/1));
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Put(owner, 1) && stage.Flush(owner, 0));
+  ASSERT_TRUE(stage.Open(other, 0));
+  RedoLog& log = ImplOf(*owner->client).member()->log();
+  log.NoteServerGone(absl::UnavailableError("no chain was confirmed"));
+  stage.Quiet(100 * kMillisecondNs);
+  ASSERT_FALSE(log.will_move()) << "there is no other server";
+  stage.Leave(owner);
+  EXPECT_EQ(stage.cluster().Counter("extents"), 1u);
+  ASSERT_TRUE(stage.Put(other, 2));
+  stage.Quiet(3 * kSecondNs);
+  EXPECT_EQ(stage.cluster().Counter("extents"), 1u) << "the other one's";
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
+}  // namespace
+}  // namespace pando
