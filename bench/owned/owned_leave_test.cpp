@@ -74,5 +74,35 @@ TEST(OwnedLeave, ALogThatHasFailedIsFreedByOthers) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// Its server says nothing just when the log is to be freed: who calls again is told that it is
+// done when it is, and without a call it is done all the same.
+TEST(OwnedLeave, ALogThatCouldNotBeFreedIsFreedLater) {
+  int late = 0;
+  for (int64_t after_ns = 0; after_ns < kMillisecondNs; after_ns += 20 * kMicrosecondNs) {
+    LogMoves stage(LogMoves::Options(/*seed=*/3));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    const ServerId server = stage.Begin(owner);
+    ASSERT_NE(server, 0);
+    bool leaves = true;
+    stage.world().At(stage.NowNs() + after_ns, [&] { stage.world().PauseCalls(server, leaves); });
+    const absl::Status first = stage.Retire(owner, 100);
+    late += absl::IsDeadlineExceeded(first) && stage.LogServer(owner) == 0 ? 1 : 0;
+    EXPECT_EQ(first.ok(), stage.cluster().Counter("extents") == 0) << first;
+    EXPECT_EQ(stage.Retire(owner, 100).ok(), first.ok()) << after_ns;
+    leaves = false;
+    stage.world().PauseCalls(server, false);
+    if (after_ns % (40 * kMicrosecondNs) == 0) {
+      const absl::Status again = stage.Retire(owner, 1000);
+      EXPECT_TRUE(again.ok()) << again;
+    } else {
+      stage.Quiet(3 * kSecondNs);
+    }
+    EXPECT_EQ(stage.cluster().Counter("extents"), 0u) << after_ns;
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "") << after_ns;
+  }
+  EXPECT_GT(late, 0) << "or this shows nothing";
+}
+
 }  // namespace
 }  // namespace pando

@@ -172,16 +172,14 @@ class Member : private MemberLimits {
   std::vector<uint32_t> OpenTreeIds() const;
 
   // --- member.cpp
-  // Runs the job in a coroutine of the service session and waits for it: outside coroutines, or in
-  // one of another session.
+  // Runs the job in a coroutine of the service and waits: outside coroutines, or in another's.
   absl::Status RunBlocking(int64_t deadline_ns, const Job& job);
   // A job gets `longest_ns` at most. The caller waits for its end, or until that is enough.
   absl::Status RunForCaller(OperationContext& caller, Job job, int64_t longest_ns = kJobNsMax,
                             const std::function<bool()>& is_enough = nullptr);
   void StartLoop(void (Member::*loop)(Parking*));
   void Stop();
-  // Suspends a loop. False: it is to end.
-  bool Pause(Parking* parking, int64_t until_ns);
+  bool Pause(Parking* parking, int64_t until_ns);  // suspends a loop; false: it is to end
   // Of a range that could not be given up, at both turnstiles: its messages stay in the log.
   void Abandon(OwnedTree* tree, OwnRange* range);
   // Its records are nobody's any more, and no flush is under way.
@@ -198,6 +196,7 @@ class Member : private MemberLimits {
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
   absl::Status RenewLease(OperationContext& context);
   absl::Status LeaveCluster(OperationContext& context);
+  absl::Status FreeLog(OperationContext& context);  // that no entry names any more
   // A change of unknown outcome is settled before another one is begun (rule O3).
   absl::Status SettlePending(OperationContext& context);
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
@@ -409,6 +408,7 @@ class Member : private MemberLimits {
   // It could not give up what it owned: from the lowest of these messages on the log is needed.
   std::atomic<bool> keeps_entries_{false};
   bool erases_entries_ = false;            // the service's: it leaves, and nothing takes that back
+  bool frees_log_ = false;                 // the service's: it has left, and its log is not freed
   Lsn kept_lsn_ = UINT64_MAX;              // the service's
   std::optional<AdoptedRecords> adopted_;  // the service's; perhaps, while there is pending_
 

@@ -147,11 +147,18 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   joined_.store(false, std::memory_order_release);
   // What a log that has failed had in flight may land as long as this client's queue pairs live.
   // Others free it when they are gone, as no entry names it.
-  if (!log_->idle() || !log_->failure().ok()) return absl::OkStatus();
+  frees_log_ = log_->idle() && log_->failure().ok();
+  return FreeLog(context);
+}
+
+absl::Status Member::FreeLog(OperationContext& context) {
+  if (!frees_log_) return absl::OkStatus();
   const absl::Status freed =
       FreeExtent(context, control_, log_entry_.extent, self().incarnation).status();
   // With its memory server it is gone, or freed by others, as no entry names it.
-  return absl::IsUnavailable(freed) ? absl::OkStatus() : freed;
+  if (!freed.ok() && !absl::IsUnavailable(freed)) return freed;
+  frees_log_ = false;
+  return absl::OkStatus();
 }
 
 // --- Leaving while trees are in use.
@@ -233,7 +240,7 @@ absl::Status Member::Retire(int64_t deadline_ns) {
       if (!given.ok()) return goes_on(given);
       const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
       if (!pass.ok()) return goes_on(TurnError(context));
-      if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+      if (!joined_.load(std::memory_order_acquire)) return FreeLog(context);
       const absl::Status left = LeaveCluster(context);
       // A claim that was won late: that goes, too.
       if (absl::IsAborted(left) && !context.expired()) continue;

@@ -169,6 +169,7 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
 absl::Status Member::FreeLostExtentsOf(OperationContext& context, ServerId server) {
   const auto extents = ListExtents(context, control_, server);
   if (!extents.ok()) return absl::OkStatus();
+  if (server == log_entry_.extent.server) (void)FreeLog(context);
   for (const HeldExtent& held : *extents) {
     const MemberId holder = {held.compute_server, held.incarnation};
     if (holder == self()) {
