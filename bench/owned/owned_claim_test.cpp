@@ -1,6 +1,7 @@
 // Who takes a range over, or waits for that, waits for nobody else: what the catalog does not
 // answer is asked again (rule O8), an owner that is stopped and has ended is not waited for (rule
-// P3), and a claim that could not be handed back goes back later (rule D4).
+// P3), and a claim that could not be handed back goes back later (rule D4). Nor does the catalog's
+// silence keep a dropped tree served (rule O8).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -170,6 +171,28 @@ TEST(OwnedClaim, AClaimThatCouldNotBeHandedBackInTimeIsHandedBackLater) {
   two.ExpectThatTheOtherOneCan();
   two.stage.LookAtTheEnd();
   EXPECT_EQ(two.stage.what(), "");
+}
+
+// The catalog does not say whether the tree is there. Who has just dropped it knows that.
+TEST(OwnedClaim, WhoDropsATreeThatItOwnsServesItNoMore) {
+  OwnedStage stage({});
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0));
+  const auto put = [&] { return owner->sessions[0]->Put(*owner->trees[0], KeyOf(1), "value"); };
+  ASSERT_TRUE(put().ok());
+  BusyCatalog catalog(&stage.cluster().server(0));
+  stage.world().SetHandler(1, &catalog);
+  stage.NoteDropped(0);
+  catalog.busy = true;
+  ASSERT_TRUE(owner->client->DropTree(OwnedStage::TreeName(0)).ok());
+  catalog.busy = false;
+  EXPECT_TRUE(absl::IsFailedPrecondition(put())) << put();
+  stage.Quiet(3 * kSecondNs);
+  EXPECT_TRUE(absl::IsFailedPrecondition(put())) << put();
+  EXPECT_EQ(owner->client->Stats().owned.ranges, 0u);
+  stage.world().SetHandler(1, &stage.cluster().server(0));
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
 }
 
 }  // namespace

@@ -302,7 +302,9 @@ absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
     if (!pass.ok()) return TurnError(context);
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
     for (OwnedTree* const tree : OpenTrees()) {
-      if (tree->id() == dropped_tree_id) (void)DiscardIfDropped(tree);
+      if (tree->id() != dropped_tree_id) continue;
+      tree->NoteDropped();
+      Discard(tree);
     }
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, self()).status());
     // Who has loops looks for the rest in a moment, and recoveries take their time.

@@ -121,7 +121,11 @@ absl::Status Member::LookForEnded(OperationContext& context) {
   }
   // Also of trees that nobody has open any more. The list comes before the questions: a tree that
   // is made meanwhile is not on it.
-  PANDO_ASSIGN_OR_RETURN(const std::vector<uint32_t> trees, ListMappedTrees(context, map_));
+  PANDO_ASSIGN_OR_RETURN(std::vector<uint32_t> trees, ListMappedTrees(context, map_));
+  for (const OwnedTree* const tree : OpenTrees()) {
+    const bool is_mapped = std::ranges::find(trees, tree->id()) != trees.end();
+    if (!is_mapped && !tree->dropped()) trees.push_back(tree->id());
+  }
   for (const uint32_t id : trees) {
     PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, id));
     if (exists) continue;
