@@ -1,7 +1,8 @@
 // Who takes a range over, or waits for that, waits for nobody else: what the catalog does not
 // answer is asked again (rule O8), an owner that is stopped and has ended is not waited for (rule
 // P3), and a claim that could not be handed back goes back later (rule D4). Nor does the catalog's
-// silence keep a dropped tree served (rule O8).
+// silence keep a dropped tree served (rule O8), or take from the dead what is still to be found
+// (rule D5).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -193,6 +194,31 @@ TEST(OwnedClaim, WhoDropsATreeThatItOwnsServesItNoMore) {
   stage.world().SetHandler(1, &stage.cluster().server(0));
   stage.LookAtTheEnd();
   EXPECT_EQ(stage.what(), "");
+}
+
+// It had no keys, and is not fenced yet: until it is, all of its entries stay (rule D5).
+TEST(OwnedClaim, ARecoveryThatCannotBeginErasesNothing) {
+  OwnedStage stage({.circumstances = {.owners_end = true}});
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.owner = true;
+  OwnedActor* const dead = stage.Join(client);
+  OwnedActor* const other = stage.Join(client);
+  BusyCatalog catalog(&stage.cluster().server(0));
+  stage.world().SetHandler(1, &catalog);
+  catalog.busy = true;
+  stage.Kill(dead);
+  stage.Leave(dead);
+  stage.Quiet(3 * kSecondNs);
+  EXPECT_GT(catalog.refused, 0) << "or this shows nothing";
+  const auto members = other->client->ListMembers();
+  ASSERT_TRUE(members.ok());
+  ASSERT_EQ(members->size(), 2u);
+  for (const MemberInfo& member : *members) EXPECT_NE(member.identity.address, "");
+  catalog.busy = false;
+  stage.Quiet(3 * kSecondNs);
+  EXPECT_EQ(other->client->ListMembers()->size(), 1u);
+  EXPECT_EQ(stage.cluster().Counter("extents"), 1u);
+  stage.world().SetHandler(1, &stage.cluster().server(0));
 }
 
 }  // namespace

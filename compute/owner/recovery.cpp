@@ -161,6 +161,7 @@ const MappedRange* Recovery::RangeOf(uint32_t tree_id, std::string_view key) con
 
 absl::Status Recovery::ReadMessages(OperationContext& context) {
   absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, ended_);
+  knows_log_ = log.ok() || absl::IsNotFound(log.status());
   if (absl::IsNotFound(log.status())) {
     if (ranges_.empty()) return absl::OkStatus();  // it was nearly done with leaving
     return Accept(context, absl::DataLossError(absl::StrCat(
@@ -319,7 +320,7 @@ absl::Status Recovery::End(OperationContext& context) {
   if (!claimed_.has_value()) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left,
                          ListRangesOf(context, *parts_.map, ended_));
-  if (!left.empty()) return HandBack(context);
+  if (!left.empty() || !knows_log_) return HandBack(context);
   if (log_.has_value()) {
     // The extent before the entry that names it: a repeat of this finds it freed.
     PANDO_RETURN_IF_ERROR(FreeExtentOf(context));

@@ -110,6 +110,7 @@ class Recovery {
   const MemberId ended_;
   std::optional<RecoveryEntry> claimed_;  // as it is in the cluster tree
   std::optional<LogEntry> log_;
+  bool knows_log_ = false;           // that it has one, or none; it is fenced
   std::vector<MappedRange> ranges_;  // by tree and key
   NewestMessages messages_;
   uint64_t replayed_ = 0;
