@@ -266,6 +266,29 @@ TEST_F(LogWaitTest, AHolderOfATurnThatWasTakenTakesAnother) {
   EXPECT_EQ(log_->durable(), kMessages);
 }
 
+// The service has written its batch. Only its own session can say that its chain will not land.
+TEST_F(LogWaitTest, WhoseQueuePairBreaksWaitsUntilNothingOfItIsInFlight) {
+  constexpr int64_t kCutNs = 50 * kMillisecondNs;
+  world_.world().CutLink(*members_[2].fabric, LogWorld::kServer, true);
+  int64_t waited_ns = 0;
+  LogWorld::Spawn(session(2), 100 * kMicrosecondNs, [&](OperationContext& context) {
+    const int64_t start_ns = world_.NowNs();
+    EXPECT_TRUE(log_->AwaitDurable(context, Append(*log_, context, "a")).ok());
+    waited_ns = world_.NowNs() - start_ns;
+  });
+  world_.world().RunUntil(world_.NowNs() + kMillisecondNs);
+  LogWorld::Run(session(1),
+                [&](OperationContext& context) { EXPECT_TRUE(log_->Tend(context).ok()); });
+  EXPECT_EQ(log_->durable(), 1u);
+  world_.world().RunUntil(world_.NowNs() + kCutNs);
+  EXPECT_FALSE(log_->idle());
+  world_.world().CutLink(*members_[2].fabric, LogWorld::kServer, false);
+  session(2).scheduler().Drain();
+  EXPECT_TRUE(log_->idle());
+  EXPECT_GE(waited_ns, kCutNs);
+  EXPECT_LT(waited_ns, options_.times.lock_recovery_ns);
+}
+
 // Its writer waits no more, and nobody else comes.
 TEST_F(LogWaitTest, WhatNobodyWaitsForIsWrittenByTheService) {
   LogWorld::Run(session(), [&](OperationContext& context) { Append(*log_, context, "a"); });

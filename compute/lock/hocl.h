@@ -8,7 +8,8 @@
 //      in its chain (L4, L5).
 //   3. After `handover_max` handovers in a row the word is released, and this compute server leaves
 //      it alone for two round trips (rule L6).
-//   4. Every wait ends at the operation's deadline (rule L3).
+//   4. Every wait ends at the operation's deadline (rule L3), but that for the end of a chain that
+//      failed, which keeps the lock (rule L5): up to `times.lock_recovery_ns`.
 //   5. A word is taken from another client only if that client's server has published its death,
 //      and only with the exact value that was seen (rule C3). The new holder repairs what the dead
 //      client left (compute/index/hold.h).

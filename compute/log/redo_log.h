@@ -125,7 +125,8 @@ class RedoLog {
 
   // Waits until the LSN, which has been appended, is durable, and writes batches where it is this
   // waiter's turn. Ok: it is. DeadlineExceeded: it was not by then, and may become so. Unavailable,
-  // FailedPrecondition: the log has failed.
+  // FailedPrecondition: the log has failed. If a chain of this session fails it ends when that is
+  // known to be over (invariant 5), not at the deadline.
   absl::Status AwaitDurable(OperationContext& context, Lsn lsn) {
     if (durable() >= lsn) [[likely]]
       return absl::OkStatus();

@@ -110,7 +110,8 @@ absl::Status RedoLog::PostUntilKnown(Lock& lock, OperationContext& context, cons
       std::max(session.NowNs() + times.lock_recovery_ns, context.deadline_ns());
   OperationContext again(context, give_up_ns);
   // The first chain that succeeds is the confirmation; an operation's deadline does not end this,
-  // as nobody else can ask this endpoint's queue pair.
+  // as nobody else can ask this endpoint's queue pair. Nor does it end where the service has
+  // written the batch: this chain may land yet, and its place is not used again before that.
   const auto has_moved = [&] {
     std::lock_guard guard(mutex_);
     return to.moves != moves_;

@@ -122,7 +122,9 @@ struct ClientOptions {
   // Default deadline of an operation, milliseconds. OperationOptions can shorten or lengthen it.
   // Over verbs an operation whose queue pair breaks under a lock may take up to fifteen seconds
   // longer: it gives the lock back first. If that fails, the client leaves the cluster
-  // (Client::fenced()).
+  // (Client::fenced()). An owner's operation may take as long if its queue pair breaks while it
+  // writes to the redo log, as a read does, too, that has found what was just written: it waits
+  // until nothing of that is in flight.
   int64_t operation_timeout_ms = 10'000;
   // --- Owned trees (TreeOptions::Mode): a client that has one open may own ranges of it. True: it
   // joins the owners at Connect(), not only when an operation needs a key that has no owner.
