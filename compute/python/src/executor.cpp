@@ -48,11 +48,11 @@ class Answers {
     }
     arrived_.notify_one();
   }
-  // All that have arrived; waits for the first. None: there will be no more.
-  std::deque<Answer> Take() {
+  // All that have arrived, to an empty `to`; waits for the first. None: there will be no more.
+  void Take(std::deque<Answer>* to) {
     std::unique_lock lock(mutex_);
     arrived_.wait(lock, [this] { return !waiting_.empty() || (is_over_ && expected_ == 0); });
-    return std::exchange(waiting_, {});
+    to->swap(waiting_);
   }
   void End() {
     {
@@ -111,9 +111,11 @@ class Executor {
   // closes it, who waits for that.
   void Close() {
     if (getpid() != process_) return;  // a child of fork() has neither workers nor answers
-    const py::gil_scoped_release release;
-    (void)pando_close_executor(handle_);
-    answers_->End();
+    (void)Released([this] {
+      const pando_code code = pando_close_executor(handle_);
+      answers_->End();
+      return code;
+    });
   }
 
   void Submit(uint64_t token, const Tree& tree, int64_t kind, const py::object& key,
@@ -149,10 +151,10 @@ class Executor {
   // [(token, error or None, value, rows)] of what has been answered; waits. Empty: it is over.
   py::list Take() {
     std::deque<Answer> taken;
-    {
-      const py::gil_scoped_release release;
-      taken = answers_->Take();
-    }
+    (void)Released([&] {
+      answers_->Take(&taken);
+      return PANDO_OK;
+    });
     py::list all;
     for (const Answer& answer : taken) {
       py::object error = py::none();

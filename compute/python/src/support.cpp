@@ -1,5 +1,7 @@
 #include "support.h"
 
+#include <unistd.h>
+
 #include <cmath>
 
 namespace pando_python {
@@ -12,6 +14,14 @@ py::object& ErrorFactory() {
 }
 
 }  // namespace
+
+void TakeLockAgain(PyThreadState* state) noexcept {
+  try {
+    PyEval_RestoreThread(state);
+  } catch (...) {  // only pthread_exit(), whose exception has no other end than the thread's
+    while (true) (void)pause();
+  }
+}
 
 Tree::Tree(pando_tree* handle) : Handle(handle) {
   pando_tree_info info = {};

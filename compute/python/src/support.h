@@ -20,6 +20,21 @@ namespace pando_python {
 
 namespace py = pybind11;
 
+// Takes Python's lock again. While the interpreter ends CPython before 3.14 ends the threads that
+// wait for it, by an exception that may leave neither a destructor nor a call out of one: such a
+// thread stays here instead, as CPython 3.14 has it, and goes with the process.
+void TakeLockAgain(PyThreadState* state) noexcept;
+
+// A call that may wait, without Python's lock: `call()` touches nothing of Python's, and throws
+// nothing.
+template <typename Call>
+auto Released(const Call& call) {
+  PyThreadState* const state = PyEval_SaveThread();
+  const auto result = call();
+  TakeLockAgain(state);
+  return result;
+}
+
 // A handle of pando.h, closed when Python's object goes.
 template <typename T, pando_code (*close_handle)(T*)>
 class Handle {
@@ -31,9 +46,7 @@ class Handle {
 
   // Once more is fine: the handle stays, so that later calls are told that it is closed.
   void Close() {
-    if (handle_ == nullptr) return;
-    const py::gil_scoped_release release;
-    (void)close_handle(handle_);
+    if (handle_ != nullptr) (void)Released([this] { return close_handle(handle_); });
   }
   T* get() const { return handle_; }
 
@@ -85,13 +98,6 @@ inline void Check(pando_code code) {
   if (code != PANDO_OK) Raise(code);
 }
 void SetErrorFactory(py::object factory);
-
-// A call that may wait: `call()` returns a code, and touches nothing of Python's.
-template <typename Call>
-pando_code Released(const Call& call) {
-  const py::gil_scoped_release release;
-  return call();
-}
 
 // Options of an operation with only a timeout.
 pando_operation_options OptionsOf(const py::object& timeout);

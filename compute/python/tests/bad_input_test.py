@@ -188,6 +188,24 @@ class BadInputTest(ClusterTest):
         self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
         self.assertEqual(len(self.session.scan(self.tree)), 500)
 
+    def test_a_program_whose_daemon_threads_are_in_calls_ends_well(self):
+        program = ("import os, pando, threading, time\n"
+                   "client = pando.connect(os.environ['PANDO_REGISTRY'])\n"
+                   f"tree = client.open_tree({self.tree.name!r})\n"
+                   "def work():\n"
+                   "    session = client.session()\n"
+                   "    while True:\n"
+                   "        try:\n"
+                   "            session.get(tree, b'a')\n"
+                   "        except pando.ClosedError:\n"
+                   "            return\n"
+                   "for _ in range(3):\n"
+                   "    threading.Thread(target=work, daemon=True).start()\n"
+                   "time.sleep(0.1)\n")
+        for _ in range(8):
+            ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+            self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+
     def test_a_child_of_fork(self):
         """It cannot use what its parent has open, closes none of it, ends as other processes, and may connect again."""
         program = ("import os, pando\n"
