@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -132,6 +133,17 @@ absl::StatusOr<std::string> CallUpsert(pando_upsert_function function, void* con
 }
 
 }  // namespace
+
+void ClientObject::LetTreesGo() {
+  std::vector<std::shared_ptr<const Tree>> idle;  // closed outside the mutex
+  std::lock_guard lock(mutex);
+  std::erase_if(closed_trees, [&idle](ClosedTree& closed) {
+    if (*closed.submitted != 0) return false;
+    idle.push_back(std::move(closed.tree));
+    return true;
+  });
+}
+
 }  // namespace pando::c
 
 using pando::c::Call;

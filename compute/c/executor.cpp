@@ -72,7 +72,7 @@ void Answer(pando_callback callback, void* context, const OperationResult& resul
   callback(context, &answer);
 }
 
-// `job(Executor&, const Tree&, Operation)`.
+// `job(Executor&, const TreeObject&, Operation)`.
 template <From from, typename Job>
 pando_code WithExecutor(pando_executor* executor, const pando_tree* tree,
                         const pando_operation* operation, const Job& job) {
@@ -83,8 +83,8 @@ pando_code WithExecutor(pando_executor* executor, const pando_tree* tree,
     PANDO_RETURN_IF_ERROR(of.Take(tree));
     PANDO_RETURN_IF_ERROR(CheckSameClient(*held, *of));
     PANDO_ASSIGN_OR_RETURN(Operation read, OperationOf(operation));
-    held->Keep(of->tree);
-    return job(*held->executor, *of->tree, std::move(read));
+    if (CurrentlyInside() == Inside::kProgram) held->client().LetTreesGo();
+    return job(*held->executor, *of, std::move(read));
   });
 }
 
@@ -93,6 +93,7 @@ pando_code WithExecutor(pando_executor* executor, const pando_tree* tree,
 
 using pando::c::Call;
 using pando::c::From;
+using pando::c::TreeObject;
 
 extern "C" {
 
@@ -120,13 +121,19 @@ pando_code pando_submit(pando_executor* executor, const pando_tree* tree,
                         const pando_operation* operation, pando_callback callback, void* context) {
   return pando::c::WithExecutor<From::kProgramOrExecutor>(
       executor, tree, operation,
-      [&](pando::Executor& workers, const pando::Tree& of, pando::Operation read) -> absl::Status {
+      [&](pando::Executor& workers, const TreeObject& of, pando::Operation read) -> absl::Status {
         PANDO_RETURN_IF_ERROR(
             pando::c::CheckGiven(reinterpret_cast<const void*>(callback), "the callback"));
-        return workers.Submit(of, std::move(read),
-                              [callback, context](const pando::OperationResult& result) {
-                                pando::c::Answer(callback, context, result);
-                              });
+        ++*of.submitted;
+        // One less before the callback, so that whoever has the answer can close the tree.
+        const absl::Status submitted = workers.Submit(
+            *of.tree, std::move(read),
+            [callback, context, counted = of.submitted](const pando::OperationResult& result) {
+              --*counted;
+              pando::c::Answer(callback, context, result);
+            });
+        if (!submitted.ok()) --*of.submitted;
+        return submitted;
       });
 }
 
@@ -136,10 +143,10 @@ pando_code pando_execute(pando_executor* executor, const pando_tree* tree,
   if (prepared != PANDO_OK) return prepared;
   return pando::c::WithExecutor<From::kProgram>(
       executor, tree, operation,
-      [&](pando::Executor& workers, const pando::Tree& of, pando::Operation read) -> absl::Status {
+      [&](pando::Executor& workers, const TreeObject& of, pando::Operation read) -> absl::Status {
         const bool is_scan = read.kind == pando::Operation::Kind::kScan;
         const auto result =
-            std::make_shared<pando::OperationResult>(workers.Execute(of, std::move(read)));
+            std::make_shared<pando::OperationResult>(workers.Execute(*of.tree, std::move(read)));
         if (is_scan) {
           PANDO_RETURN_IF_ERROR(result->status);
           return pando::c::PublishList(pando::c::RowsOf(result->rows), result, list);

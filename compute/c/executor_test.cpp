@@ -1,5 +1,6 @@
 // The executor of the C interface: operations from many threads, answers by callback.
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <string>
 #include <thread>
@@ -148,6 +149,56 @@ TEST_F(CExecutorTest, CallbacksSubmitWhatComesNext) {
   ASSERT_GIVES(PANDO_OK, pando_submit(executor_, tree_, &first, Step, &chain));
   EXPECT_EQ(chain.over.get_future().get(), PANDO_OK);
   EXPECT_EQ(chain.steps, 50);
+}
+
+// Of all memory servers.
+uint64_t FreeBytes(pando_client* client) {
+  pando_list* list = nullptr;
+  EXPECT_GIVES(PANDO_OK, pando_list_servers(client, &list));
+  size_t count = 0;
+  EXPECT_GIVES(PANDO_OK, pando_list_size(list, &count));
+  uint64_t free_bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    pando_server_info info{.size = sizeof(info)};
+    EXPECT_GIVES(PANDO_OK, pando_list_server(list, i, &info));
+    free_bytes += info.free_bytes;
+  }
+  EXPECT_GIVES(PANDO_OK, pando_close_list(list));
+  return free_bytes;
+}
+
+TEST_F(CExecutorTest, ATreeThatIsClosedIsNotKept) {
+  constexpr int kWrites = 300;
+  const uint64_t before = FreeBytes(client_);
+  std::atomic<int> answered = 0;
+  for (int round = 0; round < 4; ++round) {
+    pando_tree* const tree = NewTree("dropped");
+    for (int n = 0; n < kWrites; ++n) {
+      const std::string key = NumberedKey(static_cast<uint64_t>(n));
+      const pando_operation put = Of(PANDO_OPERATION_PUT, key, "v");
+      ASSERT_GIVES(PANDO_OK, pando_submit(
+                                 executor_, tree, &put,
+                                 [](void* context, const pando_answer* answer) {
+                                   EXPECT_EQ(answer->result.code, PANDO_OK);
+                                   ++*static_cast<std::atomic<int>*>(context);
+                                 },
+                                 &answered));
+    }
+    // Once while its operations are under way: they end as if it were open.
+    const int all = (round + 1) * kWrites;
+    if (round > 0) {
+      while (answered < all) std::this_thread::yield();
+    }
+    ASSERT_GIVES(PANDO_OK, pando_close_tree(tree));
+    while (answered < all) std::this_thread::yield();
+    ASSERT_GIVES(PANDO_OK, pando_drop_tree(client_, "dropped"));
+  }
+  // What was closed first goes with the next operation, and what workers have at hand soon.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (FreeBytes(client_) < before && std::chrono::steady_clock::now() < until) {
+    EXPECT_EQ(Execute(Of(PANDO_OPERATION_GET, "a")), "NOT_FOUND");
+  }
+  EXPECT_EQ(FreeBytes(client_), before);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <any>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "common/base/status.h"
 #include "compute/c/call.h"
@@ -26,17 +26,37 @@ struct ClientObject : Object {
   explicit ClientObject(std::unique_ptr<Client> made) : Object(kKind), client(std::move(made)) {}
   void End() override { client.reset(); }
 
+  // Closes those of `closed_trees` that no executor uses any more, which may take a while. Not in a
+  // callback, nor in any other coroutine.
+  void LetTreesGo();
+
+  // A tree whose handle is closed, and how many operations an executor has accepted for it.
+  struct ClosedTree {
+    std::shared_ptr<const Tree> tree;
+    std::shared_ptr<const std::atomic<size_t>> submitted;
+  };
   std::unique_ptr<Client> client;
+  std::mutex mutex;
+  std::vector<ClosedTree> closed_trees;  // under the mutex
 };
 
 struct TreeObject : Object {
   static constexpr Kind kKind = Kind::kTree;
   TreeObject(std::shared_ptr<ClientObject> client, std::unique_ptr<Tree> made)
       : Object(kKind, std::move(client)), tree(std::move(made)) {}
-  void End() override { tree.reset(); }
+  // What was submitted for it ends as if the handle were open.
+  void End() override {
+    auto& client = static_cast<ClientObject&>(*parent());
+    {
+      std::lock_guard lock(client.mutex);
+      client.closed_trees.push_back({std::move(tree), submitted});
+    }
+    client.LetTreesGo();
+  }
 
-  // Also its cursors' and executors', which end before the client does.
-  std::shared_ptr<const Tree> tree;
+  std::shared_ptr<const Tree> tree;  // also its cursors', which end before the client does
+  // Operations that executors have accepted and not answered.
+  const std::shared_ptr<std::atomic<size_t>> submitted = std::make_shared<std::atomic<size_t>>(0);
 };
 
 struct SessionObject : Object {
@@ -106,19 +126,13 @@ struct ExecutorObject : Object {
   static constexpr Kind kKind = Kind::kExecutor;
   ExecutorObject(std::shared_ptr<ClientObject> client, std::unique_ptr<Executor> made)
       : Object(kKind, std::move(client)), executor(std::move(made)) {}
+  ClientObject& client() const { return static_cast<ClientObject&>(*parent()); }
   void End() override {
     executor.reset();
-    trees.clear();
-  }
-  // Trees must outlive an executor that they were given to.
-  void Keep(const std::shared_ptr<const Tree>& tree) {
-    std::lock_guard lock(mutex);
-    trees.insert(tree);
+    client().LetTreesGo();
   }
 
   std::unique_ptr<Executor> executor;
-  std::mutex mutex;
-  absl::flat_hash_set<std::shared_ptr<const Tree>> trees;
 };
 
 struct ListObject : Object {

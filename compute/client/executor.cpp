@@ -125,11 +125,14 @@ class Worker {
 
   // ResourceExhausted: the system has no thread for it.
   absl::Status Start() {
-    PANDO_ASSIGN_OR_RETURN(
-        thread_, StartQuietThread("pando-executor", [this] {
-          scheduler().Spawn([this] { Keep(); });
-          scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); });
-        }));
+    PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-executor", [this] {
+                             scheduler().Spawn([this] { Keep(); });
+                             scheduler().RunUntil([this] {
+                               if (scheduler().active_tasks() <= 1)
+                                 ImplOf(*session_).LetTreesGo();  // the keeper's
+                               return stopping_ && scheduler().idle();
+                             });
+                           }));
     return absl::OkStatus();
   }
   // Once what was submitted has ended.
@@ -246,7 +249,10 @@ class Worker {
       OperationResult result;
     };
     SessionImpl& session = ImplOf(*session_);
-    const Tree& tree = *jobs.front().tree;
+    // Its own: there is still something to do for the tree when all of the writes have ended, and
+    // their caller may close it by then.
+    const auto own = ImplAccess::Make<Tree>(SharedImplOf(*jobs.front().tree));
+    const Tree& tree = *own;
     int64_t until_ns = kNeverNs;
     std::vector<Entry> batch;
     batch.reserve(jobs.size());
@@ -277,6 +283,7 @@ class Worker {
       jobs.erase(job);
     });
     if (!jobs.empty()) PutBack(std::move(jobs));
+    session.Keep(SharedImplOf(tree));
   }
 
   static OperationResult Expired() {

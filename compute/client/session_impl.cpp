@@ -49,7 +49,7 @@ SessionImpl::~SessionImpl() {
                      << DescribeThrown(thrown_);
   }
   PANDO_CHECK_EQ(cursors_, 0u) << "a session was destroyed before its cursors";
-  repaired_trees_.clear();
+  LetTreesGo();
   client_.RemoveSession(context_.get());
 }
 
@@ -59,7 +59,7 @@ absl::Status SessionImpl::RunOutside(absl::FunctionRef<void()> run) {
   }
   scheduler().Spawn([run] { run(); });
   scheduler().Drain();
-  if (!repaired_trees_.empty()) repaired_trees_.clear();
+  LetTreesGo();
   return absl::OkStatus();
 }
 
@@ -168,6 +168,11 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
   }
 }
 
+void SessionImpl::Keep(std::shared_ptr<TreeImpl> tree) {
+  const auto kept = std::find(kept_trees_.begin(), kept_trees_.end(), tree);
+  if (kept == kept_trees_.end()) kept_trees_.push_back(std::move(tree));
+}
+
 void SessionImpl::SpawnRepairs() {
   while (!repairs_.empty()) {
     auto repair = std::make_shared<Repair>(std::move(repairs_.front()));
@@ -177,9 +182,7 @@ void SessionImpl::SpawnRepairs() {
     if (tree == nullptr) continue;
     scheduler().Spawn([this, repair, tree = std::move(tree)] {
       RunRepair(tree->routed(), *repair);
-      // Closing a tree makes control calls: the last reference may not go in a coroutine.
-      const auto kept = std::find(repaired_trees_.begin(), repaired_trees_.end(), tree);
-      if (kept == repaired_trees_.end()) repaired_trees_.push_back(tree);
+      Keep(tree);
     });
   }
 }
@@ -209,7 +212,7 @@ void SessionImpl::NoteException() {
 void SessionImpl::RunTasks() {
   SpawnRepairs();
   scheduler().Drain();
-  repaired_trees_.clear();
+  LetTreesGo();
 }
 
 void SessionImpl::Run() {

@@ -97,6 +97,12 @@ class SessionImpl {
   void Run();
   // Without that: for calls that have results of their own.
   void RunTasks();
+  // The last reference to a tree that a task has used may not go in the task: closing a tree waits.
+  void Keep(std::shared_ptr<TreeImpl> tree);
+  // Those go. Outside coroutines, while no task holds a lock that somebody may wait for.
+  void LetTreesGo() {
+    if (!kept_trees_.empty()) kept_trees_.clear();
+  }
   Scheduler& scheduler() { return context_->scheduler(); }
   SessionContext& context() { return *context_; }
 
@@ -137,9 +143,8 @@ class SessionImpl {
   std::deque<Repair> repairs_;
   // Of the operation called from outside that waits for repairs, too: they may take no longer.
   int64_t callers_deadline_ns_ = kNeverNs;
-  // Each once; let go outside coroutines.
-  std::vector<std::shared_ptr<TreeImpl>> repaired_trees_;
-  std::exception_ptr thrown_;  // by a task, and not yet by Run()
+  std::vector<std::shared_ptr<TreeImpl>> kept_trees_;  // each once
+  std::exception_ptr thrown_;                          // by a task, and not yet by Run()
   size_t cursors_ = 0;
 };
 

@@ -28,11 +28,12 @@
 // values, texts and options, also in pando_submit(). The caller closes what a function makes
 // (`client`, `tree`, `session`, `cursor`, `executor`, `list`) with the pando_close_*() of its type.
 // Closing a client closes all trees, sessions, cursors and executors that it made; closing a
-// session closes its cursors. Only the caller closes lists. Cursors and executors keep their tree
-// open until they are closed, even if the tree's handle is closed before. Closing waits until calls
-// of other threads that use the handle have returned. Closing an executor or its client also waits
-// until its operations have ended, all by their deadlines. PANDO_CLOSED from pando_close_*():
-// another call has closed it, or is still waiting for that.
+// session closes its cursors. Only the caller closes lists. Cursors keep their tree open until they
+// are closed, and executors until the operations on it have ended, even if the tree's handle is
+// closed before. Closing waits until calls of other threads that use the handle have returned.
+// Closing an executor or its client also waits until its operations have ended, all by their
+// deadlines. PANDO_CLOSED from pando_close_*(): another call has closed it, or is still waiting for
+// that.
 //
 // Threads. Any thread may call any function. A session and its cursors serve one thread at a time:
 // a call while another thread is inside one of theirs is PANDO_FAILED_PRECONDITION. Clients, trees,

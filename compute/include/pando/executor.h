@@ -51,8 +51,10 @@ struct OperationResult {
   std::vector<KeyValue> rows;  // kScan
 };
 
-// Thread-safe. The client and the trees must outlive it. Its destructor finishes all submitted
-// operations; what their callbacks submit from then on is refused (FailedPrecondition).
+// Thread-safe. The client must outlive it, and a tree all operations that were submitted for it:
+// once they have ended it can be closed, outside of their callbacks. The executor's destructor
+// finishes all submitted operations; what their callbacks submit from then on is refused
+// (FailedPrecondition).
 class Executor {
  public:
   struct Options {

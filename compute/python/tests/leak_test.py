@@ -4,6 +4,7 @@ import asyncio
 import gc
 import resource
 import sys
+import time
 import unittest
 
 import pando
@@ -113,6 +114,25 @@ class LeakTest(ClusterTest):
             asyncio.run(main())
 
         self.check(work, 10, grown_kib_max=4096)
+
+    def test_dropped_trees(self):
+        """Their memory comes back while an executor that has used them is open."""
+        def free_bytes():
+            return sum(server["free_bytes"] for server in self.client.servers())
+
+        before = free_bytes()
+        with pando.Executor(self.client) as executor:
+            for n in range(4):
+                tree = self.client.create_tree(f"dropped {n}")
+                self.session.bulk_load(tree, [(b"%05d" % n, b"v" * 8) for n in range(2000)])
+                self.assertEqual(executor.get(tree, b"00007").result(), b"v" * 8)
+                executor.put(tree, b"00008", b"w").result()
+                tree.close()
+                self.client.drop_tree(f"dropped {n}")
+            until = time.monotonic() + 10
+            while free_bytes() < before and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertEqual(free_bytes(), before)
 
     def test_references(self):
         """What is passed in has as many references afterwards as before."""
