@@ -347,6 +347,21 @@ TEST(SilentServerTest, ATreeThatIsClosedMeanwhileIsGivenBackOnTheOthers) {
   }
 }
 
+TEST(SilentServerTest, ManyTreesAreClosedInLittleMoreThanTheTimeOfOne) {
+  SimCluster cluster(OfServers(2));
+  sim::SimWorld& world = cluster.world();
+  auto client = cluster.NewClient({.connect_timeout_ms = 5'000});
+  std::vector<std::unique_ptr<Tree>> trees;
+  for (int i = 0; i < 50; ++i) trees.push_back(*client->CreateTree("t" + std::to_string(i), {}));
+  int64_t begun_ns = world.clock().NowNs();
+  world.PauseCalls(2, true);
+  trees.clear();
+  EXPECT_LT(world.clock().NowNs() - begun_ns, 9 * kSecondNs);
+  begun_ns = world.clock().NowNs();
+  client.reset();
+  EXPECT_LT(world.clock().NowNs() - begun_ns, 2 * kSecondNs) << "nor for the client's own end";
+}
+
 // It would settle the spare nodes, which nobody here knows any more.
 TEST(SilentServerTest, ADoubtThatItHasNotHeardOfIsSaidWhenTheTreeIsClosedAgain) {
   LoadedTree loaded(OfServers(2), {}, 10'000);

@@ -193,10 +193,11 @@ ClientImpl::~ClientImpl() {
     // All at once: nobody waits for one that does not answer, without heartbeats. Best effort: a
     // server that cannot be told notices by itself.
     for (const ServerRecord& server : servers_) {
-      control_->scheduler().Spawn([this, id = server.id, until_ns = context.deadline_ns()] {
-        OperationContext leaving(control_.get(), until_ns);
-        (void)control_channel_.Call(leaving, id, ControlOpcode::kLeave, "");
-      });
+      control_->scheduler().Spawn(
+          [this, id = server.id, until_ns = ListensUntilNs(server.id, context.deadline_ns())] {
+            OperationContext leaving(control_.get(), until_ns);
+            (void)control_channel_.Call(leaving, id, ControlOpcode::kLeave, "");
+          });
     }
     return absl::OkStatus();
   });

@@ -153,6 +153,9 @@ class ClientImpl {
   // again; one that `is_dropped` never is.
   void DetachFromAll(OperationContext& context, const TreeDetach& detach,
                      const ServerDoubts& doubts, bool is_dropped);
+  // Until when the server is waited for that is told of an end, by the deadline. One that has not
+  // answered the last time, or often, does not hold up every tree, nor the client's own end.
+  int64_t ListensUntilNs(ServerId server, int64_t deadline_ns) const;
   const ServerRecord* FindRecord(ServerId server) const;
   // Waits a moment for servers of the tree that are not known yet, or not in the life that the
   // catalog knows. False: there are none.
@@ -207,6 +210,9 @@ class ClientImpl {
   std::unique_ptr<Heartbeat> heartbeat_;                          // where there are leases
   absl::flat_hash_map<uint32_t, std::weak_ptr<TreeImpl>> trees_;  // by id; under control_mutex_
   absl::flat_hash_set<uint32_t> dropped_;                         // of these, as far as is known
+  // How often servers have not answered when a tree was closed, since they last did; under
+  // control_mutex_.
+  absl::flat_hash_map<ServerId, int> silences_;
 
   mutable std::mutex sessions_mutex_;
   std::vector<const SessionContext*> sessions_;

@@ -17,6 +17,8 @@ namespace {
 // How long dropping a tree waits for servers that the client does not know yet.
 constexpr int64_t kAwaitServersNs = 2 * kSecondNs;
 constexpr int64_t kLookPauseNs = kMillisecondNs;
+// Of what a silent server is waited for when trees are closed, one after the other.
+constexpr int kAnswerHalvingsMax = 6;
 
 const TreeServer* Find(const TreeServerList& servers, ServerId server) {
   const auto found = std::find_if(servers.begin(), servers.end(),
@@ -84,17 +86,29 @@ void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& deta
     TreeDetach own = detach;
     if (doubts.Has(server.id)) own.settled = TreeDetach::kInDoubt;
     control_->scheduler().Spawn([this, id = server.id, own, is_dropped,
-                                 until_ns = context.deadline_ns()] {
+                                 until_ns = ListensUntilNs(server.id, context.deadline_ns())] {
       OperationContext detaching(control_.get(), until_ns);
       const absl::Status told =
           control_channel_.Call(detaching, id, ControlOpcode::kDetachTree, EncodeTreeDetach(own))
               .status();
-      if (!absl::IsDeadlineExceeded(told) || is_dropped) return;
+      if (!absl::IsDeadlineExceeded(told)) {
+        silences_.erase(id);
+        return;
+      }
+      ++silences_[id];
+      if (is_dropped) return;
       // If the tree is opened again, the server hears of it when that is closed.
       if (own.settled == TreeDetach::kInDoubt) allocator_.NoteUncertain(own.tree_id, id);
       if (own.settled == TreeDetach::kCellsDue) allocator_.NoteCellsDue(own.tree_id);
     });
   }
+}
+
+int64_t ClientImpl::ListensUntilNs(ServerId server, int64_t deadline_ns) const {
+  const auto silences = silences_.find(server);
+  if (silences == silences_.end()) return deadline_ns;
+  const int halvings = std::min(silences->second - 1, kAnswerHalvingsMax);
+  return std::min(deadline_ns, control_->NowNs() + (kAnswerNsMax >> halvings));
 }
 
 absl::Status ClientImpl::TreeStatus(const TreeContext& tree) {
