@@ -65,6 +65,9 @@ TEST_F(CUpkeepTest, LoadsAndSizes) {
   const char* text = nullptr;
   EXPECT_GIVES(PANDO_OUT_OF_RANGE, pando_list_text(problems, 0, &text));
   EXPECT_GIVES(PANDO_OK, pando_close_list(problems));
+  options.problems_max = 0;
+  EXPECT_GIVES(PANDO_INVALID_ARGUMENT, pando_check(session_, tree_, &options, &report, nullptr))
+      << "it would look at nothing";
 
   pando_sweep_result swept = {};
   swept.size = sizeof(swept);

@@ -340,6 +340,11 @@ absl::Status SessionImpl::BulkLoad(const Tree& tree, const std::function<bool(Ke
 }
 
 absl::StatusOr<CheckReport> SessionImpl::Check(const Tree& tree, const CheckOptions& options) {
+  if (options.problems_max == 0) {
+    return absl::InvalidArgumentError(
+        "problems_max is 0: such a check would look at nothing, and find no problem; give 1 or "
+        "more");
+  }
   absl::StatusOr<CheckReport> report = absl::UnknownError("");
   const int64_t timeout_ms = options.timeout_ms != 0 ? options.timeout_ms : kWholeTreeTimeoutMs;
   PANDO_RETURN_IF_ERROR(

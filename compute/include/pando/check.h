@@ -44,7 +44,7 @@ struct CheckOptions {
   // How long to look again at what seems wrong, milliseconds: longer than a write of a busy compute
   // server takes.
   int64_t recheck_ms = 1'000;
-  // The check ends when it has found this many problems.
+  // The check ends when it has found this many problems; at least 1 (InvalidArgument).
   size_t problems_max = 20;
   // 0: as long as it takes.
   int64_t timeout_ms = 0;

@@ -54,7 +54,7 @@ typedef struct pando_check_options {
   size_t size;
   int64_t quiet_tree;     // flag: the caller promises that no client uses the tree meanwhile
   int64_t recheck_ms;     // how long to look again at what seems wrong
-  uint64_t problems_max;  // the check ends when it has found this many
+  uint64_t problems_max;  // the check ends when it has found this many; at least 1
   int64_t timeout_ms;     // 0: as long as it takes
 } pando_check_options;
 #define PANDO_CHECK_OPTIONS_INIT \
