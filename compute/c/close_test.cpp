@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,6 +92,36 @@ TEST_F(CCloseTest, CursorsAndExecutorsGoOnWithoutTheTreesHandle) {
   EXPECT_EQ(S(row.key), "b");
   EXPECT_GIVES(PANDO_OK, pando_close_session(session_));
   EXPECT_GIVES(PANDO_CLOSED, pando_cursor_next(cursor, &row));
+}
+
+// Whoever collects garbage closes cursors in any thread, and may hold what the session waits for.
+TEST_F(CCloseTest, ACursorDoesNotWaitForItsSession) {
+  ASSERT_GIVES(PANDO_OK, Put("a", "1"));
+  pando_cursor* cursor = nullptr;
+  ASSERT_GIVES(PANDO_OK, pando_open_cursor(session_, tree_, nullptr, &cursor));
+  ASSERT_GIVES(PANDO_OK, pando_cursor_next(cursor, nullptr));
+  std::promise<void> loading, closed;
+  std::thread other([&] {
+    loading.get_future().wait();
+    EXPECT_GIVES(PANDO_OK, pando_close_cursor(cursor));
+    closed.set_value();
+  });
+  struct Context {
+    std::promise<void>& loading;
+    std::future<void> closed;
+    bool in_time = false;
+  } context{loading, closed.get_future()};
+  const auto none = [](void* of, pando_row*) {
+    auto& given = *static_cast<Context*>(of);
+    given.loading.set_value();
+    given.in_time = given.closed.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+    return 0;
+  };
+  EXPECT_GIVES(PANDO_OK, pando_bulk_load(session_, NewTree("loaded"), none, &context));
+  EXPECT_TRUE(context.in_time);
+  other.join();
+  EXPECT_GIVES(PANDO_CLOSED, pando_cursor_next(cursor, nullptr));
+  EXPECT_EQ(Get("a"), "1");
 }
 
 TEST_F(CCloseTest, WhileThreadsWork) {

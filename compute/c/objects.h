@@ -65,9 +65,22 @@ struct SessionObject : Object {
       : Object(kKind, std::move(client)), session(std::move(made)) {}
   void End() override { session.reset(); }
 
+  // What a cursor that is closed leaves behind. Its session counts its cursors.
+  struct LeftCursor {
+    std::shared_ptr<const Tree> tree;
+    std::unique_ptr<Cursor> cursor;
+  };
+  // Ends it now, or leaves it to whoever uses the session, and does not wait for that.
+  void EndCursor(LeftCursor cursor);
+  // By whoever has the session. Again where one was left behind meanwhile.
+  void Release();
+
   std::unique_ptr<Session> session;
   std::string buffer;  // of the call that uses it
   std::atomic<bool> in_use{false};
+  std::atomic<bool> has_left_cursors{false};
+  std::mutex mutex;
+  std::vector<LeftCursor> left_cursors;  // under the mutex
 };
 
 // The right to use a session, which one thread has at a time.
@@ -75,28 +88,19 @@ class SessionUse {
  public:
   SessionUse() = default;
   ~SessionUse() {
-    if (session_ == nullptr) return;
-    session_->in_use.store(false, std::memory_order_release);
-    session_->in_use.notify_one();
+    if (session_ != nullptr) session_->Release();
   }
   SessionUse(const SessionUse&) = delete;
   SessionUse& operator=(const SessionUse&) = delete;
 
   // FailedPrecondition: another thread has it.
   absl::Status Take(SessionObject& session) {
-    if (session.in_use.exchange(true, std::memory_order_acquire)) {
+    if (session.in_use.exchange(true)) {
       return absl::FailedPreconditionError(
           "the session is in use by another thread: give each thread a session of its own");
     }
     session_ = &session;
     return absl::OkStatus();
-  }
-  // Waits for it.
-  void Await(SessionObject& session) {
-    while (session.in_use.exchange(true, std::memory_order_acquire)) {
-      session.in_use.wait(true, std::memory_order_acquire);
-    }
-    session_ = &session;
   }
 
  private:
@@ -108,13 +112,7 @@ struct CursorObject : Object {
   CursorObject(std::shared_ptr<SessionObject> session, std::shared_ptr<const Tree> of)
       : Object(kKind, std::move(session)), tree(std::move(of)) {}
   SessionObject& session() const { return static_cast<SessionObject&>(*parent()); }
-  // Its session counts its cursors.
-  void End() override {
-    SessionUse use;
-    use.Await(session());
-    cursor.reset();
-    tree.reset();
-  }
+  void End() override { session().EndCursor({std::move(tree), std::move(cursor)}); }
 
   std::shared_ptr<const Tree> tree;
   OperationCost cost;  // since it was last added to `cost_to`

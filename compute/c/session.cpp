@@ -1,6 +1,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -45,6 +46,28 @@ absl::Status TooShortError(size_t value_bytes, size_t capacity) {
 }
 
 }  // namespace
+
+void SessionObject::EndCursor(LeftCursor cursor) {
+  {
+    std::lock_guard lock(mutex);
+    left_cursors.push_back(std::move(cursor));
+    has_left_cursors = true;
+  }
+  if (!in_use.exchange(true)) Release();
+}
+
+void SessionObject::Release() {
+  do {
+    if (has_left_cursors) {
+      std::vector<LeftCursor> ended;
+      std::lock_guard lock(mutex);
+      has_left_cursors = false;
+      ended.swap(left_cursors);
+    }
+    in_use = false;
+  } while (has_left_cursors && !in_use.exchange(true));
+}
+
 }  // namespace pando::c
 
 using pando::Session;

@@ -10,6 +10,7 @@ logged by concurrent.futures, and nothing else happens. A future cannot be cance
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import threading
@@ -27,6 +28,16 @@ Sink = Callable[[Optional[BaseException], bytes, List[Row]], None]
 
 GET, PUT, INSERT, UPDATE, ERASE, SCAN, REPLACE, ERASE_IF, UPSERT = range(9)
 
+# Threads of answers that have not ended, with what they take them from.
+_running: Dict[threading.Thread, _core.ExecutorCore] = {}
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before the interpreter ends: then no thread is left inside of Pando."""
+    for thread, core in list(_running.items()):
+        _close(core, thread)
+
 
 class Answers:
     """Submits operations, and hands each answer to its sink. What asyncio and futures have in common.
@@ -40,12 +51,13 @@ class Answers:
         self._thread = threading.Thread(target=_answer, args=(self._core, self._sinks), name="pando-answers",
                                         daemon=True)
         self._thread.start()
-        # Also when it is forgotten, and before the interpreter ends: then no thread is left inside of Pando.
-        self._finalizer = weakref.finalize(self, _close, self._core, self._thread)
+        _running[self._thread] = self._core
+        # When it is forgotten the thread of answers closes it behind the last. Nobody waits for that: any thread may
+        # collect garbage, also one that holds what a callback waits for.
+        weakref.finalize(self, self._core.end).atexit = False
 
     def close(self) -> None:
-        self._finalizer()
-        _join(self._thread)  # also where another thread, or the client, closes it
+        _close(self._core, self._thread)  # the thread ends also where another thread, or the client, closes it
 
     def submit(self, sink: Sink, kind: int, tree: _core.Tree, key: bytes, value: bytes = b"", expected: bytes = b"",
                function: Union[int, str] = "add", limit: Optional[int] = None, to: Optional[bytes] = None,
@@ -55,7 +67,7 @@ class Answers:
         try:
             self._core.submit(token, tree, kind, key, value, expected, function, limit, to, reverse, timeout)
         except BaseException:
-            del self._sinks[token]
+            self._sinks.pop(token, None)
             raise
 
 
@@ -63,13 +75,15 @@ def _answer(core: _core.ExecutorCore, sinks: Dict[int, Sink]) -> None:
     while True:
         answers = core.take()
         if not answers:
-            return
+            break
         for token, error, value, rows in answers:
             try:
                 sinks.pop(token)(error, value, rows)
             except BaseException:  # such as SystemExit out of a callback: others still wait for their answers
                 logging.getLogger("pando").exception("what an answer was given to has raised")
         del answers, error, value, rows  # not kept until the next ones come
+    core.close()
+    _running.pop(threading.current_thread(), None)
 
 
 def _close(core: _core.ExecutorCore, thread: threading.Thread) -> None:
@@ -109,7 +123,7 @@ def nothing(error: Optional[BaseException], value: bytes, rows: List[Row]) -> No
 
 class Executor:
     """Thread-safe. workers: threads of Pando's with a session each; queue_max: operations that have not ended, more are
-    ResourceExhaustedError. Times count from the call."""
+    ResourceExhaustedError. Times count from the call. One that is forgotten ends when all has been answered."""
 
     def __init__(self, client: _core.Client, workers: int = 2, queue_max: int = 64 << 10) -> None:
         self._answers = Answers(client, workers, queue_max)

@@ -107,6 +107,11 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  // Nobody submits any more: the answers end behind the last. Waits for nothing.
+  void End() {
+    if (getpid() == process_) answers_->End();
+  }
+
   // The answers end behind the last. Returns when all has been answered, unless somebody else
   // closes it, who waits for that.
   void Close() {
@@ -184,6 +189,7 @@ class Executor {
 void AddExecutor(py::module_& module) {
   py::class_<Executor>(module, "ExecutorCore")
       .def(py::init<const Client&, int64_t, uint64_t>(), py::keep_alive<1, 2>())
+      .def("end", &Executor::End)
       .def("close", &Executor::Close)
       .def("submit", &Executor::Submit)
       .def("take", &Executor::Take);

@@ -113,7 +113,34 @@ class ExecutorTest(ClusterTest):
         future = pando.Executor(self.client).put(self.tree, b"a", b"1")
         gc.collect()
         self.assertIsNone(future.result())
+        until = time.monotonic() + 10
+        while threading.active_count() > before and time.monotonic() < until:
+            time.sleep(0.001)
         self.assertEqual(threading.active_count(), before)
+
+    def test_who_collects_garbage_waits_for_no_answer(self):
+        """A callback may wait for a lock that the thread holds in which the executor is collected."""
+        lock, called = threading.Lock(), []
+
+        def callback(future):
+            called.append(lock.acquire(timeout=5))
+            if called[-1]:
+                lock.release()
+
+        executor = pando.Executor(self.client)
+        executor.itself = executor  # it goes with a cycle
+        with lock:
+            futures = [executor.put(self.tree, b"%05d" % n, b"v") for n in range(10)]
+            for future in futures:
+                future.add_done_callback(callback)
+            del executor
+            gc.collect()
+        for future in futures:
+            future.result()
+        until = time.monotonic() + 10
+        while len(called) < len(futures) and time.monotonic() < until:
+            time.sleep(0.001)
+        self.assertEqual(called, [True] * len(futures))
 
 
 class AsyncTest(ClusterTest):
