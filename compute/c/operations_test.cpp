@@ -191,6 +191,9 @@ TEST_F(COperationsTest, TreesAndWhatIsSaidOfThem) {
   EXPECT_GIVES(PANDO_OK, pando_drop_tree(client_, "t"));
   EXPECT_GIVES(PANDO_NOT_FOUND, pando_drop_tree(client_, "t"));
   EXPECT_GIVES(PANDO_OK, Put("a", "1")) << "handles go on";
+  pando_check_report report = {};
+  report.size = sizeof(report);
+  EXPECT_GIVES(PANDO_NOT_FOUND, pando_check(session_, tree_, nullptr, &report, nullptr));
 }
 
 TEST_F(COperationsTest, ServersAndCounters) {

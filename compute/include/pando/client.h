@@ -6,15 +6,16 @@
 //   (*session)->Put(**tree, "key", "value");
 //   auto value = (*session)->Get(**tree, "key");          // StatusOr<std::string>
 //
-// Statuses (absl): NotFound, AlreadyExists, InvalidArgument (keys, values, options),
-// FailedPrecondition (the key has another value than expected: IsConditionFailed(); an existing
-// tree has other options; a tree has another format or kind, or was dropped; this client was
-// fenced: Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases
-// go on), DeadlineExceeded (the operation had no effect; EraseRange(), Flush() and Client::Leave()
-// may be part done), Cancelled (a callback of the caller ended the call), Unknown =
-// IsOutcomeUnknown() (it may or may not have had one; CreateTree() and DropTree() may be part
-// done), Unavailable (a memory server is gone), DataLoss (remote memory is damaged, or a memory
-// server has restarted without what the tree had there).
+// Statuses (absl): NotFound (there is no such key or tree; TreeStatus() and Check(): the tree was
+// dropped), AlreadyExists, InvalidArgument (keys, values, options), FailedPrecondition
+// (the key has another value than expected: IsConditionFailed(); an existing tree has other
+// options; a tree has another format or kind, or was dropped; this client was fenced:
+// Client::fenced()), ResourceExhausted (memory servers are full: reads, updates and erases go on),
+// DeadlineExceeded (the operation had no effect; EraseRange(), Flush() and Client::Leave() may be
+// part done), Cancelled (a callback of the caller ended the call), Unknown = IsOutcomeUnknown() (it
+// may or may not have had one; CreateTree() and DropTree() may be part done), Unavailable (a memory
+// server is gone), DataLoss (remote memory is damaged, or a memory server has restarted without
+// what the tree had there).
 #pragma once
 
 #include <cstdint>
@@ -115,8 +116,9 @@ class Client {
   absl::StatusOr<std::unique_ptr<Tree>> CreateTree(std::string_view name,
                                                    const TreeOptions& options);
   absl::StatusOr<std::unique_ptr<Tree>> OpenTree(std::string_view name);
-  // The name is free at once. Open handles go on working until they are closed, without growing;
-  // but once a memory server has started again, their operations are refused: FailedPrecondition.
+  // The name is free at once. Open handles of a shared tree go on working until they are closed,
+  // without growing; but once a memory server has started again, their operations are refused
+  // (FailedPrecondition), as are those of an owned tree from now on.
   // IsOutcomeUnknown(): it may be dropped on some memory servers and not on others; then it cannot
   // be opened (NotFound), nor its name used, until another call of DropTree() has ended it.
   absl::Status DropTree(std::string_view name);
@@ -315,8 +317,8 @@ class Session {
   // incomplete; call again.
   absl::Status Sweep(const Tree& tree, SweepResult* result, const OperationOptions& options = {});
   // READs the whole tree and reports what is wrong with it (check.h). Errors say why the check
-  // failed: Unavailable, DeadlineExceeded; ResourceExhausted, as Flush() has it, which the check of
-  // an owned tree begins with.
+  // failed: Unavailable, DeadlineExceeded; NotFound, the tree was dropped; ResourceExhausted, as
+  // Flush() has it, which the check of an owned tree begins with.
   absl::StatusOr<CheckReport> Check(const Tree& tree, const CheckOptions& options = {});
 
   // Estimates the tree's size from some of its leaves (size.h); also while others work on it.

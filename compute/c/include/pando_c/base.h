@@ -18,7 +18,7 @@ enum {
   PANDO_OUTCOME_UNKNOWN = 2,    // the operation may or may not have had its effect
   PANDO_INVALID_ARGUMENT = 3,   // an invalid handle, key, value, option or size
   PANDO_DEADLINE_EXCEEDED = 4,  // the deadline passed; the operation had no effect
-  PANDO_NOT_FOUND = 5,          // no such key, or no such tree
+  PANDO_NOT_FOUND = 5,          // no such key, or no such tree (any more)
   PANDO_ALREADY_EXISTS = 6,
   PANDO_PERMISSION_DENIED = 7,
   PANDO_RESOURCE_EXHAUSTED = 8,   // memory servers, an executor's queue or this process are full

@@ -134,8 +134,9 @@ pando_code pando_create_tree(pando_client* client, const char* name,
 // PANDO_NOT_FOUND.
 pando_code pando_open_tree(pando_client* client, const char* name, pando_tree** tree);
 pando_code pando_close_tree(pando_tree* tree);
-// The name is free at once. Open handles go on working until they are closed, without growing; but
-// once a memory server has started again, their operations are refused: PANDO_FAILED_PRECONDITION.
+// The name is free at once. Open handles of a shared tree go on working until they are closed,
+// without growing; but once a memory server has started again, their operations are refused
+// (PANDO_FAILED_PRECONDITION), as are those of an owned tree from now on.
 // PANDO_OUTCOME_UNKNOWN: it may be dropped on some memory servers and not on others; then it cannot
 // be opened, nor its name used, until another call has ended it.
 pando_code pando_drop_tree(pando_client* client, const char* name);

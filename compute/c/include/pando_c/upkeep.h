@@ -70,8 +70,9 @@ typedef struct pando_check_report {
   uint64_t cells, cells_bytes, cells_unused;
 } pando_check_report;
 // Reads the whole tree and reports what is wrong with it. `problems` may be NULL; else it becomes a
-// list of texts (pando_list_text()), which the caller closes. An error: the check failed. Of an
-// owned tree it flushes first what this client owns: PANDO_RESOURCE_EXHAUSTED as pando_flush().
+// list of texts (pando_list_text()), which the caller closes. An error: the check failed
+// (PANDO_NOT_FOUND: the tree was dropped). Of an owned tree it flushes first what this client owns:
+// PANDO_RESOURCE_EXHAUSTED as pando_flush().
 pando_code pando_check(pando_session* session, const pando_tree* tree,
                        const pando_check_options* options, pando_check_report* report,
                        pando_list** problems);
