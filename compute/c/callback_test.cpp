@@ -78,6 +78,11 @@ struct Tries {
         executor, tree, &operation, [](void*, const pando_answer*) {}, nullptr);
     execute = pando_execute(executor, tree, &operation, &list);
     EXPECT_EQ(list, nullptr);
+    list = reinterpret_cast<pando_list*>(this);
+    pando_check_report report = {};
+    report.size = sizeof(report);
+    EXPECT_EQ(pando_check(session, tree, nullptr, &report, &list), PANDO_FAILED_PRECONDITION);
+    EXPECT_EQ(list, nullptr);
   }
 };
 
@@ -121,6 +126,16 @@ TEST_F(CCallbackTest, InsideOneLittleIsAllowed) {
   tries.done.get_future().get();
   refused(PANDO_OK);
   EXPECT_EQ(Get("k"), "") << "outside all is as before";
+}
+
+TEST_F(CCallbackTest, WhatTheCallbackForACursorsRowThrowsIsACancellation) {
+  ASSERT_GIVES(PANDO_OK, Put("a", "1"));
+  pando_cursor* cursor = nullptr;
+  ASSERT_GIVES(PANDO_OK, pando_open_cursor(session_, tree_, nullptr, &cursor));
+  const auto take = [](void*, const pando_row*) { throw std::runtime_error("thrown"); };
+  EXPECT_GIVES(PANDO_CANCELLED,
+               pando_cursor_take(cursor, PANDO_MOVE_NEXT, pando_bytes{}, take, nullptr));
+  EXPECT_GIVES(PANDO_OUT_OF_RANGE, pando_cursor_next(cursor, nullptr)) << "it has moved";
 }
 
 TEST_F(CCallbackTest, WhatAnAnswersCallbackThrowsEndsThere) {

@@ -1,3 +1,4 @@
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,8 +37,8 @@ absl::StatusOr<CursorOptions> CursorOptionsOf(const pando_cursor_options& c) {
   return options;
 }
 
-// `move(Cursor&)` moves it, and returns whether it is on an entry; `give(row)` while nobody else
-// can move or close it.
+// `move(Cursor&)` moves it, and returns whether it is on an entry; `give(row)`, an absl::Status,
+// while nobody else can move or close it.
 template <typename Move, typename Give>
 pando_code MoveAndGive(pando_cursor* cursor, pando_bytes key, const Move& move, const Give& give) {
   return Call([&]() -> absl::Status {
@@ -53,8 +54,7 @@ pando_code MoveAndGive(pando_cursor* cursor, pando_bytes key, const Move& move, 
       PANDO_RETURN_IF_ERROR(held->cursor->status());
       return absl::OutOfRangeError("there are no more entries");
     }
-    give(pando_row{BytesOf(held->cursor->key()), BytesOf(held->cursor->value())});
-    return absl::OkStatus();
+    return give(pando_row{BytesOf(held->cursor->key()), BytesOf(held->cursor->value())});
   });
 }
 
@@ -63,6 +63,7 @@ pando_code MoveCursor(pando_cursor* cursor, pando_row* row, const Move& move,
                       pando_bytes key = {}) {
   return MoveAndGive(cursor, key, move, [row](const pando_row& at) {
     if (row != nullptr) *row = at;
+    return absl::OkStatus();
   });
 }
 
@@ -180,9 +181,17 @@ pando_code pando_cursor_take(pando_cursor* cursor, int64_t move, pando_bytes key
             return moved.Seek(pando::c::ViewOf(key));
         }
       },
-      [&](const pando_row& row) {
-        const CallbackScope scope(Inside::kCallback);
-        take(context, &row);
+      [&](const pando_row& row) -> absl::Status {
+        const char* const what = "the cursor has moved, and the callback for its row threw: ";
+        try {
+          const CallbackScope scope(Inside::kCallback);
+          take(context, &row);
+          return absl::OkStatus();
+        } catch (const std::exception& error) {
+          return absl::CancelledError(absl::StrCat(what, error.what()));
+        } catch (...) {
+          return absl::CancelledError(absl::StrCat(what, "it is not a std::exception"));
+        }
       });
 }
 

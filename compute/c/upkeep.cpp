@@ -2,6 +2,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,24 +18,45 @@ namespace {
 
 constexpr pando_check_options kCheckDefaults = PANDO_CHECK_OPTIONS_INIT;
 
-// As Session::BulkLoad() asks for it, which takes what is thrown for the end of the load.
-bool NextEntry(pando_next_row next, void* context, KeyValue* entry) {
-  pando_row row{};
-  int more;
-  {
-    const CallbackScope scope(Inside::kCallback);
-    more = next(context, &row);
+// The entries that a program's callback gives.
+class Entries {
+ public:
+  Entries(pando_next_row next, void* context) : next_(next), context_(context) {}
+
+  // As Session::BulkLoad() asks for it, which takes what is thrown for the end of the load.
+  bool Next(KeyValue* entry) {
+    pando_row row{};
+    int more;
+    {
+      const CallbackScope scope(Inside::kCallback);
+      more = next_(context_, &row);
+    }
+    if (more == 0) return false;
+    if (more != 1) {
+      Refuse(absl::CancelledError(absl::StrCat("the callback has returned ", more)));
+    }
+    for (const auto& [bytes, name, to] :
+         {std::tuple(row.key, "the key of a row", &entry->key),
+          std::tuple(row.value, "the value of a row", &entry->value)}) {
+      const absl::Status checked = CheckBytes(bytes, name);
+      if (!checked.ok()) Refuse(checked);
+      to->assign(ViewOf(bytes));
+    }
+    return true;
   }
-  if (more == 0) return false;
-  if (more != 1) throw std::runtime_error(absl::StrCat("the callback has returned ", more));
-  for (const auto& [bytes, to] :
-       {std::pair(row.key, &entry->key), std::pair(row.value, &entry->value)}) {
-    const absl::Status checked = CheckBytes(bytes, "a part of the row");
-    if (!checked.ok()) throw std::runtime_error(std::string(checked.message()));
-    to->assign(ViewOf(bytes));
+  // What was refused here, whose own status the load does not keep.
+  const absl::Status& refusal() const { return refusal_; }
+
+ private:
+  [[noreturn]] void Refuse(const absl::Status& why) {
+    refusal_ = Annotate(why, "bulk load: nothing was loaded");
+    throw std::runtime_error(std::string(why.message()));
   }
-  return true;
-}
+
+  const pando_next_row next_;
+  void* const context_;
+  absl::Status refusal_;
+};
 
 absl::StatusOr<CheckOptions> CheckOptionsOf(const pando_check_options* given) {
   PANDO_ASSIGN_OR_RETURN(const pando_check_options c,
@@ -89,9 +111,10 @@ pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando
   return Call([&]() -> absl::Status {
     if (next == nullptr) return absl::InvalidArgumentError("the callback is NULL");
     return WithSession(session, tree, nullptr, [&](const Work& work) {
-      return work.session.BulkLoad(work.tree, [&](pando::KeyValue* entry) {
-        return pando::c::NextEntry(next, context, entry);
-      });
+      pando::c::Entries entries(next, context);
+      const absl::Status loaded = work.session.BulkLoad(
+          work.tree, [&](pando::KeyValue* entry) { return entries.Next(entry); });
+      return entries.refusal().ok() ? loaded : entries.refusal();
     });
   });
 }
@@ -161,8 +184,8 @@ pando_code pando_estimate_size(pando_session* session, const pando_tree* tree, i
 pando_code pando_check(pando_session* session, const pando_tree* tree,
                        const pando_check_options* options, pando_check_report* report,
                        pando_list** problems) {
+  if (problems != nullptr) *problems = nullptr;  // also inside a callback
   return Call([&]() -> absl::Status {
-    if (problems != nullptr) *problems = nullptr;
     PANDO_RETURN_IF_ERROR(pando::c::CheckSized(report, "the report"));
     PANDO_ASSIGN_OR_RETURN(const pando::CheckOptions how, pando::c::CheckOptionsOf(options));
     return WithSession(session, tree, nullptr, [&](const Work& work) -> absl::Status {

@@ -14,7 +14,7 @@ class CUpkeepTest : public CTest {};
 struct Loader {
   int rows = 3000;
   int at = -1;
-  int instead = 0;  // what is returned there; 2: it throws
+  int instead = 0;  // what is returned there; 2: it throws, 3: a key that cannot be
   int next = 0;
   std::string key;
 };
@@ -186,7 +186,11 @@ TEST_F(CUpkeepTest, ALoadThatFailsLoadsNothing) {
     Loader loader;
     loader.at = 2500;
     loader.instead = instead;
-    EXPECT_GIVES(PANDO_CANCELLED, pando_bulk_load(session_, tree_, NextRow, &loader)) << instead;
+    EXPECT_GIVES(instead == 3 ? PANDO_INVALID_ARGUMENT : PANDO_CANCELLED,
+                 pando_bulk_load(session_, tree_, NextRow, &loader))
+        << instead;
+    EXPECT_EQ(std::string(pando_last_message()).find("threw") != std::string::npos, instead == 2)
+        << pando_last_message();
     pando_list* list = nullptr;
     ASSERT_GIVES(PANDO_OK, pando_scan(session_, tree_, nullptr, &list));
     EXPECT_TRUE(TakeRows(list).empty()) << instead;

@@ -56,7 +56,8 @@ pando_code pando_cursor_seek(pando_cursor* cursor, pando_bytes key, pando_row* r
 
 // The same moves where another thread may move or close the cursor, its session or its client: the
 // row is shown to `take`, on this thread, while none of them can. Valid during the callback only,
-// which is not called if the result is not PANDO_OK. `key`: of PANDO_MOVE_SEEK.
+// which is called if the result is PANDO_OK, or PANDO_CANCELLED: it has thrown a C++ exception, and
+// the cursor has moved all the same. `key`: of PANDO_MOVE_SEEK.
 enum {
   PANDO_MOVE_NEXT = 0,
   PANDO_MOVE_PREV = 1,

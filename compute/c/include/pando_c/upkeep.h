@@ -13,7 +13,7 @@ extern "C" {
 typedef int (*pando_next_row)(void* context, pando_row* row);
 // Fills an empty tree from strictly ascending entries. PANDO_FAILED_PRECONDITION: the tree is not
 // empty. PANDO_INVALID_ARGUMENT: the keys do not ascend, or an entry does not fit. PANDO_CANCELLED:
-// `next` returned -1, or an invalid number. In all these cases the tree stays as it was.
+// `next` returned -1, or an invalid number, or threw. In all these cases the tree stays as it was.
 pando_code pando_bulk_load(pando_session* session, const pando_tree* tree, pando_next_row next,
                            void* context);
 
