@@ -50,6 +50,18 @@ TEST_F(FutureTest, AnswersAreWaitedFor) {
   EXPECT_EQ(std::move(later).Get().value, "1");
 }
 
+TEST_F(FutureTest, AnAnswerIsWaitedForHoweverLongTheTimeIs) {
+  Promise<OperationResult> promise;
+  const Future<OperationResult> future = promise.future();
+  std::thread later([&promise] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    promise.Set({});
+  });
+  EXPECT_TRUE(future.WaitFor(std::chrono::milliseconds::max()));
+  EXPECT_TRUE(future.WaitFor(std::chrono::milliseconds::min()));
+  later.join();
+}
+
 TEST_F(FutureTest, WhatIsRefusedIsAnsweredAtOnce) {
   Future<OperationResult> refused = Submit({.key = "a", .timeout_ms = -1});
   EXPECT_TRUE(refused.ready());

@@ -21,8 +21,8 @@ absl::Status AcceptLoss(Client& client, const AcceptLossOptions& options,
   }
   LossAcceptance acceptance;
   acceptance.servers_dead.assign(options.servers_dead.begin(), options.servers_dead.end());
-  const absl::Status accepted =
-      member->AcceptLoss(&acceptance, std::min(options.timeout_ms, kTimeoutMsMax) * kMillisecondNs);
+  const int64_t timeout_ms = std::clamp(options.timeout_ms, int64_t{0}, kTimeoutMsMax);
+  const absl::Status accepted = member->AcceptLoss(&acceptance, timeout_ms * kMillisecondNs);
   for (Loss& loss : acceptance.losses) {
     losses->push_back({.tree = std::move(loss.tree),
                        .low = std::move(loss.low),

@@ -115,8 +115,9 @@ class SessionImpl {
     int again = 0;  // so often it was noted again
   };
   class CallersDeadline;
+  // Also of one that is refused.
   static int64_t NsOf(int64_t timeout_ms) {
-    return std::min(timeout_ms, kTimeoutMsMax) * kMillisecondNs;
+    return std::clamp(timeout_ms, -kTimeoutMsMax, kTimeoutMsMax) * kMillisecondNs;
   }
   static constexpr size_t kRepairsMax = 256;  // more are noticed again later
   // Of merges that others were in the way of: somebody may hold a lock for good.

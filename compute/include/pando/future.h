@@ -16,6 +16,7 @@
 // OperationResult.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -100,8 +101,11 @@ class [[nodiscard]] Future {
     std::lock_guard lock(state_->mutex);
     return state_->value.has_value();
   }
-  // Waits. False: the time passed first.
+  // Waits. False: the time passed first; milliseconds::max() does not.
   bool WaitFor(std::chrono::milliseconds time) const {
+    // Beyond what a clock's nanoseconds hold the time would be over before it begins.
+    constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 100);
+    time = std::clamp(time, std::chrono::milliseconds(0), kLongest);
     std::unique_lock lock(state_->mutex);
     return state_->is_ready.wait_for(lock, time, [this] { return state_->value.has_value(); });
   }
