@@ -44,6 +44,13 @@ Scheduler* Scheduler::Current() {
   return worker == nullptr ? nullptr : worker->scheduler;
 }
 
+bool Scheduler::Prepare() {
+  if (!impl_->workers.empty()) return true;
+  Worker* const worker = impl_->NewWorker();
+  if (worker != nullptr) worker->next = std::exchange(impl_->idle_head, worker);
+  return worker != nullptr;
+}
+
 void Scheduler::Spawn(std::function<void()> task) {
   impl_->Accept(std::move(task));
   if (!impl_->in_run_ready) impl_->RequestRunner();

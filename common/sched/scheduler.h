@@ -10,13 +10,14 @@
 //   2. A task is resumed only from RunReady(), never from inside Post() or another task.
 //   3. Ready tasks run in FIFO order; with the same inputs the order is the same (the simulator
 //      relies on it).
-//   4. The number of coroutines is bounded by Options::coroutines_max; further tasks wait in a
-//      queue.
+//   4. The number of coroutines is bounded by Options::coroutines_max, and by what there is room
+//      for in the process; further tasks wait in a queue.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,8 +31,9 @@ namespace pando {
 
 class Scheduler;
 namespace sched {
+class StackRoom;
 struct Worker;
-}
+}  // namespace sched
 
 // A place where one coroutine waits until another thread, coroutine or timer wakes it.
 // Park() is for the owning scheduler's coroutines; Unpark() for any thread, any number of times.
@@ -59,6 +61,10 @@ class Scheduler {
   struct Options {
     int coroutines_max = 64;
     size_t stack_bytes = 128 * 1024;
+    // So many are needed, as its tasks may wait for one another. Of the others there are fewer once
+    // all sessions of the process have many together.
+    int coroutines_needed = std::numeric_limits<int>::max();
+    sched::StackRoom* stack_room = nullptr;  // nullptr: the process's; outlives the scheduler
   };
 
   Scheduler(Endpoint* endpoint, Options options);
@@ -67,6 +73,9 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
+  // Makes the first coroutine now. False: there is no memory for its stack, or no room for one more
+  // in this process; else that ends the process when the first task comes.
+  bool Prepare();
   // Queues a task. Own thread (inside or outside coroutines). Tasks must not throw.
   void Spawn(std::function<void()> task);
   // Queues a task from any thread and wakes the session. On a scheduler that is shutting down:

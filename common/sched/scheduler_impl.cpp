@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/rate_limited_log.h"
+#include "common/sched/stack_room.h"
 
 namespace pando {
 namespace sched {
@@ -43,24 +45,53 @@ namespace {
 constexpr size_t kStackColours = 8;
 constexpr size_t kStackColourBytes = 512;
 
+// Of all sessions: they have too many together.
+RateLimitedLog& FewCoroutinesLog() {
+  static auto* const log = new RateLimitedLog(1);
+  return *log;
+}
+
 }  // namespace
 
 Scheduler::Impl::Impl(Scheduler* owner, Options scheduler_options)
     : scheduler(owner),
       endpoint(&owner->endpoint()),
       options(scheduler_options),
+      room(options.stack_room != nullptr ? *options.stack_room : sched::StackRoom::OfProcess()),
       inbox(std::make_shared<Inbox>(endpoint)) {
   PANDO_CHECK_GT(options.coroutines_max, 0);
+}
+
+Scheduler::Impl::~Impl() {
+  const auto stacks = static_cast<int64_t>(workers.size());
+  workers.clear();
+  room.Give(stacks);
 }
 
 Worker* Scheduler::Impl::TakeWorker() {
   if (idle_head != nullptr) return std::exchange(idle_head, idle_head->next);
   if (workers.size() >= static_cast<size_t>(options.coroutines_max)) return nullptr;
+  Worker* const worker = NewWorker();
+  PANDO_CHECK(worker != nullptr || !workers.empty())
+      << "no memory for a coroutine stack of " << options.stack_bytes << " bytes";
+  return worker;
+}
+
+Worker* Scheduler::Impl::NewWorker() {
+  // Those that have come go on with what they have, until others end.
+  if (!room.TryTake(workers.size() < static_cast<size_t>(options.coroutines_needed))) {
+    if (workers.empty()) return nullptr;
+    PANDO_LOG_LIMITED(FewCoroutinesLog(), WARNING)
+        << "the sessions of this process have as many coroutines as its mappings allow "
+           "(vm.max_map_count): this one goes on with "
+        << workers.size() << ", and has fewer operations in flight";
+    return nullptr;
+  }
   auto worker = std::make_unique<Worker>(scheduler);
   worker->coroutine = Coroutine::Create(options.stack_bytes, &RunWorker, worker.get());
   if (worker->coroutine == nullptr) {
-    PANDO_CHECK(!workers.empty()) << "no memory for a coroutine stack of " << options.stack_bytes
-                                  << " bytes";
+    room.Give(1);
+    if (workers.empty()) return nullptr;
     options.coroutines_max = static_cast<int>(workers.size());  // go on with what there is
     PANDO_LOG(WARNING) << "no memory for more than " << options.coroutines_max << " coroutines";
     return nullptr;
@@ -75,6 +106,11 @@ void Scheduler::Impl::Accept(std::function<void()> task) {
   if (worker == nullptr) {
     queued.push_back(std::move(task));
     return;
+  }
+  if (!queued.empty()) {  // there is room for one more since
+    queued.push_back(std::move(task));
+    task = std::move(queued.front());
+    queued.pop_front();
   }
   worker->task = std::move(task);
   ++assigned;

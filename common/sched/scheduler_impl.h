@@ -18,7 +18,10 @@ struct Scheduler::Impl {
   static constexpr int kImmediateMax = 64;
 
   Impl(Scheduler* owner, Options scheduler_options);
+  ~Impl();
 
+  // nullptr: there is no memory for it, or no room in the process.
+  sched::Worker* NewWorker();
   // A fresh or idle worker; nullptr if all are busy.
   sched::Worker* TakeWorker();
   // Gives `task` to a worker or queues it.
@@ -44,6 +47,7 @@ struct Scheduler::Impl {
   Scheduler* const scheduler;
   Endpoint* const endpoint;
   Options options;
+  sched::StackRoom& room;
   std::shared_ptr<sched::Inbox> inbox;
   std::vector<std::unique_ptr<sched::Worker>> workers;
   sched::Worker* idle_head = nullptr;  // last in, first out: its stack is warm

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/sched/fake_endpoint.h"
+#include "common/sched/stack_room.h"
 #include "gtest/gtest.h"
 
 namespace pando {
@@ -223,6 +224,46 @@ TEST(SchedulerTest, CoroutinesAreBoundedAndQueuedTasksFollowInOrder) {
   }
   ASSERT_EQ(finished.size(), 20u);
   EXPECT_TRUE(std::is_sorted(finished.begin(), finished.end()));
+}
+
+// Else the last mapping goes to a stack, and malloc() has none.
+TEST(SchedulerTest, ManySchedulersGoOnWithFewCoroutines) {
+  sched::StackRoom room(/*mappings_max=*/32);  // 8 stacks, and 4 that are needed
+  FakeEndpoint endpoint(Mode::kManual);
+  const auto run = [&](Scheduler* scheduler) {
+    std::array<Chain, 10> chains;
+    size_t most = 0;
+    for (Chain& chain : chains) {
+      chain.Reset(1);
+      scheduler->Spawn([&] { scheduler->Await(&chain); });
+    }
+    while (!scheduler->idle()) {
+      scheduler->RunReady();
+      most = std::max(most, scheduler->active_tasks());
+      if (endpoint.in_flight() > 0) endpoint.FinishOldest();
+      endpoint.Poll();
+    }
+    return most;
+  };
+  const Scheduler::Options options{
+      .coroutines_max = 6, .coroutines_needed = 2, .stack_room = &room};
+  auto first = std::make_unique<Scheduler>(&endpoint, options);
+  EXPECT_EQ(run(first.get()), 6u);
+  {
+    Scheduler second(&endpoint, options), third(&endpoint, options), fourth(&endpoint, options);
+    EXPECT_EQ(run(&second), 2u);
+    EXPECT_EQ(run(&third), 2u);
+    EXPECT_TRUE(fourth.Prepare());
+    Scheduler fifth(&endpoint, options), sixth(&endpoint, options);
+    EXPECT_TRUE(fifth.Prepare());
+    EXPECT_FALSE(sixth.Prepare());
+    EXPECT_EQ(run(&second), 2u);
+    first.reset();
+    EXPECT_TRUE(sixth.Prepare());
+    EXPECT_EQ(run(&second), 3u) << "there is room again";
+  }
+  Scheduler last(&endpoint, options);
+  EXPECT_EQ(run(&last), 6u);
 }
 
 TEST(SchedulerTest, TasksSpawnTasks) {

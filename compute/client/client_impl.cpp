@@ -402,7 +402,12 @@ absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(in
   const uint64_t seed = options_.seed != 0 ? options_.seed : endpoint->random_seed();
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                                   options_.coroutines_per_session + more_coroutines,
-                                                  DeriveSeed(seed, number));
+                                                  DeriveSeed(seed, number), 1 + more_coroutines);
+  if (!session->scheduler().Prepare()) {
+    return absl::ResourceExhaustedError(
+        "this process has no room for the coroutine of one more session: close some, or raise "
+        "vm.max_map_count");
+  }
   // Now, since a release that finds no memory for it would leave the lock behind.
   PANDO_RETURN_IF_ERROR(session->ZeroWord().status());
   if (heartbeat_ != nullptr) session->set_fenced_flag(&heartbeat_->fenced());

@@ -10,10 +10,11 @@
 
 namespace pando {
 SessionContext::SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs,
-                               int coroutines_max, uint64_t seed)
+                               int coroutines_max, uint64_t seed, int coroutines_needed)
     : endpoint_(std::move(endpoint)),
       cpu_costs_(endpoint_->cpu_costs()),
-      scheduler_(endpoint_.get(), Scheduler::Options{.coroutines_max = coroutines_max}),
+      scheduler_(endpoint_.get(), Scheduler::Options{.coroutines_max = coroutines_max,
+                                                     .coroutines_needed = coroutines_needed}),
       buffers_(endpoint_.get()),
       random_(seed),
       epochs_(epochs),

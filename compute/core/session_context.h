@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,8 +26,9 @@ namespace pando {
 
 class SessionContext {
  public:
+  // `coroutines_needed`: Scheduler::Options.
   SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs, int coroutines_max,
-                 uint64_t seed);
+                 uint64_t seed, int coroutines_needed = std::numeric_limits<int>::max());
   ~SessionContext();
 
   Endpoint& endpoint() { return *endpoint_; }

@@ -155,7 +155,8 @@ class Client {
   // Blocks, as the above. Memory servers that are gone are left out. On shm one that is stopped is
   // not: Unavailable after a second, until it goes on or its process ends (without a place there a
   // session could not give back a lock that another one hands over to it). Sessions that exist go
-  // on; an executor, and a client's first owned tree, need new ones.
+  // on; an executor, and a client's first owned tree, need new ones. ResourceExhausted: this
+  // process has no room for one more.
   absl::StatusOr<std::unique_ptr<Session>> NewSession();
 
   // Registers a function for Session::Upsert() under a number from kFirstRegistered on, for the

@@ -113,7 +113,8 @@ struct ClientOptions {
   // remembered and has not changed, a get is one round trip; if it has changed, the READ was in
   // vain. The default is for 1.3 M values; memory is allocated as needed. 0: none.
   size_t value_places_bytes = 32 << 20;
-  // Coroutines a session may run at once; further operations wait in a queue.
+  // Coroutines a session may run at once; further operations wait in a queue. Fewer where the
+  // sessions of this process have half of its mappings already (vm.max_map_count; two each).
   int coroutines_per_session = 64;
   // Handovers in a row before a lock is given up to other compute servers (rule L6).
   int handover_max = 32;

@@ -32,7 +32,8 @@ typedef struct pando_client_options {
   int64_t operation_timeout_ms;
   // Bound on memory for decoded internal nodes.
   uint64_t index_cache_bytes;
-  // Operations that a session has in flight at once, 1 to 4096.
+  // Operations that a session has in flight at once, 1 to 4096. Fewer where the sessions of this
+  // process have half of its mappings already (vm.max_map_count; two each).
   int64_t coroutines_per_session;
   int64_t handover_max;  // handovers of a lock in a row, from 0 on
   int64_t combine_max;   // operations in one write of a leaf, from 1 on

@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 // For one thread at a time. A session has its own memory and, on verbs, its own queue pairs.
+// PANDO_RESOURCE_EXHAUSTED: this process has no room for one more.
 pando_code pando_open_session(pando_client* client, pando_session** session);
 // Closes its cursors, too.
 pando_code pando_close_session(pando_session* session);
