@@ -55,7 +55,8 @@ absl::StatusOr<T> ReadSized(const T* given, const T& defaults, const char* what)
   return options;
 }
 
-// Writes what the struct at `to`, whose size its owner has set, has room for.
+// Writes what the struct at `to`, whose size its owner has set, has room for: 0 to fields of a
+// newer one.
 template <typename T>
 absl::Status WriteSized(const T& values, T* to, const char* what) {
   if (to == nullptr) return absl::InvalidArgumentError(absl::StrCat(what, " is NULL"));
@@ -63,6 +64,7 @@ absl::Status WriteSized(const T& values, T* to, const char* what) {
   const size_t end = std::min(size, sizeof(T));
   std::memcpy(reinterpret_cast<char*>(to) + sizeof(size),
               reinterpret_cast<const char*>(&values) + sizeof(size), end - sizeof(size));
+  std::memset(reinterpret_cast<char*>(to) + end, 0, size - end);
   return absl::OkStatus();
 }
 // Before anything is done whose result has no place.

@@ -15,9 +15,11 @@
 //   pando_close_client(client);                                    // and all its handles
 //
 // Errors. Every function returns a code: PANDO_OK, or what went wrong. pando_last_message() is the
-// sentence for that error. No function ends the process, sets errno, prints, or lets a C++
-// exception out. A function writes results through pointers only with the codes that its comment
-// names. With other codes it leaves them alone, except handles, which it sets to NULL.
+// sentence for that error. No function lets a C++ exception out. A function writes results through
+// pointers only with the codes that its comment names. With other codes it leaves them alone,
+// except handles, which it sets to NULL. errno may change. The library's log goes to standard error
+// (pando_set_log_sink()). The process ends where it has no more memory in the middle of an
+// operation, which cannot be left half done, and where Pando finds a bug of its own; never else.
 //
 // Handles (pando_client and so on) are numbers with pointer types; do not dereference them. Pando
 // detects a handle that was closed (PANDO_CLOSED), or that never existed (PANDO_INVALID_ARGUMENT).

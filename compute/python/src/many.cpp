@@ -104,7 +104,7 @@ py::list MultiGet(const Session& session, const Tree& tree, const py::object& ke
 
 void MultiPut(const Session& session, const Tree& tree, const py::object& rows,
               const py::object& timeout) {
-  const py::tuple kept = Kept(py::isinstance<py::dict>(rows) ? rows.attr("items")() : rows);
+  const py::tuple kept = Kept(py::hasattr(rows, "items") ? rows.attr("items")() : rows);
   Views views;
   std::vector<py::tuple> pairs;  // those of a generator are nobody else's
   std::vector<pando_row> bytes;

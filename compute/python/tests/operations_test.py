@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import threading
+import types
 import unittest
 
 import pando
@@ -66,7 +67,7 @@ class OperationsTest(ClusterTest):
 
     def test_many(self):
         s, t = self.session, self.tree
-        s.multi_put(t, {b"a": b"1", b"b": b"2"})
+        s.multi_put(t, types.MappingProxyType({b"a": b"1", b"b": b"2"}))
         s.multi_put(t, ((key, b"3") for key in (b"c", b"d")))
         self.assertEqual(s.multi_get(t, [b"d", b"x", b"a"]), [b"3", None, b"1"])
         self.assertEqual(s.multi_get(t, (key for key in (b"b",))), [b"2"])

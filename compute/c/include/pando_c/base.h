@@ -22,6 +22,7 @@ enum {
   PANDO_ALREADY_EXISTS = 6,
   PANDO_PERMISSION_DENIED = 7,
   PANDO_RESOURCE_EXHAUSTED = 8,   // memory servers, an executor's queue or this process are full
+                                  // (where its memory ends inside an operation, the process ends)
   PANDO_FAILED_PRECONDITION = 9,  // an existing tree has other options, or was dropped; the client
                                   // was fenced; the call is not allowed here (threads, callbacks)
   PANDO_ABORTED = 10,

@@ -34,7 +34,7 @@ typedef struct pando_operation {
   pando_bytes value;     // writes; replace: the desired value, upsert: the operand
   pando_bytes expected;  // replace, erase_if
   uint64_t function;     // upsert: PANDO_UPSERT_..., or one that was registered
-  uint64_t limit;        // scan: rows at most
+  uint64_t limit;        // scan: rows at most; 0 by PANDO_OPERATION_INIT, UINT64_MAX: all
   pando_bytes to;        // scan: keys below this one only
   int64_t has_to;        // flag; 0: `to` is ignored
   int64_t reverse;       // flag; scan: the greatest keys first
