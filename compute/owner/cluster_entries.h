@@ -68,6 +68,7 @@ class StampSource {
 
 struct MemberEntry {
   static constexpr char kKind = 'm';
+  // Members write kServing; of one that says otherwise, as another release may, nothing is asked.
   enum class State : uint8_t { kJoining = 1, kServing = 2, kLeaving = 3 };
   Stamp stamp;
   State state = State::kJoining;
