@@ -12,6 +12,7 @@
 
 #include "bench/owned/log_moves.h"
 #include "bench/owned/owned_stage.h"
+#include "bench/owned/two_servers.h"
 #include "common/wire/control.h"
 #include "memory/memory_server.h"
 
@@ -192,6 +193,40 @@ TEST(OwnedClaim, WhoDropsATreeThatItOwnsServesItNoMore) {
   EXPECT_TRUE(absl::IsFailedPrecondition(put())) << put();
   EXPECT_EQ(owner->client->Stats().owned.ranges, 0u);
   stage.world().SetHandler(1, &stage.cluster().server(0));
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
+// Whoever takes over waits for locks that somebody who is stopped holds: others that need the same
+// member's service do not (rule D4).
+TEST(OwnedClaim, ARangeThatCannotBeBroughtToItsLeavesKeepsNoOtherJobWaiting) {
+  TwoServers two(/*lows=*/400);
+  LogMoves& stage = two.stage;
+  stage.Kill(two.owner);
+  stage.Leave(two.owner);
+  two.StopAtFar(true);
+  constexpr size_t kSessions = 8;
+  OwnedActor* const next = stage.Join(TwoServers::Client(), kSessions);
+  ASSERT_TRUE(stage.Open(next, 0) && stage.Open(next, 1));
+  // However many ask for its keys, and again and again.
+  size_t found = 0;
+  for (size_t i = 1; i < kSessions; ++i) {
+    stage.Spawn(next, i, [&two, &found, next, i] {
+      const std::string key = KeyOf(two.low + i);
+      found += next->sessions[i]->Get(*next->trees[0], key, {.timeout_ms = 300'000}).ok() ? 1 : 0;
+    });
+  }
+  const auto high = next->sessions[0]->Get(*next->trees[0], KeyOf(two.high), {.timeout_ms = 5000});
+  EXPECT_TRUE(high.ok()) << high.status();
+  stage.Quiet(10 * kSecondNs);
+  const auto of_nobody = next->sessions[0]->Get(*next->trees[1], KeyOf(1), {.timeout_ms = 5000});
+  EXPECT_TRUE(absl::IsNotFound(of_nobody.status())) << of_nobody.status();
+  EXPECT_EQ(found, 0u) << "or this shows nothing";
+  // Who waits for the range has it soon once that is possible.
+  two.StopAtFar(false);
+  stage.Quiet(3 * kSecondNs);
+  EXPECT_EQ(found, kSessions - 1);
+  for (size_t i = 1; i < kSessions; ++i) next->sessions[i]->Run();
   stage.LookAtTheEnd();
   EXPECT_EQ(stage.what(), "");
 }

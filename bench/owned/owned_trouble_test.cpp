@@ -1,15 +1,13 @@
 // What once went wrong with owned trees, each by itself.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/owned/log_moves.h"
 #include "bench/owned/owned_stage.h"
+#include "bench/owned/two_servers.h"
 
 namespace pando {
 namespace {
@@ -298,70 +296,6 @@ void ClaimLate(uint64_t packets) {
 TEST(OwnedTrouble, AClaimThatIsWonAfterItsTreeWasClosedIsGivenUp) {
   for (uint64_t packets = 0; packets < 5; ++packets) ClaimLate(packets);
 }
-
-// Two ranges of an owner, each with messages that are not in its leaves, whose leaves are on two
-// memory servers. On that of the lower range, `far`, are neither the catalog nor the log.
-struct TwoServers {
-  static OwnedStageOptions Options() {
-    OwnedStageOptions options = {.circumstances = {.breaks = true, .owners_end = true}};
-    options.cluster.memory_servers = 3;
-    return options;
-  }
-  static ClientOptions Client() {
-    ClientOptions client = OwnedStage::SmallOwner();
-    client.hot_bytes = client.log_bytes = 1 << 20;
-    client.spread_ranges = false;
-    return client;
-  }
-
-  // `lows`: so many of the lower range's keys have messages.
-  explicit TwoServers(uint64_t lows) : stage(Options()), owner(stage.Join(Client(), 2)) {
-    EXPECT_TRUE(stage.Open(owner, 0));
-    std::vector<KeyValue> entries;
-    for (uint64_t key = 1; key <= 5000; ++key) {
-      entries.push_back({KeyOf(key), "@" + std::to_string(key) + "@"});
-    }
-    EXPECT_TRUE(stage.BulkLoad(owner, 0, entries));
-    far = stage.LogServer(owner) == 2 ? 3 : 2;
-    const std::vector<uint64_t> at_far = KeysAt(far);
-    low = at_far.empty() ? 0 : at_far.front();
-    for (const ServerId near : {ServerId{1}, static_cast<ServerId>(5 - far)}) {
-      for (const uint64_t key : KeysAt(near)) {
-        if (key > low + lows && (high == 0 || key < high)) high = key;
-      }
-    }
-    EXPECT_GT(high, low) << "leaves are elsewhere";
-    // How to come there is known from then on.
-    for (const uint64_t key : {low, high}) {
-      EXPECT_TRUE(stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(key))));
-    }
-    for (uint64_t key = low; key < low + lows; ++key) EXPECT_TRUE(Put(&stage, owner, 0, key));
-    EXPECT_TRUE(Put(&stage, owner, 0, high));
-    EXPECT_TRUE(stage.Split(owner, 0, 0, KeyOf(high)).ok());
-  }
-
-  // Of the values that were loaded, as some of them lie there in one piece.
-  std::vector<uint64_t> KeysAt(ServerId server) {
-    const std::span<const std::byte> main = stage.world().Memory(server).main;
-    const std::string_view text(reinterpret_cast<const char*>(main.data()), main.size());
-    std::vector<uint64_t> keys;
-    for (size_t at = text.find('@'); at != std::string_view::npos; at = text.find('@', at + 1)) {
-      uint64_t key = 0;
-      size_t end = at + 1;
-      for (; end < text.size() && text[end] >= '0' && text[end] <= '9' && key <= 5000; ++end) {
-        key = 10 * key + static_cast<uint64_t>(text[end] - '0');
-      }
-      if (key > 0 && key <= 5000 && text[end] == '@') keys.push_back(key);
-    }
-    std::sort(keys.begin(), keys.end());
-    return keys;
-  }
-
-  LogMoves stage;
-  OwnedActor* const owner;
-  ServerId far = 0;
-  uint64_t low = 0, high = 0;
-};
 
 // Its leaves are out of reach: others' are not.
 TEST(OwnedTrouble, ARangeThatCannotBeFlushedKeepsNoOtherFromBeingGivenUp) {

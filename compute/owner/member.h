@@ -42,6 +42,7 @@
 #include "compute/index/tree_context.h"
 #include "compute/log/redo_log.h"
 #include "compute/owner/claim.h"
+#include "compute/owner/failed_recoveries.h"
 #include "compute/owner/flush_team.h"
 #include "compute/owner/load_report.h"
 #include "compute/owner/loss.h"
@@ -52,7 +53,6 @@
 #include "compute/owner/serving_lease.h"
 #include "compute/owner/spread_plan.h"
 #include "compute/owner/turnstile.h"
-#include "compute/owner/unread_logs.h"
 #include "compute/peer/peer_client.h"
 #include "compute/peer/peer_service.h"
 #include "pando/owners.h"
@@ -174,7 +174,7 @@ class Member : private MemberLimits {
   // --- member.cpp
   // Runs the job in a coroutine of the service and waits: outside coroutines, or in another's.
   absl::Status RunBlocking(int64_t deadline_ns, const Job& job);
-  // A job gets `longest_ns` at most. The caller waits for its end, or until that is enough.
+  // A job gets `longest_ns`, a recovery more. Its caller waits for it, or until that is enough.
   absl::Status RunForCaller(OperationContext& caller, Job job, int64_t longest_ns = kJobNsMax,
                             const std::function<bool()>& is_enough = nullptr);
   void StartLoop(void (Member::*loop)(Parking*));
@@ -324,7 +324,6 @@ class Member : private MemberLimits {
   uint64_t OldestTombstoneMs() const;
   // Tells the catalog's server, for whoever wants to know; it has been told of `*told`.
   void SayDeletes(OperationContext& context, bool* told) const;
-
   // Of a range that is being adopted, what memory servers have no room for goes to this member's
   // log and to adopted_ (rule D4). Ok: it is durable. Else none of it is there. At the turnstile.
   absl::Status AppendAdopted(OperationContext& context, const MappedRange& range,
@@ -350,7 +349,8 @@ class Member : private MemberLimits {
   void LookLoop(Parking* parking);
   void LinkLoop(Parking* parking);
   void NoteEnded(MemberId member);  // to whom there may be a link
-  absl::Status LookForEnded(OperationContext& context);
+  // `pass`: others have their turn between two of them; nullptr: they have not.
+  absl::Status LookForEnded(OperationContext& context, Turnstile::Pass* pass = nullptr);
   absl::Status LookAtEnded(OperationContext& context, MemberId ended);
   // With its address, if it has one.
   absl::StatusOr<OwnerInfo> Describe(OperationContext& context, MemberId member);
@@ -434,7 +434,7 @@ class Member : private MemberLimits {
   std::atomic<int64_t> oldest_tombstone_ns_{INT64_MAX};  // appended then, or later
   std::optional<RangeChange> pending_;                   // not settled yet
   std::atomic<int> hurries_{0};  // of who waits for a recovery, without a deadline
-  UnreadLogs unread_logs_;       // at turnstile_
+  FailedRecoveries failed_;      // at turnstile_
 };
 
 }  // namespace pando

@@ -16,6 +16,13 @@
 #include "compute/owner/turnstile.h"
 
 namespace pando {
+namespace {
+
+// Who gives up a recovery begins it anew: it waits as long as it took to come so far, and no longer
+// than this.
+constexpr int64_t kAgainNsMax = 5 * kSecondNs;
+
+}  // namespace
 
 struct Member::Recovering {
   MappedRange range;
@@ -148,7 +155,7 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   const MemberId owner = range.entry.owner;
   ClientLiveness state = ClientLiveness::kUnknown;
   if (!owner.nobody() && owner != self()) {
-    PANDO_RETURN_IF_ERROR(unread_logs_.Find(owner, NowNs(), session_->generation()));
+    PANDO_RETURN_IF_ERROR(failed_.Find(owner, NowNs(), session_->generation()));
     PANDO_ASSIGN_OR_RETURN(state, AskClientState(context, control_, catalog_server_, owner));
     if (HasEnded(state)) NoteEnded(owner);
   }
@@ -251,7 +258,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                     ended);
   const int64_t began_ns = NowNs();
   const uint64_t generation = session_->generation();
-  unread_logs_.Forget(ended);
+  failed_.Forget(ended);
   absl::Status status = recovery.Begin(context);
   const bool has_begun = status.ok();
   // It is fenced, and lends nothing any more; what it had lent ends by then (rule O15).
@@ -266,18 +273,30 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                 {.range = range, .ended = ended, .loss = loss});
   }
   absl::Status late;
+  // Since a range came forward: turns in vain; and how long it takes to come there again.
+  size_t in_vain = 0;
+  int64_t forward_ns = NowNs();
+  const auto is_stuck = [&] {
+    const int64_t patience_ns = std::min(forward_ns - began_ns, kAgainNsMax);
+    return in_vain >= left.size() && NowNs() - forward_ns >= std::max(patience_ns, kJobNsMin);
+  };
+  bool gives_way = false;
   // In turns, each as far as it comes in its time: leaves that are out of reach, or lost, keep no
-  // other range waiting. A range that comes forward goes on, as none might come to its end
-  // otherwise. One change at a time (rule O4).
+  // other range waiting, nor other jobs. A range that comes forward goes on, as none might come to
+  // its end otherwise. One change at a time (rule O4).
   for (size_t turns = 0; !left.empty() && has_begun; ++turns) {
     if (pending_.has_value() || bringing.expired() || session_->fenced()) break;
     if (stopping_.load(std::memory_order_acquire) || (turns > 0 && hurries_.load() > 0)) break;
     // Who waits for its range has it.
     if (turns >= recovery.ranges().size() && tree != nullptr && tree->FindOwn(key) != nullptr)
       break;
+    const bool others_wait = turnstile_->is_wanted();
+    gives_way = others_wait && is_stuck();
+    if (gives_way) break;
+    const int64_t share_ns = kJobNsMin / static_cast<int64_t>(others_wait ? left.size() : 1);
+    const int64_t until_ns = NowNs() + std::max(share_ns, kShareNsMin);
     Recovering one = std::move(left.front());
     left.pop_front();
-    const int64_t until_ns = NowNs() + kJobNsMin;
     const auto brought = [&] { return recovery.replayed() + one.replayed.refused.size(); };
     const uint64_t before = brought();
     const absl::Status recovered = RecoverRange(bringing, until_ns, &recovery, &one);
@@ -285,20 +304,28 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
       late = recovered;
       const bool comes_forward = brought() > before;
       left.insert(comes_forward ? left.begin() : left.end(), std::move(one));
+      in_vain = comes_forward ? 0 : in_vain + 1;
+      if (comes_forward) forward_ns = NowNs();
       continue;
     }
     status.Update(recovered);
+    in_vain = 0;
+    forward_ns = NowNs();
   }
   if (!left.empty() && has_begun) {
     const bool is_over = bringing.expired() || session_->fenced();
-    status.Update(is_over && !late.ok() ? late : absl::AbortedError("the recovery goes on later"));
+    const absl::Status later = absl::AbortedError(
+        late.ok() ? "the recovery goes on later"
+                  : absl::StrCat("the recovery goes on later: ", late.message()));
+    if (gives_way) failed_.Note(ended, later, began_ns, NowNs(), generation);
+    status.Update(is_over && !late.ok() ? late : later);
   }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.
   OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
   if (!recovery.unread().ok())
-    unread_logs_.Note(ended, recovery.unread(), began_ns, NowNs(), generation);
+    failed_.Note(ended, recovery.unread(), began_ns, NowNs(), generation);
   {
     std::lock_guard lock(mutex_);
     stats_.adopted_messages += recovery.replayed();

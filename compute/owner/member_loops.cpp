@@ -89,9 +89,9 @@ void Member::LookLoop(Parking* parking) {
   while (Pause(parking, NowNs() + kLookAroundNs)) {
     OperationContext saying(session_, NowNs() + kJobNsMin);
     SayDeletes(saying, &told);
-    const Turnstile::Pass pass(turnstile_.get());
+    Turnstile::Pass pass(turnstile_.get());
     OperationContext context(session_, NowNs() + kJobNsMin);
-    (void)LookForEnded(context);  // again in a moment
+    (void)LookForEnded(context, &pass);  // again in a moment
     map_.Tend(context);
   }
 }
@@ -113,7 +113,7 @@ void Member::LinkLoop(Parking* parking) {
 }
 
 // Rules O8, O9: work for the cluster that any living member does.
-absl::Status Member::LookForEnded(OperationContext& context) {
+absl::Status Member::LookForEnded(OperationContext& context, Turnstile::Pass* pass) {
   PANDO_RETURN_IF_ERROR(SettlePending(context));
   for (OwnedTree* const tree : OpenTrees()) {
     // What has lost its leaves with a memory server's life is brought nowhere.
@@ -137,7 +137,12 @@ absl::Status Member::LookForEnded(OperationContext& context) {
   }
   PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
   for (const MemberId member : ended) {
-    // With a second each: one that takes all of it each time would keep those behind it waiting.
+    if (pass != nullptr) {
+      (void)pass->LetOthers(kNeverNs);
+      if (!failed_.Find(member, NowNs(), session_->generation()).ok()) continue;
+    }
+    // With a second each, but for a recovery that comes forward: one that takes all of it each time
+    // would keep those behind it waiting.
     OperationContext looking(session_, NowNs() + kJobNsMin);
     (void)LookAtEnded(looking, member);
   }
