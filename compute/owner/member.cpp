@@ -30,6 +30,7 @@ Member::Member(Parts* parts)
       stamps_(parts->control->incarnation()),
       lease_(parts->serving_lease_ns, parts->lease_clock),
       desk_(this, std::move(parts->find_function)),
+      log_room_(LogRoomParts()),
       turnstile_(std::make_unique<Turnstile>(&session_->scheduler())),
       flushing_(std::make_unique<Turnstile>(&session_->scheduler())),
       retiring_(std::make_unique<Turnstile>(&session_->scheduler())),

@@ -45,6 +45,7 @@
 #include "compute/owner/failed_recoveries.h"
 #include "compute/owner/flush_team.h"
 #include "compute/owner/load_report.h"
+#include "compute/owner/log_room.h"
 #include "compute/owner/loss.h"
 #include "compute/owner/map_store.h"
 #include "compute/owner/member_parts.h"
@@ -185,8 +186,7 @@ class Member : private MemberLimits {
   // Its records are nobody's any more, and no flush is under way.
   void DropRecords(OwnRange* range);
   // --- member_join.cpp: at the turnstile.
-  absl::StatusOr<LogExtent> ObtainExtent(OperationContext& context);
-  absl::Status FreeUnsure(OperationContext& context);
+  LogRoom::Parts LogRoomParts();
   absl::Status JoinCluster(OperationContext& context);
   // Aborted: it has no room, but somebody else may have got it, for what this one has left.
   absl::Status JoinToOwn(OperationContext& context, MemberId owner);
@@ -396,9 +396,7 @@ class Member : private MemberLimits {
   std::atomic<int> asking_{0};            // of the service's coroutines, whom others have to answer
   std::atomic<bool> asks_end_{false};     // nothing is asked any more
 
-  absl::Status no_room_;  // for a log, as of the last look; since when; the next look
-  int64_t no_room_since_ns_ = 0, room_again_ns_ = 0, unanswered_since_ns_ = 0;
-  std::vector<LogExtent> unsure_extents_;  // to which something of this member may be in flight
+  LogRoom log_room_;  // at turnstile_
   // Of a member that has joined.
   std::unique_ptr<RedoLog> log_;
   std::unique_ptr<LogMove> log_move_;

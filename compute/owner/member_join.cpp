@@ -1,111 +1,37 @@
-// How a member joins: log, `l`, lease, then `m` (rule O9), and where its log comes from while
-// memory servers are full (rule W7).
+// How a member joins: log, `l`, lease, then `m` (rule O9), also while memory servers are full (rule
+// W7).
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/rule.h"
 #include "common/base/status.h"
-#include "common/base/time_constants.h"
 #include "compute/core/extent_calls.h"
-#include "compute/core/fence_calls.h"
-#include "compute/log/read_log.h"
 #include "compute/owner/client_state.h"
-#include "compute/owner/find_extent.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
 
 namespace pando {
-namespace {
 
-// Whoever found no room looks again after this.
-constexpr int64_t kRoomAgainNs = 200 * kMillisecondNs;
-// Somebody else may have got the room a moment ago, and owns the key in a moment.
-constexpr int64_t kOthersJoinNs = kSecondNs;
-// Before a smaller log will do because memory servers that may have room say nothing.
-constexpr int64_t kAnswerNsMax = 5 * kSecondNs;
-// As ClientOptions::log_bytes.
-constexpr uint64_t kLogBytesMin = 64 << 10;
-
-}  // namespace
-
-absl::StatusOr<LogExtent> Member::ObtainExtent(OperationContext& context) {
-  if (NowNs() < room_again_ns_) return no_room_;
-  ExtentSearch search(&control_, members_.Ids());
-  absl::StatusOr<LogExtent> extent = search.Find(context, options_.log_bytes);
-  const absl::Status refusal = extent.status();
-  if (extent.ok()) unanswered_since_ns_ = 0;
-  if (!absl::IsResourceExhausted(refusal)) return extent;
-  if (search.all_answered()) {
-    unanswered_since_ns_ = 0;
-  } else {
-    // A log stays as small as it is made. So who is silent for a moment is waited for.
-    if (unanswered_since_ns_ == 0) unanswered_since_ns_ = NowNs();
-    if (NowNs() < unanswered_since_ns_ + kAnswerNsMax) {
-      return absl::AbortedError(
-          absl::StrCat("a memory server that does not answer may have room for a redo log, others "
-                       "have not: ",
-                       refusal.message()));
-    }
-  }
-  if (search.largest_bytes() < options_.log_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a redo log of ", options_.log_bytes,
-                     " bytes fits into no memory server that answers: the largest has ",
-                     search.largest_bytes(), "; use a smaller log_bytes"));
-  }
-  // Who says nothing leaves time for a smaller log.
-  const auto part = [&] {
-    const int64_t left_ns = std::max<int64_t>(0, context.deadline_ns() - NowNs());
-    return OperationContext(context, search.all_answered()
-                                         ? context.deadline_ns()
-                                         : NowNs() + std::min(left_ns / 2, kJobNsMin));
+LogRoom::Parts Member::LogRoomParts() {
+  return {
+      .self = self(),
+      .wished_bytes = options_.log_bytes,
+      .control = &control_,
+      .members = &members_,
+      .map = &map_,
+      .is_gone = is_gone_,
+      .list_ended = [this](OperationContext& context) { return ListEnded(context); },
+      .bring_to_leaves = [this](OperationContext& context,
+                                MemberId ended) { (void)Recover(context, ended); },
+      .free_lost = [this](OperationContext& context) { (void)FreeLostExtents(context); },
   };
-  // Rule W7: where an ended member has its log, its server gives what it has kept, once nothing of
-  // the ended one is in flight there any more.
-  PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
-  OperationContext fencing = part();
-  for (const MemberId member : ended) {
-    const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, map_, member);
-    if (!log.ok()) continue;
-    (void)AwaitFence(fencing, control_, log->extent.server, member.compute_server,
-                     member.incarnation);
-  }
-  if (!ended.empty()) extent = search.Find(context, options_.log_bytes);
-  // What ended members have left comes to the leaves as far as these have room, for nobody: a log
-  // that nobody needs is freed.
-  if (absl::IsResourceExhausted(extent.status())) {
-    OperationContext freeing = part();
-    for (const MemberId member : ended) (void)Recover(freeing, member);
-    (void)FreeLostExtents(freeing);
-    extent = search.Find(context, options_.log_bytes);
-  }
-  // Less will do.
-  for (uint64_t bytes = options_.log_bytes / 2;
-       bytes >= kLogBytesMin && absl::IsResourceExhausted(extent.status()); bytes /= 2) {
-    extent = search.Find(context, bytes);
-  }
-  if (extent.ok() && extent->bytes < options_.log_bytes) {
-    PANDO_LOG(WARNING) << "memory servers have " << extent->bytes << " bytes for a log instead of "
-                       << options_.log_bytes;
-  }
-  if (extent.ok()) {
-    no_room_since_ns_ = 0;
-  } else if (absl::IsResourceExhausted(extent.status())) {
-    no_room_ = refusal;  // of all that was wished
-    if (no_room_since_ns_ == 0) no_room_since_ns_ = NowNs();
-    room_again_ns_ = NowNs() + kRoomAgainNs;
-    return refusal;
-  }
-  return extent;
 }
 
 absl::Status Member::JoinToOwn(OperationContext& context, MemberId owner) {
   const absl::Status joined = JoinCluster(context);
   if (!absl::IsResourceExhausted(joined)) return joined;
-  bool others_may = no_room_since_ns_ != 0 && NowNs() < no_room_since_ns_ + kOthersJoinNs;
+  bool others_may = log_room_.others_may_join(NowNs());
   if (owner.nobody()) return others_may ? absl::AbortedError(joined.message()) : joined;
   const auto recovery = FindEntry<RecoveryEntry>(context, map_, owner);
   if (recovery.ok() && !recovery->claimant.nobody() && recovery->claimant != self()) {
@@ -138,38 +64,13 @@ absl::StatusOr<std::vector<MemberId>> Member::ListEnded(OperationContext& contex
   return ended;
 }
 
-absl::Status Member::FreeUnsure(OperationContext& context) {
-  absl::Status first;
-  std::vector<LogExtent> left;
-  for (const LogExtent& extent : std::exchange(unsure_extents_, {})) {
-    if (is_gone_(extent.server) || session_->LifeOf(extent.server) != extent.server_life) continue;
-    // A READ that comes through: nothing that was sent before can land any more (rule L5).
-    OperationContext reading(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-    absl::Status clean =
-        ReadLog(reading, extent, self().incarnation, /*epoch=*/1, [](Lsn, const LogMessage&) {
-          return absl::OkStatus();
-        }).status();
-    if (clean.ok() || absl::IsDataLoss(clean)) {
-      clean = FreeExtent(reading, control_, extent, self().incarnation).status();
-      if (clean.ok()) continue;
-    }
-    left.push_back(extent);
-    // Who answers nothing grants no other one either, and keeps nobody from another server.
-    OperationContext asking(session_, NowNs() + kJobNsMin);
-    if (ListExtents(asking, control_, extent.server).ok()) first.Update(clean);
-  }
-  unsure_extents_ = std::move(left);
-  return first.ok() ? first : Annotate(first, "what was to be the redo log of this compute server");
-}
-
 absl::Status Member::JoinCluster(OperationContext& context) {
   if (joined_.load(std::memory_order_acquire)) return absl::OkStatus();
   if (retired_.load(std::memory_order_acquire)) {
     return absl::FailedPreconditionError("this compute server has left the owners of keys");
   }
   if (log_ == nullptr) {
-    PANDO_RETURN_IF_ERROR(FreeUnsure(context));
-    PANDO_ASSIGN_OR_RETURN(const LogExtent extent, ObtainExtent(context));
+    PANDO_ASSIGN_OR_RETURN(const LogExtent extent, log_room_.Obtain(context));
     auto log = RedoLog::Create(context, {.extent = extent,
                                          .log_id = self().incarnation,
                                          .packet_bytes = packet_bytes_,
@@ -182,7 +83,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
       if (nothing_sent) {
         (void)FreeExtent(context, control_, extent, self().incarnation);
       } else {
-        unsure_extents_.push_back(extent);
+        log_room_.NoteUnsure(extent);
       }
       return Annotate(log.status(), "the redo log of this compute server");
     }

@@ -183,9 +183,7 @@ absl::Status Member::FreeLostExtentsOf(OperationContext& context, ServerId serve
     const MemberId holder = {held.compute_server, held.incarnation};
     if (holder == self()) {
       // One that was granted, and the answer came too late.
-      const bool is_unsure =
-          std::ranges::find(unsure_extents_, held.extent) != unsure_extents_.end();
-      if (log_ == nullptr && !is_unsure) {
+      if (log_ == nullptr && !log_room_.IsUnsure(held.extent)) {
         (void)FreeExtent(context, control_, held.extent, holder.incarnation);
       }
       continue;
