@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 
 #include "bench/cost/sim_cluster.h"
 #include "common/base/time_constants.h"
+#include "compute/client/connect.h"
 #include "pando/owners.h"
 
 namespace pando {
@@ -36,15 +38,18 @@ TEST(OwnedJoin, ASilentServerIsNotNeeded) {
 class SmallFirst {
  public:
   // How large the log is of a client that puts, while the other server says nothing for so long.
-  uint64_t LogBytes(int64_t silent_ns) {
+  uint64_t LogBytes(int64_t silent_ns, int64_t timeout_ms = 0) {
     cluster_.world().PauseCalls(2, true);
     cluster_.world().At(cluster_.world().clock().NowNs() + silent_ns,
                         [this] { cluster_.world().PauseCalls(2, false); });
     const int64_t begun_ns = cluster_.world().clock().NowNs();
-    put_ = session_->Put(*tree_, "k", "v");
+    put_ = session_->Put(*tree_, "k", "v", {.timeout_ms = timeout_ms});
     put_ns_ = cluster_.world().clock().NowNs() - begun_ns;
     const auto members = client_->ListMembers();
     return members.ok() && members->size() == 1 ? members->front().log_bytes : 0;
+  }
+  void Quiet(int64_t for_ns) {
+    cluster_.world().RunUntil(cluster_.world().clock().NowNs() + for_ns);
   }
   const absl::Status& put() const { return put_; }
   int64_t put_ns() const { return put_ns_; }  // how long it took
@@ -82,6 +87,47 @@ TEST(OwnedJoin, ASmallerLogWillDoOnceAServerHasBeenSilentForFiveSeconds) {
   EXPECT_LT(owner.put_ns(), 8 * kSecondNs);
   EXPECT_GT(log_bytes, 0u);
   EXPECT_LT(log_bytes, kLogBytes);
+}
+
+// Somebody has given up before: the wait begins anew.
+TEST(OwnedJoin, ALogIsNoSmallerForAServerThatWasSilentBefore) {
+  SmallFirst owner;
+  EXPECT_EQ(owner.LogBytes(2 * kSecondNs, /*timeout_ms=*/300), 0u);
+  EXPECT_FALSE(owner.put().ok());
+  owner.Quiet(10 * kSecondNs);
+  EXPECT_EQ(owner.LogBytes(kSecondNs), kLogBytes);
+  EXPECT_TRUE(owner.put().ok()) << owner.put();
+}
+
+// All memory is taken, and somebody ends while there is no room.
+TEST(OwnedJoin, WhoFoundNoRoomLooksForItAgainAsLongAsTheFirstTime) {
+  SimCluster::Options options = OfServers(1, 1 << 20);
+  options.chunk_bytes = 64 << 10;
+  options.lock_words = 1024;
+  SimCluster cluster(options);
+  const ClientOptions small = {.index_cache_bytes = 1 << 20, .log_bytes = 64 << 10};
+  const TreeOptions owned = {.mode = TreeOptions::Mode::kOwned};
+  const std::shared_ptr<Fabric> fabric = cluster.world().NewFabric();
+  auto owner = *ConnectOverFabric(small, fabric);
+  auto owners = *owner->CreateTree("owners", owned);
+  auto putting = *owner->NewSession();
+  ASSERT_TRUE(putting->Put(*owners, "k", "v").ok());
+  auto client = cluster.NewClient(small);
+  auto tree = *client->CreateTree("t", owned);
+  auto session = *client->NewSession();
+  auto ballast = *client->CreateTree("ballast", {.value_bytes_max = 200});
+  absl::Status filled;
+  for (uint64_t n = 0; filled.ok(); ++n) {
+    filled = session->Put(*ballast, KeyOf(n), std::string(200, 'b'));
+  }
+  ASSERT_TRUE(absl::IsResourceExhausted(filled)) << filled;
+  const absl::Status first = session->Put(*tree, "k", "v");
+  ASSERT_TRUE(absl::IsResourceExhausted(first)) << first;
+  cluster.world().RunUntil(cluster.world().clock().NowNs() + 10 * kSecondNs);
+  cluster.world().At(cluster.world().clock().NowNs() + kSecondNs / 2,
+                     [&] { cluster.world().KillFabric(*fabric); });
+  const absl::Status second = session->Put(*tree, "k", "v");
+  EXPECT_TRUE(second.ok()) << second;
 }
 
 }  // namespace

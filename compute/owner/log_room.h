@@ -59,6 +59,7 @@ class LogRoom {
 
   const Parts parts_;
   absl::Status no_room_;  // as of the last look
+  int64_t asked_ns_ = 0;  // until then somebody did, for the last time
   int64_t no_room_since_ns_ = 0, again_ns_ = 0, unanswered_since_ns_ = 0;
   std::vector<LogExtent> unsure_;  // to which something of this member may be in flight
 };
