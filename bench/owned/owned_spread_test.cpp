@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/owned/owned_world.h"
+#include "common/wire/lock_word.h"
 #include "compute/client/access.h"
 #include "compute/client/client_impl.h"
 #include "compute/client/session_impl.h"
@@ -242,6 +243,33 @@ TEST_F(SpreadTest, AnOwnerOfManyDirtyRecordsIsDividedWhenFewOfThemHaveToMove) {
     ASSERT_TRUE(got.ok()) << got.status();
     ASSERT_EQ(*got, records[i].value);
   }
+}
+
+// What is to be given waits for leaves whose locks somebody who is stopped holds.
+TEST_F(SpreadTest, AMemberThatSpreadsIsStillMeasured) {
+  ClientOptions options = Options();
+  options.hot_bytes = options.log_bytes = 6 << 20;
+  Worker* const owner = Join(options);
+  Run(2 * kSecondNs);
+  const auto stop_all = [&](uint64_t from, uint64_t to) {
+    for (uint32_t word = kRootLockWords; word < 1024; ++word) {
+      const LockTarget lock = {.server = 2, .word = word};
+      if (cluster().LockWordAt(lock) == from) cluster().SetLockWord(lock, to);
+    }
+  };
+  constexpr LockWord kStopped = {.owner = 777, .incarnation = 5};
+  stop_all(LockWord::kFree, kStopped.Encode());
+  Worker* const other = Join(options);
+  Run(3 * kSecondNs);
+  EXPECT_GT(Loads({owner})[0], 1000);
+  EXPECT_EQ(owner->process.client().Stats().owned.given, 0u) << "or this shows nothing";
+  owner->works = other->works = false;
+  Run(3 * kSecondNs);
+  EXPECT_EQ(owner->process.client().Stats().owned.given, 0u) << "or this shows nothing";
+  EXPECT_LT(Loads({owner})[0], 100);
+  stop_all(kStopped.Encode(), LockWord::kFree);
+  Stop();
+  CheckAll();
 }
 
 // Flushes are no faster than writers.

@@ -254,6 +254,7 @@ class Member : private MemberLimits {
   // --- member_spread.cpp
   // The tree is not closed meanwhile; nullptr: it is closed.
   class Visit;
+  void MeasureLoop(Parking* parking);
   void SpreadLoop(Parking* parking);
   void Measure();
   void Spread(OwnedTree* tree);

@@ -111,6 +111,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
   StartLoop(&Member::LogLoop);
   StartLoop(&Member::FlushLoop);
   StartLoop(&Member::LookLoop);
+  StartLoop(&Member::MeasureLoop);
   StartLoop(&Member::SpreadLoop);
   return absl::OkStatus();
 }

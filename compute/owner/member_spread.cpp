@@ -22,6 +22,8 @@ constexpr int64_t kSayLoadNs = 50 * kMillisecondNs;
 constexpr int64_t kHoldNs = kSecondNs;
 constexpr int64_t kFlushAheadNs = 10 * kSecondNs;
 constexpr int64_t kFollowNs = 10 * kSecondNs;
+// For other changes of the cluster tree: later it is looked anew who has how much to do.
+constexpr int64_t kTurnNs = 5 * kSecondNs;
 // Of one look.
 constexpr int kStepsMax = 8;
 // What has come stays so long at least.
@@ -87,12 +89,24 @@ absl::StatusOr<std::vector<Member::Other>> Member::ListOthers(OperationContext& 
 
 // --- What is done about it.
 
-void Member::SpreadLoop(Parking* parking) {
+// Beside the other loop, which waits for flushes and turns: what that decides by does not, nor do
+// clocks (rule T7) and what may be lent (rule O15).
+void Member::MeasureLoop(Parking* parking) {
   while (Pause(parking, NowNs() + kLookAtLoadNs)) {
     Measure();
-    const bool owns = joined_.load(std::memory_order_acquire);
-    const bool spreads = options_.spread_ranges && !address_.empty();
-    if (!owns) continue;
+    if (!joined_.load(std::memory_order_acquire)) continue;
+    for (const uint32_t tree_id : OpenTreeIds()) {
+      const Visit visit(this, tree_id);
+      if (visit.tree() != nullptr) LookAtLending(visit.tree());
+    }
+  }
+}
+
+void Member::SpreadLoop(Parking* parking) {
+  const bool spreads = options_.spread_ranges && !address_.empty();
+  if (!spreads && options_.ranges_min == 1) return;
+  while (Pause(parking, NowNs() + kLookAtLoadNs)) {
+    if (!joined_.load(std::memory_order_acquire)) continue;
     const std::vector<uint32_t> trees = OpenTreeIds();
     std::erase_if(plans_, [&](const auto& plan) {
       return std::find(trees.begin(), trees.end(), plan.first) == trees.end();
@@ -100,8 +114,6 @@ void Member::SpreadLoop(Parking* parking) {
     for (const uint32_t tree_id : trees) {
       const Visit visit(this, tree_id);
       if (visit.tree() == nullptr || visit.tree()->OwnRanges().empty()) continue;
-      LookAtLending(visit.tree());
-      if (!spreads && options_.ranges_min == 1) continue;
       if (spreads) Spread(visit.tree());
       DivideBusiest(visit.tree());
       // Of what was divided and has not gone to others.
@@ -186,8 +198,10 @@ void Member::DivideBusiest(OwnedTree* tree) {
 absl::Status Member::FlushAndSplit(OwnedTree* tree, OwnRange* range, const std::string& border) {
   OperationContext flushing(session_, NowNs() + kFlushAheadNs);
   PANDO_RETURN_IF_ERROR(FlushBelow(flushing, tree, range, border));
+  OperationContext waiting(session_, NowNs() + kTurnNs);
+  const Turnstile::Pass pass(turnstile_.get(), waiting.deadline_ns());
+  if (!pass.ok()) return TurnError(waiting);
   OperationContext splitting(session_, NowNs() + kHoldNs);
-  const Turnstile::Pass pass(turnstile_.get());
   return SplitRange(splitting, tree, border);
 }
 
@@ -208,7 +222,9 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
   OperationContext flushing(session_, NowNs() + kFlushAheadNs);
   PANDO_RETURN_IF_ERROR(FlushAhead(flushing, tree, range));
   {
-    const Turnstile::Pass pass(turnstile_.get());
+    OperationContext waiting(session_, NowNs() + kTurnNs);
+    const Turnstile::Pass pass(turnstile_.get(), waiting.deadline_ns());
+    if (!pass.ok()) return TurnError(waiting);
     OperationContext giving(session_, NowNs() + kHoldNs);
     PANDO_RETURN_IF_ERROR(GiveRange(giving, tree, range, to->id));
   }
