@@ -231,6 +231,28 @@ TEST(OwnedClaim, ARangeThatCannotBeBroughtToItsLeavesKeepsNoOtherJobWaiting) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// Its entries cannot be erased as yet, one of nobody and one of its own: who holds the locks of
+// their nodes is stopped.
+TEST(OwnedClaim, WhoDropsATreeServesItNoMoreThoughItsEntriesStay) {
+  OwnedStage stage({});
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+  ASSERT_TRUE(stage.Open(owner, 0) && stage.Open(other, 0));
+  const auto put = [&] { return owner->sessions[0]->Put(*owner->trees[0], KeyOf(20), "value"); };
+  ASSERT_TRUE(put().ok() && stage.Split(owner, 0, 0, KeyOf(10)).ok());
+  ASSERT_TRUE(stage.Give(owner, 0, 0, KeyOf(5), other).ok());
+  stage.Leave(other);
+  ASSERT_EQ(owner->client->Stats().owned.ranges, 1u);
+  stage.NoteDropped(0);
+  StopAt(stage, 1, true);
+  ASSERT_TRUE(owner->client->DropTree(OwnedStage::TreeName(0)).ok());
+  EXPECT_EQ(owner->client->Stats().owned.ranges, 0u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(put())) << put();
+  StopAt(stage, 1, false);
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+}
+
 // It had no keys, and is not fenced yet: until it is, all of its entries stay (rule D5).
 TEST(OwnedClaim, ARecoveryThatCannotBeginErasesNothing) {
   OwnedStage stage({.circumstances = {.owners_end = true}});

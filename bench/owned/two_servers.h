@@ -18,6 +18,19 @@
 
 namespace pando {
 
+// From now on somebody who is stopped holds all locks of nodes there that nobody has; or not any
+// more.
+inline void StopAt(OwnedStage& stage, ServerId server, bool stops) {
+  constexpr LockWord kStopped = {.owner = 777, .incarnation = 5};
+  const uint32_t words = stage.world().Memory(server).locks.size() / sizeof(uint64_t);
+  for (uint32_t i = kRootLockWords; i < words; ++i) {
+    const LockTarget word = {.server = server, .word = i};
+    const uint64_t before = stops ? LockWord::kFree : kStopped.Encode();
+    if (stage.cluster().LockWordAt(word) != before) continue;
+    stage.cluster().SetLockWord(word, stops ? kStopped.Encode() : LockWord::kFree);
+  }
+}
+
 struct TwoServers {
   static OwnedStageOptions Options() {
     OwnedStageOptions options = {.trees = 2, .circumstances = {.breaks = true, .owners_end = true}};
@@ -75,18 +88,7 @@ struct TwoServers {
     return keys;
   }
 
-  // From now on somebody who is stopped holds all locks of nodes there that nobody has; or not any
-  // more.
-  void StopAtFar(bool stops) {
-    constexpr LockWord kStopped = {.owner = 777, .incarnation = 5};
-    const uint32_t words = stage.world().Memory(far).locks.size() / sizeof(uint64_t);
-    for (uint32_t i = kRootLockWords; i < words; ++i) {
-      const LockTarget word = {.server = far, .word = i};
-      const uint64_t before = stops ? LockWord::kFree : kStopped.Encode();
-      if (stage.cluster().LockWordAt(word) != before) continue;
-      stage.cluster().SetLockWord(word, stops ? kStopped.Encode() : LockWord::kFree);
-    }
-  }
+  void StopAtFar(bool stops) { StopAt(stage, far, stops); }
 
   LogMoves stage;
   OwnedActor* const owner;

@@ -221,9 +221,8 @@ absl::Status Member::Close(OwnedTree* tree, int64_t deadline_ns) {
   const absl::Status closed = RunBlocking(deadline_ns, [&](OperationContext& context) {
     absl::Status first;
     {
-      // Whatever job has the tree in its hands ends before this; later ones look whether it is
-      // open.
-      // That looks neither at this call's deadline nor at its own any more: it may have the tree.
+      // Whatever job has the tree in its hands ends before this, without a look at this call's
+      // deadline or its own; later ones look whether it is open.
       hurries_.fetch_add(1);
       const Turnstile::Pass job(turnstile_.get());
       hurries_.fetch_sub(1);
@@ -299,14 +298,16 @@ absl::Status Member::Join(int64_t deadline_ns) {
 
 absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
   return RunBlocking(deadline_ns, [this, dropped_tree_id](OperationContext& context) {
-    const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
-    if (!pass.ok()) return TurnError(context);
-    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
+    // As Close() does: until this has passed, what is dropped is served here.
+    hurries_.fetch_add(1);
+    const Turnstile::Pass pass(turnstile_.get());
+    hurries_.fetch_sub(1);
     for (OwnedTree* const tree : OpenTrees()) {
       if (tree->id() != dropped_tree_id) continue;
       tree->NoteDropped();
       Discard(tree);
     }
+    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, self()).status());
     // Who has loops looks for the rest in a moment, and recoveries take their time.
     return joined_.load(std::memory_order_acquire) ? absl::OkStatus() : LookForEnded(context);
