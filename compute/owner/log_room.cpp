@@ -67,29 +67,32 @@ absl::StatusOr<LogExtent> LogRoom::Find(OperationContext& context) {
                      " bytes fits into no memory server that answers: the largest has ",
                      search.largest_bytes(), "; use a smaller log_bytes"));
   }
-  // Who says nothing leaves time for a smaller log.
-  const auto part = [&] {
+  // Who says nothing leaves time for those behind, of so many, and for a smaller log.
+  const auto part = [&](size_t of) {
     const int64_t left_ns = std::max<int64_t>(0, context.deadline_ns() - now_ns());
-    return OperationContext(context, search.all_answered()
-                                         ? context.deadline_ns()
-                                         : now_ns() + std::min(left_ns / 2, kAskNs));
+    const int64_t share_ns = std::min(left_ns / 2 / static_cast<int64_t>(of), kAskNs);
+    return OperationContext(context,
+                            search.all_answered() ? context.deadline_ns() : now_ns() + share_ns);
   };
   // Rule W7: where an ended member has its log, its server gives what it has kept, once nothing of
   // the ended one is in flight there any more.
   PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, parts_.list_ended(context));
-  OperationContext fencing = part();
-  for (const MemberId member : ended) {
-    const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, member);
+  for (size_t i = 0; i < ended.size(); ++i) {
+    const absl::StatusOr<LogEntry> log = FindEntry<LogEntry>(context, *parts_.map, ended[i]);
     if (!log.ok()) continue;
-    (void)AwaitFence(fencing, *parts_.control, log->extent.server, member.compute_server,
-                     member.incarnation);
+    OperationContext fencing = part(ended.size() - i);
+    (void)AwaitFence(fencing, *parts_.control, log->extent.server, ended[i].compute_server,
+                     ended[i].incarnation);
   }
   if (!ended.empty()) extent = search.Find(context, parts_.wished_bytes);
   // What ended members have left comes to the leaves as far as these have room, for nobody: a log
   // that nobody needs is freed.
   if (absl::IsResourceExhausted(extent.status())) {
-    OperationContext freeing = part();
-    for (const MemberId member : ended) parts_.bring_to_leaves(freeing, member);
+    for (size_t i = 0; i < ended.size(); ++i) {
+      OperationContext bringing = part(ended.size() - i);
+      parts_.bring_to_leaves(bringing, ended[i]);
+    }
+    OperationContext freeing = part(1);
     parts_.free_lost(freeing);
     extent = search.Find(context, parts_.wished_bytes);
   }
