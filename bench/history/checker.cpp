@@ -155,6 +155,9 @@ void HistoryCheck::AddOperation(uint32_t source) {
     case OperationKind::kDelete:
       o.kind = takes_effect ? Kind::kDelete : Kind::kSee;
       break;
+    case OperationKind::kClear:
+      o.kind = Kind::kClear;
+      break;
     case OperationKind::kReplace:
     case OperationKind::kEraseIf:
     case OperationKind::kUpsert:
@@ -279,6 +282,7 @@ std::string HistoryCheck::Describe(const KeyOperation& o) const {
     absl::StrAppend(&text, operation.upsert == UpsertKind::kAdd ? " add " : " append ",
                     Printable(operation.operand));
   }
+  if (operation.kind == OperationKind::kClear) return absl::StrCat(text, " -> absent by then");
   if (o.unknown || operation.kind == OperationKind::kPut) return text;
   if (IsConditional(operation.kind)) {
     if (operation.found) return absl::StrCat(text, " -> done");

@@ -369,6 +369,30 @@ TEST_F(HistoryFiles, AScansEndIsThereWhereItHasOne) {
   EXPECT_EQ(read->front().to, "63") << "keys stay as they are in the file";
 }
 
+TEST_F(HistoryFiles, AClearIsTwoLinesThatOthersCanRead) {
+  const Operation clear = Single(OperationKind::kClear, "k", "", false, 5, 6);
+  const std::string path = File("");
+  ASSERT_TRUE(WriteHistory({clear, Put("k", "v", 7, 8)}, path).ok());
+  std::string content;
+  std::getline(std::ifstream(path), content, '\0');
+  EXPECT_THAT(content, HasSubstr(R"("op":"delete","key":"6b","value":null,"found":false,"call":5,)"
+                                 R"("return":null,"clear":true})"));
+  EXPECT_THAT(content, HasSubstr(R"("op":"get","key":"6b","value":null,"found":false,"call":5,)"
+                                 R"("return":6,"clear":true})"));
+  const auto read = ReadHistory(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->size(), 2u);
+  EXPECT_EQ(read->front().kind, OperationKind::kClear);
+  EXPECT_EQ(read->front().return_ns, 6);
+  const State absent;
+  EXPECT_THAT(WhyWrong(*read, nullptr, &absent), HasSubstr("key \"6b\""))
+      << "what was put after it may not be gone";
+  EXPECT_EQ(WhyWrong({clear, Put("k", "v", 6, 8)}, nullptr, &absent), "");
+  EXPECT_FALSE(ReadHistory(File(R"({"op":"put","key":"k","value":"v","clear":true,)"
+                                R"("call":1,"return":2})"))
+                   .ok());
+}
+
 TEST_F(HistoryFiles, BadInputNamesFileAndLine) {
   const std::string good =
       R"({"client":1,"op":"put","key":"k","value":"v","call":1,"return":2,"more":[1]})";

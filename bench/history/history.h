@@ -23,7 +23,8 @@ enum class OperationKind : uint8_t {
   kScan,
   kReplace,
   kEraseIf,
-  kUpsert
+  kUpsert,
+  kClear  // it was absent at some moment, whatever was there before: perhaps it was erased then
 };
 
 const char* OperationKindName(OperationKind kind);  // as in files: "get", ..., "upsert"
@@ -32,7 +33,10 @@ const char* OperationKindName(OperationKind kind);  // as in files: "get", ..., 
 enum class UpsertKind : uint8_t { kAdd, kAppend };
 
 // Replace, erase if, upsert.
-inline bool IsConditional(OperationKind kind) { return kind >= OperationKind::kReplace; }
+inline bool IsConditional(OperationKind kind) {
+  return kind == OperationKind::kReplace || kind == OperationKind::kEraseIf ||
+         kind == OperationKind::kUpsert;
+}
 
 // The return time of an operation whose outcome is unknown: it took effect at any time after its
 // call, or never.

@@ -136,6 +136,19 @@ absl::StatusOr<Operation> ParseOperation(const Json& record) {
   return operation;
 }
 
+// A get of a clear becomes that. True: the delete of one, which its get says better.
+absl::StatusOr<bool> TakeClear(const Json& record, Operation* operation) {
+  const auto clear = record.find("clear");
+  if (clear == record.end()) return false;
+  if (!clear->is_boolean()) return Bad("\"clear\" is not true or false");
+  if (!clear->get<bool>()) return false;
+  if (operation->kind == OperationKind::kDelete && operation->unknown()) return true;
+  if (operation->kind != OperationKind::kGet || operation->found)
+    return Bad("\"clear\" is of a delete of unknown outcome and of a get that finds nothing");
+  operation->kind = OperationKind::kClear;
+  return false;
+}
+
 // Calls `take` with each line that is not blank.
 absl::Status ForEachLine(const std::string& path,
                          const std::function<absl::Status(uint32_t, const Json&)>& take) {
@@ -192,6 +205,8 @@ const char* OperationKindName(OperationKind kind) {
       return "delete";
     case OperationKind::kScan:
       return "scan";
+    case OperationKind::kClear:
+      return "clear";  // in no file
     case OperationKind::kReplace:
       return "replace";
     case OperationKind::kEraseIf:
@@ -253,10 +268,27 @@ std::string FormatOperation(const Operation& operation, bool as_read) {
   return line;
 }
 
+std::vector<Operation> AsDeleteAndGet(const Operation& clear) {
+  std::vector<Operation> parts(2, clear);
+  parts[0].kind = OperationKind::kDelete;
+  parts[0].return_ns = kNeverReturned;
+  parts[1].kind = OperationKind::kGet;
+  return parts;
+}
+
 absl::Status WriteHistory(const std::vector<Operation>& operations, const std::string& path,
                           bool as_read) {
   LineWriter out(path);
-  for (const Operation& operation : operations) out.Write(FormatOperation(operation, as_read));
+  for (const Operation& operation : operations) {
+    if (operation.kind != OperationKind::kClear) {
+      out.Write(FormatOperation(operation, as_read));
+      continue;
+    }
+    for (const Operation& part : AsDeleteAndGet(operation)) {
+      std::string line = FormatOperation(part, as_read);
+      out.Write(line.insert(line.size() - 1, ",\"clear\":true"));
+    }
+  }
   return out.Close();
 }
 
@@ -273,6 +305,8 @@ absl::StatusOr<std::vector<Operation>> ReadHistory(const std::string& path) {
   PANDO_RETURN_IF_ERROR(ForEachLine(path, [&](uint32_t number, const Json& record) -> absl::Status {
     PANDO_ASSIGN_OR_RETURN(Operation operation, ParseOperation(record));
     operation.line = number;
+    PANDO_ASSIGN_OR_RETURN(const bool of_clear, TakeClear(record, &operation));
+    if (of_clear) return absl::OkStatus();
     operations.push_back(std::move(operation));
     return absl::OkStatus();
   }));

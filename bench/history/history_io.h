@@ -14,6 +14,10 @@
 // modulo 2^64) or "append"; an absent key gets the operand; "value" is the result, null if there is
 // none.
 //
+// A clear (the key was absent at some moment, whatever was there before) is two lines: a delete of
+// unknown outcome and a get that found nothing, both with "clear":true. Who does not know that
+// field checks a little less: the delete may then happen at any time.
+//
 // "return":null: the outcome is unknown. The writers write keys and values as hex, which keeps
 // their order, so that any bytes can be tested; the readers take strings as they are (a checker
 // only compares them).
@@ -34,6 +38,9 @@ std::string ToHex(std::string_view bytes);
 // One line, without the line feed. `as_read`: keys and values are of a file, and written as they
 // are.
 std::string FormatOperation(const Operation& operation, bool as_read = false);
+
+// A clear in the terms of files.
+std::vector<Operation> AsDeleteAndGet(const Operation& clear);
 
 absl::Status WriteHistory(const std::vector<Operation>& operations, const std::string& path,
                           bool as_read = false);

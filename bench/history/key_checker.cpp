@@ -27,6 +27,9 @@ bool Search::CollectValues(KeyVerdict* verdict) {
   const size_t count = operations_.size();
   dropped_.resize(count);
   settled_.resize(count);
+  for (KeyOperation& o : operations_) {
+    if (o.unknown && o.kind == Kind::kClear) o.kind = Kind::kDelete;  // perhaps, and at any time
+  }
   if (upserts_ != nullptr) return true;
   if (initial_ != kAbsent) values_[initial_].stores = 1;
   for (size_t i = 0; i < count; ++i) {
@@ -136,7 +139,7 @@ void Search::MakeEvents() {
     const size_t i = events_[at].operation;
     const KeyOperation& o = operations_[i];
     if (!events_[at].is_return) {
-      if (o.kind == Kind::kDelete || o.kind == Kind::kEraseIf) delete_calls_.push_back(at);
+      if (ErasesAny(o.kind) || o.kind == Kind::kEraseIf) delete_calls_.push_back(at);
       continue;
     }
     return_position_[i] = at;

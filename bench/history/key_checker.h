@@ -42,6 +42,7 @@ struct KeyOperation {
     kSwap,     // needs `prior`
     kEraseIf,  // needs `prior`; leaves nothing
     kUpsert,   // leaves what a function makes of the state: CheckKeyWith() alone
+    kClear,    // leaves nothing, whatever was there
   };
   Kind kind = Kind::kSee;
   bool unknown = false;     // may take effect at any time after its call, if it can, or never

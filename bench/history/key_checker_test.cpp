@@ -82,6 +82,18 @@ TEST(KeyChecker, UnknownOutcomes) {
   EXPECT_EQ(Check({Unknown(Kind::kPut, 2, 50), Op(Kind::kSee, 2, 10, 20)}), Verdict::kViolation);
 }
 
+TEST(KeyChecker, AClearExplainsNoAbsenceAfterItsReturn) {
+  const KeyOperation put = Op(Kind::kPut, 1, 0, 10), clear = Op(Kind::kClear, kAbsent, 20, 30);
+  EXPECT_EQ(Check({put, clear, Op(Kind::kSee, kAbsent, 40, 50)}), Verdict::kCorrect);
+  EXPECT_EQ(Check({put, clear, Op(Kind::kSee, 1, 40, 50)}), Verdict::kViolation);
+  EXPECT_EQ(Check({put, clear, Op(Kind::kPut, 2, 25, 35), Op(Kind::kSee, 2, 40, 50)}),
+            Verdict::kCorrect);
+  EXPECT_EQ(Check({put, clear, Op(Kind::kPut, 2, 35, 38), Op(Kind::kSee, kAbsent, 40, 50)}),
+            Verdict::kViolation);
+  EXPECT_EQ(Check({clear, Op(Kind::kPut, 2, 20, 25), Op(Kind::kSee, 2, 40, 50)}), Verdict::kCorrect)
+      << "of what was absent";
+}
+
 TEST(KeyChecker, SaysWhichOperationCannotBeExplained) {
   const std::vector<KeyOperation> operations = {Op(Kind::kPut, 1, 0, 10), Op(Kind::kPut, 2, 20, 30),
                                                 Op(Kind::kSee, 1, 40, 50),
@@ -121,6 +133,9 @@ bool Apply(const KeyOperation& o, int32_t* state) {
       if (*state == kAbsent || *state != o.prior) return o.unknown;
       *state = o.kind == Kind::kSwap ? o.value : kAbsent;
       return true;
+    case Kind::kClear:
+      *state = kAbsent;
+      return true;
     case Kind::kUpsert:
       break;  // of CheckKeyWith(); none is drawn here
   }
@@ -145,7 +160,7 @@ bool BruteForce(const std::vector<KeyOperation>& operations, unsigned used, int3
 }
 
 std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unknown_share,
-                                        bool conditions) {
+                                        bool conditions, double clears) {
   std::vector<KeyOperation> operations;
   const size_t count = 1 + random->Uniform(9);
   const int64_t span = 4 + static_cast<int64_t>(random->Uniform(30));
@@ -153,6 +168,7 @@ std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unkn
   for (size_t i = 0; i < count; ++i) {
     KeyOperation o;
     o.kind = static_cast<Kind>(random->Uniform(conditions ? 8 : 6));
+    if (clears > 0 && random->Chance(clears)) o.kind = Kind::kClear;
     o.call_ns = static_cast<int64_t>(random->Uniform(static_cast<uint64_t>(span)));
     o.return_ns = o.call_ns + static_cast<int64_t>(random->Uniform(12));
     o.unknown = random->Chance(unknown_share);
@@ -184,13 +200,13 @@ std::string Describe(int32_t initial, const std::vector<KeyOperation>& operation
 }
 
 void CompareWithBruteForce(uint64_t seed, int rounds, bool unique, double unknown_share,
-                           bool conditions = false) {
+                           bool conditions = false, double clears = 0) {
   if (kSanitized) rounds /= 10;
   Random random(seed);
   int correct = 0;
   for (int round = 0; round < rounds; ++round) {
     const std::vector<KeyOperation> operations =
-        RandomHistory(&random, unique, unknown_share, conditions);
+        RandomHistory(&random, unique, unknown_share, conditions, clears);
     const auto initial = static_cast<int32_t>(random.Uniform(2));
     const bool want = BruteForce(operations, 0, initial);
     correct += want ? 1 : 0;
@@ -223,6 +239,19 @@ TEST(KeyChecker, AgreesWithBruteForceOnUnknownConditions) {
 }
 TEST(KeyChecker, AgreesWithBruteForceOnConditionsOfRepeatedValues) {
   CompareWithBruteForce(7, 60'000, false, 0.2, true);
+}
+
+TEST(KeyChecker, AgreesWithBruteForceOnClears) {
+  CompareWithBruteForce(8, 120'000, true, 0.0, false, 0.3);
+}
+TEST(KeyChecker, AgreesWithBruteForceOnClearsAndUnknown) {
+  CompareWithBruteForce(9, 120'000, true, 0.2, false, 0.2);
+}
+TEST(KeyChecker, AgreesWithBruteForceOnClearsAndConditions) {
+  CompareWithBruteForce(10, 120'000, true, 0.2, true, 0.2);
+}
+TEST(KeyChecker, AgreesWithBruteForceOnClearsAndRepeatedValues) {
+  CompareWithBruteForce(11, 60'000, false, 0.2, true, 0.2);
 }
 
 // Long correct histories made by a register that really runs: operations take effect at a moment of

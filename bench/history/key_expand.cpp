@@ -72,6 +72,7 @@ void Search::SettleOnce(Configuration* c) const {
       case Kind::kSwap:
       case Kind::kEraseIf:
       case Kind::kUpsert:
+      case Kind::kClear:  // also good for making the key absent again
         break;
     }
   }
@@ -80,7 +81,7 @@ void Search::SettleOnce(Configuration* c) const {
 // Marks a store and the reads of its value (called so far), or a delete.
 void Search::Take(Configuration* c, size_t operation) const {
   c->done.Add(slot_of_[operation]);
-  if (operations_[operation].kind == Kind::kDelete) return;
+  if (ErasesAny(operations_[operation].kind)) return;
   for (const size_t i : pending_) {
     if (operations_[i].kind == Kind::kSee && operations_[i].value == operations_[operation].value) {
       c->done.Add(slot_of_[i]);
@@ -90,7 +91,7 @@ void Search::Take(Configuration* c, size_t operation) const {
 
 // Of a store that is whole: when the first of all that come with it returns.
 size_t Search::Deadline(size_t operation) const {
-  if (operations_[operation].kind == Kind::kDelete) return return_position_[operation];
+  if (ErasesAny(operations_[operation].kind)) return return_position_[operation];
   size_t first = kNone;
   while (operation != kNone && IsPending(operation)) {
     const Value& value = values_[operations_[operation].value];
@@ -104,7 +105,7 @@ size_t Search::Earliest(const Configuration& c, Kind kind) const {
   size_t best = kNone;
   for (const size_t i : pending_) {
     if (operations_[i].kind != kind || c.done.Has(slot_of_[i])) continue;
-    if (kind != Kind::kDelete && !IsWhole(i)) continue;
+    if (!ErasesAny(kind) && !IsWhole(i)) continue;
     if (best == kNone || Deadline(i) < Deadline(best)) best = i;
   }
   return best;
@@ -114,7 +115,7 @@ bool Search::MayBecomeAbsent(const Configuration& c, size_t deadline) const {
   if (c.unknown_deletes < unknown_deletes_) return true;
   for (const size_t i : pending_) {
     const Kind kind = operations_[i].kind;
-    if ((kind == Kind::kDelete || kind == Kind::kEraseIf) && !c.done.Has(slot_of_[i])) return true;
+    if ((ErasesAny(kind) || kind == Kind::kEraseIf) && !c.done.Has(slot_of_[i])) return true;
   }
   const auto next = std::upper_bound(delete_calls_.begin(), delete_calls_.end(), now_);
   return next != delete_calls_.end() && *next < deadline;
@@ -146,6 +147,12 @@ void Search::ExpandTaken(const Configuration& c) {
 
 void Search::ExpandAbsent(const Configuration& c) {
   Configuration next;
+  // What comes next may stay until a clear has returned.
+  if (const size_t i = Earliest(c, Kind::kClear); i != kNone) {
+    next = c;
+    Take(&next, i);
+    Reach(next);
+  }
   bool whole = false;
   for (const Kind kind : {Kind::kPut, Kind::kInsert}) {
     const size_t i = Earliest(c, kind);
@@ -175,11 +182,17 @@ void Search::ExpandAbsent(const Configuration& c) {
 
 void Search::ExpandPresent(const Configuration& c, size_t forced) {
   Configuration next = c;
-  if (const size_t i = Earliest(c, Kind::kDelete); i != kNone) {
+  const size_t erase = Earliest(c, Kind::kDelete), clear = Earliest(c, Kind::kClear);
+  // A clear that may be later is as good as the delete, and can do without a value.
+  const bool both = erase != kNone && clear != kNone && Deadline(clear) < Deadline(erase);
+  for (const size_t i : {erase, both || erase == kNone ? clear : kNone}) {
+    if (i == kNone) continue;
+    next = c;
     next.state = kAbsent;
     Take(&next, i);
     Reach(next);
-  } else if (c.unknown_deletes < unknown_deletes_) {
+  }
+  if (erase == kNone && clear == kNone && c.unknown_deletes < unknown_deletes_) {
     ++next.unknown_deletes;
     next.state = kAbsent;
     Reach(next);
@@ -223,11 +236,12 @@ std::optional<int32_t> Search::Effect(const Configuration& c, size_t operation) 
     const std::optional<int32_t> made = (*upserts_)(operation, c.state);
     return o.unknown || made == o.value ? made : std::nullopt;
   }
-  const bool possible = o.kind == Kind::kPut || (o.kind == Kind::kInsert && !c.present()) ||
+  const bool possible = o.kind == Kind::kPut || o.kind == Kind::kClear ||
+                        (o.kind == Kind::kInsert && !c.present()) ||
                         ((o.kind == Kind::kUpdate || o.kind == Kind::kDelete) && c.present()) ||
                         (Takes(o) && c.state == o.prior);
   if (!possible) return std::nullopt;
-  const bool erases = o.kind == Kind::kDelete || o.kind == Kind::kEraseIf;
+  const bool erases = ErasesAny(o.kind) || o.kind == Kind::kEraseIf;
   return erases ? kAbsent : o.value;
 }
 

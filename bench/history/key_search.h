@@ -80,6 +80,7 @@ class Search {
     return o.kind == Kind::kPut || o.kind == Kind::kInsert || o.kind == Kind::kUpdate ||
            o.kind == Kind::kSwap;
   }
+  static bool ErasesAny(Kind kind) { return kind == Kind::kDelete || kind == Kind::kClear; }
   static bool Takes(const KeyOperation& o) {
     return o.kind == Kind::kSwap || o.kind == Kind::kEraseIf;
   }

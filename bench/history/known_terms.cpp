@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "bench/history/history_io.h"
+
 namespace pando::history {
 namespace {
 
@@ -43,6 +45,10 @@ std::vector<Operation> InKnownTerms(const std::vector<Operation>& operations, co
   for (const Operation& o : operations) {
     if (o.kind == OperationKind::kUpsert && o.unknown()) {
       unknown_upserts[o.key].push_back(&o);
+      continue;
+    }
+    if (o.kind == OperationKind::kClear) {
+      for (Operation& part : AsDeleteAndGet(o)) known.push_back(std::move(part));
       continue;
     }
     known.push_back(IsConditional(o.kind) ? Translated(o) : o);

@@ -208,13 +208,7 @@ bool OwnedStage::EraseRange(OwnedActor* actor, size_t session, size_t tree,
   const Ending ending = Conclude(erasing.status, &whole);
   if (ending == Ending::kProblem) return false;
   SettleErases(erasing, Stamp(), &erases);
-  for (size_t i = 0; i < erases.size(); ++i) {
-    if (i < keys.size()) {
-      history[place + i] = std::move(erases[i]);
-    } else {
-      history.push_back(std::move(erases[i]));
-    }
-  }
+  std::move(erases.begin(), erases.end(), history.begin() + static_cast<ptrdiff_t>(place));
   if (ending != Ending::kCutOff) return true;
   actor->cut_off = actor->cut_off || actor->client->fenced();
   return !actor->client->fenced();

@@ -33,9 +33,10 @@ Write::Kind WriteKindOf(OperationKind kind) {
       return Write::Kind::kUpsert;
     case OperationKind::kGet:
     case OperationKind::kScan:
+    case OperationKind::kClear:
       break;
   }
-  PANDO_CHECK(false) << "a read is no write";
+  PANDO_CHECK(false) << "no write of one key";
 }
 
 UpsertFunction FunctionOf(history::UpsertKind kind) {
@@ -76,6 +77,8 @@ absl::Status Perform(Session& session, const Tree& tree, history::Operation* o) 
       for (KeyValue& row : rows) o->rows.emplace_back(std::move(row.key), std::move(row.value));
       return status;
     }
+    case OperationKind::kClear:
+      PANDO_CHECK(false) << "a clear is of a range of keys";
   }
   FillIn(status, seen, o);
   return status;

@@ -56,19 +56,16 @@ void SettleErases(const RangeErasing& erasing, int64_t return_ns,
                          return !range.low.IsAbove(key) && range.high.IsAbove(key);
                        });
   };
-  std::vector<Operation> absent;
   for (Operation& o : *operations) {
     const bool passed = erasing.erased.done || o.key < erasing.erased.next;
     if (may_be(o.key)) {
-      Operation& seen = absent.emplace_back(o);
-      seen.kind = OperationKind::kGet;
-      seen.return_ns = return_ns;
+      o.kind = OperationKind::kClear;
+      o.return_ns = return_ns;
     } else if (sure.contains(o.key) || passed) {
       o.found = sure.contains(o.key);
       o.return_ns = return_ns;
     }
   }
-  for (Operation& seen : absent) operations->push_back(std::move(seen));
 }
 
 }  // namespace pando

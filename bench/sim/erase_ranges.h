@@ -27,8 +27,8 @@ RangeErasing PerformEraseRange(Session& session, const Tree& tree, const std::st
 // unknown. `keys`: all that may be in the range.
 std::vector<history::Operation> EraseOperations(const std::vector<std::string>& keys,
                                                 int32_t client, int64_t call_ns);
-// The same once it has: what is known of each is said. Of a key that was perhaps erased by somebody
-// else meanwhile that is two: an erase of unknown outcome, and that it was absent.
+// The same once it has: what is known of each is said. A key that was perhaps erased by somebody
+// else meanwhile was absent at some moment of the call, and that is all.
 void SettleErases(const RangeErasing& erasing, int64_t return_ns,
                   std::vector<history::Operation>* operations);
 

@@ -1,6 +1,7 @@
 // What is done to owners alone: each kind does what it says, and loses nothing acknowledged.
 #include "bench/sim/owner_faults.h"
 
+#include "bench/sim/erase_ranges.h"
 #include "bench/sim/sim_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,6 +21,25 @@ SimRunOptions Owned(uint64_t seed, int compute_servers) {
   options.operations = 1500;
   options.moves = 0.02;
   return options;
+}
+
+TEST(ErasedRanges, WhatOthersHadOfARangeWasAbsentByItsEnd) {
+  using history::OperationKind;
+  std::vector<history::Operation> erases = EraseOperations({"a", "b", "c", "d"}, 1, 5);
+  RangeErasing erasing;
+  erasing.erased.next = "d";  // and no further
+  erasing.keys.perhaps = {"a"};
+  erasing.keys.elsewhere = {{{"b", /*after=*/false}, {"c", /*after=*/false}}};
+  SettleErases(erasing, 9, &erases);
+  ASSERT_EQ(erases.size(), 4u);
+  for (const size_t i : {0, 1}) {
+    EXPECT_EQ(erases[i].kind, OperationKind::kClear) << i;
+    EXPECT_EQ(erases[i].return_ns, 9) << i;
+  }
+  EXPECT_EQ(erases[2].kind, OperationKind::kDelete);
+  EXPECT_FALSE(erases[2].found);
+  EXPECT_EQ(erases[2].return_ns, 9);
+  EXPECT_TRUE(erases[3].unknown());
 }
 
 TEST(OwnerFaults, PeersAreCutOffForAWhileAndGoOn) {

@@ -252,13 +252,7 @@ bool SimRun::EraseRange(ComputeServer& server, Session& session, const TreeHandl
   Operation whole = erases.front();
   const Ending ending = Settle(server, session, handle, erasing.status, &whole);
   SettleErases(erasing, Stamp(), &erases);
-  for (size_t i = 0; i < erases.size(); ++i) {
-    if (i < keys.size()) {
-      operations[place + i] = std::move(erases[i]);
-    } else {
-      operations.push_back(std::move(erases[i]));
-    }
-  }
+  std::move(erases.begin(), erases.end(), operations.begin() + static_cast<ptrdiff_t>(place));
   if (erasing.status.ok()) ++result_.ranges_erased;
   return ending != Ending::kCutOff;
 }

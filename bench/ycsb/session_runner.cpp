@@ -287,10 +287,11 @@ SessionRunner::Outcome SessionRunner::ExecuteOne(Worker* worker, HistoryKind kin
     case HistoryKind::kScan:
       outcome.status = session_->Scan(*tree_, worker->key, limit, &worker->rows, options);
       break;
+    case HistoryKind::kClear:
     case HistoryKind::kReplace:
     case HistoryKind::kEraseIf:
     case HistoryKind::kUpsert:
-      PANDO_CHECK(false) << "no workload has conditional operations";
+      PANDO_CHECK(false) << "no workload has conditional operations, or erases ranges";
   }
   outcome.return_ns = now_ns_ = NowNs();
   if (history_ != nullptr) Note(*worker, kind, limit, outcome);
