@@ -104,6 +104,21 @@ TEST(OwnerFaults, OthersComeInThePlaceOfTheKilled) {
   EXPECT_GT(all.replaced_before_recovered, 5u) << "they meet recoveries";
 }
 
+// Where a memory server is dead no tree is looked at as a whole, so the last client reads each key.
+TEST(OwnerFaults, TheLastClientReadsAllKeysOnceAMemoryServerIsDead) {
+  uint64_t read = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SimRunOptions options = Owned(seed, 3);
+    options.memory_servers = 3;
+    options.server_deaths = 1;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    EXPECT_EQ(result.server_deaths, 1u);
+    read += result.read_after_server_death;
+  }
+  EXPECT_GT(read, 6u * 64 / 4) << "what is not on the dead server";
+}
+
 SimRunOptions DiesWithItsLog(uint64_t seed) {
   SimRunOptions options = Owned(seed, 3);
   options.memory_servers = 4;

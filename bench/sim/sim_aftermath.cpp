@@ -1,10 +1,12 @@
 // What must hold once everybody has done what there was to do.
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/history/checker.h"
+#include "bench/perform/perform.h"
 #include "bench/sim/sim_run_state.h"
 #include "common/base/status.h"
 #include "compute/check/tree_check.h"
@@ -58,6 +60,57 @@ void SimRun::SweepAfterDeaths() {
   if (!status.ok()) Problem(absl::StrCat("afterwards: ", status.ToString()));
 }
 
+void SimRun::ReadAfterServerDeath() {
+  ComputeServer* last = nullptr;
+  NoteTrouble(NowNs());
+  for (const auto& server : servers_) {
+    if (server->closed || server->client == nullptr || !IsFree(*server)) continue;
+    if (server->client->fenced() || server->sessions.empty()) continue;
+    // What has its leaf on the dead server stays in a log, for whoever comes.
+    for (const TreeHandle& handle : server->handles) {
+      if (handle.tree != nullptr) (void)server->sessions.front()->session->Flush(*handle.tree);
+    }
+    last = server.get();
+  }
+  if (last == nullptr) return;
+  CloseServers(last);
+  NoteTrouble(NowNs());
+  Session& session = *last->sessions.front()->session;
+  session.Spawn([&] {
+    for (const TreeHandle& handle : last->handles) {
+      if (handle.tree != nullptr) ReadAll(*last, session, handle);
+    }
+  });
+  session.Run();
+}
+
+void SimRun::ReadAll(ComputeServer& server, Session& session, const TreeHandle& handle) {
+  std::vector<history::Operation>& operations = handle.life->operations;
+  std::set<std::string> keys;
+  for (const history::Operation& o : operations) {
+    // A scan that failed has become a get, perhaps of no key.
+    if (o.kind != history::OperationKind::kScan && !o.key.empty()) keys.insert(o.key);
+  }
+  for (const std::string& key : keys) {
+    history::Operation get;
+    get.key = key;
+    get.call_ns = Stamp();
+    const absl::Status status = Perform(session, *handle.tree, &get);
+    CheckWait(status, get, /*waits=*/1);
+    Circumstances circumstances = CircumstancesOf(handle.life->dropped);
+    // The others' logs may have more for the dead server's leaves than one client may keep.
+    circumstances.little_memory |= options_.tree.mode == TreeOptions::Mode::kOwned;
+    const Ending ending = Explain(status, circumstances, &get);
+    if (ending == Ending::kProblem) return Fail(status, &get);
+    if (ending == Ending::kCutOff || server.client->fenced()) return;
+    // Else it is out of reach, and nothing is said of it.
+    if (ending != Ending::kConcluded) continue;
+    get.return_ns = Stamp();
+    operations.push_back(std::move(get));
+    ++result_.read_after_server_death;
+  }
+}
+
 absl::Status SimRun::SweepAndCheck() {
   PANDO_RETURN_IF_ERROR(AddComputeServer());
   ComputeServer& server = *servers_.back();
@@ -96,11 +149,12 @@ void SimRun::TearDown() {
   world_.RunUntil(NowNs() + kSecondNs);  // what is still in the network
 }
 
-void SimRun::CloseServers() {
+void SimRun::CloseServers(const ComputeServer* but) {
   // The dead first: their coroutines give up what only this process knows they hold.
   for (const bool killed : {true, false}) {
     for (auto& server : servers_) {
-      if (server->fabric == nullptr || world_.IsKilled(*server->fabric) != killed) continue;
+      if (server.get() == but || server->fabric == nullptr) continue;
+      if (world_.IsKilled(*server->fabric) != killed) continue;
       server->Close();
       server->fabric.reset();
     }

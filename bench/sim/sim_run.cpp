@@ -309,7 +309,13 @@ SimRunResult SimRun::Run() {
   const bool has_dead = options_.crashes > 0 || options_.lease_ns > 0 ||
                         options_.break_probability > 0 || options_.reopens > 0 ||
                         options_.drops > 0 || result_.owner_and_log_deaths > 0;
-  if (set_up.ok() && has_dead && CanConnect() && result_.problems.empty()) SweepAfterDeaths();
+  if (set_up.ok() && result_.problems.empty()) {
+    if (!CanConnect()) {
+      ReadAfterServerDeath();
+    } else if (has_dead) {
+      SweepAfterDeaths();
+    }
+  }
   TearDown();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
   result_.trace_hash = world_.trace_hash();

@@ -166,17 +166,18 @@ struct SimRunResult {
   uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
   uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
   uint64_t server_pauses = 0;
-  uint64_t splits = 0, moves = 0;   // of ranges
-  uint64_t flushes = 0;             // asked for, and done
-  uint64_t upserts = 0;             // begun, each by itself
-  uint64_t stopped_moves = 0;       // or what they were asked for with
-  uint64_t walks = 0;               // with a cursor, to their end
-  uint64_t written_in_runs = 0;     // operations
-  uint64_t written_by_call = 0;     // of them by Session::WriteMany()
-  uint64_t stretches = 0;           // to their end
-  uint64_t ranges_erased = 0;       // to their end
-  uint64_t after_server_death = 0;  // operations that succeeded all the same
-  int64_t longest_wait_ns = 0;      // of an operation on owned trees, with nothing in its way
+  uint64_t splits = 0, moves = 0;        // of ranges
+  uint64_t flushes = 0;                  // asked for, and done
+  uint64_t upserts = 0;                  // begun, each by itself
+  uint64_t stopped_moves = 0;            // or what they were asked for with
+  uint64_t walks = 0;                    // with a cursor, to their end
+  uint64_t written_in_runs = 0;          // operations
+  uint64_t written_by_call = 0;          // of them by Session::WriteMany()
+  uint64_t stretches = 0;                // to their end
+  uint64_t ranges_erased = 0;            // to their end
+  uint64_t after_server_death = 0;       // operations that succeeded all the same
+  uint64_t read_after_server_death = 0;  // keys, by the last client, once the others have left
+  int64_t longest_wait_ns = 0;           // of an operation on owned trees, with nothing in its way
   uint64_t chunks_again = 0;  // that memory servers gave to a tree after they had been another's
   // Of OwnerFaults.
   uint64_t peer_cuts = 0, peer_cuts_one_way = 0;

@@ -233,10 +233,14 @@ class SimRun {
   // After crashes: a client that comes later cleans up what the dead have left, and checks every
   // node.
   void SweepAfterDeaths();
+  // Where nobody can come later any more: all of the living flush and all but one leave, and that
+  // one reads each key, for the history.
+  void ReadAfterServerDeath();
+  void ReadAll(ComputeServer& server, Session& session, const TreeHandle& handle);
   absl::Status SweepAndCheck();
   absl::Status SweepAndCheck(ComputeServer& server, const Tree& tree);
   void TearDown();
-  void CloseServers();
+  void CloseServers(const ComputeServer* but = nullptr);
   void CheckGiversUp();
   void CheckAfterwards();
   void CheckLife(const TreeLife& life);
