@@ -133,6 +133,7 @@ void HistoryCheck::AddOperation(uint32_t source) {
   o.unknown = operation.unknown();
   o.call_ns = operation.call_ns;
   o.return_ns = operation.return_ns;
+  o.latest_ns = operation.latest_ns;
   o.source = source;
   const bool takes_effect = o.unknown || operation.found;
   switch (operation.kind) {
@@ -268,7 +269,10 @@ std::string HistoryCheck::Describe(const KeyOperation& o) const {
   if (o.source == kFinalState) return absl::StrCat("final state: ", Printable(values_[o.value]));
   const Operation& operation = operations_[o.source];
   const std::string line = operation.line > 0 ? absl::StrCat("line ", operation.line, " ") : "";
-  const std::string returned = o.unknown ? "unknown" : absl::StrCat(operation.return_ns);
+  const std::string returned = !o.unknown ? absl::StrCat(operation.return_ns)
+                               : operation.latest_ns == kAtAnyTime
+                                   ? "unknown"
+                                   : absl::StrCat("unknown by ", operation.latest_ns);
   std::string text = absl::StrCat(line, "[", operation.call_ns, ", ", returned, "] client ",
                                   operation.client, " ", OperationKindName(operation.kind));
   if (!operation.value.empty()) absl::StrAppend(&text, " ", Printable(operation.value));

@@ -388,9 +388,22 @@ TEST_F(HistoryFiles, AClearIsTwoLinesThatOthersCanRead) {
   EXPECT_THAT(WhyWrong(*read, nullptr, &absent), HasSubstr("key \"6b\""))
       << "what was put after it may not be gone";
   EXPECT_EQ(WhyWrong({clear, Put("k", "v", 6, 8)}, nullptr, &absent), "");
-  EXPECT_FALSE(ReadHistory(File(R"({"op":"put","key":"k","value":"v","clear":true,)"
-                                R"("call":1,"return":2})"))
-                   .ok());
+  EXPECT_FALSE(ReadHistory(File(R"({"op":"put","key":"k","value":"v","clear":1})")).ok());
+}
+
+TEST_F(HistoryFiles, AnUnknownOutcomeMayHaveALatestTime) {
+  Operation put = Put("k", "v", 10, kNeverReturned);
+  put.latest_ns = 90;
+  EXPECT_EQ(FormatOperation(put), R"({"client":0,"op":"put","key":"6b","value":"76","found":false,)"
+                                  R"("call":10,"return":null,"latest":90})");
+  const auto read = ReadHistory(File(FormatOperation(put)));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->front().latest_ns, 90);
+  const std::vector<Operation> late = {put, Single(OperationKind::kGet, "k", "", false, 91, 92)};
+  const State there = {{"k", "v"}};
+  EXPECT_THAT(WhyWrong(late, nullptr, &there), HasSubstr("[10, unknown by 90]"));
+  put.latest_ns = 9;
+  EXPECT_FALSE(ReadHistory(File(FormatOperation(put))).ok());
 }
 
 TEST_F(HistoryFiles, BadInputNamesFileAndLine) {

@@ -41,6 +41,8 @@ inline bool IsConditional(OperationKind kind) {
 // The return time of an operation whose outcome is unknown: it took effect at any time after its
 // call, or never.
 inline constexpr int64_t kNeverReturned = INT64_MAX;
+// Of such an operation: nobody knows by when it has happened, if it does.
+inline constexpr int64_t kAtAnyTime = INT64_MAX;
 
 struct Operation {
   int32_t client = 0;
@@ -58,8 +60,9 @@ struct Operation {
   std::optional<std::string> actual;
   int64_t call_ns = 0;
   int64_t return_ns = kNeverReturned;
-  std::optional<std::string> to;                          // scan: keys below it; none: to the end
-  size_t limit = 0;                                       // scan
+  int64_t latest_ns = kAtAnyTime;  // outcome unknown: it took effect by then, or never
+  std::optional<std::string> to;   // scan: keys below it; none: to the end
+  size_t limit = 0;                // scan
   std::vector<std::pair<std::string, std::string>> rows;  // scan
   uint32_t line = 0;                                      // in the file it came from; 0: none
 

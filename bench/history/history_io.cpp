@@ -49,6 +49,10 @@ absl::Status TakeTimes(const Json& record, Operation* operation) {
   PANDO_ASSIGN_OR_RETURN(operation->call_ns, TakeTime(*call, "call"));
   if (returned->is_null()) {
     operation->return_ns = kNeverReturned;
+    const auto latest = record.find("latest");
+    if (latest == record.end()) return absl::OkStatus();
+    PANDO_ASSIGN_OR_RETURN(operation->latest_ns, TakeTime(*latest, "latest"));
+    if (operation->latest_ns < operation->call_ns) return Bad("\"latest\" is before its call");
     return absl::OkStatus();
   }
   PANDO_ASSIGN_OR_RETURN(operation->return_ns, TakeTime(*returned, "return"));
@@ -264,7 +268,11 @@ std::string FormatOperation(const Operation& operation, bool as_read) {
           &line, ",\"actual\":", operation.actual.has_value() ? quoted(*operation.actual) : "null");
     }
   }
-  absl::StrAppend(&line, ",\"call\":", operation.call_ns, ",\"return\":", returned, "}");
+  absl::StrAppend(&line, ",\"call\":", operation.call_ns, ",\"return\":", returned);
+  if (operation.unknown() && operation.latest_ns != kAtAnyTime) {
+    absl::StrAppend(&line, ",\"latest\":", operation.latest_ns);
+  }
+  line += '}';
   return line;
 }
 

@@ -18,7 +18,8 @@
 // unknown outcome and a get that found nothing, both with "clear":true. Who does not know that
 // field checks a little less: the delete may then happen at any time.
 //
-// "return":null: the outcome is unknown. The writers write keys and values as hex, which keeps
+// "return":null: the outcome is unknown. With "latest":90 it took effect by then or never; who does
+// not know that field checks a little less. The writers write keys and values as hex, which keeps
 // their order, so that any bytes can be tested; the readers take strings as they are (a checker
 // only compares them).
 #pragma once

@@ -91,7 +91,7 @@ bool Search::SettleStore(const Value& value, bool* changed, KeyVerdict* verdict)
   if (told ? first_ns >= store.return_ns : !store.unknown) return true;
   settled_[value.store] = true;
   store.unknown = false;
-  store.return_ns = first_ns;
+  store.return_ns = std::min(first_ns, store.latest_ns);
   *changed = true;
   return !Takes(store) || NoteRead(value.store, store.prior, verdict);
 }
@@ -129,7 +129,10 @@ void Search::MakeEvents() {
   for (size_t i = 0; i < operations_.size(); ++i) {
     if (dropped_[i]) continue;
     events_.push_back({operations_[i].call_ns, false, i});
-    if (!operations_[i].unknown) events_.push_back({operations_[i].return_ns, true, i});
+    const KeyOperation& o = operations_[i];
+    if (!o.unknown || IsBounded(o)) {
+      events_.push_back({o.unknown ? o.latest_ns : o.return_ns, true, i});
+    }
   }
   std::stable_sort(events_.begin(), events_.end(), [](const Event& a, const Event& b) {
     return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : a.is_return < b.is_return;
@@ -161,7 +164,10 @@ KeyVerdict Search::Run() {
   configurations_.push_back(first);
   for (now_ = 0; now_ < events_.size(); ++now_) {
     const Event& event = events_[now_];
-    if (event.is_return ? !OnReturn(event.operation, &verdict) : !OnCall(event.operation)) {
+    const bool is_latest = event.is_return && operations_[event.operation].unknown;
+    if (is_latest         ? !OnLatest(event.operation)
+        : event.is_return ? !OnReturn(event.operation, &verdict)
+                          : !OnCall(event.operation)) {
       if (verdict.verdict == Verdict::kViolation) return verdict;
       return {Verdict::kUndecided, event.is_return
                                        ? "the limit of configurations looked at was reached"
@@ -173,7 +179,8 @@ KeyVerdict Search::Run() {
 
 bool Search::OnCall(size_t operation) {
   const KeyOperation& o = operations_[operation];
-  if (unique_ && o.unknown && o.kind != Kind::kEraseIf && !values_[o.value].leads_to_erase) {
+  if (unique_ && o.unknown && !IsBounded(o) && o.kind != Kind::kEraseIf &&
+      !values_[o.value].leads_to_erase) {
     ++(o.kind == Kind::kDelete ? unknown_deletes_ : unknown_stores_);
     return true;
   }
@@ -195,28 +202,53 @@ bool Search::OnReturn(size_t operation, KeyVerdict* verdict) {
   const bool expand = !std::all_of(configurations_.begin(), configurations_.end(),
                                    [&](const Configuration& c) { return c.done.Has(slot); });
   if (expand) {
-    forced_ = operation;
-    frontier_.clear();
-    seen_.clear();
-    reached_.clear();
-    for (const Configuration& c : configurations_) Reach(c);
-    while (!frontier_.empty()) {
-      if (++looked_at_ > limits_.configurations_max) return false;
-      const Configuration c = frontier_.back();
-      frontier_.pop_back();
-      Expand(c, operation);
-    }
+    if (!Force(operation)) return false;
     if (reached_.empty()) {
       *verdict = Violation(operation, "no order of the operations explains its result");
       return false;
     }
     configurations_.assign(reached_.begin(), reached_.end());
   }
+  Retire(operation);
+  return true;
+}
+
+bool Search::OnLatest(size_t operation) {
+  if (!Force(operation)) return false;
+  // Or it never has.
+  reached_.insert(configurations_.begin(), configurations_.end());
+  const size_t slot = slot_of_[operation];
+  absl::flat_hash_set<Configuration> left;
+  for (Configuration c : reached_) {
+    c.done.Remove(slot);
+    left.insert(c);
+  }
+  configurations_.assign(left.begin(), left.end());
+  Retire(operation);
+  return true;
+}
+
+bool Search::Force(size_t operation) {
+  forced_ = operation;
+  frontier_.clear();
+  seen_.clear();
+  reached_.clear();
+  for (const Configuration& c : configurations_) Reach(c);
+  while (!frontier_.empty()) {
+    if (++looked_at_ > limits_.configurations_max) return false;
+    const Configuration c = frontier_.back();
+    frontier_.pop_back();
+    Expand(c, operation);
+  }
+  return true;
+}
+
+void Search::Retire(size_t operation) {
+  const size_t slot = slot_of_[operation];
   for (Configuration& c : configurations_) c.done.Remove(slot);
   std::erase(pending_, operation);
   free_slots_.push_back(slot);
   slot_of_[operation] = kNone;
-  return true;
 }
 
 KeyVerdict CheckKey(int32_t initial, const std::vector<KeyOperation>& operations,

@@ -45,9 +45,10 @@ struct KeyOperation {
     kClear,    // leaves nothing, whatever was there
   };
   Kind kind = Kind::kSee;
-  bool unknown = false;     // may take effect at any time after its call, if it can, or never
-  int32_t value = kAbsent;  // kSee: what was read; stores: what was stored; else kAbsent
-  int32_t prior = kAbsent;  // kSwap, kEraseIf: a value that has to be there
+  bool unknown = false;           // may take effect at any time after its call, if it can, or never
+  int64_t latest_ns = INT64_MAX;  // of an unknown one: but at no time after this
+  int32_t value = kAbsent;        // kSee: what was read; stores: what was stored; else kAbsent
+  int32_t prior = kAbsent;        // kSwap, kEraseIf: a value that has to be there
   int64_t call_ns = 0;
   int64_t return_ns = 0;
   uint32_t source = 0;  // the caller's

@@ -82,6 +82,26 @@ TEST(KeyChecker, UnknownOutcomes) {
   EXPECT_EQ(Check({Unknown(Kind::kPut, 2, 50), Op(Kind::kSee, 2, 10, 20)}), Verdict::kViolation);
 }
 
+TEST(KeyChecker, AnUnknownOutcomeThatHasALatestTime) {
+  std::vector<KeyOperation> operations = {Unknown(Kind::kPut, 1, 0), Op(Kind::kPut, 2, 10, 20),
+                                          Op(Kind::kSee, 2, 30, 40), Op(Kind::kSee, 1, 90, 95)};
+  EXPECT_EQ(Check(operations), Verdict::kCorrect);
+  operations[0].latest_ns = 40;
+  EXPECT_EQ(Check(operations), Verdict::kCorrect);
+  operations[0].latest_ns = 29;
+  EXPECT_EQ(Check(operations), Verdict::kViolation);
+  operations = {Unknown(Kind::kDelete, kAbsent, 0), Op(Kind::kSee, 1, 10, 20),
+                Op(Kind::kSee, kAbsent, 30, 40)};
+  EXPECT_EQ(Check(operations, 1), Verdict::kCorrect);
+  operations[0].latest_ns = 9;
+  EXPECT_EQ(Check(operations, 1), Verdict::kViolation);
+  operations = {Unknown(Kind::kPut, 1, 0), Op(Kind::kSee, kAbsent, 10, 20),
+                Op(Kind::kSeePresent, kAbsent, 30, 40)};
+  EXPECT_EQ(Check(operations), Verdict::kCorrect);
+  operations[0].latest_ns = 9;
+  EXPECT_EQ(Check(operations), Verdict::kViolation);
+}
+
 TEST(KeyChecker, AClearExplainsNoAbsenceAfterItsReturn) {
   const KeyOperation put = Op(Kind::kPut, 1, 0, 10), clear = Op(Kind::kClear, kAbsent, 20, 30);
   EXPECT_EQ(Check({put, clear, Op(Kind::kSee, kAbsent, 40, 50)}), Verdict::kCorrect);
@@ -142,7 +162,9 @@ bool Apply(const KeyOperation& o, int32_t* state) {
   return false;
 }
 
-bool BruteForce(const std::vector<KeyOperation>& operations, unsigned used, int32_t state) {
+// `now_ns`: the latest call of what has been done.
+bool BruteForce(const std::vector<KeyOperation>& operations, unsigned used, int32_t state,
+                int64_t now_ns = 0) {
   int64_t first_return_ns = INT64_MAX;
   bool all = true;
   for (size_t i = 0; i < operations.size(); ++i) {
@@ -153,14 +175,17 @@ bool BruteForce(const std::vector<KeyOperation>& operations, unsigned used, int3
   if (all) return true;
   for (size_t i = 0; i < operations.size(); ++i) {
     if ((used >> i & 1) != 0 || operations[i].call_ns > first_return_ns) continue;
+    const int64_t then_ns = std::max(now_ns, operations[i].call_ns);
+    if (operations[i].unknown && then_ns > operations[i].latest_ns) continue;
     int32_t next = state;
-    if (Apply(operations[i], &next) && BruteForce(operations, used | 1u << i, next)) return true;
+    if (Apply(operations[i], &next) && BruteForce(operations, used | 1u << i, next, then_ns))
+      return true;
   }
   return false;
 }
 
 std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unknown_share,
-                                        bool conditions, double clears) {
+                                        bool conditions, double clears, double bounded) {
   std::vector<KeyOperation> operations;
   const size_t count = 1 + random->Uniform(9);
   const int64_t span = 4 + static_cast<int64_t>(random->Uniform(30));
@@ -172,6 +197,7 @@ std::vector<KeyOperation> RandomHistory(Random* random, bool unique, double unkn
     o.call_ns = static_cast<int64_t>(random->Uniform(static_cast<uint64_t>(span)));
     o.return_ns = o.call_ns + static_cast<int64_t>(random->Uniform(12));
     o.unknown = random->Chance(unknown_share);
+    if (bounded > 0 && o.unknown && random->Chance(bounded)) o.latest_ns = o.return_ns;
     if (o.kind == Kind::kPut || o.kind == Kind::kInsert || o.kind == Kind::kUpdate ||
         o.kind == Kind::kSwap) {
       o.value = unique ? ++stored : 1 + static_cast<int32_t>(random->Uniform(3));
@@ -200,13 +226,13 @@ std::string Describe(int32_t initial, const std::vector<KeyOperation>& operation
 }
 
 void CompareWithBruteForce(uint64_t seed, int rounds, bool unique, double unknown_share,
-                           bool conditions = false, double clears = 0) {
+                           bool conditions = false, double clears = 0, double bounded = 0) {
   if (kSanitized) rounds /= 10;
   Random random(seed);
   int correct = 0;
   for (int round = 0; round < rounds; ++round) {
     const std::vector<KeyOperation> operations =
-        RandomHistory(&random, unique, unknown_share, conditions, clears);
+        RandomHistory(&random, unique, unknown_share, conditions, clears, bounded);
     const auto initial = static_cast<int32_t>(random.Uniform(2));
     const bool want = BruteForce(operations, 0, initial);
     correct += want ? 1 : 0;
@@ -252,6 +278,29 @@ TEST(KeyChecker, AgreesWithBruteForceOnClearsAndConditions) {
 }
 TEST(KeyChecker, AgreesWithBruteForceOnClearsAndRepeatedValues) {
   CompareWithBruteForce(11, 60'000, false, 0.2, true, 0.2);
+}
+
+TEST(KeyChecker, AgreesWithBruteForceOnUnknownOutcomesWithALatestTime) {
+  CompareWithBruteForce(12, 120'000, true, 0.4, false, 0, 0.7);
+  CompareWithBruteForce(13, 60'000, true, 0.4, false, 0.2, 0.7);
+}
+TEST(KeyChecker, AgreesWithBruteForceOnLatestTimesOfRepeatedValues) {
+  CompareWithBruteForce(14, 60'000, false, 0.3, false, 0.1, 0.7);
+}
+// Those that lead to a conditional erase may happen at any time: nothing correct is a violation.
+TEST(KeyChecker, LatestTimesOfConditionsAskForTooLittleAtMost) {
+  Random random(15);
+  int found = 0, wrong = 0;
+  for (int round = 0; round < (kSanitized ? 6'000 : 60'000); ++round) {
+    const auto operations = RandomHistory(&random, true, 0.4, true, 0.1, 0.7);
+    const auto initial = static_cast<int32_t>(random.Uniform(2));
+    const bool got = CheckKey(initial, operations).verdict == Verdict::kCorrect;
+    const bool want = BruteForce(operations, 0, initial);
+    ASSERT_LE(want, got) << Describe(initial, operations);
+    wrong += want ? 0 : 1;
+    found += got ? 0 : 1;
+  }
+  EXPECT_GT(found, wrong * 99 / 100);
 }
 
 // Long correct histories made by a register that really runs: operations take effect at a moment of

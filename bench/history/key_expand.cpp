@@ -1,5 +1,6 @@
 // The steps of the search: what must happen, and what may happen next.
 #include <algorithm>
+#include <array>
 
 #include "bench/history/key_search.h"
 
@@ -62,7 +63,7 @@ void Search::SettleOnce(Configuration* c) const {
         break;
       case Kind::kPut:
       case Kind::kUpdate:
-        if (!unique_ || c->state != kSomeValue || !IsWhole(i)) break;
+        if (!unique_ || c->state != kSomeValue || o.unknown || !IsWhole(i)) break;
         // A put is also good for making the key present again.
         if (o.kind == Kind::kPut && MayBecomeAbsent(*c, Deadline(i))) break;
         TakeWhole(c, i);
@@ -101,10 +102,11 @@ size_t Search::Deadline(size_t operation) const {
   return first;
 }
 
-size_t Search::Earliest(const Configuration& c, Kind kind) const {
+size_t Search::Earliest(const Configuration& c, Kind kind, bool unknown) const {
   size_t best = kNone;
   for (const size_t i : pending_) {
     if (operations_[i].kind != kind || c.done.Has(slot_of_[i])) continue;
+    if (operations_[i].unknown != unknown) continue;
     if (!ErasesAny(kind) && !IsWhole(i)) continue;
     if (best == kNone || Deadline(i) < Deadline(best)) best = i;
   }
@@ -153,15 +155,20 @@ void Search::ExpandAbsent(const Configuration& c) {
     Take(&next, i);
     Reach(next);
   }
-  bool whole = false;
-  for (const Kind kind : {Kind::kPut, Kind::kInsert}) {
-    const size_t i = Earliest(c, kind);
-    if (i == kNone) continue;
-    whole = true;
+  // What has to happen goes before what may, unless that can wait for less long.
+  size_t first = kNone;
+  const auto try_whole = [&](size_t i, bool has_to) {
+    if (i == kNone || (!has_to && first <= Deadline(i))) return;
+    first = std::min(first, Deadline(i));
     next = c;
     next.state = kSomeValue;
     TakeWhole(&next, i);
     Reach(next);
+  };
+  for (const bool unknown : {false, true}) {
+    for (const Kind kind : {Kind::kPut, Kind::kInsert}) {
+      try_whole(Earliest(c, kind, unknown), !unknown);
+    }
   }
   for (const size_t i : pending_) {
     const Kind kind = operations_[i].kind;
@@ -172,7 +179,7 @@ void Search::ExpandAbsent(const Configuration& c) {
     Take(&next, i);
     Reach(next);
   }
-  if (!whole && c.unknown_stores < unknown_stores_) {
+  if (first == kNone && c.unknown_stores < unknown_stores_) {
     next = c;
     ++next.unknown_stores;
     next.state = kSomeValue;
@@ -181,18 +188,22 @@ void Search::ExpandAbsent(const Configuration& c) {
 }
 
 void Search::ExpandPresent(const Configuration& c, size_t forced) {
-  Configuration next = c;
-  const size_t erase = Earliest(c, Kind::kDelete), clear = Earliest(c, Kind::kClear);
-  // A clear that may be later is as good as the delete, and can do without a value.
-  const bool both = erase != kNone && clear != kNone && Deadline(clear) < Deadline(erase);
-  for (const size_t i : {erase, both || erase == kNone ? clear : kNone}) {
-    if (i == kNone) continue;
+  Configuration next;
+  // What can wait for longer goes later: a clear can do without a value, which a delete needs, and
+  // one of unknown outcome without anything.
+  size_t first = kNone;
+  const std::array<size_t, 3> erases = {Earliest(c, Kind::kDelete), Earliest(c, Kind::kClear),
+                                        Earliest(c, Kind::kDelete, /*unknown=*/true)};
+  for (const size_t i : erases) {
+    if (i == kNone || first <= Deadline(i)) continue;
+    first = Deadline(i);
     next = c;
     next.state = kAbsent;
     Take(&next, i);
     Reach(next);
   }
-  if (erase == kNone && clear == kNone && c.unknown_deletes < unknown_deletes_) {
+  if (first == kNone && c.unknown_deletes < unknown_deletes_) {
+    next = c;
     ++next.unknown_deletes;
     next.state = kAbsent;
     Reach(next);

@@ -85,6 +85,15 @@ class Search {
     return o.kind == Kind::kSwap || o.kind == Kind::kEraseIf;
   }
 
+  // Of unknown outcome, and kept apart from others of its kind until it can happen no more. (One
+  // that leads to a conditional erase may happen at any time here: that asks for too much, and is
+  // rare.)
+  bool IsBounded(const KeyOperation& o) const {
+    if (!o.unknown || o.latest_ns == INT64_MAX) return false;
+    if (!unique_) return true;
+    const bool is_kind = o.kind == Kind::kDelete || o.kind == Kind::kPut || o.kind == Kind::kInsert;
+    return is_kind && !values_[o.value].leads_to_erase;
+  }
   KeyVerdict Violation(size_t operation, const char* why) const {
     return {Verdict::kViolation, why, operation};
   }
@@ -97,6 +106,11 @@ class Search {
   void MakeEvents();
   bool OnCall(size_t operation);
   bool OnReturn(size_t operation, KeyVerdict* verdict);
+  // From now on one of unknown outcome has happened, or never will.
+  bool OnLatest(size_t operation);
+  // Of what can have happened, into reached_: everything after which this one has. False: too much.
+  bool Force(size_t operation);
+  void Retire(size_t operation);
   void Settle(Configuration* c) const;
   bool SwapOnce(Configuration* c) const;
   void SettleOnce(Configuration* c) const;
@@ -118,8 +132,9 @@ class Search {
   void TakeWhole(Configuration* c, size_t store) const;
   bool IsPending(size_t operation) const { return slot_of_[operation] != kNone; }
   size_t Deadline(size_t operation) const;
-  // The pending one of a kind, not done and whole, with the earliest deadline.
-  size_t Earliest(const Configuration& c, Kind kind) const;
+  // The pending one of a kind, not done and whole, with the earliest deadline. `unknown`: of
+  // unknown outcome, or none of these.
+  size_t Earliest(const Configuration& c, Kind kind, bool unknown = false) const;
   bool MayBecomeAbsent(const Configuration& c, size_t deadline) const;
 
   int32_t initial_;
