@@ -24,6 +24,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::chunks_again, "chunks_used_again"},
     {&SimRunResult::server_deaths, "server_deaths"},
     {&SimRunResult::after_server_death, "after_a_server_death"},
+    {&SimRunResult::latest_known, "unknown_by_a_latest_time"},
     {&SimRunResult::read_after_server_death, "read_after_a_server_death"},
     {&SimRunResult::server_pauses, "memory_servers_stopped"},
     {&SimRunResult::partitions, "partitions"},

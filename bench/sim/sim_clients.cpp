@@ -62,6 +62,7 @@ void SimRun::SpawnClients(ComputeServer& server) {
 void SimRun::SpawnClients(ComputeServer& server, SimSession& place) {
   for (int i = 0; i < options_.coroutines; ++i) {
     ++place.running;
+    server.clients.push_back(next_client_);
     // The session by itself: what is run to its end while it is destroyed still uses it.
     place.session->Spawn(
         [this, &server, &place, &session = *place.session, client = next_client_++] {
@@ -247,6 +248,7 @@ bool SimRun::EraseRange(ComputeServer& server, Session& session, const TreeHandl
   std::vector<Operation>& operations = handle.life->operations;
   const size_t place = operations.size();
   operations.insert(operations.end(), erases.begin(), erases.end());
+  handle.life->shared_ends.emplace_back(place, operations.size());
   const RangeErasing erasing = PerformEraseRange(session, *handle.tree, keys.front(), keys.back());
   if (world_.IsKilled(*server.fabric)) return false;
   Operation whole = erases.front();
@@ -283,6 +285,7 @@ bool SimRun::BulkLoad(ComputeServer& server, Session& session, const TreeHandle&
   std::vector<Operation>& operations = handle.life->operations;
   const size_t place = operations.size();
   operations.insert(operations.end(), loads.begin(), loads.end());
+  handle.life->shared_ends.emplace_back(place, operations.size());
   size_t next = 0;
   const absl::Status status = session.BulkLoad(*handle.tree, [&](KeyValue* entry) {
     if (next == loads.size()) return false;

@@ -32,8 +32,9 @@ void SimRun::MaybeCrash() {
     if (IsAlive(*server)) alive.push_back(server.get());
   }
   if (alive.size() < 2) return;  // somebody has to go on
-  const ComputeServer& dies = *alive[crash_random_.Uniform(alive.size())];
+  ComputeServer& dies = *alive[crash_random_.Uniform(alive.size())];
   world_.KillFabric(*dies.fabric);
+  NoteDying(&dies);
   ReplaceLater(dies);
   NoteTrouble(NowNs() + options_.sim.death_seen_ns + options_.sim.kill_late_ns);
   if (options_.sweeps > 0) {

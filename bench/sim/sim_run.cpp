@@ -259,6 +259,7 @@ void SimRun::Drive() {
       Problem(absl::StrCat("endless: too many events after ", begun_, " operations had begun"));
     }
     MaybeCrash();
+    LookAtDying();
     MaybePause();
     MaybeKillServer();
     MaybePauseServer();
@@ -317,6 +318,7 @@ SimRunResult SimRun::Run() {
     }
   }
   TearDown();
+  SayLatest();
   if (set_up.ok() && result_.problems.empty()) CheckAfterwards();
   result_.trace_hash = world_.trace_hash();
   result_.virtual_ns = NowNs();

@@ -176,6 +176,7 @@ struct SimRunResult {
   uint64_t stretches = 0;                // to their end
   uint64_t ranges_erased = 0;            // to their end
   uint64_t after_server_death = 0;       // operations that succeeded all the same
+  uint64_t latest_known = 0;             // operations of unknown outcome that have a latest time
   uint64_t read_after_server_death = 0;  // keys, by the last client, once the others have left
   int64_t longest_wait_ns = 0;           // of an operation on owned trees, with nothing in its way
   uint64_t chunks_again = 0;  // that memory servers gave to a tree after they had been another's

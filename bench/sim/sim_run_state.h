@@ -1,7 +1,8 @@
 // The inside of RunSim(), by job: sim_run.cpp (set-up, the loop), sim_clients.cpp (what clients
-// do), sim_reopen.cpp (what is closed and opened again under load), sim_faults.cpp (what is done to
-// the run), sim_owner_faults.cpp (and to owners alone), sim_waits.cpp (how long operations may
-// wait), sim_aftermath.cpp (what must hold afterwards).
+// do), sim_reopen.cpp (what is closed and opened again under load), sim_latest.cpp (by when what
+// the dead had under way has happened), sim_faults.cpp (what is done to the run),
+// sim_owner_faults.cpp (and to owners alone), sim_waits.cpp (how long operations may wait),
+// sim_aftermath.cpp (what must hold afterwards).
 //
 // Everything here happens outside coroutines, between two events, but for ClientLoop() and what it
 // calls. Closing and opening blocks: meanwhile the world goes on, and so do the other clients.
@@ -39,6 +40,8 @@ struct TreeLife {
   bool dropped = false;       // a drop was begun at least
   bool load_pending = false;  // it is new, and somebody is to load it in bulk
   std::vector<history::Operation> operations;
+  // Where in these there are ranges that were erased, and loads in bulk: others may end them.
+  std::vector<std::pair<size_t, size_t>> shared_ends;  // the first, and behind the last; ascending
   history::Untold untold;
 };
 
@@ -73,6 +76,7 @@ struct ComputeServer {
   std::unique_ptr<Client> client;
   std::vector<TreeHandle> handles;  // by slot
   std::vector<std::unique_ptr<SimSession>> sessions;
+  std::vector<int32_t> clients;  // of the history
   std::optional<Reopening> reopening;
   size_t refused_slot = SIZE_MAX;  // its tree is to be reopened
   bool gave_up = false;            // a client of the workload stopped: it was cut off
@@ -229,6 +233,11 @@ class SimRun {
   bool MayStillWait(const history::Operation& operation) const;
   int64_t LongestWaitNs() const;
 
+  // --- sim_latest.cpp
+  void NoteDying(ComputeServer* server);
+  void LookAtDying();
+  void SayLatest();
+
   // --- sim_aftermath.cpp
   // After crashes: a client that comes later cleans up what the dead have left, and checks every
   // node.
@@ -303,6 +312,13 @@ class SimRun {
     std::vector<ComputeServer*> readers;  // who are still to try
   };
   std::optional<Lost> lost_;
+  struct Dying {  // killed, and not all of that is known yet
+    ComputeServer* server = nullptr;
+    AskedClient who;
+  };
+  std::vector<Dying> dying_;
+  int64_t look_at_dying_ns_ = 0;
+  std::map<int32_t, int64_t> latest_ns_;  // by client: what it had under way has happened
   SimRunResult result_;
 };
 

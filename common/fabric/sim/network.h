@@ -107,6 +107,8 @@ class Network {
   // Cuts the sender off between two packets: of what it had posted, a seeded prefix of each queue
   // pair is still executed. Appends the chains that will never complete.
   void KillProcess(uint32_t process, std::vector<Abandoned>* abandoned);
+  // Of the process, verbs that are not done.
+  bool IsUnderWay(uint32_t process) const;
   // Destroys the queue pairs between the two: what has not started is never executed, what has
   // started ends; the living sender's chains fail with Unavailable.
   void CutOff(uint32_t process, uint32_t server);

@@ -21,6 +21,12 @@ void Network::KillProcess(uint32_t process, std::vector<Abandoned>* abandoned) {
   }
 }
 
+bool Network::IsUnderWay(uint32_t process) const {
+  return std::any_of(flights_.begin(), flights_.end(), [&](const auto& flight) {
+    return flight->unfinished > 0 && queue_pairs_[flight->queue_pair].process == process;
+  });
+}
+
 void Network::KillQueuePair(uint32_t queue_pair_index) {
   QueuePair& queue_pair = queue_pairs_[queue_pair_index];
   // Of the verbs that have not started, so many had left the sender.

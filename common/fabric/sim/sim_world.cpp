@@ -101,6 +101,10 @@ bool SimWorld::IsKilled(const Fabric& fabric) const {
   return impl_->core.processes[AsSim(fabric).process()]->killed;
 }
 
+bool SimWorld::HasPacketsUnderWay(const Fabric& fabric) const {
+  return impl_->network.IsUnderWay(AsSim(fabric).process());
+}
+
 void SimWorld::StallReads(const Fabric& fabric, int64_t stall_ns) {
   impl_->core.processes[AsSim(fabric).process()]->read_stall_ns = stall_ns;
 }

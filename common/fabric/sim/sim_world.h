@@ -69,6 +69,8 @@ class SimWorld {
   void LimitPackets(const Fabric& fabric, uint64_t packets);
   bool PacketsSpent(const Fabric& fabric) const;
   bool IsKilled(const Fabric& fabric) const;
+  // Something that it has posted may still be executed. Not with SimOptions::nic.
+  bool HasPacketsUnderWay(const Fabric& fabric) const;
   // SIGSTOP and SIGCONT: its events wait; what it has posted goes on.
   void PauseFabric(const Fabric& fabric);
   void ResumeFabric(const Fabric& fabric);

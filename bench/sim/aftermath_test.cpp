@@ -1,0 +1,44 @@
+// What is known at the end of a run, and is looked at.
+#include "bench/sim/sim_run.h"
+
+#include "bench/history/history_io.h"
+#include "common/base/temporary_directory.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace pando {
+namespace {
+
+using testing::IsEmpty;
+
+// Once everybody knows that its client is dead an operation has happened, or never will.
+TEST(Aftermath, WhatTheDeadHadUnderWayHasALatestTime) {
+  const TemporaryDirectory directory;
+  size_t of_unknown = 0, known = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SimRunOptions options;
+    options.sim.seed = seed;
+    options.sim.death_seen_ns = 100 * kMicrosecondNs;
+    options.compute_servers = 4;
+    options.crashes = 3;
+    options.erases = 0.01;
+    options.history_path = directory.path() + "/history";
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    const auto history = history::ReadHistory(options.history_path);
+    ASSERT_TRUE(history.ok()) << history.status();
+    for (const history::Operation& o : *history) {
+      const bool has_latest = o.unknown() && o.latest_ns != history::kAtAnyTime;
+      of_unknown += o.unknown() ? 1 : 0;
+      known += has_latest ? 1 : 0;
+      if (has_latest) {
+        EXPECT_LT(o.latest_ns, result.virtual_ns);
+      }
+    }
+  }
+  EXPECT_GT(known, of_unknown / 4);
+  EXPECT_LT(known, of_unknown) << "of erased ranges it is not said";
+}
+
+}  // namespace
+}  // namespace pando
