@@ -40,5 +40,23 @@ TEST(Aftermath, WhatTheDeadHadUnderWayHasALatestTime) {
   EXPECT_LT(known, of_unknown) << "of erased ranges it is not said";
 }
 
+// Heartbeat and service go on where one thread is stopped: nobody is cut off.
+TEST(Aftermath, ThreadsThatAreStoppedForLongerThanALease) {
+  uint64_t stopped = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SimRunOptions options;
+    options.sim.seed = seed;
+    options.tree.mode = seed % 2 == 0 ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
+    options.lease_ns = 10 * kMillisecondNs;
+    options.thread_pauses = 6;
+    options.thread_pause_max_ns = 50 * kMillisecondNs;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    EXPECT_EQ(result.reconnects, 0u) << "seed " << seed;
+    stopped += result.thread_pauses;
+  }
+  EXPECT_GT(stopped, 20u);
+}
+
 }  // namespace
 }  // namespace pando

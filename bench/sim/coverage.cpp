@@ -27,6 +27,7 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::latest_known, "unknown_by_a_latest_time"},
     {&SimRunResult::read_after_server_death, "read_after_a_server_death"},
     {&SimRunResult::server_pauses, "memory_servers_stopped"},
+    {&SimRunResult::thread_pauses, "threads_stopped"},
     {&SimRunResult::partitions, "partitions"},
     {&SimRunResult::splits, "ranges_divided"},
     {&SimRunResult::moves, "ranges_given"},

@@ -10,7 +10,8 @@ namespace {
 
 // Each has a random stream of its own: the other choices stay what they were.
 constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61,
-                   kMixTurnsSeed = 0x6d697874, kMixClocksSeed = 0x6d6978636c;
+                   kMixTurnsSeed = 0x6d697874, kMixClocksSeed = 0x6d6978636c,
+                   kMixThreadsSeed = 0x6d69787468;
 
 // Memory servers that are stopped, for about as long as calls, or clients, wait for them.
 void MixServerPauses(uint64_t seed, SimRunOptions* options) {
@@ -63,6 +64,20 @@ void MixClocks(uint64_t seed, SimRunOptions* options) {
   if (Random(DeriveSeed(seed, kMixClocksSeed)).Chance(0.3)) options->sim.clock_drift_permille = 43;
 }
 
+// A thread whose processor is taken away, for a moment or for longer than others are patient, while
+// its client is heard of.
+void MixThreadPauses(uint64_t seed, SimRunOptions* options) {
+  Random random(DeriveSeed(seed, kMixThreadsSeed));
+  if (!random.Chance(0.3)) return;
+  options->thread_pauses = 1 + static_cast<int>(random.Uniform(8));
+  const std::array<int64_t, 4> longest_ns = {200 * kMicrosecondNs, 2 * kMillisecondNs,
+                                             20 * kMillisecondNs, 2 * options->lease_ns};
+  options->thread_pause_max_ns =
+      std::max(longest_ns[0], longest_ns[random.Uniform(longest_ns.size())]);
+  // Nobody else frees the lock of who gives up too early.
+  options->times.lock_recovery_ns += 2 * options->thread_pause_max_ns;
+}
+
 }  // namespace
 
 void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
@@ -70,6 +85,7 @@ void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* optio
   if (mix.turns) MixTurns(seed, options);
   if (mix.clocks) MixClocks(seed, options);
   if (mix.late_packets) MixLatePackets(seed, options);
+  if (mix.threads) MixThreadPauses(seed, options);
 }
 
 }  // namespace pando

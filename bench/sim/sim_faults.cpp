@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "bench/sim/sim_run_state.h"
+#include "compute/client/access.h"
+#include "compute/client/session_impl.h"
 
 namespace pando::sim_run {
 namespace {
@@ -95,6 +97,21 @@ void SimRun::MaybePauseServer() {
   world_.PauseServer(id);
   NoteTrouble(NowNs() + for_ns);
   world_.At(NowNs() + for_ns, [this, id] { world_.ResumeServer(id); });
+}
+
+void SimRun::MaybePauseThread() {
+  if (!thread_pauses_.Take(begun_)) return;
+  Random& random = thread_pauses_.random();
+  ComputeServer* const server = Choose(&random);
+  const auto longest_ns = static_cast<uint64_t>(options_.thread_pause_max_ns);
+  const auto for_ns = 1 + static_cast<int64_t>(random.Uniform(longest_ns));
+  if (server == nullptr || server->sessions.empty()) return;
+  const SimSession& place = *server->sessions[random.Uniform(server->sessions.size())];
+  if (place.session == nullptr) return;
+  ++result_.thread_pauses;
+  const uint32_t thread = world_.PauseEndpoint(ImplOf(*place.session).scheduler().endpoint());
+  NoteTrouble(NowNs() + for_ns);
+  world_.At(NowNs() + for_ns, [this, thread] { world_.ResumeEndpoint(thread); });
 }
 
 void SimRun::MaybePartition() {

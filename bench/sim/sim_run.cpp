@@ -22,6 +22,7 @@ constexpr uint64_t kEraseSeed = 0x6572617365;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
 constexpr uint64_t kServerPauseSeed = 0x73746f70;
+constexpr uint64_t kThreadPauseSeed = 0x746872656164;
 constexpr uint64_t kPeerCutSeed = 0x70637574, kMemberCutSeed = 0x6d637574;
 constexpr uint64_t kReplaceSeed = 0x7265706c, kLogDeathSeed = 0x6c6f6764;
 // Where dozens of one call's coroutines want a lock at once, without local locks.
@@ -78,6 +79,7 @@ SimRun::SimRun(const SimRunOptions& options)
       server_deaths_(options.sim.seed, kDeathSeed, options.server_deaths, options.operations),
       server_pauses_(options.sim.seed, kServerPauseSeed, options.server_pauses, options.operations),
       partitions_(options.sim.seed, kPartitionSeed, options.partitions, options.operations),
+      thread_pauses_(options.sim.seed, kThreadPauseSeed, options.thread_pauses, options.operations),
       peer_cuts_(options.sim.seed, kPeerCutSeed, options.owner_faults.peer_cuts,
                  options.operations),
       member_cuts_(options.sim.seed, kMemberCutSeed, options.owner_faults.member_cuts,
@@ -263,6 +265,7 @@ void SimRun::Drive() {
     MaybePause();
     MaybeKillServer();
     MaybePauseServer();
+    MaybePauseThread();
     MaybePartition();
     MaybeCutPeers();
     MaybeCutMember();

@@ -194,6 +194,7 @@ class SimRun {
   void Stop(const std::shared_ptr<Fabric>& fabric, int64_t for_ns);
   void MaybeKillServer();
   void MaybePauseServer();
+  void MaybePauseThread();
   void KillServer(size_t place);
   void MaybePartition();
 
@@ -289,6 +290,7 @@ class SimRun {
   size_t next_pause_ = 0;
   Random tree_random_;
   Occasions sweeps_, reopens_, drops_, server_deaths_, server_pauses_, partitions_;
+  Occasions thread_pauses_;
   Occasions peer_cuts_, member_cuts_;
   struct Replacement {
     int64_t at_ns = 0;

@@ -77,8 +77,9 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
                       .shapes = false,
                       .turns = false,
                       .clocks = false,
-                      .log_deaths = false};
-  const std::string without = "server_pauses,late_packets,shapes,turns,clocks,log_deaths";
+                      .log_deaths = false,
+                      .threads = false};
+  const std::string without = "server_pauses,late_packets,shapes,turns,clocks,log_deaths,threads";
   MixOptions owned_cruel = owned;
   owned_cruel.cruel_moves = true;
   // An owner that did not know yet that it was fenced passed on what a memory server had refused

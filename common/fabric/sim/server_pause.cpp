@@ -1,4 +1,4 @@
-// Memory servers whose process is stopped, and goes on.
+// Memory servers whose process is stopped, and goes on; and single threads of clients.
 #include <utility>
 
 #include "common/base/check.h"
@@ -37,6 +37,24 @@ void SimWorld::Impl::ResumeServer(uint32_t server_index) {
     // Of the timers only the one that counts was held.
     if (event.kind == EventKind::kServerTimer) server.timer_ns = core.now_ns;
     core.events.Push(event);
+  }
+}
+
+uint32_t SimWorld::PauseEndpoint(const Endpoint& endpoint) {
+  impl_->CheckUntimed();
+  const uint32_t thread = static_cast<const SimEndpoint&>(endpoint).id();
+  if (!impl_->core.processes[impl_->endpoints[thread]->process()]->killed) {
+    impl_->endpoints[thread]->Pause();
+  }
+  return thread;
+}
+
+void SimWorld::ResumeEndpoint(uint32_t thread) {
+  SimEndpoint* const endpoint = impl_->endpoints[thread];
+  if (endpoint == nullptr) return;
+  for (Event event : endpoint->Resume()) {
+    event.time_ns = impl_->core.now_ns + impl_->core.Jitter(impl_->core.options.wake_delay_ns);
+    impl_->core.events.Push(event);
   }
 }
 

@@ -83,6 +83,36 @@ TEST_F(ServerPauseTest, AFirstAttemptIsExecutedAfterItsCallerHasGivenItUp) {
   EXPECT_EQ(sim_.world.stats().lost_requests, 0u);
 }
 
+// One thread of a process alone.
+TEST_F(ServerPauseTest, OtherThreadsOfTheProcessGoOn) {
+  TestClient stopped(sim_.world.NewFabric());
+  TestClient other(stopped.fabric);
+  stopped.PostTwoWrites();
+  PendingCall call;
+  Begin(stopped, sim_, "its own", kSecondNs, &call);
+  const uint32_t thread = sim_.world.PauseEndpoint(*stopped.endpoint);
+  RunFor(kMillisecondNs);
+  other.ExpectReaches(kServer, sim_.memory);
+  EXPECT_FALSE(stopped.chain.done());
+  EXPECT_FALSE(call.done);
+  EXPECT_EQ(sim_.Word(8192), 2u) << "what it had posted is executed";
+  sim_.world.ResumeEndpoint(thread);
+  stopped.Finish();
+  Finish(stopped, call);
+  EXPECT_TRUE(stopped.chain.ok()) << stopped.chain.status();
+  EXPECT_EQ(call.reply, "re: its own");
+  // Once more, and its process dies meanwhile, and it ends.
+  stopped.chain.Reset(kServer);
+  stopped.PostTwoWrites();
+  EXPECT_EQ(sim_.world.PauseEndpoint(*stopped.endpoint), thread);
+  RunFor(kMillisecondNs);
+  sim_.world.KillFabric(*stopped.fabric);
+  stopped.Finish();
+  EXPECT_FALSE(stopped.chain.ok());
+  stopped.endpoint.reset();
+  sim_.world.ResumeEndpoint(thread);
+}
+
 TEST_F(ServerPauseTest, WhatTheClosedAndTheDeadHaveAskedForIsExecutedToo) {
   auto closed = std::make_unique<TestClient>(sim_.world.NewFabric());
   auto dead = std::make_unique<TestClient>(sim_.world.NewFabric());

@@ -292,7 +292,7 @@ void SimWorld::Impl::Dispatch(const Event& event) {
 SimEndpoint* SimWorld::Impl::Receiver(uint32_t endpoint_id, const Event& event) {
   SimEndpoint* endpoint = endpoints[endpoint_id];
   if (endpoint == nullptr) return nullptr;
-  return MayRun(endpoint->process(), event) ? endpoint : nullptr;
+  return MayRun(endpoint->process(), event) && !endpoint->Holds(event) ? endpoint : nullptr;
 }
 
 bool SimWorld::Impl::MayRun(uint32_t process_index, const Event& event) {
@@ -359,6 +359,7 @@ void SimWorld::Impl::Kill(uint32_t process_index) {
   process.killed = true;
   process.paused = false;
   process.held.clear();
+  for (const uint32_t endpoint : process.endpoints) endpoints[endpoint]->Resume();
   for (const auto& [chain, endpoint] : abandoned) endpoints[endpoint]->Abandon(chain);
   for (auto& [id, call] : calls) {
     if (call.process != process_index || call.call == nullptr) continue;

@@ -74,6 +74,11 @@ class SimWorld {
   // SIGSTOP and SIGCONT: its events wait; what it has posted goes on.
   void PauseFabric(const Fabric& fabric);
   void ResumeFabric(const Fabric& fabric);
+  // One thread of a process is stopped, by its endpoint; the process, its other threads and its
+  // service go on. Returns the thread, which goes on by that; one that has ended meanwhile does
+  // not.
+  uint32_t PauseEndpoint(const Endpoint& endpoint);
+  void ResumeEndpoint(uint32_t thread);
   // READs of this compute server that start from now on stop half-way for so long; 0: as the
   // options say. (Not in kWhole.)
   void StallReads(const Fabric& fabric, int64_t stall_ns);

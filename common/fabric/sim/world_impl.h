@@ -151,6 +151,17 @@ class SimEndpoint final : public Endpoint, public CpuCosts, public CpuMeter {
   uint64_t random_seed() override;
 
   uint32_t process() const { return process_; }
+  uint32_t id() const { return id_; }
+  // Its thread is stopped: events wait, in the order in which they came.
+  void Pause() { paused_ = true; }
+  std::vector<Event> Resume() {
+    paused_ = false;
+    return std::exchange(held_, {});
+  }
+  bool Holds(const Event& event) {
+    if (paused_) held_.push_back(event);
+    return paused_;
+  }
   // Completions that died with the process, delivered as failures when its code is run to its end.
   void Abandon(Chain* chain) { abandoned_.push_back(chain); }
   void Abandon(PendingCall* call) { abandoned_calls_.push_back(call); }
@@ -222,6 +233,8 @@ class SimEndpoint final : public Endpoint, public CpuCosts, public CpuMeter {
   Spent spent_;                // of earlier turns, and of this one the waits
   std::deque<Completion> completions_;
   std::function<void()> runner_;
+  bool paused_ = false;
+  std::vector<Event> held_;
   std::vector<std::unique_ptr<std::byte, FreeAligned>> buffers_;
   std::vector<Chain*> abandoned_;
   std::vector<PendingCall*> abandoned_calls_;
