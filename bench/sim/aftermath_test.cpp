@@ -40,6 +40,24 @@ TEST(Aftermath, WhatTheDeadHadUnderWayHasALatestTime) {
   EXPECT_LT(known, of_unknown) << "of erased ranges it is not said";
 }
 
+// What a deadline cuts off had no effect, or says that nobody knows.
+TEST(Aftermath, OperationsWithShortDeadlines) {
+  SimRunResult all;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SimRunOptions options;
+    options.sim.seed = seed;
+    options.conditional = 0.3;
+    options.short_deadlines = 0.05;
+    options.break_probability = seed % 2 == 0 ? 0.001 : 0;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    all.too_late += result.too_late;
+    all.perhaps_too_late += result.perhaps_too_late;
+  }
+  EXPECT_GT(all.too_late, 200u);
+  EXPECT_GT(all.perhaps_too_late, 20u);
+}
+
 // Heartbeat and service go on where one thread is stopped: nobody is cut off.
 TEST(Aftermath, ThreadsThatAreStoppedForLongerThanALease) {
   uint64_t stopped = 0;

@@ -28,6 +28,8 @@ constexpr std::pair<uint64_t SimRunResult::*, const char*> kRunCounters[] = {
     {&SimRunResult::read_after_server_death, "read_after_a_server_death"},
     {&SimRunResult::server_pauses, "memory_servers_stopped"},
     {&SimRunResult::thread_pauses, "threads_stopped"},
+    {&SimRunResult::too_late, "deadlines_without_effect"},
+    {&SimRunResult::perhaps_too_late, "deadlines_of_unknown_outcome"},
     {&SimRunResult::partitions, "partitions"},
     {&SimRunResult::splits, "ranges_divided"},
     {&SimRunResult::moves, "ranges_given"},

@@ -33,9 +33,9 @@ std::string DescribeCruelty(const SimRunOptions& o) {
       ", reopens ", o.reopens, " and after ", o.reopen_refused, " of the refusals", ", drops ",
       o.drops, o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths,
       ", and stopped ", o.server_pauses, " times up to ", o.server_pause_max_ns / kMicrosecondNs,
-      " us", ", threads stopped ", o.thread_pauses, " times up to ",
-      o.thread_pause_max_ns / kMicrosecondNs, " us", ", partitions ", o.partitions, " up to ",
-      o.partition_max_ns / kMicrosecondNs, " us");
+      " us", ", short deadlines ", o.short_deadlines, ", threads stopped ", o.thread_pauses,
+      " times up to ", o.thread_pause_max_ns / kMicrosecondNs, " us", ", partitions ", o.partitions,
+      " up to ", o.partition_max_ns / kMicrosecondNs, " us");
 }
 
 }  // namespace

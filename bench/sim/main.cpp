@@ -56,7 +56,7 @@ DEFINE_string(
     "trees; \"owned_cruel\": and they are dropped, and movers stopped, while ranges move");
 DEFINE_string(without, "",
               "with --preset: kinds of unkindness that no run has, of server_pauses, late_packets, "
-              "shapes, turns, clocks, log_deaths, threads");
+              "shapes, turns, clocks, log_deaths, threads, deadlines");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -177,7 +177,8 @@ MixOptions ParseWithout() {
                                                       {"turns", &mix.turns},
                                                       {"clocks", &mix.clocks},
                                                       {"log_deaths", &mix.log_deaths},
-                                                      {"threads", &mix.threads}};
+                                                      {"threads", &mix.threads},
+                                                      {"deadlines", &mix.deadlines}};
   const std::vector<std::string> names = absl::StrSplit(FLAGS_without, ',', absl::SkipEmpty());
   for (const std::string& name : names) {
     const auto kind = std::find_if(std::begin(kinds), std::end(kinds),

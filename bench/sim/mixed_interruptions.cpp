@@ -11,7 +11,7 @@ namespace {
 // Each has a random stream of its own: the other choices stay what they were.
 constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61,
                    kMixTurnsSeed = 0x6d697874, kMixClocksSeed = 0x6d6978636c,
-                   kMixThreadsSeed = 0x6d69787468;
+                   kMixThreadsSeed = 0x6d69787468, kMixDeadlinesSeed = 0x6d69786465;
 
 // Memory servers that are stopped, for about as long as calls, or clients, wait for them.
 void MixServerPauses(uint64_t seed, SimRunOptions* options) {
@@ -78,6 +78,15 @@ void MixThreadPauses(uint64_t seed, SimRunOptions* options) {
   options->times.lock_recovery_ns += 2 * options->thread_pause_max_ns;
 }
 
+// Operations that may end between any two of their steps, as some call for less time than they
+// take.
+void MixDeadlines(uint64_t seed, SimRunOptions* options) {
+  // Dozens of unknown outcomes at one key are more than any checker can decide.
+  if (options->tree.mode == TreeOptions::Mode::kOwned || options->keys < 16) return;
+  Random random(DeriveSeed(seed, kMixDeadlinesSeed));
+  if (random.Chance(0.3)) options->short_deadlines = random.Chance(0.5) ? 0.01 : 0.1;
+}
+
 }  // namespace
 
 void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* options) {
@@ -86,6 +95,7 @@ void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* optio
   if (mix.clocks) MixClocks(seed, options);
   if (mix.late_packets) MixLatePackets(seed, options);
   if (mix.threads) MixThreadPauses(seed, options);
+  if (mix.deadlines) MixDeadlines(seed, options);
 }
 
 }  // namespace pando

@@ -8,6 +8,7 @@
 #include "bench/perform/perform.h"
 #include "bench/sim/ending.h"
 #include "bench/sim/erase_ranges.h"
+#include "bench/sim/perform_by.h"
 #include "bench/sim/perform_runs.h"
 #include "bench/sim/sim_run_state.h"
 #include "bench/sim/walk.h"
@@ -36,6 +37,8 @@ constexpr int64_t kStretchTimeoutMs = 120'000;
 // Of a range that is erased, but for those that may have all keys.
 constexpr size_t kErasedKeysMax = 30;
 constexpr double kEraseAllShare = 0.2;
+// The longest of short deadlines.
+constexpr int64_t kShortChains = 20;
 
 class AtWork {
  public:
@@ -150,6 +153,9 @@ Circumstances SimRun::CircumstancesOf(bool dropped) const {
 
 bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
                      Operation* o) {
+  const bool is_short = o->kind != history::OperationKind::kScan && options_.short_deadlines > 0 &&
+                        deadline_random_.Chance(options_.short_deadlines);
+  if (is_short) return ExecuteBy(server, session, handle, o);
   std::optional<Operation> back;
   const bool walks = o->kind == history::OperationKind::kScan && options_.cursor > 0 &&
                      walk_random_.Chance(options_.cursor);
@@ -169,6 +175,27 @@ bool SimRun::Execute(ComputeServer& server, Session& session, const TreeHandle& 
   }
   if (ending == Ending::kConcluded && walks) ++result_.walks;
   return ending != Ending::kCutOff;
+}
+
+bool SimRun::ExecuteBy(ComputeServer& server, Session& session, const TreeHandle& handle,
+                       Operation* o) {
+  const int64_t chain_ns = 2 * options_.sim.delay_ns + options_.sim.jitter_ns;
+  const auto timeout_ns = static_cast<int64_t>(
+      deadline_random_.Uniform(static_cast<uint64_t>(kShortChains * chain_ns)));
+  const absl::Status status = PerformBy(session, *handle.tree, timeout_ns, o);
+  if (world_.IsKilled(*server.fabric)) return false;
+  if (absl::IsDeadlineExceeded(status)) {
+    ++result_.too_late;
+    ++result_.refused;
+    ForgetAll(o);
+    return true;
+  }
+  if (IsOutcomeUnknown(status)) {  // by the deadline, or for another reason: the next one is told
+    ++result_.perhaps_too_late;
+    ForgetReads(o);
+    return true;
+  }
+  return Settle(server, session, handle, status, o) != Ending::kCutOff;
 }
 
 Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle& handle,

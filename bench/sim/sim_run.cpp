@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kCrashSeed = 0x6372617368, kPauseSeed = 0x7061757365, kTreeSeed = 0x74726565;
 constexpr uint64_t kWalkSeed = 0x77616c6b, kRunSeed = 0x72756e73;
 constexpr uint64_t kManySeed = 0x6d616e79, kStretchSeed = 0x73747265, kMoveSeed = 0x6d6f7665;
-constexpr uint64_t kEraseSeed = 0x6572617365;
+constexpr uint64_t kEraseSeed = 0x6572617365, kDeadlineSeed = 0x64656164;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
 constexpr uint64_t kServerPauseSeed = 0x73746f70;
@@ -71,6 +71,7 @@ SimRun::SimRun(const SimRunOptions& options)
       stretch_random_(DeriveSeed(options.sim.seed, kStretchSeed)),
       move_random_(DeriveSeed(options.sim.seed, kMoveSeed)),
       erase_random_(DeriveSeed(options.sim.seed, kEraseSeed)),
+      deadline_random_(DeriveSeed(options.sim.seed, kDeadlineSeed)),
       pauses_left_(options.pauses),
       tree_random_(DeriveSeed(options.sim.seed, kTreeSeed)),
       sweeps_(options.sim.seed, kSweepSeed, options.sweeps, options.operations),

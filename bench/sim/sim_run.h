@@ -101,6 +101,8 @@ struct SimRunOptions {
   // half of them last two milliseconds at most.
   int server_pauses = 0;
   int64_t server_pause_max_ns = 0;
+  // This share of the operations of one key on shared trees has a deadline of U(0, 20 chains).
+  double short_deadlines = 0;
   // Times that one session's thread is stopped for up to `thread_pause_max_ns` while its process
   // goes on: its heartbeat, its service, its other sessions.
   int thread_pauses = 0;
@@ -149,6 +151,8 @@ struct MixOptions {
   bool clocks = true;
   // Of owned trees: in half of those in which nobody else can end an owner dies with its log.
   bool log_deaths = true;
+  // In some, of shared trees, a few operations have deadlines of about their duration.
+  bool deadlines = true;
   // In some, single threads are stopped while their process goes on.
   bool threads = true;
 };
@@ -172,6 +176,8 @@ struct SimRunResult {
   uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
   uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
   uint64_t server_pauses = 0, thread_pauses = 0;
+  // Of operations with short deadlines: without effect, and of unknown outcome.
+  uint64_t too_late = 0, perhaps_too_late = 0;
   uint64_t splits = 0, moves = 0;        // of ranges
   uint64_t flushes = 0;                  // asked for, and done
   uint64_t upserts = 0;                  // begun, each by itself

@@ -148,6 +148,9 @@ class SimRun {
   // The operation's outcome goes into its place in the history; false: the client stops.
   bool Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
                history::Operation* operation);
+  // The same with a short deadline.
+  bool ExecuteBy(ComputeServer& server, Session& session, const TreeHandle& handle,
+                 history::Operation* operation);
   // What its end says about the operation and its client.
   // `waits`: so many that may take as long as one may were one after the other.
   Ending Settle(ComputeServer& server, Session& session, const TreeHandle& handle,
@@ -281,7 +284,7 @@ class SimRun {
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
   Random crash_random_, pause_random_, walk_random_, run_random_, many_random_, stretch_random_;
-  Random move_random_, erase_random_;
+  Random move_random_, erase_random_, deadline_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   int connects_owed_ = 0;  // of those that were fenced, or found no room

@@ -78,8 +78,10 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
                       .turns = false,
                       .clocks = false,
                       .log_deaths = false,
+                      .deadlines = false,
                       .threads = false};
-  const std::string without = "server_pauses,late_packets,shapes,turns,clocks,log_deaths,threads";
+  const std::string without =
+      "server_pauses,late_packets,shapes,turns,clocks,log_deaths,deadlines,threads";
   MixOptions owned_cruel = owned;
   owned_cruel.cruel_moves = true;
   // An owner that did not know yet that it was fenced passed on what a memory server had refused
