@@ -82,7 +82,7 @@ void MixThreadPauses(uint64_t seed, SimRunOptions* options) {
 // take.
 void MixDeadlines(uint64_t seed, SimRunOptions* options) {
   // Dozens of unknown outcomes at one key are more than any checker can decide.
-  if (options->tree.mode == TreeOptions::Mode::kOwned || options->keys < 16) return;
+  if (options->keys < 16) return;
   Random random(DeriveSeed(seed, kMixDeadlinesSeed));
   if (random.Chance(0.3)) options->short_deadlines = random.Chance(0.5) ? 0.01 : 0.1;
 }

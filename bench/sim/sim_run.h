@@ -101,7 +101,7 @@ struct SimRunOptions {
   // half of them last two milliseconds at most.
   int server_pauses = 0;
   int64_t server_pause_max_ns = 0;
-  // This share of the operations of one key on shared trees has a deadline of U(0, 20 chains).
+  // This share of the operations of one key has a deadline of U(0, 20 chains).
   double short_deadlines = 0;
   // Times that one session's thread is stopped for up to `thread_pause_max_ns` while its process
   // goes on: its heartbeat, its service, its other sessions.
@@ -151,7 +151,7 @@ struct MixOptions {
   bool clocks = true;
   // Of owned trees: in half of those in which nobody else can end an owner dies with its log.
   bool log_deaths = true;
-  // In some, of shared trees, a few operations have deadlines of about their duration.
+  // In some, a few operations have deadlines of about their duration.
   bool deadlines = true;
   // In some, single threads are stopped while their process goes on.
   bool threads = true;
