@@ -1,12 +1,17 @@
 // Clients that become owners while a memory server says nothing (rules W1, W7).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "bench/cost/sim_cluster.h"
+#include "common/base/check.h"
 #include "common/base/time_constants.h"
+#include "common/wire/control.h"
 #include "compute/client/connect.h"
+#include "memory/memory_server.h"
 #include "pando/owners.h"
 
 namespace pando {
@@ -97,6 +102,63 @@ TEST(OwnedJoin, ALogIsNoSmallerForAServerThatWasSilentBefore) {
   owner.Quiet(10 * kSecondNs);
   EXPECT_EQ(owner.LogBytes(kSecondNs), kLogBytes);
   EXPECT_TRUE(owner.put().ok()) << owner.put();
+}
+
+// A memory server that is stopped once it has said how much memory it has.
+class StopsWhenAsked final : public ControlHandler {
+ public:
+  StopsWhenAsked(SimCluster* cluster, ServerId id) : cluster_(*cluster), id_(id) {
+    cluster_.world().SetHandler(id, this);
+  }
+  ~StopsWhenAsked() override { cluster_.world().SetHandler(id_, &server()); }
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
+    if (opcode == ControlOpcode::kServerInfo && stops) cluster_.world().PauseServer(id_);
+    std::string reply = server().Handle(peer, request);
+    extents_max = std::max(extents_max, cluster_.Counter("extents"));
+    return reply;
+  }
+  bool IsKnown(PeerId peer) const override { return server().IsKnown(peer); }
+  void OnPeerGone(PeerId peer) override { server().OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server().OnTimer(now_ns); }
+
+  bool stops = false;
+  uint64_t extents_max = 0;  // of all memory servers, after a call
+
+ private:
+  memory::MemoryServer& server() const { return cluster_.server(id_ - 1); }
+
+  SimCluster& cluster_;
+  const ServerId id_;
+};
+
+// Nothing was ever sent to what it grants after the one that asked has given up: by then the log
+// may be elsewhere, or there once more.
+TEST(OwnedJoin, MemoryThatIsGrantedTooLateIsFreed) {
+  for (const bool goes_on : {false, true}) {
+    SimCluster::Options options = OfServers(2, 256 << 20);
+    options.first_main_bytes = 128 << 20;
+    SimCluster cluster(options);
+    auto client = cluster.NewClient();
+    auto tree = *client->CreateTree("t", {.mode = TreeOptions::Mode::kOwned});
+    auto session = *client->NewSession();
+    StopsWhenAsked server(&cluster, 2);
+    server.stops = true;
+    const absl::Status first = session->Put(*tree, "k", "v", {.timeout_ms = 1000});
+    EXPECT_TRUE(absl::IsDeadlineExceeded(first)) << first;
+    EXPECT_EQ(cluster.Counter("extents"), 0u) << "or this shows nothing";
+    server.stops = false;
+    if (goes_on) cluster.world().ResumeServer(2);
+    const absl::Status second = session->Put(*tree, "k", "v");
+    EXPECT_TRUE(second.ok()) << second;
+    cluster.world().ResumeServer(2);
+    cluster.world().RunUntil(cluster.world().clock().NowNs() + 3 * kSecondNs);
+    EXPECT_EQ(server.extents_max, 2u) << "or this shows nothing";
+    EXPECT_EQ(cluster.Counter("extents"), 1u);
+    EXPECT_TRUE(session->Put(*tree, "k", "w").ok());
+  }
 }
 
 // All memory is taken, and somebody ends while there is no room.

@@ -44,6 +44,7 @@ absl::Status LogMove::Run(OperationContext& context, RedoLog* log, LogEntry* ent
                         context.session.LifeOf(server) == entry->extent.server_life;
   // For as many attempts as it takes: one that had more than it asked for may have failed, too.
   const uint64_t bytes = std::max({entry->extent.bytes, log->extent_bytes(), bytes_});
+  has_begun_ = true;
   const absl::StatusOr<LogExtent> found =
       parts_.find_extent(context, bytes, to_blame ? server : ServerId{0}, failed_on_);
   if (absl::IsUnavailable(found.status())) {  // there is no other one

@@ -68,6 +68,8 @@ class LogMove {
   // `l` is known, and does not change while the caller has the turnstile.
   absl::Status SettleEntry(OperationContext& context, LogEntry* entry);
   Turnstile* turnstile() { return &turnstile_; }
+  // An attempt: from then on the log may be in an extent that `l` does not name yet.
+  bool has_begun() const { return has_begun_; }
 
  private:
   absl::Status AppendAgain(OperationContext& context, RedoLog* log) const;
@@ -84,8 +86,9 @@ class LogMove {
   const Parts parts_;
   Turnstile turnstile_;
   std::optional<std::pair<MapChange, LogEntry>> change_;  // not settled
-  bool is_stuck_ = false;                                 // the last attempt could not change `l`
-  uint32_t epoch_ = 0;                                    // of the last attempt
+  bool has_begun_ = false;
+  bool is_stuck_ = false;         // the last attempt could not change `l`
+  uint32_t epoch_ = 0;            // of the last attempt
   uint32_t blameless_epoch_ = 0;  // of a log that failed while it moved; no chain there has
   ServerId failed_on_ = 0;        // the last attempt, and the log was not to blame
   uint64_t bytes_ = 0;  // of the next extents, until one does: those of the log are too few

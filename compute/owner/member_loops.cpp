@@ -178,12 +178,15 @@ absl::Status Member::FreeLostExtents(OperationContext& context) {
 absl::Status Member::FreeLostExtentsOf(OperationContext& context, ServerId server) {
   const auto extents = ListExtents(context, control_, server);
   if (!extents.ok()) return absl::OkStatus();
-  if (server == log_entry_.extent.server) (void)FreeLog(context);
+  // Its own that were granted when it had given up: nothing was ever sent there. Once the log moves
+  // it may be in any of them; what was listed before that is of no move.
+  const bool frees_own = !log_move_->has_begun();
+  const LogExtent own = log_entry_.extent;
+  if (server == own.server) (void)FreeLog(context);
   for (const HeldExtent& held : *extents) {
     const MemberId holder = {held.compute_server, held.incarnation};
     if (holder == self()) {
-      // One that was granted, and the answer came too late.
-      if (log_ == nullptr && !log_room_.IsUnsure(held.extent)) {
+      if (frees_own && held.extent != own && !log_room_.IsUnsure(held.extent)) {
         (void)FreeExtent(context, control_, held.extent, holder.incarnation);
       }
       continue;
