@@ -2,8 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+#include <string_view>
 
 #include "bench/owned/log_moves.h"
+#include "common/base/check.h"
+#include "common/wire/control.h"
+#include "memory/memory_server.h"
 
 namespace pando {
 namespace {
@@ -102,6 +107,59 @@ TEST(OwnedLeave, ALogThatCouldNotBeFreedIsFreedLater) {
     EXPECT_EQ(stage.what(), "") << after_ns;
   }
   EXPECT_GT(late, 0) << "or this shows nothing";
+}
+
+// The catalog's server, which may refuse leases of owners.
+class NoLeases final : public ControlHandler {
+ public:
+  explicit NoLeases(memory::MemoryServer* server) : server_(*server) {}
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const bool is_asked = asked->header.opcode == static_cast<uint16_t>(ControlOpcode::kServe);
+    if (!is_asked || !refuses) return server_.Handle(peer, request);
+    ++refused;
+    return EncodeErrorReply(asked->header, 1, absl::UnavailableError("not now"));
+  }
+  bool IsKnown(PeerId peer) const override { return server_.IsKnown(peer); }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+  bool refuses = true;
+  int refused = 0;
+
+ private:
+  memory::MemoryServer& server_;
+};
+
+// It has a log, and an entry of that: nobody goes on with the join once it has left.
+TEST(OwnedLeave, WhoHasNotJoinedYetLeavesNothing) {
+  for (const bool by_call : {true, false}) {
+    LogMoves stage(LogMoves::Options(/*seed=*/1));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const other = stage.Join(OwnedStage::SmallOwner());
+    ASSERT_TRUE(stage.Open(owner, 0));
+    NoLeases catalog(&stage.cluster().server(0));
+    stage.world().SetHandler(1, &catalog);
+    const absl::Status put = owner->sessions[0]->Put(*owner->trees[0], KeyOf(1), "value");
+    EXPECT_TRUE(absl::IsUnavailable(put)) << put;
+    ASSERT_GT(catalog.refused, 0) << "or this shows nothing";
+    catalog.refuses = false;
+    EXPECT_EQ(other->client->ListMembers()->size(), 1u) << "or this shows nothing";
+    EXPECT_EQ(stage.cluster().Counter("extents"), 1u) << "or this shows nothing";
+    if (by_call) {
+      const absl::Status left = stage.Retire(owner, 1000);
+      EXPECT_TRUE(left.ok()) << left;
+      EXPECT_TRUE(stage.Retire(owner, 1000).ok());
+    } else {
+      stage.Leave(owner);
+    }
+    EXPECT_TRUE(other->client->ListMembers()->empty()) << by_call;
+    EXPECT_EQ(stage.cluster().Counter("extents"), 0u) << by_call;
+    stage.world().SetHandler(1, &stage.cluster().server(0));
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
 }
 
 }  // namespace

@@ -315,7 +315,7 @@ absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
 }
 
 absl::Status Member::Leave(int64_t deadline_ns) {
-  if (!joined_.load(std::memory_order_acquire)) return absl::OkStatus();
+  if (!has_log_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {
     const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
     return pass.ok() ? LeaveCluster(context) : TurnError(context);

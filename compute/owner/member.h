@@ -403,7 +403,7 @@ class Member : private MemberLimits {
   std::unique_ptr<LogMove> log_move_;
   LogEntry log_entry_;
   MemberEntry member_entry_;
-  std::atomic<bool> joined_{false};
+  std::atomic<bool> joined_{false}, has_log_{false};  // the second: and perhaps entries, too
   // It could not give up what it owned: from the lowest of these messages on the log is needed.
   std::atomic<bool> keeps_entries_{false};
   bool erases_entries_ = false;            // the service's: it leaves, and nothing takes that back

@@ -89,6 +89,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
     }
     log_ = *std::move(log);
     log_entry_ = {.stamp = stamps_.Next(), .extent = extent, .epoch = 1};
+    has_log_.store(true, std::memory_order_release);
   }
   // Rule O9: the log's entry, then the lease, then the member's entry. A client that recovers this
   // member can find its log from the first append on.

@@ -145,6 +145,7 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   PANDO_RETURN_IF_ERROR(
       SettleChange(context, map_, ChangeEntry(self(), log_entry_, std::nullopt)).status());
   joined_.store(false, std::memory_order_release);
+  has_log_.store(false, std::memory_order_release);
   // What a log that has failed had in flight may land as long as this client's queue pairs live.
   // Others free it when they are gone, as no entry names it.
   frees_log_ = log_->idle() && log_->failure().ok();
@@ -240,7 +241,8 @@ absl::Status Member::Retire(int64_t deadline_ns) {
       if (!given.ok()) return goes_on(given);
       const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
       if (!pass.ok()) return goes_on(TurnError(context));
-      if (!joined_.load(std::memory_order_acquire)) return FreeLog(context);
+      // Also one that has not joined yet, and got so far that it has a log.
+      if (!has_log_.load(std::memory_order_acquire)) return FreeLog(context);
       const absl::Status left = LeaveCluster(context);
       // A claim that was won late: that goes, too.
       if (absl::IsAborted(left) && !context.expired()) continue;
