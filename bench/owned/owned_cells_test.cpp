@@ -5,10 +5,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/owned/owned_world.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/base/time_constants.h"
+#include "common/wire/control.h"
 #include "common/wire/value_cell.h"
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
@@ -284,6 +288,62 @@ TEST(OwnedCells, WhatOperationsCost) {
   }
   owner.Close();
   other.Close();
+}
+
+// Stands before a memory server, and counts who asks for orphans.
+class ListCounter : public ControlHandler {
+ public:
+  explicit ListCounter(ControlHandler* server) : server_(*server) {}
+
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
+    lists_ += opcode == ControlOpcode::kListOrphans ? 1 : 0;
+    return server_.Handle(peer, request);
+  }
+  bool IsKnown(PeerId peer) const override { return server_.IsKnown(peer); }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+  int lists() const { return lists_; }
+
+ private:
+  ControlHandler& server_;
+  int lists_ = 0;
+};
+
+// The owner refills for a peer's write, and is told of a dead client's cells. The peer is not to
+// wait for a sweep, and the turn is the next refill's (rule C5).
+TEST(OwnedCells, AWriteOfAPeersTakesNoTurnToSweep) {
+  constexpr size_t kBytes = 1000;
+  SimCluster cluster({.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = 1});
+  OwnerProcess owner(&cluster, ClientOptions(), kTree);
+  ASSERT_TRUE(owner.session().Put(owner.tree(), KeyOf(0), "short").ok());
+  OwnerProcess peer(&cluster, ClientOptions(), kTree), dead(&cluster, ClientOptions(), kTree);
+  // Both have cells at hand now.
+  for (OwnerProcess* const process : {&peer, &dead}) {
+    ASSERT_TRUE(process->session().Put(process->tree(), KeyOf(1), ValueOf(1, 1, kBytes)).ok());
+  }
+  dead.KillAt(cluster.world().clock().NowNs());
+  cluster.world().RunUntil(cluster.world().clock().NowNs() + 2 * kSecondNs);
+  const TreeContext& tree = ImplOf(owner.tree()).context();
+  const NodePoolId pool = {tree.id(), static_cast<uint16_t>(CellLines(KeyOf(1).size(), kBytes))};
+  const auto use_up = [&] {
+    while (tree.environment.allocator.TryTake(pool, 0).has_value()) {
+    }
+  };
+  ListCounter counter(&cluster.server(0));
+  cluster.world().SetHandler(1, &counter);
+  use_up();
+  ASSERT_TRUE(peer.session().Put(peer.tree(), KeyOf(1), ValueOf(1, 2, kBytes)).ok());
+  EXPECT_EQ(counter.lists(), 0) << "or this shows nothing";
+  use_up();
+  ASSERT_TRUE(owner.session().Put(owner.tree(), KeyOf(1), ValueOf(1, 3, kBytes)).ok());
+  owner.session().Run();  // what it does beside its operations
+  EXPECT_GT(counter.lists(), 0) << "the owner has not swept";
+  cluster.world().SetHandler(1, &cluster.server(0));
+  for (OwnerProcess* const process : {&owner, &peer, &dead}) process->Close();
 }
 
 // While a range is erased, and its erases wait for room, keys that were READ already are put again,

@@ -1,6 +1,7 @@
 #include "compute/index/tree_context.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -118,6 +119,11 @@ absl::Status TreeContext::RefillPool(OperationContext& context, NodePoolId pool,
     context.sweep_due = true;
   }
   return status;
+}
+
+void TreeContext::GiveBackSweep(OperationContext& context) {
+  if (!std::exchange(context.sweep_due, false)) return;
+  next_sweep_ns_.store(0, std::memory_order_relaxed);
 }
 
 bool TreeContext::BeginSeparator(const MissingSeparator& separator) {

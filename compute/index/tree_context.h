@@ -176,6 +176,9 @@ class TreeContext {
   absl::Status Refill(OperationContext& context, ServerId preferred);
   // The same for cells of so many lines (rule K2).
   absl::Status RefillCells(OperationContext& context, uint16_t lines);
+  // Whose refill took the turn to sweep (context.sweep_due), and who cannot sweep, leaves it to the
+  // next refill (rule C5).
+  void GiveBackSweep(OperationContext& context);
   // Unavailable: the node lies on a memory server that this client is not connected to (references
   // are remote data, and servers may have joined since). With a context it waits for one that has
   // just come.

@@ -59,6 +59,8 @@ void PeerDesk::Execute(OperationContext& context, const PeerRequest& request, Pe
   // dropped tree is refused like that.
   const bool is_dropped =
       tree->dropped() || absl::IsFailedPrecondition(tree->leaves().fate.status());
+  // The peer is not to wait for a sweep.
+  tree->leaves().GiveBackSweep(context);
   const bool may_be_cut_off = context.session.fenced() || member_.lease().ended() || !is_dropped;
   member_.EndVisit(tree);
   if (may_be_cut_off && absl::IsFailedPrecondition(answer->status) &&
