@@ -253,6 +253,57 @@ TEST(OwnedClaim, WhoDropsATreeServesItNoMoreThoughItsEntriesStay) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// A dead owner's log is on a memory server that is stopped, which has to confirm the fence (rule
+// D2). Who claims keys of nobody, or closes a tree, needs nothing of that.
+TEST(OwnedClaim, AServerThatIsSilentKeepsNoOtherJobWaiting) {
+  constexpr int64_t kTimeoutMs = 2000;
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    OwnedStageOptions options = LogMoves::Options(seed);
+    options.trees = 3;
+    LogMoves stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    constexpr size_t kSessions = 4;
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.operation_timeout_ms = client.connect_timeout_ms = kTimeoutMs;
+    OwnedActor* const next = stage.Join(client, kSessions);
+    const ServerId log = stage.Begin(owner);
+    if (log == 0) continue;
+    for (const size_t tree : {0, 1, 2}) ASSERT_TRUE(stage.Open(next, tree));
+    ASSERT_TRUE(stage.PutIn(next, 2, 1) && stage.Flush(next, 2));
+    if (stage.LogServer(next) == log) continue;
+    ++played;
+    stage.world().PauseServer(log);
+    stage.Kill(owner);
+    stage.Leave(owner);
+    size_t found = 0;
+    for (size_t i = 1; i < kSessions; ++i) {
+      stage.Spawn(next, i, [&found, next, i] {
+        const auto got = next->sessions[i]->Get(*next->trees[0], KeyOf(i), {.timeout_ms = 60'000});
+        found += got.ok() ? 1 : 0;
+      });
+    }
+    stage.Quiet(kSecondNs / 2);
+    stage.PutIn(next, 1, 1);
+    EXPECT_EQ(stage.refused() + stage.unknown(), 0u) << "seed " << seed;
+    stage.Quiet(played * kSecondNs / 3);
+    const int64_t begin_ns = stage.NowNs();
+    next->trees[2].reset();
+    // Besides, each memory server is told of that, if it answers.
+    const int64_t took_ns = stage.NowNs() - begin_ns - kTimeoutMs * kMillisecondNs;
+    EXPECT_LT(took_ns, 3 * kSecondNs / 2) << "seed " << seed;
+    EXPECT_EQ(found, 0u) << "or this shows nothing";
+    // Who waits for the keys has them soon once that is possible.
+    stage.world().ResumeServer(log);
+    stage.Quiet(5 * kSecondNs / 2);
+    EXPECT_EQ(found, kSessions - 1) << "seed " << seed;
+    for (size_t i = 1; i < kSessions; ++i) next->sessions[i]->Run();
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "") << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
+}
+
 // It had no keys, and is not fenced yet: until it is, all of its entries stay (rule D5).
 TEST(OwnedClaim, ARecoveryThatCannotBeginErasesNothing) {
   OwnedStage stage({.circumstances = {.owners_end = true}});

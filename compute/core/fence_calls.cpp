@@ -18,10 +18,13 @@ absl::StatusOr<FenceReply> Fence(OperationContext& context, ControlChannel& cont
 }
 
 absl::Status AwaitFence(OperationContext& context, ControlChannel& control, ServerId server,
-                        uint16_t compute_server, uint32_t incarnation) {
+                        uint16_t compute_server, uint32_t incarnation, int64_t answer_ns) {
   while (true) {
+    const int64_t left_ns = context.deadline_ns() - context.session.NowNs();
+    OperationContext asking(context, left_ns <= answer_ns ? context.deadline_ns()
+                                                          : context.session.NowNs() + answer_ns);
     PANDO_ASSIGN_OR_RETURN(const FenceReply reply,
-                           Fence(context, control, server, compute_server, incarnation));
+                           Fence(asking, control, server, compute_server, incarnation));
     if (reply.confirmed == 1) return absl::OkStatus();
     const int64_t again_ns = context.session.NowNs() + reply.ask_again_ns;
     if (again_ns >= context.deadline_ns()) {

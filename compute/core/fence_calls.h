@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/wire/owner_messages.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/session_context.h"
@@ -20,10 +21,11 @@ namespace pando {
 absl::StatusOr<FenceReply> Fence(OperationContext& context, ControlChannel& control,
                                  ServerId server, uint16_t compute_server, uint32_t incarnation);
 
-// The same, until it is confirmed. DeadlineExceeded: it is not, yet; Unavailable: the server is
-// gone.
+// The same, until it is confirmed. DeadlineExceeded: it is not, yet, or the server has said nothing
+// for `answer_ns`; Unavailable: the server is gone.
 absl::Status AwaitFence(OperationContext& context, ControlChannel& control, ServerId server,
-                        uint16_t compute_server, uint32_t incarnation);
+                        uint16_t compute_server, uint32_t incarnation,
+                        int64_t answer_ns = kNeverNs);
 
 // Asks the catalog's server for a serving lease, or for more of it, and returns how long it is.
 // It counts from when this was called, in the caller's time, and a caller counts less of it (rule

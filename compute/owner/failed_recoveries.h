@@ -1,5 +1,6 @@
-// Recoveries of ended members that failed: the log could not be read (rule D3), or no range came
-// forward to its leaves (rule D4). Whoever needs a key of such a member is told so from here for a
+// Recoveries of ended members that failed: a memory server did not confirm in time that the member
+// can do nothing any more (rule D2), the log could not be read (rule D3), or no range came forward
+// to its leaves (rule D4). Whoever needs a key of such a member is told so from here for a
 // while: its job would find the same again, with all that this takes, and jobs wait for one
 // another.
 //

@@ -254,7 +254,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
                      .self = self(),
                      .is_gone = is_gone_,
                      .loss = loss,
-                     .event_driven = event_driven_},
+                     .event_driven = event_driven_,
+                     .is_hurried = [this] { return hurries_.load() > 0; }},
                     ended);
   const int64_t began_ns = NowNs();
   const uint64_t generation = session_->generation();
@@ -324,8 +325,9 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   // range is taken under this claim.
   OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
-  if (!recovery.unread().ok())
-    failed_.Note(ended, recovery.unread(), began_ns, NowNs(), generation);
+  for (const absl::Status& why : {recovery.unread(), recovery.unfenced()}) {
+    if (!why.ok()) failed_.Note(ended, why, began_ns, NowNs(), generation);
+  }
   {
     std::lock_guard lock(mutex_);
     stats_.adopted_messages += recovery.replayed();

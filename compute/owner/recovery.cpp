@@ -33,6 +33,11 @@ RecoveryEntry NobodysClaim(StampSource& stamps) { return {.stamp = stamps.Next()
 
 absl::Status NotYet(absl::string_view why) { return absl::AbortedError(why); }
 
+// What one memory server has to answer, and to confirm a fence. The other jobs of this member wait
+// (rule O4), and may need nothing of that server. Who has taken over at once waits for a lease to
+// serve, a second as a rule, and would come to its end no sooner for two attempts.
+constexpr int64_t kAnswerNsMax = kSecondNs, kFenceNsMax = 2 * kSecondNs;
+
 // So many messages are sorted in some milliseconds.
 constexpr size_t kSealedAside = 20'000;
 
@@ -97,11 +102,19 @@ absl::Status Recovery::Claim(OperationContext& context) {
 
 absl::Status Recovery::FenceAt(OperationContext& context, ServerId server, MemberId member) {
   if (IsDeclaredDead(server)) return absl::OkStatus();
-  const absl::Status fenced =
-      AwaitFence(context, *parts_.control, server, member.compute_server, member.incarnation);
+  // The server remembers the fence: the next attempt goes on where this one was.
+  OperationContext fencing = ShareOf(context, kFenceNsMax);
+  const absl::Status fenced = AwaitFence(fencing, *parts_.control, server, member.compute_server,
+                                         member.incarnation, kAnswerNsMax);
   if (absl::IsUnavailable(fenced) && parts_.is_gone(server)) return absl::OkStatus();
-  if (absl::IsDeadlineExceeded(fenced)) return NotYet(fenced.message());
-  return fenced;
+  if (!absl::IsDeadlineExceeded(fenced)) return fenced;
+  unfenced_ = NotYet(fenced.message());
+  return unfenced_;
+}
+
+OperationContext Recovery::ShareOf(OperationContext& context, int64_t longest_ns) const {
+  return OperationContext(context,
+                          std::min(context.deadline_ns(), context.session.NowNs() + longest_ns));
 }
 
 absl::Status Recovery::FenceAll(OperationContext& context, MemberId member) {
@@ -137,10 +150,16 @@ absl::StatusOr<ServerSet> Recovery::ListServers(OperationContext& context) {
 
 absl::Status Recovery::FenceOnceKnown(OperationContext& context, ServerId server, MemberId member) {
   if (IsDeclaredDead(server)) return absl::OkStatus();
+  // The catalog's server is the first: whoever hurries, each attempt comes so far.
+  if (server != parts_.catalog_server && parts_.is_hurried()) {
+    return NotYet("the recovery goes on later");
+  }
   const std::vector<ServerId> known = parts_.members->Ids();
-  if (!std::binary_search(known.begin(), known.end(), server) && !context.AwaitServer(server)) {
-    return NotYet(absl::StrCat("memory server ", server, " is not connected, and has to confirm ",
-                               "that ", ToText(member), " can do nothing any more"));
+  OperationContext looking = ShareOf(context, kAnswerNsMax);
+  if (!std::binary_search(known.begin(), known.end(), server) && !looking.AwaitServer(server)) {
+    unfenced_ = NotYet(absl::StrCat("memory server ", server, " is not connected, and has to ",
+                                    "confirm that ", ToText(member), " can do nothing any more"));
+    return unfenced_;
   }
   return FenceAt(context, server, member);
 }
@@ -339,8 +358,9 @@ absl::Status Recovery::End(OperationContext& context) {
 
 absl::Status Recovery::FreeExtentOf(OperationContext& context) {
   if (IsDeclaredDead(log_->extent.server)) return absl::OkStatus();
+  OperationContext freeing = ShareOf(context, kAnswerNsMax);
   const absl::Status freed =
-      FreeExtent(context, *parts_.control, log_->extent, ended_.incarnation).status();
+      FreeExtent(freeing, *parts_.control, log_->extent, ended_.incarnation).status();
   // With its memory server everything is gone.
   if (absl::IsUnavailable(freed) && parts_.is_gone(log_->extent.server)) return absl::OkStatus();
   return freed;

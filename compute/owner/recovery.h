@@ -47,6 +47,8 @@ struct RecoveryParts {
   // Rule D6. nullptr: nobody has said anything.
   const LossAcceptance* loss = nullptr;
   bool event_driven = false;  // threads of its own are not to be had
+  // Whether somebody without a deadline waits for the end of this.
+  std::function<bool()> is_hurried = [] { return false; };
 };
 
 class Recovery {
@@ -77,6 +79,8 @@ class Recovery {
 
   // Why Begin() could not read the log, where that is not for want of time.
   const absl::Status& unread() const { return unread_; }
+  // Why it has not awaited that a memory server confirms the fence, or is connected.
+  const absl::Status& unfenced() const { return unfenced_; }
   uint64_t replayed() const { return replayed_; }
   // Why its log was left out, which is accepted (rule D6).
   const absl::Status& loss() const { return loss_; }
@@ -88,6 +92,8 @@ class Recovery {
   // Where owned trees and the cluster tree have nodes now.
   absl::StatusOr<ServerSet> ListServers(OperationContext& context);
   absl::Status FenceAt(OperationContext& context, ServerId server, MemberId member);
+  // What one memory server gets of the time.
+  OperationContext ShareOf(OperationContext& context, int64_t longest_ns) const;
   absl::Status FenceOnceKnown(OperationContext& context, ServerId server, MemberId member);
   // The one of `ranges_` that has the key, if any.
   const MappedRange* RangeOf(uint32_t tree_id, std::string_view key) const;
@@ -114,7 +120,7 @@ class Recovery {
   std::vector<MappedRange> ranges_;  // by tree and key
   NewestMessages messages_;
   uint64_t replayed_ = 0;
-  absl::Status refusal_, loss_, unread_;
+  absl::Status refusal_, loss_, unread_, unfenced_;
 };
 
 // Of a claim of `self` that an error, or a change of unknown outcome, has left where no recovery is
