@@ -21,8 +21,9 @@ constexpr int64_t kRoomAgainNs = 200 * kMillisecondNs;
 constexpr int64_t kOthersJoinNs = kSecondNs;
 // Before a smaller log will do because memory servers that may have room say nothing.
 constexpr int64_t kSilentNsMax = 5 * kSecondNs;
-// After nobody has asked for so long these waits begin anew.
-constexpr int64_t kAnewNs = kSecondNs;
+// After nobody has asked for so long these waits begin anew. Who asks now and then, for less time
+// than the silent are waited for, comes to their end all the same.
+constexpr int64_t kAnewNs = kSecondNs, kSilentAnewNs = 2 * kSilentNsMax;
 // As ClientOptions::log_bytes.
 constexpr uint64_t kLogBytesMin = 64 << 10;
 // Of what is asked of a server that may say nothing.
@@ -34,7 +35,9 @@ absl::StatusOr<LogExtent> LogRoom::Obtain(OperationContext& context) {
   SessionContext& session = context.session;
   // Who waits asks again at once. Since when something was so for others, some time ago, says
   // nothing of how long it is so now.
-  if (session.NowNs() - asked_ns_ > kAnewNs) unanswered_since_ns_ = no_room_since_ns_ = 0;
+  const int64_t quiet_ns = session.NowNs() - asked_ns_;
+  if (quiet_ns > kAnewNs) no_room_since_ns_ = 0;
+  if (quiet_ns > kSilentAnewNs) unanswered_since_ns_ = 0;
   absl::Status freed = FreeUnsure(context);
   absl::StatusOr<LogExtent> extent = freed.ok() ? Find(context) : std::move(freed);
   asked_ns_ = session.NowNs();
