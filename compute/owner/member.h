@@ -202,8 +202,7 @@ class Member : private MemberLimits {
   absl::Status ObtainRange(OperationContext& context, OwnedTree* tree, const std::string& key);
   // Whether the range is this member's now. An error, and pending_: perhaps.
   absl::StatusOr<bool> Take(OperationContext& context, OwnedTree* tree, RangeChange change);
-  // A range whose entry is this member's. Asks whether its tree was dropped (rule O8), but for one
-  // with records that were adopted: that was asked before. OK: look again.
+  // A range whose entry is this member's, if its tree is there still (rule O8). OK: look again.
   absl::Status TakeUp(OperationContext& context, OwnedTree* tree, const MappedRange& range);
   static void ServeAgain(OwnRange* range);
   absl::Status Renew(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn since);
@@ -255,8 +254,10 @@ class Member : private MemberLimits {
   // The tree is not closed meanwhile; nullptr: it is closed.
   class Visit;
   void MeasureLoop(Parking* parking);
+  void LendLoop(Parking* parking);
   void SpreadLoop(Parking* parking);
   void Measure();
+  void SumLoads(const std::vector<OwnPlace>& places);
   void Spread(OwnedTree* tree);
   absl::Status Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& step, Other* to);
   void DivideBusiest(OwnedTree* tree);  // until it has ranges_min of the tree's

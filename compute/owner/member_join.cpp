@@ -113,6 +113,7 @@ absl::Status Member::JoinCluster(OperationContext& context) {
   StartLoop(&Member::FlushLoop);
   StartLoop(&Member::LookLoop);
   StartLoop(&Member::MeasureLoop);
+  if (options_.lend_after_ns >= 0) StartLoop(&Member::LendLoop);
   StartLoop(&Member::SpreadLoop);
   return absl::OkStatus();
 }

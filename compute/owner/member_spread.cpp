@@ -89,11 +89,14 @@ absl::StatusOr<std::vector<Member::Other>> Member::ListOthers(OperationContext& 
 
 // --- What is done about it.
 
-// Beside the other loop, which waits for flushes and turns: what that decides by does not, nor do
-// clocks (rule T7) and what may be lent (rule O15).
+// Beside the other loops, which wait for flushes and turns: what they decide by does not, nor do
+// clocks (rule T7).
 void Member::MeasureLoop(Parking* parking) {
+  while (Pause(parking, NowNs() + kLookAtLoadNs)) Measure();
+}
+
+void Member::LendLoop(Parking* parking) {
   while (Pause(parking, NowNs() + kLookAtLoadNs)) {
-    Measure();
     if (!joined_.load(std::memory_order_acquire)) continue;
     for (const uint32_t tree_id : OpenTreeIds()) {
       const Visit visit(this, tree_id);
@@ -127,12 +130,18 @@ void Member::Measure() {
   const std::vector<Place> places = Places();
   const size_t bytes = bytes_.load(), enough = options_.hot_bytes - options_.hot_bytes / 16;
   EvenClocks(this, places, bytes - std::min(bytes, enough));
+  for (const auto& [tree, range] : places) {
+    std::lock_guard lock(range->partition.mutex());
+    if (range->state != OwnRange::State::kGone) range->meter.Tick(NowNs());
+  }
+  SumLoads(places);
+}
+
+void Member::SumLoads(const std::vector<Place>& places) {
   double sum = 0;
   for (const auto& [tree, range] : places) {
     std::lock_guard lock(range->partition.mutex());
-    if (range->state == OwnRange::State::kGone) continue;
-    range->meter.Tick(NowNs());
-    sum += range->meter.operations_per_s();
+    if (range->state != OwnRange::State::kGone) sum += range->meter.operations_per_s();
   }
   load_.store(Rounded(sum), std::memory_order_relaxed);
 }
@@ -228,8 +237,7 @@ absl::Status Member::Follow(OwnedTree* tree, OwnRange* range, const SpreadStep& 
     OperationContext giving(session_, NowNs() + kHoldNs);
     PANDO_RETURN_IF_ERROR(GiveRange(giving, tree, range, to->id));
   }
-  const uint64_t gone = std::min(Rounded(rate), load_.load(std::memory_order_relaxed));
-  load_.fetch_sub(gone, std::memory_order_relaxed);
+  SumLoads(Places());  // what is gone is none of it
   OperationContext telling(session_, NowNs() + kHoldNs);
   const MappedRange given = {tree->id(), range->low, range->high, {}};
   if (!Tell(telling, tree, given, *to, rate)) {
