@@ -296,24 +296,6 @@ absl::Status Member::Join(int64_t deadline_ns) {
   });
 }
 
-absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
-  return RunBlocking(deadline_ns, [this, dropped_tree_id](OperationContext& context) {
-    // As Close() does: until this has passed, what is dropped is served here.
-    hurries_.fetch_add(1);
-    const Turnstile::Pass pass(turnstile_.get());
-    hurries_.fetch_sub(1);
-    for (OwnedTree* const tree : OpenTrees()) {
-      if (tree->id() != dropped_tree_id) continue;
-      tree->NoteDropped();
-      Discard(tree);
-    }
-    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
-    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, self()).status());
-    // Who has loops looks for the rest in a moment, and recoveries take their time.
-    return joined_.load(std::memory_order_acquire) ? absl::OkStatus() : LookForEnded(context);
-  });
-}
-
 absl::Status Member::Leave(int64_t deadline_ns) {
   if (!has_log_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {

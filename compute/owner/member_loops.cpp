@@ -219,6 +219,26 @@ absl::StatusOr<bool> Member::CanTake(OperationContext& context,
   return true;
 }
 
+absl::Status Member::Tidy(uint32_t dropped_tree_id, int64_t deadline_ns) {
+  return RunBlocking(deadline_ns, [this, dropped_tree_id](OperationContext& context) {
+    // Where it is open it is served until this has passed: as Close() does.
+    const bool is_open = FindOpen(dropped_tree_id) != nullptr;
+    if (is_open) hurries_.fetch_add(1);
+    const Turnstile::Pass pass(turnstile_.get(), is_open ? kNeverNs : context.deadline_ns());
+    if (is_open) hurries_.fetch_sub(1);
+    if (!pass.ok()) return TurnError(context);
+    for (OwnedTree* const tree : OpenTrees()) {
+      if (tree->id() != dropped_tree_id) continue;
+      tree->NoteDropped();
+      Discard(tree);
+    }
+    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, MemberId()).status());
+    PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, dropped_tree_id, self()).status());
+    // Who has loops looks for the rest in a moment, and recoveries take their time.
+    return joined_.load(std::memory_order_acquire) ? absl::OkStatus() : LookForEnded(context);
+  });
+}
+
 void Member::Discard(OwnedTree* tree) {
   {
     const Turnstile::Pass pass(flushing_.get());

@@ -96,8 +96,9 @@ struct ClientOptions {
   // How long Connect() waits until `memory_servers_min` servers answer, the one with the catalog
   // among them, milliseconds. Also the deadline of each call of a Client that asks a server,
   // NewSession() (where a server does not answer, a second at least), CreateTree(), DropTree() and
-  // Servers() among them. Servers() and TreeStatus() may wait for other calls of the client; then
-  // the servers have a second at least to answer. The client goes on without those that do not
+  // Servers() among them. (Who drops an owned tree that it has open waits, besides, until it serves
+  // none of its keys any more.) Servers() and TreeStatus() may wait for other calls of the client;
+  // then the servers have a second at least to answer. The client goes on without those that do not
   // answer (the log says which), and connects to them when they do.
   int64_t connect_timeout_ms = 5'000;
   int memory_servers_min = 1;
