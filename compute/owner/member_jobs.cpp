@@ -112,18 +112,16 @@ absl::Status Member::SettlePending(OperationContext& context) {
 }
 
 absl::Status Member::TakeUp(OperationContext& context, OwnedTree* tree, const MappedRange& range) {
-  auto records = std::make_shared<Partition>();
-  if (adopted_.has_value()) {
-    records = std::exchange(adopted_, std::nullopt)->records;
-  } else {
-    // Rule O8: the entry covers what is below it, which had entries of its own perhaps. They are
-    // erased when the tree has left the catalog, and this range's border was read before now.
-    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, tree->id()));
-    if (!exists && RuleHolds(Rule::kO8)) {
-      tree->NoteDropped();
-      return absl::OkStatus();
-    }
+  // Rule O8: the entry covers what is below it, which had entries of its own perhaps. They are
+  // erased when the tree has left the catalog, and this range's border was read before now.
+  PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, tree->id()));
+  if (!exists && RuleHolds(Rule::kO8)) {
+    tree->NoteDropped();
+    DropAdopted();
+    return absl::OkStatus();
   }
+  auto records = adopted_.has_value() ? std::exchange(adopted_, std::nullopt)->records
+                                      : std::make_shared<Partition>();
   auto own = std::make_unique<OwnRange>(range, OwnRange::State::kServing, std::move(records));
   own->came_ns = NowNs();
   tree->Add(std::move(own));
@@ -295,7 +293,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     gives_way = others_wait && is_stuck();
     if (gives_way) break;
     const int64_t share_ns = kJobNsMin / static_cast<int64_t>(others_wait ? left.size() : 1);
-    const int64_t until_ns = NowNs() + std::max(share_ns, kShareNsMin);
+    const int64_t until_ns = NowNs() + std::max(share_ns, kTurnNsMin);
     Recovering one = std::move(left.front());
     left.pop_front();
     const auto brought = [&] { return recovery.replayed() + one.replayed.refused.size(); };
@@ -313,19 +311,20 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     in_vain = 0;
     forward_ns = NowNs();
   }
+  absl::Status stuck;
   if (!left.empty() && has_begun) {
     const bool is_over = bringing.expired() || session_->fenced();
     const absl::Status later = absl::AbortedError(
         late.ok() ? "the recovery goes on later"
                   : absl::StrCat("the recovery goes on later: ", late.message()));
-    if (gives_way) failed_.Note(ended, later, began_ns, NowNs(), generation);
+    if (gives_way) stuck = later;
     status.Update(is_over && !late.ok() ? late : later);
   }
   // Also after an error: others may be able to go on. But not while it may still come true that a
   // range is taken under this claim.
   OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
-  for (const absl::Status& why : {recovery.unread(), recovery.unfenced()}) {
+  for (const absl::Status& why : {stuck, recovery.unread(), recovery.unfenced()}) {
     if (!why.ok()) failed_.Note(ended, why, began_ns, NowNs(), generation);
   }
   {

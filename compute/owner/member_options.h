@@ -31,6 +31,8 @@ struct MemberLimits {
   static constexpr size_t kDirtyOverheadBytes = 24;
   // What a range has at least of the time in which all are to be given up.
   static constexpr int64_t kShareNsMin = 50 * kMillisecondNs;
+  // What a range has at least of a second in which others wait for all that are recovered.
+  static constexpr int64_t kTurnNsMin = 10 * kMillisecondNs;
   // Between two attempts of what may go well the next time.
   static constexpr int64_t kRetryNsMax = 100 * kMillisecondNs;
 };
