@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/wire/lsn.h"
 #include "common/wire/remote_address.h"
 #include "compute/owner/cluster_entries.h"
@@ -23,6 +24,9 @@ struct Loss {
 struct LossAcceptance {
   std::vector<ServerId> servers_dead;
   std::vector<Loss> losses;
+  // Of the time that is left: what a memory server has of it that does not confirm the end of the
+  // member whose turn it is.
+  int64_t share_ns = kNeverNs;
 
   bool IsDead(ServerId server) const {
     return std::find(servers_dead.begin(), servers_dead.end(), server) != servers_dead.end();

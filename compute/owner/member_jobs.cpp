@@ -222,19 +222,33 @@ absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) 
             absl::StrCat("memory server ", server, " answers: it is not dead"));
       }
     }
-    while (true) {
+    const auto recover_all = [&]() -> absl::Status {
+      Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+      if (!pass.ok()) return TurnError(context);
+      PANDO_RETURN_IF_ERROR(JoinCluster(context));
+      PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
       absl::Status first;
-      {
-        const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
-        if (!pass.ok()) return TurnError(context);
-        first = JoinCluster(context);
-        if (first.ok()) {
-          PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
-          for (const MemberId member : ended) first.Update(Recover(context, member, acceptance));
+      for (size_t i = 0; i < ended.size(); ++i) {
+        if (i > 0 && !pass.LetOthers(context.deadline_ns())) {
+          first.Update(TurnError(context));
+          break;
         }
+        // A server that says nothing leaves time for those behind it. What comes forward has all of
+        // the time.
+        const int64_t left_ns = std::max<int64_t>(0, context.deadline_ns() - NowNs());
+        acceptance->share_ns = left_ns / static_cast<int64_t>(ended.size() - i);
+        first.Update(Recover(context, ended[i], acceptance));
       }
+      return first;
+    };
+    absl::Status why;
+    while (true) {
+      const absl::Status first = recover_all();
       // Others that have the trees open try it as well, and cannot go on.
-      if (!absl::IsAborted(first) || context.expired()) return first;
+      if (!absl::IsAborted(first) && !absl::IsDeadlineExceeded(first)) return first;
+      // A round that ends with the time may say only that there was none for some server.
+      if (why.ok() || !context.expired()) why = first;
+      if (context.expired()) return why;
       scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
     }
   });

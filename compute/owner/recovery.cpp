@@ -113,6 +113,7 @@ absl::Status Recovery::FenceAt(OperationContext& context, ServerId server, Membe
 }
 
 OperationContext Recovery::ShareOf(OperationContext& context, int64_t longest_ns) const {
+  if (parts_.loss != nullptr) longest_ns = std::min(longest_ns, parts_.loss->share_ns);
   return OperationContext(context,
                           std::min(context.deadline_ns(), context.session.NowNs() + longest_ns));
 }
