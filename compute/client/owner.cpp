@@ -8,6 +8,7 @@
 #include "common/sched/scheduler.h"
 #include "common/wire/control.h"
 #include "compute/client/client_impl.h"
+#include "compute/owner/to_caller.h"
 
 namespace pando {
 namespace {
@@ -174,7 +175,8 @@ absl::Status ClientImpl::Leave(int64_t timeout_ms) {
   if (member() == nullptr) return absl::OkStatus();
   if (timeout_ms <= 0) timeout_ms = options_.connect_timeout_ms;
   timeout_ms = std::min(timeout_ms, kTimeoutMsMax);
-  return member()->Retire(control_->NowNs() + timeout_ms * kMillisecondNs);
+  return ToCaller(member()->Retire(control_->NowNs() + timeout_ms * kMillisecondNs),
+                  "the client goes on as before: call again");
 }
 
 void ClientImpl::LeaveOwners() {

@@ -279,23 +279,6 @@ bool Member::log_failed() const {
   return log_ != nullptr && !log_->failure().ok() && !log_->will_move();
 }
 
-absl::Status Member::Join(int64_t deadline_ns) {
-  return RunBlocking(deadline_ns, [this](OperationContext& context) {
-    while (true) {
-      absl::Status joined;
-      {
-        const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
-        if (!pass.ok()) return TurnError(context);
-        joined = JoinCluster(context);
-      }
-      if (absl::IsAborted(joined)) {
-        scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
-      }
-      if (!absl::IsAborted(joined) || context.expired()) return joined;
-    }
-  });
-}
-
 absl::Status Member::Leave(int64_t deadline_ns) {
   if (!has_log_.load(std::memory_order_acquire)) return absl::OkStatus();
   return RunBlocking(deadline_ns, [this](OperationContext& context) {

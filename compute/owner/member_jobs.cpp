@@ -13,6 +13,7 @@
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
 #include "compute/owner/recovery.h"
+#include "compute/owner/to_caller.h"
 #include "compute/owner/turnstile.h"
 
 namespace pando {
@@ -214,7 +215,7 @@ absl::StatusOr<bool> Member::Take(OperationContext& context, OwnedTree* tree, Ra
 }
 
 absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) {
-  return RunBlocking(NowNs() + timeout_ns, [&](OperationContext& context) -> absl::Status {
+  const auto accept = [&](OperationContext& context) -> absl::Status {
     for (const ServerId server : acceptance->servers_dead) {
       OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
       if (control_.Call(asking, server, ControlOpcode::kServerInfo, "").ok()) {
@@ -251,7 +252,10 @@ absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) 
       if (context.expired()) return why;
       scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
     }
-  });
+  };
+  return ToCaller(RunBlocking(NowNs() + timeout_ns, accept),
+                  "some keys are not taken over yet: call again, or say which memory servers are "
+                  "dead");
 }
 
 absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcceptance* loss,

@@ -10,6 +10,8 @@
 #include "compute/owner/client_state.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
+#include "compute/owner/to_caller.h"
+#include "compute/owner/turnstile.h"
 
 namespace pando {
 
@@ -26,6 +28,24 @@ LogRoom::Parts Member::LogRoomParts() {
                                 MemberId ended) { (void)Recover(context, ended); },
       .free_lost = [this](OperationContext& context) { (void)FreeLostExtents(context); },
   };
+}
+
+absl::Status Member::Join(int64_t deadline_ns) {
+  const auto join = [this](OperationContext& context) {
+    while (true) {
+      absl::Status joined;
+      {
+        const Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
+        if (!pass.ok()) return TurnError(context);
+        joined = JoinCluster(context);
+      }
+      if (absl::IsAborted(joined)) {
+        scheduler().SleepUntil(std::min(NowNs() + kRetryNsMax, context.deadline_ns()));
+      }
+      if (!absl::IsAborted(joined) || context.expired()) return joined;
+    }
+  };
+  return ToCaller(RunBlocking(deadline_ns, join), "connect again, with more time if need be");
 }
 
 absl::Status Member::JoinToOwn(OperationContext& context, MemberId owner) {
