@@ -94,6 +94,31 @@ TEST(OwnedJoin, ASmallerLogWillDoOnceAServerHasBeenSilentForFiveSeconds) {
   EXPECT_LT(log_bytes, kLogBytes);
 }
 
+// One that joins as it connects has no time for more than that. A server falls silent at any
+// moment.
+TEST(OwnedJoin, WhoConnectsAsAnOwnerHasASmallerLogRatherThanNone) {
+  int smaller = 0;
+  for (int64_t after_ms = 0; after_ms < 300; after_ms += 10) {
+    SimCluster::Options options = OfServers(2, 32 << 20);
+    options.first_main_bytes = 5 << 20;
+    options.sim.call_delay_ns = 10 * kMillisecondNs;
+    SimCluster cluster(options);
+    cluster.world().At(cluster.world().clock().NowNs() + after_ms * kMillisecondNs,
+                       [&] { cluster.world().PauseCalls(2, true); });
+    const auto client = ConnectOverFabric({.owner = true, .log_bytes = kLogBytes, .seed = 1},
+                                          cluster.world().NewFabric());
+    // Whatever it is that has no answer.
+    const absl::Status status = client.status();
+    EXPECT_TRUE(status.ok() || absl::IsDeadlineExceeded(status)) << status << " " << after_ms;
+    cluster.world().PauseCalls(2, false);
+    if (!client.ok()) continue;
+    const auto members = (*client)->ListMembers();
+    ASSERT_TRUE(members.ok() && members->size() == 1);
+    smaller += members->front().log_bytes < kLogBytes ? 1 : 0;
+  }
+  EXPECT_GE(smaller, 3);
+}
+
 // Somebody has given up before: the wait begins anew.
 TEST(OwnedJoin, ALogIsNoSmallerForAServerThatWasSilentBefore) {
   SmallFirst owner;

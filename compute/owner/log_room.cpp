@@ -19,11 +19,9 @@ namespace {
 constexpr int64_t kRoomAgainNs = 200 * kMillisecondNs;
 // Somebody else may have got the room a moment ago, and owns the key in a moment.
 constexpr int64_t kOthersJoinNs = kSecondNs;
-// Before a smaller log will do because memory servers that may have room say nothing.
-constexpr int64_t kSilentNsMax = 5 * kSecondNs;
-// After nobody has asked for so long these waits begin anew. Who asks now and then, for less time
-// than the silent are waited for, comes to their end all the same.
-constexpr int64_t kAnewNs = kSecondNs, kSilentAnewNs = 2 * kSilentNsMax;
+// After nobody has asked for so long this wait begins anew; for the silent, after twice as long as
+// they are waited for: who asks now and then, for a shorter time, comes to the end of that, too.
+constexpr int64_t kAnewNs = kSecondNs;
 // As ClientOptions::log_bytes.
 constexpr uint64_t kLogBytesMin = 64 << 10;
 // Of what is asked of a server that may say nothing.
@@ -37,7 +35,7 @@ absl::StatusOr<LogExtent> LogRoom::Obtain(OperationContext& context) {
   // nothing of how long it is so now.
   const int64_t quiet_ns = session.NowNs() - asked_ns_;
   if (quiet_ns > kAnewNs) no_room_since_ns_ = 0;
-  if (quiet_ns > kSilentAnewNs) unanswered_since_ns_ = 0;
+  if (quiet_ns > 2 * silent_ns_max_) unanswered_since_ns_ = 0;
   absl::Status freed = FreeUnsure(context);
   absl::StatusOr<LogExtent> extent = freed.ok() ? Find(context) : std::move(freed);
   asked_ns_ = session.NowNs();
@@ -47,6 +45,7 @@ absl::StatusOr<LogExtent> LogRoom::Obtain(OperationContext& context) {
 absl::StatusOr<LogExtent> LogRoom::Find(OperationContext& context) {
   const auto now_ns = [&] { return context.session.NowNs(); };
   if (now_ns() < again_ns_) return no_room_;
+  const int64_t begun_ns = now_ns();
   ExtentSearch search(parts_.control, parts_.members->Ids());
   absl::StatusOr<LogExtent> extent = search.Find(context, parts_.wished_bytes);
   const absl::Status refusal = extent.status();
@@ -56,8 +55,8 @@ absl::StatusOr<LogExtent> LogRoom::Find(OperationContext& context) {
     unanswered_since_ns_ = 0;
   } else {
     // A log stays as small as it is made. So who is silent for a moment is waited for.
-    if (unanswered_since_ns_ == 0) unanswered_since_ns_ = now_ns();
-    if (now_ns() < unanswered_since_ns_ + kSilentNsMax) {
+    if (unanswered_since_ns_ == 0) unanswered_since_ns_ = begun_ns;
+    if (now_ns() < unanswered_since_ns_ + silent_ns_max_) {
       return absl::AbortedError(
           absl::StrCat("a memory server that does not answer may have room for a redo log, others "
                        "have not: ",

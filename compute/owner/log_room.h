@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/wire/log_extent.h"
 #include "common/wire/remote_address.h"
 #include "compute/core/control_channel.h"
@@ -43,6 +44,9 @@ class LogRoom {
   // ResourceExhausted: there is no room. Aborted: one that may have some does not answer. Others:
   // also where what is unsure is not freed.
   absl::StatusOr<LogExtent> Obtain(OperationContext& context);
+  // Of who gives up then: memory servers that say nothing are waited for no longer. At most as long
+  // as ever.
+  void LimitPatience(int64_t ns) { silent_ns_max_ = std::min(silent_ns_max_, ns); }
   // It has found no room, but somebody else may have got it a moment ago.
   bool others_may_join(int64_t now_ns) const;
 
@@ -58,8 +62,9 @@ class LogRoom {
   absl::Status FreeUnsure(OperationContext& context);
 
   const Parts parts_;
-  absl::Status no_room_;  // as of the last look
-  int64_t asked_ns_ = 0;  // until then somebody did, for the last time
+  absl::Status no_room_;                   // as of the last look
+  int64_t asked_ns_ = 0;                   // until then somebody did, for the last time
+  int64_t silent_ns_max_ = 5 * kSecondNs;  // before a smaller log will do
   int64_t no_room_since_ns_ = 0, again_ns_ = 0, unanswered_since_ns_ = 0;
   std::vector<LogExtent> unsure_;  // to which something of this member may be in flight
 };

@@ -32,6 +32,8 @@ LogRoom::Parts Member::LogRoomParts() {
 
 absl::Status Member::Join(int64_t deadline_ns) {
   const auto join = [this](OperationContext& context) {
+    // Who ends with this looks no second time: a smaller log is better than none.
+    log_room_.LimitPatience((context.deadline_ns() - NowNs()) / 2);
     while (true) {
       absl::Status joined;
       {
