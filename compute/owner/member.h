@@ -298,8 +298,8 @@ class Member : private MemberLimits {
   void SeeDirty(OperationContext& context, OwnRange* range,
                 absl::FunctionRef<void(const Partition::Seen&)> see);
   absl::Status FlushTree(OperationContext& context, OwnedTree* tree);
-  // All that is dirty in it now (rule B4). `pass`: of the flushes' turnstile, where others have
-  // their turn between rounds; nullptr: it is held. Aborted: the range was divided, or has gone.
+  // All that is dirty in it now (rule B4). `pass`: of the flushes' turnstile: others have turns
+  // between rounds. nullptr: only the jobs' is held, the range on hold. Aborted: divided, or gone.
   absl::Status FlushRange(OperationContext& context, OwnedTree* tree, OwnRange* range,
                           Turnstile::Pass* pass);
   // What is owed in it since then (Partition::owing()).

@@ -57,7 +57,8 @@ class Recovery {
 
   // Claims it (D1), has the dead fenced (D2), and reads its log (D3). Aborted: somebody else is at
   // it, or the dead may still act: later again. Unavailable: the log is on a memory server that is
-  // gone. FailedPrecondition: this client has been cut off.
+  // gone. DataLoss: the log cannot be read, or there is none. FailedPrecondition: this client has
+  // been cut off.
   absl::Status Begin(OperationContext& context);
   // What the dead owns, as of Begin().
   const std::vector<MappedRange>& ranges() const { return ranges_; }
