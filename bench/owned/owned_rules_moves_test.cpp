@@ -15,6 +15,21 @@ namespace {
 
 using history::OperationKind;
 
+// An owner closes its tree, and leaves.
+TEST_F(OwnedRulesTest, O7) {
+  ExpectShown(Rule::kO7, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t key = 1; key <= 10; ++key) Put(&stage, owner, key);
+    stage.Leave(owner);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 // A tree is dropped by who has its lower part. The entry of the upper one is nobody's then, covers
 // all keys, and is there for another handle that is still open.
 TEST_F(OwnedRulesTest, O8) {

@@ -90,6 +90,8 @@ constexpr RuleVariant kVariants[] = {
      "map_rules_test --gtest_filter=MapRulesTest.O4"},
     {"O5", Rule::kO5, "an owner answers while its serving lease is held",
      "owned_rules_test --gtest_filter=OwnedRulesTest.O5"},
+    {"O7", Rule::kO7, "all of a range is in its leaves before it loses its owner",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.O7"},
     {"O8", Rule::kO8, "a claim serves when the catalog has its tree still",
      "owned_rules_test --gtest_filter=OwnedRulesTest.O8"},
     {"O10", Rule::kO10, "the parts of a range begin with its records",

@@ -74,6 +74,7 @@ enum class Rule {
   kO3,
   kO4,
   kO5,
+  kO7,
   kO8,
   kO10,
   kO10Behind,

@@ -77,14 +77,16 @@ bool Member::OwnsSome() const {
 
 absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRange* range,
                               MemberId wished) {
-  absl::Status status = FlushRange(context, tree, range, /*pass=*/nullptr);
+  absl::Status status;
+  if (RuleHolds(Rule::kO7)) status = FlushRange(context, tree, range, /*pass=*/nullptr);
   // One change at a time.
   if (status.ok()) status = SettlePending(context);
   if (status.ok()) {
     std::lock_guard lock(range->partition.mutex());
     if (range->state == OwnRange::State::kGone) {
       status = absl::AbortedError("it was divided");
-    } else if (!range->IsClean() && RuleHolds(Rule::kO11) && RuleHolds(Rule::kW6Flush)) {
+    } else if (!range->IsClean() && RuleHolds(Rule::kO7) && RuleHolds(Rule::kO11) &&
+               RuleHolds(Rule::kW6Flush)) {
       // Its flush would come late, to what the next owner has written.
       status = absl::AbortedError("some of it is not in its leaves yet");
     }
@@ -103,9 +105,9 @@ absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRan
   }
   // Also where that is not known yet: nothing of the range is in the log alone.
   if (!status.ok()) pending_ = std::move(change);
-  // In the variant it may be in the middle of a flush.
+  // In these variants it may be in the middle of a flush.
   std::optional<Turnstile::Pass> flush;
-  if (!RuleHolds(Rule::kO11)) flush.emplace(flushing_.get());
+  if (!RuleHolds(Rule::kO7) || !RuleHolds(Rule::kO11)) flush.emplace(flushing_.get());
   tree->Remove(range);
   DropRecords(range);
   return absl::OkStatus();
