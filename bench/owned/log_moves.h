@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/history/checker.h"
@@ -74,6 +76,42 @@ class LogMoves : public OwnedStage {
       }
     }
     return "";
+  }
+  // A session is slow, so the service writes its batch once more. Then their queue pairs break, and
+  // the session's is open again first: its write has ended, and the service's may still land, when
+  // the owner leaves. What goes wrong; `played` counts the seeds in which it came to that.
+  static std::string LeaveWhileABatchIsWrittenAgain(uint64_t seed, int* played) {
+    OwnedStageOptions options = Options(seed);
+    options.circumstances.breaks = true;
+    options.cluster.sim.reopen_ns = 5 * kMillisecondNs;
+    LogMoves stage(options);
+    OwnedActor* const owner = stage.Join(SmallOwner());
+    const ServerId server = stage.Begin(owner);
+    if (server == 0) return "";
+    const RedoLog& log = ImplOf(*owner->client).member()->log();
+    stage.world().LimitPackets(*owner->fabric, 0);
+    stage.Spawn(owner, 0, [&] { stage.Put(owner, 1); });
+    while (log.counters().written_again == 0) stage.Quiet(kMicrosecondNs);
+    stage.world().BreakQueuePairs(*owner->fabric, server);
+    stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
+    owner->sessions[0]->Run();
+    *played += log.idle() ? 0 : 1;
+    bool is_over = false, too_early = false;
+    std::function<void()> watch = [&] {
+      if (is_over) return;
+      if (stage.cluster().Counter("extents") > 0) {
+        return stage.world().At(stage.NowNs() + kMicrosecondNs, watch);
+      }
+      is_over = true;
+      too_early = !log.idle();
+    };
+    watch();
+    stage.Leave(owner);
+    const bool is_freed = std::exchange(is_over, true);
+    if (!is_freed) return "the log is never freed";
+    if (too_early) return "the log is freed, and a batch may still land in it";
+    stage.LookAtTheEnd();
+    return stage.what();
   }
   // Whoever comes later connects to all.
   void LookAgain(const std::vector<ServerId>& dead) {

@@ -1,5 +1,5 @@
-// What goes wrong with a log that moves where a part of rule W6 does not hold (common/base/rule.h);
-// with all of it nothing does.
+// What goes wrong with a log that moves, is freed or cannot be read where a rule does not hold
+// (common/base/rule.h); with all of them nothing does.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,6 +28,13 @@ std::string FindAfterTheMove(uint64_t seed) {
   const history::CheckResult checked = history::CheckHistory(stage.history(0), nullptr, nullptr);
   if (!checked.violations.empty()) return checked.violations[0];
   return stage.refused() == refused ? "" : "keys are Unavailable, though a log has them";
+}
+
+TEST_F(OwnedRulesTest, O9) {
+  int played = 0;
+  ExpectShown(Rule::kO9, [&](uint64_t seed) {
+    return LogMoves::LeaveWhileABatchIsWrittenAgain(seed, &played);
+  });
 }
 
 TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove); }

@@ -94,6 +94,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.O7"},
     {"O8", Rule::kO8, "a claim serves when the catalog has its tree still",
      "owned_rules_test --gtest_filter=OwnedRulesTest.O8"},
+    {"O9", Rule::kO9, "who leaves frees its log once nothing is in flight to it",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.O9"},
     {"O10", Rule::kO10, "the parts of a range begin with its records",
      "owned_rules_test --gtest_filter=OwnedRulesTest.O10"},
     {"O10_behind", Rule::kO10Behind,

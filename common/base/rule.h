@@ -76,6 +76,7 @@ enum class Rule {
   kO5,
   kO7,
   kO8,
+  kO9,
   kO10,
   kO10Behind,
   kO11,

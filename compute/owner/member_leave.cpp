@@ -135,7 +135,7 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   // The log is freed below, and others get its memory: a chain of a session that is in use, or of
   // the service, must not land there then.
   const Turnstile::Pass flush(flushing_.get());
-  while (!log_->idle() && !log_failed()) {
+  while (!log_->idle() && !log_failed() && RuleHolds(Rule::kO9)) {
     if (context.expired()) return context.DeadlineError("waiting for the log's last writes");
     scheduler().SleepUntil(std::min(NowNs() + retry_ns(), context.deadline_ns()));
   }
@@ -150,7 +150,7 @@ absl::Status Member::LeaveCluster(OperationContext& context) {
   has_log_.store(false, std::memory_order_release);
   // What a log that has failed had in flight may land as long as this client's queue pairs live.
   // Others free it when they are gone, as no entry names it.
-  frees_log_ = log_->idle() && log_->failure().ok();
+  frees_log_ = (log_->idle() && log_->failure().ok()) || !RuleHolds(Rule::kO9);
   return FreeLog(context);
 }
 
