@@ -37,6 +37,23 @@ TEST_F(OwnedRulesTest, O9) {
   });
 }
 
+// The owner dies together with its log's server.
+TEST_F(OwnedRulesTest, D3) {
+  ExpectShown(Rule::kD3, [](uint64_t seed) -> std::string {
+    LogMoves stage(LogMoves::Options(seed));
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(owner);
+    if (log == 0 || !stage.Open(next, 0)) return "";
+    stage.world().KillServer(log);
+    stage.Kill(owner);
+    stage.Leave(owner);
+    for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) stage.Get(next, key);
+    const history::CheckResult checked = history::CheckHistory(stage.history(0), nullptr, nullptr);
+    return checked.violations.empty() ? stage.what() : checked.violations[0];
+  });
+}
+
 TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove); }
 
 TEST_F(OwnedRulesTest, W6Entry) { ExpectShown(Rule::kW6Entry, FindAfterTheMove); }

@@ -167,6 +167,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.D1"},
     {"D2", Rule::kD2, "nothing of an ended member is read before every server has fenced it",
      "owned_rules_test --gtest_filter=OwnedRulesTest.D2"},
+    {"D3", Rule::kD3, "a log that cannot be read is lost, never empty",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.D3"},
     {"D4", Rule::kD4, "a range is adopted when all of its messages are in leaves",
      "owned_rules_test --gtest_filter=OwnedRulesTest.D4"},
     {"N1", Rule::kN1, "a key outside its window has its home's flag", ""},

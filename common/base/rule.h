@@ -109,6 +109,7 @@ enum class Rule {
   kB4,
   kD1,
   kD2,
+  kD3,
   kD4,
   kN1,
   kN1Window,

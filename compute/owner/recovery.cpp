@@ -213,6 +213,10 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
     messages_.Clear();
     if (!GoesAgain(context, read)) break;
   }
+  if (!RuleHolds(Rule::kD3)) {
+    messages_.Seal();
+    return absl::OkStatus();
+  }
   return Accept(context, Annotate(read, absl::StrCat("the log of ", ToText(ended_),
                                                      " on memory server ", log_->extent.server)));
 }
