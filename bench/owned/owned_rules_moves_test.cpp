@@ -233,5 +233,28 @@ TEST_F(OwnedRulesTest, O14) {
   });
 }
 
+// Links break while others' keys are written.
+TEST_F(OwnedRulesTest, P3) {
+  ExpectShown(Rule::kP3, [](uint64_t seed) {
+    OwnedStageOptions options = {.circumstances = {.breaks = true}};
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.spread_ranges = false;
+    OwnedActor* const owner = stage.Join(client);
+    OwnedActor* const other = stage.Join(client);
+    if (!stage.Open(owner, 0) || !stage.Open(other, 0) || !Put(&stage, owner, 1)) {
+      return stage.what();
+    }
+    stage.world().SetPeerBreakProbability(*owner->fabric, 0.2);
+    for (uint64_t key = 2; key <= 20; ++key) {
+      stage.Do(other, 0, 0, OwnedStage::Make(OperationKind::kInsert, KeyOf(key), stage.NewValue()));
+    }
+    stage.world().SetPeerBreakProbability(*owner->fabric, 0);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 }  // namespace
 }  // namespace pando

@@ -163,6 +163,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.B3Durable"},
     {"B4", Rule::kB4, "what is written again while it is flushed is flushed all the same",
      "owned_rules_test --gtest_filter=OwnedRulesTest.B4"},
+    {"P3", Rule::kP3, "a write is sent to a peer once",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.P3"},
     {"D1", Rule::kD1, "a recovery that a living member has claimed is left to it",
      "owned_rules_test --gtest_filter=OwnedRulesTest.D1"},
     {"D2", Rule::kD2, "nothing of an ended member is read before every server has fenced it",

@@ -107,6 +107,7 @@ enum class Rule {
   kB3,
   kB3Durable,
   kB4,
+  kP3,
   kD1,
   kD2,
   kD3,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/peer/peer_channel.h"
 
@@ -82,7 +83,7 @@ absl::Status PeerClient::Call(OperationContext& context, const PeerAddress& peer
         return OutcomeUnknownError(absl::StrCat("no answer by the deadline while ", Asking(peer)));
       case PeerCall::State::kLost:
         ++context.cost.messages;
-        if (is_write) {
+        if (is_write && RuleHolds(Rule::kP3)) {
           return OutcomeUnknownError(
               absl::StrCat("the link broke while ", Asking(peer), ": ", call.why.message()));
         }
