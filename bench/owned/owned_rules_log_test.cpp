@@ -54,6 +54,31 @@ TEST_F(OwnedRulesTest, D3) {
   });
 }
 
+// Who takes over what is in one tree does not have the other one open.
+TEST_F(OwnedRulesTest, D5) {
+  ExpectShown(Rule::kD5, [](uint64_t seed) {
+    OwnedStageOptions options = {.trees = 2};
+    options.cluster.sim.seed = seed;
+    LogMoves stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const last = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0) || !stage.Open(owner, 1) || !stage.Open(next, 0)) {
+      return stage.what();
+    }
+    for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) {
+      for (const size_t tree : {0, 1}) stage.PutIn(owner, tree, key);
+    }
+    stage.Kill(owner);
+    stage.Leave(owner);
+    stage.Get(next, 1);
+    if (!stage.Open(last, 1)) return stage.what();
+    stage.Do(last, 0, 1, OwnedStage::Make(history::OperationKind::kGet, KeyOf(1)));
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove); }
 
 TEST_F(OwnedRulesTest, W6Entry) { ExpectShown(Rule::kW6Entry, FindAfterTheMove); }

@@ -173,6 +173,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.D3"},
     {"D4", Rule::kD4, "a range is adopted when all of its messages are in leaves",
      "owned_rules_test --gtest_filter=OwnedRulesTest.D4"},
+    {"D5", Rule::kD5, "an ended member's log stays until no range is that member's",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.D5"},
     {"N1", Rule::kN1, "a key outside its window has its home's flag", ""},
     {"N1_window", Rule::kN1Window, "every writer knows of windows", ""},
     {"N2_nv", Rule::kN2Nv, "the lines of a window are of line 0's node version", ""},

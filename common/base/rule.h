@@ -112,6 +112,7 @@ enum class Rule {
   kD2,
   kD3,
   kD4,
+  kD5,
   kN1,
   kN1Window,
   kN2Nv,

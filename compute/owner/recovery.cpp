@@ -344,7 +344,7 @@ absl::Status Recovery::End(OperationContext& context) {
   if (!claimed_.has_value()) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(const std::vector<MappedRange> left,
                          ListRangesOf(context, *parts_.map, ended_));
-  if (!left.empty() || !knows_log_) return HandBack(context);
+  if ((!left.empty() && RuleHolds(Rule::kD5)) || !knows_log_) return HandBack(context);
   if (log_.has_value()) {
     // The extent before the entry that names it: a repeat of this finds it freed.
     PANDO_RETURN_IF_ERROR(FreeExtentOf(context));
