@@ -287,6 +287,23 @@ void GetOften(OwnedStage* stage, OwnedActor* actor, uint64_t key) {
   for (int i = 0; i < 8; ++i) Get(stage, actor, key);
 }
 
+// More keys are written and read than there is memory for.
+TEST_F(OwnedRulesTest, T7) {
+  ExpectShown(Rule::kT7, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t i = 0; i < 10'000; ++i) {
+      const uint64_t key = 1 + stage.random().Uniform(6'000);
+      i % 4 == 0 ? Get(&stage, owner, key) : Put(&stage, owner, key);
+    }
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 TEST_F(OwnedRulesTest, T9Put) {
   ExpectShown(Rule::kT9Put, [](uint64_t seed) {
     OwnedStageOptions options;

@@ -151,6 +151,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.T5"},
     {"T5_hold", Rule::kT5Hold, "a write is decided in the hold in which its READ is found to count",
      "owned_rules_test --gtest_filter=OwnedRulesTest.T5Hold"},
+    {"T7", Rule::kT7, "dirty records are not evicted",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.T7"},
     {"T8", Rule::kT8, "a scan copies records before it READs their leaves",
      "owned_rules_test --gtest_filter=OwnedRulesTest.T8"},
     {"T9_put", Rule::kT9Put, "a message changes what is shown of its record",

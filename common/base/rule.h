@@ -101,6 +101,7 @@ enum class Rule {
   kT4Hold,
   kT5,
   kT5Hold,
+  kT7,
   kT8,
   kT9Put,
   kT9Close,

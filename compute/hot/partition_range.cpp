@@ -149,7 +149,9 @@ size_t Partition::Evict(size_t bytes, size_t looks_max) {
 
 void Partition::Look(RecordHandle handle) {
   HotRecord* const record = pool_.At(handle);
-  if (record->state() != RecordState::kClean) return;
+  const bool goes_dirty = record->state() == RecordState::kDirty &&
+                          !record->Has(HotRecord::kFlushing) && !RuleHolds(Rule::kT7);
+  if (record->state() != RecordState::kClean && !goes_dirty) return;
   if (record->Has(HotRecord::kRef)) {
     record->Clear(HotRecord::kRef);
     return;
@@ -157,6 +159,10 @@ void Partition::Look(RecordHandle handle) {
   const uint64_t hash = HashOf(record->key());
   // Hits in the front do not touch the record.
   if (record->Has(HotRecord::kShown) && front_.TakeUsed(record->key(), hash)) return;
+  if (goes_dirty) {
+    NoteClean(record);
+    TakeFromOrder(record->key());
+  }
   RemoveClean(table_.Find(handle, hash), hash);
 }
 
