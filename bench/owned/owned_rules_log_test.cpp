@@ -79,6 +79,21 @@ TEST_F(OwnedRulesTest, D5) {
   });
 }
 
+// The log has gone round: behind its end are batches of the time before.
+TEST_F(OwnedRulesTest, W2) {
+  ExpectShown(Rule::kW2, [](uint64_t seed) {
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t put = 0; put < 2'500; ++put) Put(&stage, owner, 1 + put % 5);
+    stage.Kill(owner);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 TEST_F(OwnedRulesTest, W6Dirty) { ExpectShown(Rule::kW6Dirty, FindAfterTheMove); }
 
 TEST_F(OwnedRulesTest, W6Entry) { ExpectShown(Rule::kW6Entry, FindAfterTheMove); }

@@ -118,6 +118,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.O15Give"},
     {"O15_dead", Rule::kO15Dead, "who recovers a member waits for what that may have lent",
      "owned_rules_test --gtest_filter=OwnedRulesTest.O15Dead"},
+    {"W2", Rule::kW2, "a batch counts if it is the one that follows the one before it",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.W2"},
     {"W3_reuse", Rule::kW3Reuse,
      "the place of a batch that two have written is used again when both are done",
      "log_rules_test --gtest_filter=LogRulesTest.W3Reuse"},

@@ -87,6 +87,7 @@ enum class Rule {
   kO15Write,
   kO15Give,
   kO15Dead,
+  kW2,
   kW3Reuse,
   kW3Turn,
   kW4,

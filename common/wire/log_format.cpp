@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/wire/crc32c.h"
 
 namespace pando {
@@ -119,7 +120,11 @@ LogBatchView LookAtLogBatch(std::span<const std::byte> bytes, const LogPlace& ne
   LogBatchView view;
   if (bytes.size() < kLogLineBytes) return view;
   const std::byte* const at = bytes.data();
-  if (TakePlace(at) != next || next.log_id == 0) return view;
+  const LogPlace place = TakePlace(at);
+  // In the variant any of the log does.
+  const bool follows = place == next || (place.log_id == next.log_id && place.epoch == next.epoch &&
+                                         !RuleHolds(Rule::kW2));
+  if (!follows || next.log_id == 0) return view;
   const auto kind = Take<BatchKind>(at + kKindAt);
   const uint32_t message_bytes = Take<uint16_t>(at + kBytesAt);
   const bool is_filler = kind == BatchKind::kFiller && message_bytes == 0;
