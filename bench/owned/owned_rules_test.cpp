@@ -77,6 +77,33 @@ TEST_F(OwnedRulesTest, T5) {
   });
 }
 
+// The packets of a put are held back beyond its deadline.
+TEST_F(OwnedRulesTest, T6) {
+  ExpectShown(Rule::kT6, [](uint64_t seed) {
+    OwnedStageOptions options = {.circumstances = {.breaks = true}};
+    options.cluster.sim.seed = seed;
+    OwnedStage stage(options);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.operation_timeout_ms = 5;
+    OwnedActor* const owner = stage.Join(client, 2);
+    if (!stage.Open(owner, 0) || !Put(&stage, owner, 1)) return stage.what();
+    stage.world().LimitPackets(*owner->fabric, 0);
+    // The first one has the turn to write, and waits for its chain; the other one does not.
+    for (const uint64_t key : {1, 2}) {
+      stage.Spawn(owner, 1, [&, key] {
+        stage.Do(owner, 1, 0, OwnedStage::Make(OperationKind::kPut, KeyOf(key), stage.NewValue()));
+      });
+    }
+    stage.Quiet(20 * kMillisecondNs);
+    for (const ServerId server : {1, 2}) stage.world().BreakQueuePairs(*owner->fabric, server);
+    stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
+    owner->sessions[1]->Run();
+    for (const uint64_t key : {1, 2}) Get(&stage, owner, key);
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 // The member that follows a dead owner dies, too.
 TEST_F(OwnedRulesTest, D4) {
   ExpectShown(Rule::kD4, [](uint64_t seed) {

@@ -153,6 +153,8 @@ constexpr RuleVariant kVariants[] = {
      "owned_rules_test --gtest_filter=OwnedRulesTest.T5"},
     {"T5_hold", Rule::kT5Hold, "a write is decided in the hold in which its READ is found to count",
      "owned_rules_test --gtest_filter=OwnedRulesTest.T5Hold"},
+    {"T6", Rule::kT6, "a write that is appended, and not durable by its deadline, is Unknown",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.T6"},
     {"T7", Rule::kT7, "dirty records are not evicted",
      "owned_rules_test --gtest_filter=OwnedRulesTest.T7"},
     {"T8", Rule::kT8, "a scan copies records before it READs their leaves",

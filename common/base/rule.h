@@ -102,6 +102,7 @@ enum class Rule {
   kT4Hold,
   kT5,
   kT5Hold,
+  kT6,
   kT7,
   kT8,
   kT9Put,
