@@ -286,6 +286,39 @@ TEST_F(OwnedRulesTest, W5End) {
   });
 }
 
+// READs of leaves are slow, now and then. Meanwhile their keys are put and erased, and the erases
+// come to the leaves: others READ them anew.
+TEST_F(OwnedRulesTest, T2) {
+  ExpectShown(Rule::kT2, [](uint64_t seed) {
+    constexpr uint64_t kKeys = 200;
+    OwnedStageOptions options;
+    options.cluster.sim.seed = seed;
+    options.cluster.sim.long_delay_probability = 0.3;
+    options.cluster.sim.long_delay_ns = kMillisecondNs;
+    OwnedStage stage(options);
+    OwnedActor* const before = stage.Join(OwnedStage::SmallOwner());
+    if (!stage.Open(before, 0)) return stage.what();
+    for (uint64_t key = 1; key <= kKeys; ++key) Put(&stage, before, key);
+    stage.Leave(before);
+    OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner(), 3);
+    if (!stage.Open(owner, 0)) return stage.what();
+    for (uint64_t key = 1; key <= kKeys; ++key) {
+      const auto get = [&](size_t session) {
+        stage.Do(owner, session, 0, OwnedStage::Make(OperationKind::kGet, KeyOf(key)));
+      };
+      stage.Spawn(owner, 1, [&] { get(1); });
+      stage.Quiet(kMicrosecondNs);
+      Put(&stage, owner, key);
+      stage.Do(owner, 0, 0, OwnedStage::Make(OperationKind::kDelete, KeyOf(key)));
+      if (!stage.Flush(owner, 0)) return stage.what();
+      for (int i = 0; i < 4; ++i) stage.Spawn(owner, 2, [&] { get(2); });
+      for (const size_t session : {2, 1}) owner->sessions[session]->Run();
+    }
+    stage.LookAtTheEnd();
+    return stage.what();
+  });
+}
+
 // Puts go on while the tree is loaded.
 TEST_F(OwnedRulesTest, T4Hold) {
   ExpectShown(Rule::kT4Hold, [](uint64_t seed) {

@@ -142,6 +142,8 @@ constexpr RuleVariant kVariants[] = {
     {"W6_flush", Rule::kW6Flush,
      "what is appended again while its range is on hold and flushed is flushed again",
      "owned_rules_test --gtest_filter=OwnedRulesTest.W6Flush"},
+    {"T2", Rule::kT2, "placeholders of one key are told apart by the numbers of their loads",
+     "owned_rules_test --gtest_filter=OwnedRulesTest.T2"},
     {"T3", Rule::kT3, "what is read is durable before it is answered",
      "owned_rules_test --gtest_filter=OwnedRulesTest.T3"},
     {"T4", Rule::kT4, "a write is acknowledged when it is durable",

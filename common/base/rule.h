@@ -97,6 +97,7 @@ enum class Rule {
   kW6Dirty,
   kW6Entry,
   kW6Flush,
+  kT2,
   kT3,
   kT4,
   kT4Hold,

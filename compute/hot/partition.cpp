@@ -204,7 +204,10 @@ Load Partition::BeginLoad(const View& view, std::string_view key) {
 bool Partition::EndLoad(std::string_view key, Load load, std::optional<std::string_view> value,
                         bool keep) {
   const View view = Find(key);
-  if (view.place == nullptr || !IsOfLoad(view.record, load)) return false;
+  const bool is_own =
+      view.place != nullptr && (IsOfLoad(view.record, load) ||
+                                (view.state == RecordState::kLoading && !RuleHolds(Rule::kT2)));
+  if (!is_own) return false;
   LoadWaiter* const waiters = TakeWaiters(view.record);
   if (value.has_value() && (keep || waiters != nullptr) && bytes() < kBytesMax) {
     PANDO_CHECK_LE(value->size(), HotRecord::kValueBytesMax);
