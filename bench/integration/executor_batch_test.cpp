@@ -5,8 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -57,6 +59,28 @@ class ExecutorBatchTest : public OneTreeTest {
     }));
     return {result->get_future(), ended->get_future()};
   }
+  // Writes to the tree, and closes it, after `first`, while the worker still has the batch that it
+  // has answered.
+  void WriteToAndClose(std::unique_ptr<Tree> tree, const std::function<void()>& first) {
+    Stop();
+    const auto answered = std::make_shared<std::promise<void>>();
+    std::promise<void> closed;
+    const std::shared_future<void> go_on = closed.get_future().share();
+    for (const bool is_last : {false, true}) {
+      EXPECT_OK(executor_->Submit(*tree, {.kind = Kind::kPut, .key = is_last ? "b" : "a"},
+                                  [answered, is_last, go_on](const OperationResult& result) {
+                                    EXPECT_OK(result.status);
+                                    if (!is_last) return;
+                                    answered->set_value();
+                                    go_on.wait();
+                                  }));
+    }
+    GoOn();
+    answered->get_future().wait();
+    first();
+    tree.reset();
+    closed.set_value();
+  }
   void Fill(uint64_t count) {
     std::vector<KeyValue> entries;
     for (uint64_t n = 0; n < count; ++n) entries.push_back({NumberedKey(n), "before"});
@@ -70,6 +94,23 @@ class ExecutorBatchTest : public OneTreeTest {
     for (int server = 1; server <= 2; ++server) {
       for (uint32_t i = kRootLockWords; i < cluster_.lock_words(); ++i) StoreWord(server, i, value);
     }
+  }
+  // Holds the lock of the key's leaf as somebody who does not go on.
+  struct LockWordOf {
+    int server = 0;
+    unsigned index = 0;
+  };
+  void TakeLock(const std::string& key, LockWordOf* word) {
+    StoreAllWords(kForeign);
+    const absl::Status status = session_->Update(*tree_, key, "no", {.timeout_ms = 20});
+    StoreAllWords(LockWord::kFree);
+    const std::string message(status.message());
+    const size_t at = message.find("lock word");
+    ASSERT_NE(at, std::string::npos) << status;
+    ASSERT_EQ(
+        std::sscanf(message.c_str() + at, "lock word %u of server %d", &word->index, &word->server),
+        2);
+    StoreWord(word->server, word->index, kForeign);
   }
 
   static constexpr uint64_t kForeign = LockWord{777, 5}.Encode();
@@ -146,16 +187,8 @@ TEST_F(ExecutorBatchTest, GetsAndScansBetweenThemHaveTheirTurn) {
 TEST_F(ExecutorBatchTest, WhoWaitsForALockHoldsUpNobodyElse) {
   Fill(5'000);
   const std::string key = NumberedKey(2'500);
-  StoreAllWords(kForeign);
-  const absl::Status status = session_->Update(*tree_, key, "no", {.timeout_ms = 20});
-  StoreAllWords(LockWord::kFree);
-  const std::string message(status.message());
-  unsigned word = 0;
-  int server = 0;
-  const size_t at = message.find("lock word");
-  ASSERT_NE(at, std::string::npos) << status;
-  ASSERT_EQ(std::sscanf(message.c_str() + at, "lock word %u of server %d", &word, &server), 2);
-  StoreWord(server, word, kForeign);
+  LockWordOf word;
+  ASSERT_NO_FATAL_FAILURE(TakeLock(key, &word));
   Stop();
   Submitted waiting = Submit({.kind = Kind::kPut, .key = key, .value = "w", .timeout_ms = 60'000});
   std::vector<Submitted> others;
@@ -172,7 +205,7 @@ TEST_F(ExecutorBatchTest, WhoWaitsForALockHoldsUpNobodyElse) {
   }
   EXPECT_GE(done, 15);
   EXPECT_EQ(waiting.result.wait_for(milliseconds(1)), std::future_status::timeout);
-  StoreWord(server, word, LockWord::kFree);
+  StoreWord(word.server, word.index, LockWord::kFree);
   EXPECT_OK(waiting.result.get().status);
 }
 
@@ -199,6 +232,46 @@ TEST_F(ExecutorBatchTest, EachEndsAtADeadlineOfItsOwn) {
   StoreAllWords(LockWord::kFree);
   EXPECT_OK(patient.result.get().status);
   EXPECT_EQ(session_->Get(*tree_, "late").value_or("lost"), "in time");
+}
+
+// Closing waits, for a server that is silent perhaps: a worker has others to serve meanwhile.
+TEST_F(ExecutorBatchTest, ATreeThatIsClosedByTheEndOfItsBatchHoldsUpNobody) {
+  Fill(1);
+  std::unique_lock<std::mutex> silence;
+  WriteToAndClose(*client_->CreateTree("other", {}), [&] { silence = cluster_.Silence(2); });
+  // Time for the worker to have no more to do.
+  std::this_thread::sleep_for(milliseconds(50));
+  const auto start = SteadyClock::now();
+  Submitted get = Submit({.key = NumberedKey(0), .timeout_ms = 100});
+  EXPECT_LT(get.ended.get() - start, milliseconds(1'000));
+  (void)get.result.get();
+  silence.unlock();
+  executor_.reset();
+  EXPECT_OK(client_->OpenTree("other"));
+}
+
+TEST_F(ExecutorBatchTest, ATreeThatIsClosedByTheEndOfItsBatchIsNotKeptByABusyWorker) {
+  Fill(1);
+  const auto used = [this] {
+    uint64_t bytes = 0;
+    for (const ServerStatus& server : client_->Servers()) bytes += server.used_bytes;
+    return bytes;
+  };
+  const uint64_t before = used();
+  LockWordOf word;
+  ASSERT_NO_FATAL_FAILURE(TakeLock(NumberedKey(0), &word));
+  Submitted waiting =
+      Submit({.kind = Kind::kPut, .key = NumberedKey(0), .value = "w", .timeout_ms = 60'000});
+  WriteToAndClose(*client_->CreateTree("other", {}), [] {});
+  EXPECT_OK(client_->DropTree("other"));
+  const auto until = SteadyClock::now() + std::chrono::seconds(10);
+  while (used() > before && SteadyClock::now() < until) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_EQ(used(), before);
+  EXPECT_EQ(waiting.result.wait_for(milliseconds(1)), std::future_status::timeout);
+  StoreWord(word.server, word.index, LockWord::kFree);
+  EXPECT_OK(waiting.result.get().status);
 }
 
 TEST_F(ExecutorBatchTest, TreesAreApart) {

@@ -20,6 +20,7 @@
 #include "compute/client/access.h"
 #include "compute/client/session_impl.h"
 #include "compute/client/thrown.h"
+#include "compute/client/tree_closer.h"
 #include "compute/client/write_many.h"
 
 namespace pando {
@@ -107,7 +108,8 @@ void NoteEnded(std::atomic<size_t>* accepted) {
 // Thread safety: Submit() and Stop() from any thread. Invariants:
 //   0. The thread runs from Start() to Stop(); before and afterwards nothing is submitted.
 //   1. A job waits in the queue until a coroutine is there that executes it at once, so whatever
-//      holds up those before it, the keeper ends it at its deadline.
+//      holds up those before it, the keeper ends it at its deadline. Nor does the thread block: a
+//      tree that it has the last reference to is closed on another one.
 //   2. There are as many runners as the client's options allow coroutines, and one more for the
 //      keeper. Each runner takes one job: repairs, which are tasks like them, get their turn
 //      between.
@@ -125,14 +127,11 @@ class Worker {
 
   // ResourceExhausted: the system has no thread for it.
   absl::Status Start() {
-    PANDO_ASSIGN_OR_RETURN(thread_, StartQuietThread("pando-executor", [this] {
-                             scheduler().Spawn([this] { Keep(); });
-                             scheduler().RunUntil([this] {
-                               if (scheduler().active_tasks() <= 1)
-                                 ImplOf(*session_).LetTreesGo();  // the keeper's
-                               return stopping_ && scheduler().idle();
-                             });
-                           }));
+    PANDO_ASSIGN_OR_RETURN(
+        thread_, StartQuietThread("pando-executor", [this] {
+          scheduler().Spawn([this] { Keep(); });
+          scheduler().RunUntil([this] { return stopping_ && scheduler().idle(); });
+        }));
     return absl::OkStatus();
   }
   // Once what was submitted has ended.
@@ -251,7 +250,8 @@ class Worker {
     SessionImpl& session = ImplOf(*session_);
     // Its own: there is still something to do for the tree when all of the writes have ended, and
     // their caller may close it by then.
-    const auto own = ImplAccess::Make<Tree>(SharedImplOf(*jobs.front().tree));
+    std::shared_ptr<TreeImpl> impl = SharedImplOf(*jobs.front().tree);
+    std::unique_ptr<Tree> own = ImplAccess::Make<Tree>(impl);
     const Tree& tree = *own;
     int64_t until_ns = kNeverNs;
     std::vector<Entry> batch;
@@ -283,7 +283,8 @@ class Worker {
       jobs.erase(job);
     });
     if (!jobs.empty()) PutBack(std::move(jobs));
-    session.Keep(SharedImplOf(tree));
+    own.reset();
+    session.Keep(std::move(impl));
   }
 
   static OperationResult Expired() {
@@ -345,6 +346,11 @@ class ThreadedExecutor : public Executor {
     for (const auto& worker : workers_) worker->Stop();
   }
 
+  // Before all else; its workers' sessions get it.
+  absl::StatusOr<TreeCloser*> StartCloser() {
+    PANDO_RETURN_IF_ERROR(closer_.Start());
+    return &closer_;
+  }
   absl::Status AddWorker(std::unique_ptr<Session> session) {
     workers_.push_back(std::make_unique<Worker>(
         std::move(session), ImplOf(client_).options().coroutines_per_session, &accepted_));
@@ -375,6 +381,7 @@ class ThreadedExecutor : public Executor {
   const size_t queue_max_;
   std::atomic<size_t> accepted_{0};
   std::atomic<size_t> next_{0};
+  TreeCloser closer_;  // ends after the workers
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
@@ -384,15 +391,16 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Client* client, const
   if (options.workers < 1 || options.workers > 1024) {
     return absl::InvalidArgumentError("an executor has 1..1024 workers");
   }
+  auto executor = std::make_unique<ThreadedExecutor>(client, options);
+  PANDO_ASSIGN_OR_RETURN(TreeCloser* const closer, executor->StartCloser());
   std::vector<std::unique_ptr<Session>> sessions;
   for (int i = 0; i < options.workers; ++i) {
     // One coroutine more, for the keeper.
     PANDO_ASSIGN_OR_RETURN(std::unique_ptr<SessionContext> context,
                            ImplOf(*client).NewSessionContext(/*more_coroutines=*/1));
     sessions.push_back(ImplAccess::Make<Session>(
-        std::make_unique<SessionImpl>(&ImplOf(*client), std::move(context))));
+        std::make_unique<SessionImpl>(&ImplOf(*client), std::move(context), closer)));
   }
-  auto executor = std::make_unique<ThreadedExecutor>(client, options);
   for (auto& session : sessions) PANDO_RETURN_IF_ERROR(executor->AddWorker(std::move(session)));
   return executor;
 }

@@ -169,6 +169,7 @@ void SessionImpl::RunRepair(RoutedTree& tree, Repair& repair) {
 }
 
 void SessionImpl::Keep(std::shared_ptr<TreeImpl> tree) {
+  if (closer_ != nullptr) return closer_->Take(std::move(tree));
   const auto kept = std::find(kept_trees_.begin(), kept_trees_.end(), tree);
   if (kept == kept_trees_.end()) kept_trees_.push_back(std::move(tree));
 }
@@ -180,9 +181,9 @@ void SessionImpl::SpawnRepairs() {
     // The tree's handle stays open while it is repaired.
     std::shared_ptr<TreeImpl> tree = repair->tree.lock();
     if (tree == nullptr) continue;
-    scheduler().Spawn([this, repair, tree = std::move(tree)] {
+    scheduler().Spawn([this, repair, tree = std::move(tree)]() mutable {
       RunRepair(tree->routed(), *repair);
-      Keep(tree);
+      Keep(std::move(tree));
     });
   }
 }

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "compute/client/client_impl.h"
+#include "compute/client/tree_closer.h"
 #include "compute/core/session_context.h"
 #include "compute/route/routed_tree.h"
 #include "pando/client.h"
@@ -33,9 +34,12 @@ absl::Status CheckTimeout(int64_t timeout_ms);
 
 class SessionImpl {
  public:
-  SessionImpl(ClientImpl* client, std::unique_ptr<SessionContext> context)
+  // `closer`: of a session that is never called from outside its tasks.
+  SessionImpl(ClientImpl* client, std::unique_ptr<SessionContext> context,
+              TreeCloser* closer = nullptr)
       : client_(*client),
         context_(std::move(context)),
+        closer_(closer),
         usual_timeout_ns_(NsOf(client->options().operation_timeout_ms)) {}
   ~SessionImpl();
 
@@ -98,8 +102,10 @@ class SessionImpl {
   // Without that: for calls that have results of their own.
   void RunTasks();
   // The last reference to a tree that a task has used may not go in the task: closing a tree waits.
+  // The task has no other reference to it than this one.
   void Keep(std::shared_ptr<TreeImpl> tree);
-  // Those go. Outside coroutines, while no task holds a lock that somebody may wait for.
+  // Those that no closer has go. Outside coroutines, while no task holds a lock that somebody may
+  // wait for.
   void LetTreesGo() {
     if (!kept_trees_.empty()) kept_trees_.clear();
   }
@@ -140,6 +146,7 @@ class SessionImpl {
 
   ClientImpl& client_;
   std::unique_ptr<SessionContext> context_;
+  TreeCloser* const closer_;
   const int64_t usual_timeout_ns_;
   std::deque<Repair> repairs_;
   // Of the operation called from outside that waits for repairs, too: they may take no longer.

@@ -58,7 +58,7 @@ struct OperationResult {
 class Executor {
  public:
   struct Options {
-    int workers = 2;              // threads, each with a session
+    int workers = 2;              // threads, each with a session; one thread more closes trees
     size_t queue_max = 64 << 10;  // that have not ended; Submit() of more is ResourceExhausted
   };
   // InvalidArgument: not 1 to 1,024 workers. ResourceExhausted: the system has no more threads.
