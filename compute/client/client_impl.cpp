@@ -336,7 +336,7 @@ absl::Status ClientImpl::Attach(OperationContext& context, CatalogEntry entry,
   const absl::Status attached = AttachToAll(context, &entry);
   if (!attached.ok()) {
     if (!is_closing) {
-      DetachFromAll(context, {id, TreeDetach::kSettled}, allocator_.ReturnAll(context, id),
+      DetachFromAll(context, {id, TreeDetach::kSettled}, ReturnAll(context, id),
                     /*is_dropped=*/absl::IsNotFound(attached));
     }
     return attached;
@@ -352,7 +352,7 @@ void ClientImpl::CloseTree(const TreeContext& tree) {
     // Opened again meanwhile: the new handle goes on with what the old one had.
     if (!trees_[tree.id()].expired()) return absl::OkStatus();
     trees_.erase(tree.id());
-    ServerDoubts doubts = allocator_.ReturnAll(context, tree.id());
+    ServerDoubts doubts = ReturnAll(context, tree.id());
     // A client that was cut off, or lost a lock, does not know the outcome of its last writes. One
     // whose lock was on a server that is gone does not know what has landed there.
     if (fenced()) doubts.AddAll();

@@ -153,6 +153,8 @@ class ClientImpl {
   // again; one that `is_dropped` never is.
   void DetachFromAll(OperationContext& context, const TreeDetach& detach,
                      const ServerDoubts& doubts, bool is_dropped);
+  // Before that: what this client was handed for the tree and has not used (NodeAllocator).
+  ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id);
   // Until when the server is waited for that is told of an end, by the deadline. One that has not
   // answered the last time, or often, does not hold up every tree, nor the client's own end.
   int64_t ListensUntilNs(ServerId server, int64_t deadline_ns) const;

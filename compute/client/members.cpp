@@ -104,6 +104,12 @@ void ClientImpl::DetachFromAll(OperationContext& context, const TreeDetach& deta
   }
 }
 
+ServerDoubts ClientImpl::ReturnAll(OperationContext& context, uint32_t tree_id) {
+  return allocator_.ReturnAll(context, tree_id, [this](ServerId server, int64_t deadline_ns) {
+    return ListensUntilNs(server, deadline_ns);
+  });
+}
+
 int64_t ClientImpl::ListensUntilNs(ServerId server, int64_t deadline_ns) const {
   const auto silences = silences_.find(server);
   if (silences == silences_.end()) return deadline_ns;

@@ -131,8 +131,10 @@ class NodeAllocator {
   // Returns spare nodes and frees to their servers (closing a tree), to all at the same time, and
   // leaves half of the time that there is. On servers without a doubt whatever this client was
   // handed and has not given back is linked. No doubt is kept here: one of which its server does
-  // not hear now is noted again.
-  ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id);
+  // not hear now is noted again. `until`: how long one is waited for that may be given less time.
+  using ListensUntil = std::function<int64_t(ServerId server, int64_t deadline_ns)>;
+  ServerDoubts ReturnAll(OperationContext& context, uint32_t tree_id,
+                         const ListensUntil& until = nullptr);
   // The tree is closed, and never opened again.
   void ForgetTree(uint32_t tree_id);
 

@@ -243,7 +243,8 @@ void NodeAllocator::ReturnGrant(OperationContext& context, NodePoolId id, uint32
   }
 }
 
-ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id) {
+ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_id,
+                                      const ListensUntil& until) {
   ServerDoubts doubts;
   std::map<ServerId, std::vector<Request>> by_server;  // the same order in each run of a seed
   const auto add = [&](Request request) {
@@ -284,12 +285,13 @@ ServerDoubts NodeAllocator::ReturnAll(OperationContext& context, uint32_t tree_i
   // One that does not answer takes no time from the others, and leaves half of it to say that the
   // tree is closed.
   const int64_t now_ns = context.session.NowNs();
-  const int64_t until_ns = now_ns + std::max<int64_t>(context.deadline_ns() - now_ns, 0) / 2;
+  const int64_t all_until_ns = now_ns + std::max<int64_t>(context.deadline_ns() - now_ns, 0) / 2;
   Scheduler& scheduler = context.session.scheduler();
   Parking told(&scheduler);
   size_t left = by_server.size();
   for (const auto& [id, all] : by_server) {
-    scheduler.Spawn([&, server = id, requests = &all] {
+    const int64_t until_ns = until == nullptr ? all_until_ns : until(id, all_until_ns);
+    scheduler.Spawn([&, server = id, requests = &all, until_ns] {
       for (const Request& request : *requests) {
         const absl::Status told =
             Tell(context, server, request.opcode, request.body, until_ns).status();
