@@ -11,6 +11,7 @@
 
 #include "bench/integration/integration_cluster.h"
 #include "common/base/random.h"
+#include "common/sched/stack_room.h"
 #include "pando/executor.h"
 #include "pando/log.h"
 
@@ -273,6 +274,38 @@ TEST_F(SessionTest, ATaskIsRefusedWhatBlocks) {
   });
   session_->Run();
   EXPECT_FALSE(client_->Servers().empty());
+}
+
+// However few there is room for (vm.max_map_count).
+TEST_F(SessionTest, CoroutinesThatTheProcessHasNoRoomForAreAStatus) {
+  sched::StackRoom& room = sched::StackRoom::OfProcess();
+  int64_t taken = 0;
+  while (room.TryTake(/*is_needed=*/true)) ++taken;
+  bool worked = false;
+  int room_for = 0;
+  for (; room_for < 30 && !worked; ++room_for) {
+    SCOPED_TRACE(room_for);
+    worked = [&] {
+      const auto told = [](const absl::Status& status) {
+        EXPECT_CODE(status, ResourceExhausted);
+        return false;
+      };
+      const auto client = Client::Connect(cluster_.ClientDefaults());
+      if (!client.ok()) return told(client.status());
+      const auto tree = (*client)->OpenTree("t");
+      if (!tree.ok()) return told(tree.status());
+      const auto executor = Executor::Create(client->get(), {.workers = 1});
+      if (!executor.ok()) return told(executor.status());
+      // One that cannot execute it would not end it, either.
+      EXPECT_OK((*executor)->Execute(**tree, {.kind = Operation::Kind::kPut, .key = "k"}).status);
+      return true;
+    }();
+    room.Give(1);
+    --taken;
+  }
+  room.Give(taken);
+  EXPECT_TRUE(worked);
+  EXPECT_GT(room_for, 4) << "two are the control session's, two the worker's";
 }
 
 }  // namespace

@@ -44,11 +44,13 @@ Scheduler* Scheduler::Current() {
   return worker == nullptr ? nullptr : worker->scheduler;
 }
 
-bool Scheduler::Prepare() {
-  if (!impl_->workers.empty()) return true;
-  Worker* const worker = impl_->NewWorker();
-  if (worker != nullptr) worker->next = std::exchange(impl_->idle_head, worker);
-  return worker != nullptr;
+bool Scheduler::Prepare(int count) {
+  while (impl_->workers.size() < static_cast<size_t>(count)) {
+    Worker* const worker = impl_->NewWorker();
+    if (worker == nullptr) return false;
+    worker->next = std::exchange(impl_->idle_head, worker);
+  }
+  return true;
 }
 
 void Scheduler::Spawn(std::function<void()> task) {

@@ -73,9 +73,10 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Makes the first coroutine now. False: there is no memory for its stack, or no room for one more
-  // in this process; else that ends the process when the first task comes.
-  bool Prepare();
+  // Makes the first `count` coroutines now, which are needed. False: there is no memory for their
+  // stacks, or no room for them in this process. Where there is none for the first one the process
+  // ends when a task comes; for want of another one tasks wait for one another.
+  bool Prepare(int count = 1);
   // Queues a task. Own thread (inside or outside coroutines). Tasks must not throw.
   void Spawn(std::function<void()> task);
   // Queues a task from any thread and wakes the session. On a scheduler that is shutting down:

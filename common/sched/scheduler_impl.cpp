@@ -72,28 +72,27 @@ Worker* Scheduler::Impl::TakeWorker() {
   if (idle_head != nullptr) return std::exchange(idle_head, idle_head->next);
   if (workers.size() >= static_cast<size_t>(options.coroutines_max)) return nullptr;
   Worker* const worker = NewWorker();
-  PANDO_CHECK(worker != nullptr || !workers.empty())
-      << "no memory for a coroutine stack of " << options.stack_bytes << " bytes";
-  return worker;
+  if (worker != nullptr) return worker;
+  PANDO_CHECK(!workers.empty()) << "no memory for a coroutine stack of " << options.stack_bytes
+                                << " bytes, or no room for it in this process";
+  PANDO_LOG_LIMITED(FewCoroutinesLog(), WARNING)
+      << "the sessions of this process have as many coroutines as its mappings (vm.max_map_count) "
+         "or its memory allow: this one goes on with "
+      << workers.size() << ", and has fewer operations in flight";
+  return nullptr;
 }
 
 Worker* Scheduler::Impl::NewWorker() {
   // Those that have come go on with what they have, until others end.
   if (!room.TryTake(workers.size() < static_cast<size_t>(options.coroutines_needed))) {
-    if (workers.empty()) return nullptr;
-    PANDO_LOG_LIMITED(FewCoroutinesLog(), WARNING)
-        << "the sessions of this process have as many coroutines as its mappings allow "
-           "(vm.max_map_count): this one goes on with "
-        << workers.size() << ", and has fewer operations in flight";
     return nullptr;
   }
   auto worker = std::make_unique<Worker>(scheduler);
   worker->coroutine = Coroutine::Create(options.stack_bytes, &RunWorker, worker.get());
   if (worker->coroutine == nullptr) {
     room.Give(1);
-    if (workers.empty()) return nullptr;
-    options.coroutines_max = static_cast<int>(workers.size());  // go on with what there is
-    PANDO_LOG(WARNING) << "no memory for more than " << options.coroutines_max << " coroutines";
+    // Go on with what there is.
+    if (!workers.empty()) options.coroutines_max = static_cast<int>(workers.size());
     return nullptr;
   }
   worker->stack_offset = workers.size() % kStackColours * kStackColourBytes;

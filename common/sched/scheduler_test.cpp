@@ -266,6 +266,37 @@ TEST(SchedulerTest, ManySchedulersGoOnWithFewCoroutines) {
   EXPECT_EQ(run(&last), 6u);
 }
 
+// Its tasks may wait for one another.
+TEST(SchedulerTest, WhoNeedsMoreCoroutinesThanThereIsRoomForIsRefused) {
+  sched::StackRoom room(/*mappings_max=*/32);
+  while (room.TryTake(/*is_needed=*/true)) continue;
+  room.Give(1);
+  FakeEndpoint endpoint(Mode::kManual);
+  const Scheduler::Options options{
+      .coroutines_max = 6, .coroutines_needed = 2, .stack_room = &room};
+  {
+    Scheduler scheduler(&endpoint, options);
+    EXPECT_FALSE(scheduler.Prepare(2));
+    EXPECT_TRUE(scheduler.Prepare(1)) << "that one is there";
+  }
+  room.Give(1);
+  Scheduler scheduler(&endpoint, options);
+  EXPECT_TRUE(scheduler.Prepare(2));
+  EXPECT_FALSE(room.TryTake(/*is_needed=*/true));
+  int ended = 0;
+  Parking parking(&scheduler);
+  scheduler.Spawn([&] {
+    parking.ParkUntil(kNeverNs);
+    ++ended;
+  });
+  scheduler.Spawn([&] {
+    parking.Unpark();
+    ++ended;
+  });
+  scheduler.Drain();
+  EXPECT_EQ(ended, 2);
+}
+
 TEST(SchedulerTest, TasksSpawnTasks) {
   FakeEndpoint endpoint(Mode::kDelayed, 1'000);
   Scheduler scheduler(&endpoint, {.coroutines_max = 3});

@@ -12,7 +12,10 @@
 namespace pando {
 namespace {
 
-constexpr int kControlCoroutines = 1024;       // one a server, made when needed
+constexpr int kControlCoroutines = 1024;  // one a server, made when needed
+// Of any session, as far as it may have so many: one waits for others (the control session's job
+// for what it spawns), or for the session's end (an executor's keeper).
+constexpr int kPreparedCoroutines = 2;
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
 constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
 constexpr int64_t kLendAfterMsMax = 24 * 3600 * 1000;
@@ -122,6 +125,7 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
   places_ = std::make_unique<ValuePlaces>(options_.value_places_bytes);
   control_ = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                               kControlCoroutines, DeriveSeed(seed, 0));
+  PANDO_RETURN_IF_ERROR(control_->Prepare(kPreparedCoroutines));
   PANDO_RETURN_IF_ERROR(
       RunControl([&](OperationContext& context) { return ReadServerInfos(context, missing); }));
   PANDO_RETURN_IF_ERROR(PrepareHeartbeat(DeriveSeed(seed, kHeartbeatSeed)));
@@ -403,11 +407,7 @@ absl::StatusOr<std::unique_ptr<SessionContext>> ClientImpl::NewSessionContext(in
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                                   options_.coroutines_per_session + more_coroutines,
                                                   DeriveSeed(seed, number), 1 + more_coroutines);
-  if (!session->scheduler().Prepare()) {
-    return absl::ResourceExhaustedError(
-        "this process has no room for the coroutine of one more session: close some, or raise "
-        "vm.max_map_count");
-  }
+  PANDO_RETURN_IF_ERROR(session->Prepare(std::min(1 + more_coroutines, kPreparedCoroutines)));
   // Now, since a release that finds no memory for it would leave the lock behind.
   PANDO_RETURN_IF_ERROR(session->ZeroWord().status());
   if (heartbeat_ != nullptr) session->set_fenced_flag(&heartbeat_->fenced());

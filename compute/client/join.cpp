@@ -125,13 +125,15 @@ absl::Status ClientImpl::TakeIdentity(OperationContext& context,
 }
 
 absl::Status ClientImpl::PrepareHeartbeat(uint64_t seed) {
-  const bool leases = std::any_of(servers_.begin(), servers_.end(), [](const ServerRecord& server) {
-    return server.info.lease_us > 0;
-  });
-  if (!leases) return absl::OkStatus();
+  const auto leases =
+      std::count_if(servers_.begin(), servers_.end(),
+                    [](const ServerRecord& server) { return server.info.lease_us > 0; });
+  if (leases == 0) return absl::OkStatus();
   PANDO_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint, fabric_->Connect(0, 0));
   auto session = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                                   kHeartbeatCoroutines, seed);
+  // Who is not pinged takes this client for dead.
+  PANDO_RETURN_IF_ERROR(session->Prepare(std::min(static_cast<int>(leases), kHeartbeatCoroutines)));
   session->set_membership(&members_);
   const bool event_driven = fabric_->capabilities().event_driven;
   Heartbeat::AskAnew ask_anew;

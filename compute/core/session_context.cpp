@@ -22,6 +22,13 @@ SessionContext::SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* 
 
 SessionContext::~SessionContext() { epochs_->Unregister(epoch_slot_); }
 
+absl::Status SessionContext::Prepare(int coroutines) {
+  if (scheduler_.Prepare(coroutines)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "this process has no room for the coroutines of one more session: close some, or raise "
+      "vm.max_map_count");
+}
+
 absl::StatusOr<LocalBuffer> SessionContext::ZeroWord() {
   if (zero_word_.data() == nullptr) {
     PANDO_ASSIGN_OR_RETURN(zero_word_, buffers_.Lease(64));

@@ -30,6 +30,8 @@ class SessionContext {
   SessionContext(std::unique_ptr<Endpoint> endpoint, EpochDomain* epochs, int coroutines_max,
                  uint64_t seed, int coroutines_needed = std::numeric_limits<int>::max());
   ~SessionContext();
+  // Has so many coroutines made now (Scheduler::Prepare()). ResourceExhausted: there is no room.
+  absl::Status Prepare(int coroutines);
 
   Endpoint& endpoint() { return *endpoint_; }
   // nullptr: time passes by itself (common/fabric/cpu_costs.h).

@@ -104,7 +104,8 @@ class Client {
  public:
   // Blocks, up to ClientOptions::connect_timeout_ms. Thread-safe. Unavailable: too few memory
   // servers, or none that keeps the catalog. InvalidArgument: options, a fabric that this build
-  // lacks. PermissionDenied: another secret. A child process (fork()) must not use its parent's.
+  // lacks. PermissionDenied: another secret. ResourceExhausted: no more threads or coroutines. A
+  // child process (fork()) must not use its parent's.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   ~Client();  // leaves in order
 

@@ -61,7 +61,7 @@ class Executor {
     int workers = 2;              // threads, each with a session; one thread more closes trees
     size_t queue_max = 64 << 10;  // that have not ended; Submit() of more is ResourceExhausted
   };
-  // InvalidArgument: not 1 to 1,024 workers. ResourceExhausted: the system has no more threads.
+  // InvalidArgument: not 1 to 1,024 workers. ResourceExhausted: no more threads or coroutines.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Client* client, const Options& options);
   virtual ~Executor() = default;
 
