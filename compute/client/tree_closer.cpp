@@ -31,8 +31,9 @@ absl::Status TreeCloser::Start() {
 
 void TreeCloser::Take(std::shared_ptr<TreeImpl> tree) {
   std::lock_guard lock(mutex_);
-  // Where it is there already this reference is not the last one, as long as the mutex is held.
   trees_.insert(std::move(tree));
+  // Where it was there already this reference is not the last one, as long as the mutex is held.
+  tree.reset();
   if (std::exchange(sleeping_, false)) changed_.notify_one();
 }
 
