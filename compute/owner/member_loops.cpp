@@ -179,16 +179,21 @@ absl::Status Member::FreeLostExtentsOf(OperationContext& context, ServerId serve
   const auto extents = ListExtents(context, control_, server);
   if (!extents.ok()) return absl::OkStatus();
   // Its own that were granted when it had given up: nothing was ever sent there. Once the log moves
-  // it may be in any of them; what was listed before that is of no move.
-  const bool frees_own = !log_move_->has_begun();
-  const LogExtent own = log_entry_.extent;
-  if (server == own.server) (void)FreeLog(context);
+  // it may be in any of them, as a server goes on with what it had begun to grant.
+  const auto is_late = [&](const LogExtent& extent) {
+    return extent != log_entry_.extent && !log_room_.IsUnsure(extent) && !log_move_->has_begun();
+  };
+  const auto free_own = [&](const LogExtent& extent) {
+    if (!is_late(extent)) return;
+    const Turnstile::Pass move(log_move_->turnstile(), context.deadline_ns());
+    if (!move.ok() || !is_late(extent)) return;
+    (void)FreeExtent(context, control_, extent, self().incarnation);
+  };
+  if (server == log_entry_.extent.server) (void)FreeLog(context);
   for (const HeldExtent& held : *extents) {
     const MemberId holder = {held.compute_server, held.incarnation};
     if (holder == self()) {
-      if (frees_own && held.extent != own && !log_room_.IsUnsure(held.extent)) {
-        (void)FreeExtent(context, control_, held.extent, holder.incarnation);
-      }
+      free_own(held.extent);
       continue;
     }
     if (held.holder == ClientLiveness::kJoined) continue;
