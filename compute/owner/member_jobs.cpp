@@ -342,9 +342,13 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   // range is taken under this claim.
   OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
-  for (const absl::Status& why : {stuck, recovery.unread(), recovery.unfenced()}) {
+  for (const absl::Status& why : {stuck, recovery.unread()}) {
     if (!why.ok()) failed_.Note(ended, why, began_ns, NowNs(), generation);
   }
+  // That somebody's lease has not run out may be found at once, and again.
+  if (!recovery.unfenced().ok())
+    failed_.Note(ended, recovery.unfenced(), std::min(began_ns, NowNs() - kRetryNsMax), NowNs(),
+                 generation);
   {
     std::lock_guard lock(mutex_);
     stats_.adopted_messages += recovery.replayed();
