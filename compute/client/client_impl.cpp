@@ -13,9 +13,11 @@ namespace pando {
 namespace {
 
 constexpr int kControlCoroutines = 1024;  // one a server, made when needed
-// Of any session, as far as it may have so many: one waits for others (the control session's job
-// for what it spawns), or for the session's end (an executor's keeper).
-constexpr int kPreparedCoroutines = 2;
+// One waits for what it spawns.
+constexpr int kControlPrepared = 2;
+// Of any session, as far as it needs so many: those that wait for the session's end (an executor's
+// keeper, a member's loops), and some that they wait for.
+constexpr int kPreparedCoroutines = 12;
 constexpr uint64_t kOwnerBytesMin = 64 << 10;  // of memory, and of log
 constexpr int kServiceThreadsMax = 64, kFlushThreadsMax = 16;
 constexpr int64_t kLendAfterMsMax = 24 * 3600 * 1000;
@@ -125,7 +127,7 @@ absl::Status ClientImpl::JoinCluster(std::vector<absl::Status>* missing) {
   places_ = std::make_unique<ValuePlaces>(options_.value_places_bytes);
   control_ = std::make_unique<SessionContext>(std::move(endpoint), &cache_->epochs(),
                                               kControlCoroutines, DeriveSeed(seed, 0));
-  PANDO_RETURN_IF_ERROR(control_->Prepare(kPreparedCoroutines));
+  PANDO_RETURN_IF_ERROR(control_->Prepare(kControlPrepared));
   PANDO_RETURN_IF_ERROR(
       RunControl([&](OperationContext& context) { return ReadServerInfos(context, missing); }));
   PANDO_RETURN_IF_ERROR(PrepareHeartbeat(DeriveSeed(seed, kHeartbeatSeed)));
