@@ -120,7 +120,8 @@ class ExecutorTest(ClusterTest):
 
     def test_who_collects_garbage_waits_for_no_answer(self):
         """A callback may wait for a lock that the thread holds in which the executor is collected."""
-        lock, called = threading.Lock(), []
+        # Where an answer is there before its callback, this thread calls that.
+        lock, called = threading.RLock(), []
 
         def callback(future):
             called.append(lock.acquire(timeout=5))
