@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/cost/list_counter.h"
 #include "bench/cost/sim_cluster.h"
 #include "common/base/status.h"
 #include "common/wire/control.h"
@@ -198,29 +199,6 @@ TEST(Sweep, ARefillOfARepairMakesTheSweepThatIsDue) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(swept.freed + swept.settled, 0u) << "bert has not swept";
 }
-
-// Stands before a memory server, and counts who asks for orphans.
-class ListCounter : public ControlHandler {
- public:
-  explicit ListCounter(ControlHandler* server) : server_(*server) {}
-
-  std::string Handle(PeerId peer, std::string_view request) override {
-    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
-    PANDO_CHECK_OK(asked.status());
-    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
-    lists_ += opcode == ControlOpcode::kListOrphans ? 1 : 0;
-    return server_.Handle(peer, request);
-  }
-  bool IsKnown(PeerId peer) const override { return server_.IsKnown(peer); }
-  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
-  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
-
-  int lists() const { return lists_; }
-
- private:
-  ControlHandler& server_;
-  int lists_ = 0;
-};
 
 // Of a flush of an owned tree's records, or of their recovery: the leaf's split takes the only node
 // at hand, and the root above it needs another one.

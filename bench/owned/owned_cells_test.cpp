@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/cost/list_counter.h"
 #include "bench/owned/owned_world.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
@@ -289,29 +290,6 @@ TEST(OwnedCells, WhatOperationsCost) {
   owner.Close();
   other.Close();
 }
-
-// Stands before a memory server, and counts who asks for orphans.
-class ListCounter : public ControlHandler {
- public:
-  explicit ListCounter(ControlHandler* server) : server_(*server) {}
-
-  std::string Handle(PeerId peer, std::string_view request) override {
-    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
-    PANDO_CHECK_OK(asked.status());
-    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
-    lists_ += opcode == ControlOpcode::kListOrphans ? 1 : 0;
-    return server_.Handle(peer, request);
-  }
-  bool IsKnown(PeerId peer) const override { return server_.IsKnown(peer); }
-  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
-  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
-
-  int lists() const { return lists_; }
-
- private:
-  ControlHandler& server_;
-  int lists_ = 0;
-};
 
 // The owner refills for a peer's write, and is told of a dead client's cells. The peer is not to
 // wait for a sweep, and the turn is the next refill's (rule C5).
