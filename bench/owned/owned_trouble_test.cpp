@@ -128,6 +128,53 @@ TEST(OwnedTrouble, AClosedTreesMessagesStayInTheLog) {
   EXPECT_EQ(stage.what(), "");
 }
 
+// The same where it is not known when the tree is closed whether its term was renewed for a load.
+// `packets`: after so many of the load the owner does not reach the cluster tree any more. False:
+// it has not come to that.
+bool ClosesWhileATermIsRenewed(uint64_t packets) {
+  LogMoves stage({.cluster = TwoServers::Options().cluster, .circumstances = {.breaks = true}});
+  ClientOptions options = OwnedStage::SmallOwner();
+  options.connect_timeout_ms = 20;
+  options.operation_timeout_ms = 15'000;  // the load sees its renewal's job end
+  OwnedActor* const owner = stage.Join(options);
+  EXPECT_TRUE(stage.Open(owner, 0) && Put(&stage, owner, 0, 1) && stage.Flush(owner, 0));
+  EXPECT_NE(stage.LogServer(owner), 1u) << "the log is where the cluster tree is";
+  stage.world().LimitPackets(*owner->fabric, packets);
+  bool over = false;
+  std::function<void()> watch = [&] {
+    if (over) return;
+    if (!stage.world().PacketsSpent(*owner->fabric)) {
+      return stage.world().At(stage.NowNs() + kMicrosecondNs, watch);
+    }
+    stage.world().CutLink(*owner->fabric, 1, true);
+    stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
+  };
+  watch();
+  EXPECT_TRUE(stage.BulkLoad(owner, 0, {{KeyOf(1), stage.NewValue()}}));
+  const bool is_renewing = stage.NowNs() > 10 * kSecondNs;
+  over = true;
+  stage.world().LimitPackets(*owner->fabric, kNoPacketLimit);
+  for (uint64_t k = 1; k <= 20; ++k) EXPECT_TRUE(Put(&stage, owner, 0, k));
+  EXPECT_EQ(stage.unknown(), 0u) << "the log is within reach";
+  for (const ServerId server : {1, 2, 3}) stage.world().CutLink(*owner->fabric, server, true);
+  owner->trees[0].reset();
+  for (const ServerId server : {1, 2, 3}) stage.world().CutLink(*owner->fabric, server, false);
+  EXPECT_TRUE(stage.Open(owner, 0));
+  const auto got = owner->sessions[0]->Get(*owner->trees[0], KeyOf(3), {.timeout_ms = 20});
+  EXPECT_FALSE(absl::IsNotFound(got.status())) << packets << " packets";
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "") << packets << " packets";
+  return is_renewing;
+}
+
+TEST(OwnedTrouble, ATreeThatIsOpenedAgainIsNotServedWithoutItsLastHandlesRecords) {
+  int renewing = 0;
+  for (uint64_t packets = 0; packets < 3; ++packets) {
+    renewing += ClosesWhileATermIsRenewed(packets) ? 1 : 0;
+  }
+  EXPECT_GT(renewing, 0);
+}
+
 // A flush is under way, and cannot end, when the member hears that the tree was dropped.
 TEST(OwnedTrouble, ATreeIsDroppedWhileItIsFlushed) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {

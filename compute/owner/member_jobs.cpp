@@ -103,12 +103,13 @@ absl::Status Member::SettlePending(OperationContext& context) {
     return absl::OkStatus();
   }
   OwnRange* const own = tree->FindOwn(settled.range().low);
-  if (own == nullptr) {
+  if (own == nullptr && settled.is_taking()) {
     absl::Status taken_up = TakeUp(context, tree, settled.range());
     if (!taken_up.ok()) pending_ = settled;
     return taken_up;
   }
-  own->mapped = settled.range();  // its term was renewed
+  // Else it is a term of an earlier handle, with messages in the log perhaps: see ObtainRange().
+  if (own != nullptr) own->mapped = settled.range();
   return absl::OkStatus();
 }
 
@@ -342,9 +343,8 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
   // range is taken under this claim.
   OperationContext ending(session_, std::max(bringing.deadline_ns(), NowNs() + kJobNsMin));
   const absl::Status over = pending_.has_value() ? absl::OkStatus() : recovery.End(ending);
-  for (const absl::Status& why : {stuck, recovery.unread()}) {
+  for (const absl::Status& why : {stuck, recovery.unread()})
     if (!why.ok()) failed_.Note(ended, why, began_ns, NowNs(), generation);
-  }
   // That somebody's lease has not run out may be found at once, and again.
   if (!recovery.unfenced().ok())
     failed_.Note(ended, recovery.unfenced(), std::min(began_ns, NowNs() - kRetryNsMax), NowNs(),
