@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/owned/owned_stage.h"
+#include "bench/owned/two_servers.h"
 
 namespace pando {
 namespace {
@@ -116,6 +117,27 @@ TEST(OwnedDivide, AFlushBringsAllOfARangeThatIsDividedMeanwhile) {
   EXPECT_EQ(dirty, 0u);
   stage.LookAtTheEnd();
   EXPECT_EQ(stage.what(), "");
+}
+
+// While a division waits for the cluster tree flushes go on: erases have deadlines (rule B5).
+TEST(OwnedDivide, AFlushDoesNotWaitForTheClusterTree) {
+  constexpr uint64_t kLows = 20;
+  TwoServers two(kLows);
+  OwnedActor* const owner = two.owner;
+  const uint64_t dirty = owner->client->Stats().owned.dirty_bytes;
+  two.stage.world().CutLink(*owner->fabric, 1, true);
+  absl::Status divided = absl::UnknownError("not yet");
+  two.stage.Spawn(owner, 1,
+                  [&] { divided = two.stage.Split(owner, 1, 0, KeyOf(two.low + kLows / 2)); });
+  two.stage.Quiet(kMillisecondNs);
+  ASSERT_TRUE(absl::IsUnknown(divided)) << divided;
+  // The leaf of the upper range may be where the cluster tree is.
+  (void)owner->sessions[0]->Flush(*owner->trees[0], {.timeout_ms = 10});
+  EXPECT_LT(owner->client->Stats().owned.dirty_bytes, dirty / 2);
+  two.stage.world().CutLink(*owner->fabric, 1, false);
+  owner->sessions[1]->Run();
+  two.stage.LookAtTheEnd();
+  EXPECT_EQ(two.stage.what(), "");
 }
 
 }  // namespace

@@ -44,10 +44,6 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
                                 const std::string& border) {
   if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
   PANDO_RETURN_IF_ERROR(SettlePending(context));
-  // Who flushes a record finds it where it was. Before the entry is inserted, as that must be
-  // followed by the division, and other jobs wait for this one.
-  const Turnstile::Pass flush(flushing_.get(), context.deadline_ns());
-  if (!flush.ok()) return NotNow();
   OwnRange* const range = tree->FindOwn(border);
   if (range == nullptr || border == range->low || border.size() > kBorderBytesMax) {
     return absl::InvalidArgumentError("there is no own range that this border divides");
@@ -69,6 +65,13 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
     return settled;
   }
   if (!split.won()) return absl::InternalError("the entry of a range of this member has changed");
+  // Who flushes a record finds it where it was. Not before: flushes do not wait for the cluster
+  // tree.
+  const Turnstile::Pass flush(flushing_.get(), context.deadline_ns());
+  if (!flush.ok()) {
+    pending_ = std::move(split);  // the next job divides it
+    return NotNow();
+  }
   Divide(tree, range, split);
   // FollowRecords() comes. Where a division comes true later nobody sees to it.
   OwnRange* const part = tree->FindOwn(split.lower().low);
