@@ -172,6 +172,23 @@ TEST_F(OwnedLendTest, LeavesOutOfReach) {
   End();
 }
 
+// A READ that had no time says nothing about its leaf: others go on.
+TEST_F(OwnedLendTest, WhoHasNoTimeEndsNoLease) {
+  Start(/*lend_after_ms=*/0);
+  ASSERT_TRUE(stage_->Flush(owner_, 0));
+  for (uint64_t k = 1; k <= kKeys; ++k) Get(reader_, k);
+  Read(8);
+  const uint64_t lent = Of(reader_).lent;
+  ASSERT_GT(lent, 0u);
+  stage_->world().StallReads(*reader_->fabric, 3 * kMillisecondNs);
+  const auto late = reader_->sessions[1]->Get(*reader_->trees[0], KeyOf(1), {.timeout_ms = 1});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
+  stage_->world().StallReads(*reader_->fabric, 0);
+  Read();
+  EXPECT_GT(Of(reader_).lent, lent + kReads / 2);
+  End();
+}
+
 // The least key above one of the greatest length is longer than any key, and than what a message
 // takes.
 TEST_F(OwnedLendTest, ScansOfTheLongestKeys) {

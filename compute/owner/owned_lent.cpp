@@ -94,7 +94,8 @@ ReadLease* OwnedTree::Borrow(OperationContext& context, std::string_view key) {
   return held();
 }
 
-void OwnedTree::NoteUnreadable(ReadLease* lease) {
+void OwnedTree::NoteUnreadable(OperationContext& context, ReadLease* lease) {
+  if (context.expired() || context.session.fenced()) return;
   read_leases_.NoteUnreadable(lease, member_.read_lease_ns());
 }
 
@@ -104,7 +105,7 @@ std::optional<absl::Status> OwnedTree::GetLent(OperationContext& context, std::s
   if (lease == nullptr) return std::nullopt;
   absl::Status status = GetKey(context, leaves_, key, value);
   if (!status.ok() && !absl::IsNotFound(status)) {
-    NoteUnreadable(lease);
+    NoteUnreadable(context, lease);
     return std::nullopt;
   }
   context.session.counters().owned_lent.Add();

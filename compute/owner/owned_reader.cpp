@@ -80,7 +80,7 @@ std::optional<absl::Status> OwnedReader::ReadLent(OperationContext& context, siz
   const KeyCut border = BorderWithin(lease->low, lease->high);
   const absl::StatusOr<KeyCut> read = ReadRows(context, leaves_max, border);
   if (!read.ok()) {
-    tree_.NoteUnreadable(lease);
+    tree_.NoteUnreadable(context, lease);
     return std::nullopt;
   }
   context.session.counters().owned_lent.Add();
