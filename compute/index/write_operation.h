@@ -30,7 +30,6 @@ struct WriteOperation {
   std::string_view expected = {};                         // kReplace, kEraseIf
   const UpsertCallback* function = nullptr;               // kUpsert: throws nothing
   UpsertFunction function_number = UpsertFunction::kAdd;  // kUpsert: for who executes it elsewhere
-  bool blind = false;  // kErase: an owner need not look whether the key is there
   // Put, insert, update, erase of a shared tree: `answer` gets the value that the key had, where
   // the write took effect; empty where it had none.
   bool wants_previous = false;

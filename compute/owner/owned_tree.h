@@ -62,8 +62,8 @@ class OwnedTree final : public OwnedSlots {
   absl::Status Get(OperationContext& context, std::string_view key, std::string* value) override;
   absl::Status Write(OperationContext& context, const WriteOperation& operation,
                      std::string* answer) override;
-  // Writes at the head of `writes`, at least one; how many have their results. Puts and blind
-  // erases share a commit.
+  // Writes at the head of `writes`, at least one; how many have their results. Puts share a
+  // commit.
   size_t WriteRun(OperationContext& context, absl::Span<const RunWrite> writes) override;
   // All keys of the range, leaves at a time, each by its owner.
   absl::Status EraseRange(OperationContext& context, const KeyRange& range, NoteErased note,

@@ -234,12 +234,9 @@ size_t OwnedTree::WriteRun(OperationContext& context, absl::Span<const RunWrite>
   size_t appended = 0;
   while (appended < std::min(writes.size(), kRunMax)) {
     const WriteOperation& operation = *writes[appended].operation;
-    const bool refusing = member_.is_refusing();
-    const bool erases = operation.kind == WriteKind::kErase && operation.blind &&
-                        !(refusing && member_.refused_is_full());
-    if (!erases && (operation.kind != WriteKind::kPut || refusing)) break;
+    if (operation.kind != WriteKind::kPut || member_.is_refusing()) break;
     const std::optional<absl::StatusOr<Lsn>> lsn =
-        AppendBlind(context, operation.key, erases ? std::nullopt : std::optional(operation.value));
+        AppendBlind(context, operation.key, operation.value);
     if (!lsn.has_value() || (lsn->ok() && **lsn == kNoLsn)) break;
     lsns[appended] = lsn->value_or(kNoLsn);
     *writes[appended++].result = lsn->status();
