@@ -307,8 +307,8 @@ class Member : private MemberLimits {
                          Turnstile::Pass* pass, uint64_t owing);
   absl::Status LetOthersFlush(OperationContext& context, Turnstile::Pass* pass, OwnedTree* tree,
                               OwnRange* range);
-  // In a second at most, and not while the log moves: others wait for the turnstile. `exactly`: to
-  // the oldest message that is needed, though that takes a look at each.
+  // In a second at most, but for a chain to the log that has failed, and not while the log moves:
+  // others wait for the turnstile. `exactly`: to the oldest needed message, with a look at each.
   absl::Status AdvanceBase(OperationContext& context, bool exactly = false);
   // --- member_deletes.cpp (rule B5)
   // Until the flush loop looks again, at most so long.

@@ -12,7 +12,7 @@ namespace pando {
 // How far the call got.
 struct RangeErased {
   // Keys that are erased for sure. If the call's outcome is unknown, it may have erased the keys of
-  // some more leaves.
+  // some more leaves. In an owned tree calls that erase a key at the same time may each count it.
   uint64_t erased = 0;
   // The call is finished with all keys of the range below this one: a call from here on does the
   // rest. Any bytes, even if no key can be so long.

@@ -195,9 +195,9 @@ struct TreeOptions {
   Mode mode = Mode::kShared;
   // Owned trees only. An owner acknowledges an erase when it is in its log; the erased entry stays
   // in its leaf until the message gets there. This bounds that time, milliseconds (as in Lethe,
-  // SIGMOD'20), as long as the owner lives and reaches the leaf; if it dies, the entry goes when
-  // another client takes over its keys. 10 or more; 0: no bound. The shorter it is, the fewer
-  // erases share the write of a leaf. Fixed at creation.
+  // SIGMOD'20), as long as the owner lives and reaches the leaf and its own log; if it dies, the
+  // entry goes when another client takes over its keys. 10 or more; 0: no bound. The shorter it is,
+  // the fewer erases share the write of a leaf. Fixed at creation.
   uint32_t delete_persistence_ms = 0;
   // Fixed at creation. Places a leaf's keys so that a get READs some 300 bytes instead of 1,024
   // (8/8), for NICs that are limited by bytes. Off by default: compute/index/README.md says what it

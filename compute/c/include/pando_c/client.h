@@ -106,7 +106,7 @@ typedef struct pando_tree_options {
   // gain by it. Older releases cannot open such a tree.
   int64_t narrow_reads;
   // Owned trees: an erased entry is gone from its leaf after this many milliseconds, as long as its
-  // owner lives and reaches the leaf; at least 10. 0: no bound.
+  // owner lives and reaches the leaf and its own log; at least 10. 0: no bound.
   uint64_t delete_persistence_ms;
   // Values longer than this, 1 to 254 bytes, have memory of their own outside the
   // leaves. A get or a write of one takes one more round trip. 0: all values are in the leaves
