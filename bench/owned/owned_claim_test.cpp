@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -119,7 +120,8 @@ TEST(OwnedClaim, AnOwnerThatIsStoppedKeepsNobodyWaitingOnceItHasEnded) {
 // A dead owner has ranges of two trees; of the living ones each has one of these open. What the
 // first one claims, and cannot bring to its end, the other one can.
 struct TwoTrees {
-  TwoTrees() {
+  explicit TwoTrees(const ClientOptions& client = OwnedStage::SmallOwner())
+      : first(stage.Join(client)) {
     EXPECT_TRUE(stage.Open(owner, 0) && stage.Open(owner, 1));
     for (size_t tree : {0, 1}) EXPECT_TRUE(stage.PutIn(owner, tree, 1));
     EXPECT_TRUE(stage.Open(first, 0) && stage.Open(second, 1));
@@ -140,7 +142,7 @@ struct TwoTrees {
 
   LogMoves stage{{.trees = 2, .circumstances = {.breaks = true, .owners_end = true}}};
   OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
-  OwnedActor* const first = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const first;
   OwnedActor* const second = stage.Join(OwnedStage::SmallOwner());
 };
 
@@ -302,6 +304,63 @@ TEST(OwnedClaim, AServerThatIsSilentKeepsNoOtherJobWaiting) {
     EXPECT_EQ(stage.what(), "") << "seed " << seed;
   }
   EXPECT_GE(played, 3);
+}
+
+// That of who closes a tree, for whom each memory server is told of it, if it answers.
+constexpr int64_t kToldMs = 2000;
+
+void ExpectThatItEndsSoon(OwnedStage& stage, std::unique_ptr<Tree>* tree) {
+  const int64_t begin_ns = stage.NowNs();
+  tree->reset();
+  EXPECT_LT(stage.NowNs() - begin_ns - kToldMs * kMillisecondNs, 5 * kSecondNs / 2);
+}
+
+// The catalog's server says nothing any more once a range was won, or could not be brought to its
+// leaves: whether the tree is there still is not known (rule O8), and who closes a tree waits for
+// that no longer than for any server.
+TEST(OwnedClaim, ACatalogThatFallsSilentHoldsUpNoTreesEnd) {
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.connect_timeout_ms = kToldMs;
+  TwoTrees two(client);
+  two.InItsMiddle([&] { two.stage.world().PauseCalls(1, true); });
+  two.stage.Quiet(kSecondNs / 2);
+  ExpectThatItEndsSoon(two.stage, &two.first->trees[0]);
+  EXPECT_EQ(two.first->client->Stats().owned.claims, 1u) << "or this shows nothing";
+  two.stage.Quiet(3 * kSecondNs);
+  two.stage.world().PauseCalls(1, false);
+  two.ExpectThatTheOtherOneCan();
+  two.stage.LookAtTheEnd();
+  EXPECT_EQ(two.stage.what(), "");
+}
+
+TEST(OwnedClaim, NorWhereLeavesAreOutOfReach) {
+  TwoServers two(/*lows=*/10);
+  LogMoves& stage = two.stage;
+  stage.Kill(two.owner);
+  stage.Leave(two.owner);
+  two.StopAtFar(true);
+  ClientOptions client = TwoServers::Client();
+  client.connect_timeout_ms = kToldMs;
+  OwnedActor* const next = stage.Join(client, 2);
+  ASSERT_TRUE(stage.Open(next, 0) && stage.Open(next, 1));
+  bool found = false;
+  stage.Spawn(next, 1, [&two, &found, next] {
+    const std::string key = KeyOf(two.low);
+    found = next->sessions[1]->Get(*next->trees[0], key, {.timeout_ms = 300'000}).ok();
+  });
+  stage.Quiet(kSecondNs / 2);
+  stage.world().PauseCalls(1, true);
+  stage.Quiet(kSecondNs);  // its turn is over
+  ExpectThatItEndsSoon(stage, &next->trees[1]);
+  EXPECT_FALSE(found) << "or this shows nothing";
+  // Who waits for the range has it soon once that is possible.
+  two.StopAtFar(false);
+  stage.world().PauseCalls(1, false);
+  stage.Quiet(4 * kSecondNs);
+  EXPECT_TRUE(found);
+  next->sessions[1]->Run();
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
 }
 
 // It had no keys, and is not fenced yet: until it is, all of its entries stay (rule D5).

@@ -33,7 +33,6 @@
 #include "absl/status/statusor.h"
 #include "common/base/random.h"
 #include "common/base/time_constants.h"
-#include "common/fabric/fabric.h"
 #include "common/fabric/peer.h"
 #include "compute/core/control_channel.h"
 #include "compute/core/membership.h"
@@ -194,6 +193,8 @@ class Member : private MemberLimits {
   absl::Status LeaveToNobody(OperationContext& context, const MappedRange& range);
   // --- member_jobs.cpp, member_leave.cpp: at the turnstile.
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
+  // The same, for a second at most: others wait for the turnstile. An error says neither.
+  absl::StatusOr<bool> IsStillThere(OperationContext& context, uint32_t tree_id);
   absl::Status RenewLease(OperationContext& context);
   absl::Status LeaveCluster(OperationContext& context);
   absl::Status FreeLog(OperationContext& context);  // that no entry names any more
@@ -313,8 +314,7 @@ class Member : private MemberLimits {
   // --- member_deletes.cpp (rule B5)
   // Until the flush loop looks again, at most so long.
   int64_t DeletePauseNs(int64_t longest_ns) const;
-  // For what is collected at a time: what has not come to its leaf by then stays dirty, and its
-  // turn comes again.
+  // Of what is collected: what has not come to its leaf by then stays dirty for another turn.
   int64_t FlushRoundNs() const;
   void NoteTime();
   int64_t AppendedAfter(Lsn lsn) const;

@@ -42,11 +42,9 @@ absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tre
   return listed;
 }
 
-absl::Status Member::KeptError() {
-  return absl::FailedPreconditionError(
-      "this compute server has closed an owned tree and could not bring all records to their "
-      "leaves: they are in its log; close the client, and the next one that needs them takes them "
-      "over");
+absl::StatusOr<bool> Member::IsStillThere(OperationContext& context, uint32_t tree_id) {
+  OperationContext asking(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+  return IsInCatalog(asking, tree_id);
 }
 
 // --- Its life (rules O5, O9).
@@ -116,7 +114,7 @@ absl::Status Member::SettlePending(OperationContext& context) {
 absl::Status Member::TakeUp(OperationContext& context, OwnedTree* tree, const MappedRange& range) {
   // Rule O8: the entry covers what is below it, which had entries of its own perhaps. They are
   // erased when the tree has left the catalog, and this range's border was read before now.
-  PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, tree->id()));
+  PANDO_ASSIGN_OR_RETURN(const bool exists, IsStillThere(context, tree->id()));
   if (!exists && RuleHolds(Rule::kO8)) {
     tree->NoteDropped();
     DropAdopted();
@@ -398,13 +396,13 @@ absl::Status Member::RecoverRange(OperationContext& context, int64_t until_ns, R
   if (replayed.ok() && !refused.empty() && RuleHolds(Rule::kD4)) {
     // Rule O8, asked while nothing is kept yet that an error could lose: the borders were read when
     // the recovery began.
-    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsStillThere(context, range.tree_id));
     replayed =
         exists ? AppendAdopted(context, range, refused, recovery->refusal()) : tree->DroppedError();
   }
   // A tree that was dropped cannot grow, and is open perhaps.
   if (tree == nullptr || !replayed.ok()) {
-    PANDO_ASSIGN_OR_RETURN(const bool exists, IsInCatalog(context, range.tree_id));
+    PANDO_ASSIGN_OR_RETURN(const bool exists, IsStillThere(context, range.tree_id));
     // Whoever has it open sees to it; of one that was dropped nobody wants anything.
     if (exists) return replayed;
     RangeChange erase = RangeChange::Erase(range);

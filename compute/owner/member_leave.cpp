@@ -115,6 +115,13 @@ absl::Status Member::HandOver(OperationContext& context, OwnedTree* tree, OwnRan
 
 // --- Leaving: at the turnstile.
 
+absl::Status Member::KeptError() {
+  return absl::FailedPreconditionError(
+      "this compute server has closed an owned tree and could not bring all records to their "
+      "leaves: they are in its log; close the client, and the next one that needs them takes them "
+      "over");
+}
+
 absl::Status Member::LeaveCluster(OperationContext& context) {
   if (keeps_entries_.load(std::memory_order_relaxed)) return KeptError();
   PANDO_RETURN_IF_ERROR(SettlePending(context));
