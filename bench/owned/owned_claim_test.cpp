@@ -333,6 +333,35 @@ TEST(OwnedClaim, ACatalogThatFallsSilentHoldsUpNoTreesEnd) {
   EXPECT_EQ(two.stage.what(), "");
 }
 
+// Who waits for the key has much time, and who closes a tree has not: any question is given up
+// after a second (rule D2), and asked again.
+TEST(OwnedClaim, NorBeforeAnythingWasWon) {
+  for (int64_t after_us = 0; after_us < 600; after_us += 20) {
+    SCOPED_TRACE(after_us);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.connect_timeout_ms = kToldMs;
+    client.owner = true;
+    TwoTrees two(client);
+    LogMoves& stage = two.stage;
+    ASSERT_TRUE(stage.Open(two.first, 1));
+    stage.world().At(stage.NowNs() + after_us * kMicrosecondNs,
+                     [&] { stage.world().PauseCalls(1, true); });
+    absl::Status got;
+    stage.Spawn(two.first, 0, [&two, &got] {
+      Session& session = *two.first->sessions[0];
+      got = session.Get(*two.first->trees[0], KeyOf(1), {.timeout_ms = 300'000}).status();
+    });
+    stage.Quiet(kSecondNs / 2);
+    ExpectThatItEndsSoon(stage, &two.first->trees[1]);
+    EXPECT_EQ(two.first->client->Stats().owned.ranges, 0u) << "or this shows nothing";
+    stage.world().PauseCalls(1, false);
+    two.first->sessions[0]->Run();
+    EXPECT_TRUE(got.ok()) << got;
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "");
+  }
+}
+
 TEST(OwnedClaim, NorWhereLeavesAreOutOfReach) {
   TwoServers two(/*lows=*/10);
   LogMoves& stage = two.stage;

@@ -154,7 +154,8 @@ absl::Status Member::ObtainRange(OperationContext& context, OwnedTree* tree,
   ClientLiveness state = ClientLiveness::kUnknown;
   if (!owner.nobody() && owner != self()) {
     PANDO_RETURN_IF_ERROR(failed_.Find(owner, NowNs(), session_->generation()));
-    PANDO_ASSIGN_OR_RETURN(state, AskClientState(context, control_, catalog_server_, owner));
+    OperationContext asking(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
+    PANDO_ASSIGN_OR_RETURN(state, AskClientState(asking, control_, catalog_server_, owner));
     if (HasEnded(state)) NoteEnded(owner);
   }
   if (state == ClientLiveness::kJoined) {

@@ -75,9 +75,10 @@ absl::Status Recovery::Claim(OperationContext& context) {
       return absl::OkStatus();
     }
     if (!other.claimant.nobody()) {
+      OperationContext asking = ShareOf(context, kAnswerNsMax);
       PANDO_ASSIGN_OR_RETURN(
           const ClientLiveness state,
-          AskClientState(context, *parts_.control, parts_.catalog_server, other.claimant));
+          AskClientState(asking, *parts_.control, parts_.catalog_server, other.claimant));
       if (state == ClientLiveness::kJoined && RuleHolds(Rule::kD1)) {
         return NotYet(
             absl::StrCat(ToText(other.claimant), " takes over what ", ToText(ended_), " has left"));
@@ -139,9 +140,14 @@ absl::StatusOr<ServerSet> Recovery::ListServers(OperationContext& context) {
   PANDO_ASSIGN_OR_RETURN(std::vector<uint32_t> trees, ListMappedTrees(context, *parts_.map));
   trees.push_back(parts_.cluster_tree_id);
   for (const uint32_t tree : trees) {
-    const auto body = parts_.control->Call(context, parts_.catalog_server,
+    OperationContext asking = ShareOf(context, kAnswerNsMax);
+    const auto body = parts_.control->Call(asking, parts_.catalog_server,
                                            ControlOpcode::kListTreeServers, EncodeTreeId(tree));
     if (absl::IsNotFound(body.status())) continue;  // dropped: nothing of it is read any more
+    if (absl::IsDeadlineExceeded(body.status())) {
+      unfenced_ = NotYet(body.status().message());
+      return unfenced_;
+    }
     PANDO_RETURN_IF_ERROR(body.status());
     PANDO_ASSIGN_OR_RETURN(const TreeServerList on, ParseTreeServers(*body));
     for (const TreeServer& server : on) servers.insert(server.server);
