@@ -3,11 +3,15 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/owned/log_moves.h"
 #include "bench/owned/owned_stage.h"
 #include "bench/owned/two_servers.h"
+#include "common/base/check.h"
+#include "common/wire/control.h"
+#include "memory/memory_server.h"
 
 namespace pando {
 namespace {
@@ -410,6 +414,73 @@ TEST(OwnedTrouble, ARangeThatCannotBeBroughtToItsLeavesKeepsNoOtherFromBeingTake
     EXPECT_EQ(stage.what(), "");
   }
   EXPECT_GT(late, 0) << "or this shows nothing";
+}
+
+// The catalog's server counts who asks where a tree is, since somebody was fenced there.
+class CountsQuestions final : public ControlHandler {
+ public:
+  CountsQuestions(OwnedStage* stage, uint32_t tree_id)
+      : server_(stage->cluster().server(0)), world_(stage->world()), tree_id_(tree_id) {
+    world_.SetHandler(1, this);
+  }
+  ~CountsQuestions() override { world_.SetHandler(1, &server_); }
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
+    if (opcode == ControlOpcode::kFence) count = 0;
+    const bool is_question = opcode == ControlOpcode::kListTreeServers;
+    count += is_question && ParseTreeId(asked->body).value_or(0) == tree_id_ ? 1 : 0;
+    return server_.Handle(peer, request);
+  }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+  int count = 0;
+
+ private:
+  memory::MemoryServer& server_;
+  sim::SimWorld& world_;
+  const uint32_t tree_id_;
+};
+
+// What its leaves cannot have, as their memory server is gone, is in the log of who takes over; the
+// tree is dropped before or after that, and before the range is won. Nobody knows then what keys
+// the range has come to cover: it is not served (rule O8).
+TEST(OwnedTrouble, ATreeThatIsDroppedInATakeoverIsNotServedThoughRecordsWereAdopted) {
+  int appended = 0;
+  for (int questions = 1; questions <= 3; ++questions) {
+    SCOPED_TRACE(questions);
+    TwoServers two(/*lows=*/10);
+    LogMoves& stage = two.stage;
+    OwnedActor* const next = stage.Join(TwoServers::Client());
+    OwnedActor* const other = stage.Join(TwoServers::Client());
+    ASSERT_TRUE(stage.Open(next, 0));
+    stage.Kill(two.owner);
+    stage.Leave(two.owner);
+    stage.world().KillServer(two.far);
+    {
+      CountsQuestions catalog(&stage, ImplOf(*next->trees[0]).context().entry.tree_id);
+      stage.Spawn(next, 0, [&] {
+        (void)next->sessions[0]->Get(*next->trees[0], KeyOf(two.low), {.timeout_ms = 5000});
+      });
+      while (catalog.count < questions) stage.Quiet(kMicrosecondNs);
+    }
+    stage.world().PauseFabric(*next->fabric);
+    const uint64_t messages = next->client->Stats().owned.log_messages;
+    EXPECT_EQ(next->client->Stats().owned.claims, 0u) << "or this shows nothing";
+    stage.NoteDropped(0);
+    ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
+    stage.world().ResumeFabric(*next->fabric);
+    next->sessions[0]->Run();
+    appended += next->client->Stats().owned.log_messages > messages ? 1 : 0;
+    const absl::Status put = next->sessions[0]->Put(*next->trees[0], KeyOf(two.low), "late");
+    EXPECT_TRUE(absl::IsFailedPrecondition(put)) << put;
+    EXPECT_EQ(next->client->Stats().owned.ranges, 0u);
+    stage.LookAgain({two.far});
+    EXPECT_EQ(stage.what(), "");
+  }
+  EXPECT_GT(appended, 0) << "or this shows nothing";
 }
 
 }  // namespace
