@@ -4,11 +4,15 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/history/checker.h"
 #include "bench/owned/log_moves.h"
 #include "bench/owned/owned_stage.h"
+#include "common/base/check.h"
+#include "common/wire/control.h"
+#include "memory/memory_server.h"
 #include "pando/losses.h"
 
 namespace pando {
@@ -298,6 +302,63 @@ TEST(OwnedLogMove, ASilentServerKeepsNobodysLogFromBeingFreed) {
     stage.world().PauseCalls(kSilent, false);
   }
   EXPECT_GE(played, 2);
+}
+
+// One of them falls silent as a tree is dropped.
+class FallsSilentAtADrop final : public ControlHandler {
+ public:
+  FallsSilentAtADrop(OwnedStage* stage, ServerId silent)
+      : server_(stage->cluster().server(0)), world_(stage->world()), silent_(silent) {
+    world_.SetHandler(1, this);
+  }
+  ~FallsSilentAtADrop() override { world_.SetHandler(1, &server_); }
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
+    if (opcode == ControlOpcode::kDropTree) world_.PauseCalls(silent_, true);
+    return server_.Handle(peer, request);
+  }
+  void OnPeerGone(PeerId peer) override { server_.OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server_.OnTimer(now_ns); }
+
+ private:
+  memory::MemoryServer& server_;
+  sim::SimWorld& world_;
+  const ServerId silent_;
+};
+
+// Of a dropped tree two that have ended had keys; the log of one is on a server that is silent by
+// then. Who drops it has no log, and little time: what the other one has left goes all the same.
+TEST(OwnedLogMove, ASilentServerKeepsNobodyElseFromBeingTidiedUp) {
+  int played = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    OwnedStageOptions options = LogMoves::Options(seed, /*memory_servers=*/4);
+    options.trees = 2;
+    LogMoves stage(options);
+    OwnedActor* const first = stage.Join(OwnedStage::SmallOwner());
+    OwnedActor* const second = stage.Join(OwnedStage::SmallOwner());
+    const ServerId log = stage.Begin(first);
+    if (log == 0) continue;
+    ASSERT_TRUE(stage.Open(second, 0) && stage.Split(first, 0, 0, KeyOf(5)).ok());
+    ASSERT_TRUE(stage.Give(first, 0, 0, KeyOf(5), second).ok() && stage.Get(second, 5));
+    if (stage.LogServer(second) == log) continue;
+    ++played;
+    for (OwnedActor* const dead : {first, second}) stage.Kill(dead);
+    for (OwnedActor* const dead : {first, second}) stage.Leave(dead);
+    ClientOptions client = OwnedStage::SmallOwner();
+    client.connect_timeout_ms = 500;
+    OwnedActor* const other = stage.Join(client);
+    ASSERT_TRUE(stage.Open(other, 1));
+    stage.NoteDropped(0);
+    FallsSilentAtADrop catalog(&stage, log);
+    ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
+    EXPECT_EQ(stage.cluster().Counter("extents"), 1u) << "seed " << seed;
+    stage.world().PauseCalls(log, false);
+    stage.LookAtTheEnd();
+    EXPECT_EQ(stage.what(), "") << "seed " << seed;
+  }
+  EXPECT_GE(played, 3);
 }
 
 // The log's entry cannot be changed, as a client that has stopped holds the lock of its leaf, and
