@@ -198,6 +198,107 @@ TEST(OwnedJoin, MemoryThatIsGrantedTooLateIsFreed) {
   }
 }
 
+// A memory server that falls silent in the middle of a grant, as it zeroes memory step by step; and
+// says when it lists what it has granted.
+class GrantsHalf final : public ControlHandler {
+ public:
+  GrantsHalf(SimCluster* cluster, ServerId id) : cluster_(*cluster), id_(id) {
+    cluster_.world().SetHandler(id, this);
+  }
+  ~GrantsHalf() override { cluster_.world().SetHandler(id_, &server()); }
+  std::string Handle(PeerId peer, std::string_view request) override {
+    const absl::StatusOr<ControlMessage> asked = ParseMessage(request);
+    PANDO_CHECK_OK(asked.status());
+    const auto opcode = static_cast<ControlOpcode>(asked->header.opcode);
+    if (opcode == ControlOpcode::kAllocateExtent && stops) cluster_.world().PauseCalls(id_, true);
+    const bool lists = opcode == ControlOpcode::kListExtents && asked->header.sender == lister;
+    has_listed = has_listed || lists;
+    return server().Handle(peer, request);
+  }
+  bool IsKnown(PeerId peer) const override { return server().IsKnown(peer); }
+  void OnPeerGone(PeerId peer) override { server().OnPeerGone(peer); }
+  int64_t OnTimer(int64_t now_ns) override { return server().OnTimer(now_ns); }
+
+  uint64_t extents() const {
+    uint64_t extents = 0;
+    for (const auto& [name, value] : server().Counters()) extents += name == "extents" ? value : 0;
+    return extents;
+  }
+
+  bool stops = false;
+  uint16_t lister = 0;
+  bool has_listed = false;  // for that compute server
+
+ private:
+  memory::MemoryServer& server() const { return cluster_.server(id_ - 1); }
+
+  SimCluster& cluster_;
+  const ServerId id_;
+};
+
+// The server of its log dies just when it has seen memory elsewhere that was granted too late: the
+// log may go on in that very memory.
+TEST(OwnedJoin, MemoryThatIsGrantedTooLateIsNotFreedOnceTheLogIsThere) {
+  constexpr ServerId kFirst = 2, kLate = 3;
+  SimCluster::Options options = OfServers(3, 256 << 20);
+  options.first_main_bytes = 16 << 20;
+  SimCluster cluster(options);
+  sim::SimWorld& world = cluster.world();
+  const auto quiet = [&](int64_t for_ns) { world.RunUntil(world.clock().NowNs() + for_ns); };
+  struct Owner {
+    Owner(SimCluster* cluster, std::string_view name, uint64_t log_bytes = 24 << 20)
+        : client(cluster->NewClient({.log_bytes = log_bytes})),
+          tree(*client->CreateTree(name, {.mode = TreeOptions::Mode::kOwned})),
+          session(*client->NewSession()) {}
+    absl::Status Put(int64_t timeout_ms = 0) {
+      return session->Put(*tree, "k", "v", {.timeout_ms = timeout_ms});
+    }
+    ServerId log_server() const {
+      const auto members = client->ListMembers();
+      if (!members.ok()) return 0;
+      for (const MemberInfo& member : *members) {
+        if (member.identity.compute_server == client->compute_server_id()) return member.log_server;
+      }
+      return 0;
+    }
+    const std::unique_ptr<Client> client;
+    const std::unique_ptr<Tree> tree;
+    const std::unique_ptr<Session> session;
+  } owner(&cluster, "t");
+  Owner neighbour(&cluster, "neighbour", /*log_bytes=*/64 << 10);
+  GrantsHalf late(&cluster, kLate);
+  {
+    // Memory that was somebody's is zeroed before it is granted.
+    Owner before(&cluster, "before");
+    world.PauseCalls(kFirst, true);
+    ASSERT_TRUE(before.Put().ok() && neighbour.Put().ok());
+    world.PauseCalls(kFirst, false);
+  }
+  quiet(3 * kSecondNs);
+  world.PauseCalls(kFirst, true);
+  late.stops = true;
+  const absl::Status first = owner.Put(/*timeout_ms=*/1000);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first)) << first;
+  world.PauseCalls(kFirst, false);
+  late.stops = false;
+  const absl::Status second = owner.Put();
+  ASSERT_TRUE(second.ok()) << second;
+  ASSERT_EQ(owner.log_server(), kFirst);
+  ASSERT_EQ(late.extents(), 2u) << "the neighbour's and what is promised";
+  // What is asked of it next is lost, and sent again a while later.
+  world.PauseCalls(kLate, false);
+  late.lister = owner.client->compute_server_id();
+  while (!late.has_listed) quiet(kMicrosecondNs);
+  world.PauseCalls(kLate, true);
+  world.KillServer(kFirst);
+  world.At(world.clock().NowNs() + 100 * kMicrosecondNs, [&] { world.PauseCalls(kLate, false); });
+  const absl::Status third = owner.Put();
+  EXPECT_TRUE(third.ok()) << third;
+  quiet(3 * kSecondNs);
+  EXPECT_EQ(owner.log_server(), kLate);
+  EXPECT_EQ(late.extents(), 2u) << "the neighbour's and this one";
+}
+
 // All memory is taken, and somebody ends while there is no room.
 TEST(OwnedJoin, WhoFoundNoRoomLooksForItAgainAsLongAsTheFirstTime) {
   SimCluster::Options options = OfServers(1, 1 << 20);
