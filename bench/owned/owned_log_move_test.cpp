@@ -352,7 +352,9 @@ TEST(OwnedLogMove, ASilentServerKeepsNobodyElseFromBeingTidiedUp) {
     ASSERT_TRUE(stage.Open(other, 1));
     stage.NoteDropped(0);
     FallsSilentAtADrop catalog(&stage, log);
+    const int64_t begin_ns = stage.NowNs();
     ASSERT_TRUE(other->client->DropTree(OwnedStage::TreeName(0)).ok());
+    EXPECT_LE(stage.NowNs() - begin_ns, 510 * kMillisecondNs) << "seed " << seed;
     EXPECT_EQ(stage.cluster().Counter("extents"), 1u) << "seed " << seed;
     stage.world().PauseCalls(log, false);
     stage.LookAtTheEnd();

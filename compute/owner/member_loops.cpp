@@ -136,17 +136,22 @@ absl::Status Member::LookForEnded(OperationContext& context, Turnstile::Pass* pa
     PANDO_RETURN_IF_ERROR(EraseRanges(context, map_, id, self()).status());
   }
   PANDO_ASSIGN_OR_RETURN(const std::vector<MemberId> ended, ListEnded(context));
-  for (const MemberId member : ended) {
+  // With a second each, but for a recovery that comes forward: one that takes all of it each time
+  // would keep those behind it waiting. Whose caller waits shares the time among them.
+  const auto share = [&](size_t of) {
+    const int64_t left_ns = std::max<int64_t>(0, context.deadline_ns() - NowNs());
+    const int64_t share_ns = pass != nullptr ? kJobNsMin : left_ns / static_cast<int64_t>(of);
+    return OperationContext(session_, NowNs() + std::min(share_ns, kJobNsMin));
+  };
+  for (size_t i = 0; i < ended.size(); ++i) {
     if (pass != nullptr) {
       (void)pass->LetOthers(kNeverNs);
-      if (!failed_.Find(member, NowNs(), session_->generation()).ok()) continue;
+      if (!failed_.Find(ended[i], NowNs(), session_->generation()).ok()) continue;
     }
-    // With a second each, but for a recovery that comes forward: one that takes all of it each time
-    // would keep those behind it waiting.
-    OperationContext looking(session_, NowNs() + kJobNsMin);
-    (void)LookAtEnded(looking, member);
+    OperationContext looking = share(ended.size() - i + 1);
+    (void)LookAtEnded(looking, ended[i]);
   }
-  OperationContext freeing(session_, NowNs() + kJobNsMin);
+  OperationContext freeing = share(1);
   return FreeLostExtents(freeing);
 }
 
