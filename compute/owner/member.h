@@ -40,6 +40,7 @@
 #include "compute/core/session_thread.h"
 #include "compute/index/tree_context.h"
 #include "compute/log/redo_log.h"
+#include "compute/owner/append_times.h"
 #include "compute/owner/claim.h"
 #include "compute/owner/failed_recoveries.h"
 #include "compute/owner/flush_team.h"
@@ -317,9 +318,6 @@ class Member : private MemberLimits {
   // Of what is collected: what has not come to its leaf by then stays dirty for another turn.
   int64_t FlushRoundNs() const;
   void NoteTime();
-  int64_t AppendedAfter(Lsn lsn) const;
-  // All messages that were appended before that time have lower ones.
-  Lsn AppendedBefore(int64_t time_ns) const;
   // Tombstones whose time has come; notes how old the oldest is. At the flushes' turnstile.
   void FlushOverdue(OperationContext& context);
   bool FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range, Lsn below);
@@ -429,7 +427,7 @@ class Member : private MemberLimits {
   uint32_t flush_tree_id_ = 0;                   // where the last round has ended
   std::string flush_from_;
   int64_t try_refused_ns_ = 0;
-  std::vector<TimeMark> marks_;  // ascending; the flushes'
+  AppendTimes appended_;
   std::atomic<uint64_t> tombstones_{0};
   std::atomic<int64_t> oldest_tombstone_ns_{INT64_MAX};  // appended then, or later
   std::optional<RangeChange> pending_;                   // not settled yet

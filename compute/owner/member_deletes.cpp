@@ -1,8 +1,6 @@
 // How long erases may stay messages (rule B5; Lethe, SIGMOD'20): when what was appended, and what
 // is brought to its leaf because of that.
 #include <algorithm>
-#include <cstddef>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -15,9 +13,7 @@ namespace {
 
 constexpr int64_t kNoTombstone = INT64_MAX;
 // Notes of the time in the shortest of all deadlines.
-constexpr int64_t kMarksPerDeadline = 16;
-// And how many are kept: beyond, every second one goes.
-constexpr size_t kMarksMax = 256;
+constexpr int64_t kNotesPerDeadline = 16;
 // Rounds of flushes in the shortest of all deadlines, and what they have at least, and at most
 // (also if there is none): leaves that somebody holds keep the flush loop, and who waits for room,
 // no longer.
@@ -33,7 +29,7 @@ int64_t Member::DeletePauseNs(int64_t longest_ns) const {
   int64_t pause_ns = longest_ns;
   for (const OwnedTree* const tree : OpenTrees()) {
     const int64_t deadline_ns = DeleteDeadlineNs(*tree);
-    if (deadline_ns > 0) pause_ns = std::min(pause_ns, deadline_ns / kMarksPerDeadline);
+    if (deadline_ns > 0) pause_ns = std::min(pause_ns, deadline_ns / kNotesPerDeadline);
   }
   return pause_ns;
 }
@@ -41,30 +37,12 @@ int64_t Member::DeletePauseNs(int64_t longest_ns) const {
 int64_t Member::FlushRoundNs() const {
   const int64_t pause_ns = DeletePauseNs(kNoTombstone);
   if (pause_ns == kNoTombstone) return kRoundNsMax;
-  return std::clamp(pause_ns * kMarksPerDeadline / kRoundsPerDeadline, kRoundNsMin, kRoundNsMax);
+  return std::clamp(pause_ns * kNotesPerDeadline / kRoundsPerDeadline, kRoundNsMin, kRoundNsMax);
 }
 
 void Member::NoteTime() {
-  const int64_t now_ns = NowNs();  // before the LSN: whatever has that, or a higher one, is younger
-  const Lsn next = log_->next_lsn();
-  if (!marks_.empty() && marks_.back().lsn == next) marks_.pop_back();  // nothing came since
-  marks_.push_back({next, now_ns});
-  if (marks_.size() <= kMarksMax) return;
-  for (size_t i = 1; i < marks_.size() / 2; ++i) marks_[i] = marks_[2 * i];
-  marks_.resize(marks_.size() / 2);
-}
-
-int64_t Member::AppendedAfter(Lsn lsn) const {
-  const auto mark = std::upper_bound(marks_.begin(), marks_.end(), lsn,
-                                     [](Lsn of, const TimeMark& other) { return of < other.lsn; });
-  return mark == marks_.begin() ? 0 : std::prev(mark)->time_ns;
-}
-
-Lsn Member::AppendedBefore(int64_t time_ns) const {
-  const auto mark =
-      std::lower_bound(marks_.begin(), marks_.end(), time_ns,
-                       [](const TimeMark& other, int64_t of) { return other.time_ns < of; });
-  return mark == marks_.end() ? log_->next_lsn() : mark->lsn;
+  const int64_t now_ns = NowNs();
+  appended_.Note(now_ns, log_->next_lsn());
 }
 
 void Member::FlushOverdue(OperationContext& context) {
@@ -82,14 +60,17 @@ void Member::FlushOverdue(OperationContext& context) {
       range->partition.DivideTombstones(log_->next_lsn());
       lowest = range->partition.LowestTombstone();
     }
+    const auto before = [&](int64_t time_ns) {
+      return appended_.Before(time_ns, log_->next_lsn());
+    };
     // From half of the deadline on, so that what takes its time is in time; and then all that have
     // waited for a quarter, so that many go at once.
     const bool is_due =
-        deadline_ns > 0 && lowest != kNoLsn && lowest < AppendedBefore(NowNs() - deadline_ns / 2);
+        deadline_ns > 0 && lowest != kNoLsn && lowest < before(NowNs() - deadline_ns / 2);
     if (is_due && NowNs() >= range->overdue_again_ns &&
-        !FlushTombstones(half, tree, range, AppendedBefore(NowNs() - deadline_ns / 4))) {
+        !FlushTombstones(half, tree, range, before(NowNs() - deadline_ns / 4))) {
       // Somebody holds a leaf, or it is out of reach: what is dirty elsewhere has its turn.
-      range->overdue_again_ns = NowNs() + deadline_ns / kMarksPerDeadline;
+      range->overdue_again_ns = NowNs() + deadline_ns / kNotesPerDeadline;
     }
     std::lock_guard lock(range->partition.mutex());
     tombstones += range->partition.tombstones();
@@ -98,14 +79,11 @@ void Member::FlushOverdue(OperationContext& context) {
   }
   context.cost += half.cost;
   // While the log moves, whatever is appended again is as old as any (rule W6).
-  if (!log_->is_in_place() && !marks_.empty()) marks_.resize(1);
+  if (!log_->is_in_place()) appended_.NoteAppendedAgain();
   tombstones_.store(tombstones, std::memory_order_relaxed);
-  oldest_tombstone_ns_.store(tombstones > 0 ? AppendedAfter(lowest_of_all) : kNoTombstone,
+  oldest_tombstone_ns_.store(tombstones > 0 ? appended_.After(lowest_of_all) : kNoTombstone,
                              std::memory_order_relaxed);
-  // What is older than all of them nobody will ask for.
-  size_t useless = 0;
-  while (useless + 1 < marks_.size() && marks_[useless + 1].lsn <= lowest_of_all) ++useless;
-  marks_.erase(marks_.begin(), marks_.begin() + static_cast<std::ptrdiff_t>(useless));
+  appended_.Forget(lowest_of_all);
 }
 
 bool Member::FlushTombstones(OperationContext& context, OwnedTree* tree, OwnRange* range,

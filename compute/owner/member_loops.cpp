@@ -70,8 +70,7 @@ void Member::LogLoop(Parking* parking) {
     if (moved.ok()) {
       PANDO_LOG(WARNING) << "the redo log of this compute server goes on at memory server "
                          << log_entry_.extent.server;
-      // Whatever has a new message is as old as any.
-      if (!marks_.empty()) marks_.resize(1);
+      appended_.NoteAppendedAgain();
       NoteTime();
       KickFlush();
       continue;

@@ -45,12 +45,6 @@ struct MemberParts {
   MemberOptions options;
 };
 
-// Of its log (rule B5).
-struct TimeMark {
-  Lsn lsn;          // whatever has this, or a higher one,
-  int64_t time_ns;  // was appended at this time, or later
-};
-
 // Rule O12.
 struct RangeWish {
   MappedRange range;                  // nobody's, and somebody is to claim it

@@ -261,8 +261,7 @@ size_t Member::AppendAgain(OperationContext& context, Lsn below, bool erases) {
     has_tombstones = has_tombstones || erased;
     ++appended;
   }
-  // Whatever has a new message is as old as any (rule B5).
-  if (has_tombstones && !marks_.empty()) marks_.resize(1);
+  if (has_tombstones) appended_.NoteAppendedAgain();  // rule B5
   return appended;
 }
 
