@@ -15,6 +15,7 @@
 #include "bench/owned/owned_stage.h"
 #include "bench/owned/two_servers.h"
 #include "common/wire/control.h"
+#include "compute/client/session_impl.h"
 #include "memory/memory_server.h"
 
 namespace pando {
@@ -365,13 +366,16 @@ TEST(OwnedClaim, NorBeforeAnythingWasWon) {
 TEST(OwnedClaim, NorWhereLeavesAreOutOfReach) {
   TwoServers two(/*lows=*/10);
   LogMoves& stage = two.stage;
+  for (uint64_t key = 1; key < 9; ++key) {  // of many ranges
+    ASSERT_TRUE(stage.Split(two.owner, 0, 0, KeyOf(two.low + key)).ok());
+  }
   stage.Kill(two.owner);
   stage.Leave(two.owner);
   two.StopAtFar(true);
   ClientOptions client = TwoServers::Client();
   client.connect_timeout_ms = kToldMs;
   OwnedActor* const next = stage.Join(client, 2);
-  ASSERT_TRUE(stage.Open(next, 0) && stage.Open(next, 1));
+  ASSERT_TRUE(stage.Open(next, 0) && stage.Open(next, 1) && stage.PutIn(next, 1, 1));
   bool found = false;
   stage.Spawn(next, 1, [&two, &found, next] {
     const std::string key = KeyOf(two.low);
@@ -379,7 +383,18 @@ TEST(OwnedClaim, NorWhereLeavesAreOutOfReach) {
   });
   stage.Quiet(kSecondNs / 2);
   stage.world().PauseCalls(1, true);
-  stage.Quiet(kSecondNs);  // its turn is over
+  stage.Quiet(kSecondNs);  // a turn is over
+  const int64_t begin_ns = stage.NowNs();
+  absl::Status split;
+  next->sessions[0]->Spawn([&split, next] {
+    SessionContext& session = ImplOf(*next->sessions[0]).context();
+    OperationContext context(&session, session.NowNs() + 60 * kSecondNs);
+    OwnedTree* const tree = ImplOf(*next->trees[1]).routed().owned();
+    split = ImplOf(*next->client).member()->Split(context, tree, KeyOf(5));
+  });
+  next->sessions[0]->Run();
+  EXPECT_TRUE(split.ok()) << split;
+  EXPECT_LT(stage.NowNs() - begin_ns, 3 * kSecondNs);
   ExpectThatItEndsSoon(stage, &next->trees[1]);
   EXPECT_FALSE(found) << "or this shows nothing";
   // Who waits for the range has it soon once that is possible.

@@ -196,7 +196,6 @@ class Member : private MemberLimits {
   absl::StatusOr<bool> IsInCatalog(OperationContext& context, uint32_t tree_id);
   // The same, for a second at most: others wait for the turnstile. An error says neither.
   absl::StatusOr<bool> IsStillThere(OperationContext& context, uint32_t tree_id);
-  absl::Status RenewLease(OperationContext& context);
   absl::Status LeaveCluster(OperationContext& context);
   absl::Status FreeLog(OperationContext& context);  // that no entry names any more
   // A change of unknown outcome is settled before another one is begun (rule O3).
@@ -343,6 +342,7 @@ class Member : private MemberLimits {
   bool LogIsFull() const;  // so that what holds its base is flushed first (rule W5)
 
   // --- member_loops.cpp
+  absl::Status RenewLease(OperationContext& context);  // rule O5
   void LeaseLoop(Parking* parking);
   void TendLoop(Parking* parking);
   void LogLoop(Parking* parking);

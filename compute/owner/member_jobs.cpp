@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/rule.h"
 #include "common/base/status.h"
-#include "compute/core/fence_calls.h"
 #include "compute/owner/client_state.h"
 #include "compute/owner/member.h"
 #include "compute/owner/members.h"
@@ -30,6 +29,7 @@ struct Member::Recovering {
   MemberId ended;
   LossAcceptance* loss = nullptr;
   Recovery::Replayed replayed = {};
+  bool is_unanswered = false;  // the catalog's server does not say whether its tree is there
 };
 
 absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tree_id) {
@@ -45,23 +45,6 @@ absl::StatusOr<bool> Member::IsInCatalog(OperationContext& context, uint32_t tre
 absl::StatusOr<bool> Member::IsStillThere(OperationContext& context, uint32_t tree_id) {
   OperationContext asking(context, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
   return IsInCatalog(asking, tree_id);
-}
-
-// --- Its life (rules O5, O9).
-
-absl::Status Member::RenewLease(OperationContext& context) {
-  // The clock before the request: the catalog's server counts its lease from a later moment (rule
-  // O5).
-  const int64_t sent_ns = lease_.NowNs();
-  const absl::StatusOr<int64_t> lease_ns = RenewServingLease(context, control_, catalog_server_);
-  if (absl::IsFailedPrecondition(lease_ns.status()) ||
-      absl::IsPermissionDenied(lease_ns.status())) {
-    lease_.End();
-    on_fenced_();
-  }
-  PANDO_RETURN_IF_ERROR(lease_ns.status());
-  lease_.Renew(sent_ns);
-  return absl::OkStatus();
 }
 
 // --- Ranges.
@@ -297,7 +280,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     const int64_t patience_ns = std::min(forward_ns - began_ns, kAgainNsMax);
     return in_vain >= left.size() && NowNs() - forward_ns >= std::max(patience_ns, kJobNsMin);
   };
-  bool gives_way = false;
+  bool is_unanswered = false, gives_way = false;
   // In turns, each as far as it comes in its time: leaves that are out of reach, or lost, keep no
   // other range waiting, nor other jobs. A range that comes forward goes on, as none might come to
   // its end otherwise. One change at a time (rule O4).
@@ -308,7 +291,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     if (turns >= recovery.ranges().size() && tree != nullptr && tree->FindOwn(key) != nullptr)
       break;
     const bool others_wait = turnstile_->is_wanted();
-    gives_way = others_wait && is_stuck();
+    gives_way = others_wait && (is_unanswered || is_stuck());
     if (gives_way) break;
     const int64_t share_ns = kJobNsMin / static_cast<int64_t>(others_wait ? left.size() : 1);
     const int64_t until_ns = NowNs() + std::max(share_ns, kTurnNsMin);
@@ -319,6 +302,7 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     const absl::Status recovered = RecoverRange(bringing, until_ns, &recovery, &one);
     if (!recovered.ok() && NowNs() >= until_ns) {
       late = recovered;
+      is_unanswered = one.is_unanswered;
       const bool comes_forward = brought() > before;
       left.insert(comes_forward ? left.begin() : left.end(), std::move(one));
       in_vain = comes_forward ? 0 : in_vain + 1;
@@ -363,6 +347,11 @@ absl::Status Member::RecoverRange(OperationContext& context, int64_t until_ns, R
   OwnedTree* const tree =
       retired_.load(std::memory_order_acquire) ? nullptr : FindOpen(range.tree_id);
   const bool has_log = joined_.load(std::memory_order_acquire);
+  const auto is_there = [&] {
+    absl::StatusOr<bool> there = IsStillThere(context, range.tree_id);
+    one->is_unanswered = absl::IsDeadlineExceeded(there.status());
+    return there;
+  };
   const auto change_hands = [&]() -> absl::StatusOr<bool> {
     if (!has_log) {  // rule W7: for nobody
       PANDO_RETURN_IF_ERROR(LeaveToNobody(context, range));
@@ -397,13 +386,13 @@ absl::Status Member::RecoverRange(OperationContext& context, int64_t until_ns, R
   if (replayed.ok() && !refused.empty() && RuleHolds(Rule::kD4)) {
     // Rule O8, asked while nothing is kept yet that an error could lose: the borders were read when
     // the recovery began.
-    PANDO_ASSIGN_OR_RETURN(const bool exists, IsStillThere(context, range.tree_id));
+    PANDO_ASSIGN_OR_RETURN(const bool exists, is_there());
     replayed =
         exists ? AppendAdopted(context, range, refused, recovery->refusal()) : tree->DroppedError();
   }
   // A tree that was dropped cannot grow, and is open perhaps.
   if (tree == nullptr || !replayed.ok()) {
-    PANDO_ASSIGN_OR_RETURN(const bool exists, IsStillThere(context, range.tree_id));
+    PANDO_ASSIGN_OR_RETURN(const bool exists, is_there());
     // Whoever has it open sees to it; of one that was dropped nobody wants anything.
     if (exists) return replayed;
     RangeChange erase = RangeChange::Erase(range);

@@ -25,6 +25,21 @@ constexpr int64_t kOverdueNs = 250 * kMillisecondNs;
 
 }  // namespace
 
+absl::Status Member::RenewLease(OperationContext& context) {
+  // The clock before the request: the catalog's server counts its lease from a later moment (rule
+  // O5).
+  const int64_t sent_ns = lease_.NowNs();
+  const absl::StatusOr<int64_t> lease_ns = RenewServingLease(context, control_, catalog_server_);
+  if (absl::IsFailedPrecondition(lease_ns.status()) ||
+      absl::IsPermissionDenied(lease_ns.status())) {
+    lease_.End();
+    on_fenced_();
+  }
+  PANDO_RETURN_IF_ERROR(lease_ns.status());
+  lease_.Renew(sent_ns);
+  return absl::OkStatus();
+}
+
 void Member::LeaseLoop(Parking* parking) {
   if (!lease_.has_lease()) return;
   const int64_t pause_ns = lease_.lease_ns() / kPingsPerLease;
