@@ -172,11 +172,11 @@ class Fabric {
   // calls, and READ).
   virtual absl::StatusOr<std::unique_ptr<Endpoint>> Connect(uint16_t compute_server,
                                                             uint32_t incarnation) = 0;
-  // Connects to one more server, or to another life of one that is gone. Endpoints that exist take
-  // it up by AdoptServers(), later ones have it. Returns how many servers have been added. Blocks
-  // while it connects, then calls `about_to_add`, and adds the server after that; one thread at a
-  // time. Unavailable: nobody answers, or the one with this id is there still; FailedPrecondition:
-  // it can do less than capabilities() says; Unimplemented: the servers of this fabric are fixed.
+  // Connects to one more server, to another life of one that is gone, or again after Disconnect().
+  // Endpoints that exist take it up by AdoptServers(), later ones have it. Returns how many servers
+  // were added. Blocks while it connects, then calls `about_to_add` and adds it; one thread at a
+  // time. Unavailable: nobody answers, or it is connected; FailedPrecondition: it can do less than
+  // capabilities() says; Unimplemented: the servers of this fabric are fixed.
   virtual absl::StatusOr<uint32_t> AddServer(
       const ServerLocation& /*location*/, const std::function<void()>& /*about_to_add*/ = [] {}) {
     return absl::UnimplementedError("the servers of this fabric are fixed");

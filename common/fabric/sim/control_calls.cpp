@@ -20,14 +20,16 @@ int64_t SimWorld::Impl::CallDelay() {
   return core.options.call_delay_ns + core.Jitter(core.options.call_delay_ns);
 }
 
-void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t process, uint32_t server_index,
+void SimWorld::Impl::StartCall(uint32_t endpoint, uint32_t peer, uint32_t server_index,
                                PendingCall* call) {
+  const uint32_t process = core.ProcessOf(peer);
   ++core.stats.calls;
   const uint32_t id = next_call++;
   CallInFlight& flight = calls[id];
   flight.call = call;
   flight.endpoint = endpoint;
   flight.process = process;
+  flight.peer = peer;
   flight.server = static_cast<int>(server_index);
   flight.request = call->request;
   flight.events_left = 1;
@@ -54,6 +56,11 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
     DropCallEvent(event.target);
     return;
   }
+  if (core.HasEnded(flight.peer, static_cast<uint32_t>(flight.server))) {
+    ++core.stats.lost_requests;
+    DropCallEvent(event.target);
+    return;
+  }
   flight.arrived = true;
   if (IsHeld(static_cast<uint32_t>(flight.server), event)) return;
   int64_t reply_ns = core.now_ns + CallDelay();
@@ -67,7 +74,7 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
     core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.request.data()),
                         flight.request.size());
     if (flight.call == nullptr) ++core.stats.calls_too_late;
-    flight.reply = server.handler->Handle(flight.process + 1, flight.request);
+    flight.reply = server.handler->Handle(flight.peer + 1, flight.request);
     RunServerTimer(static_cast<uint32_t>(flight.server));
     core.trace.MixBytes(event.target, reinterpret_cast<const std::byte*>(flight.reply.data()),
                         flight.reply.size());
@@ -85,8 +92,11 @@ void SimWorld::Impl::OnCallRequest(const Event& event) {
 // The reply, or the end of the caller's patience, whichever comes first.
 void SimWorld::Impl::OnCallEnd(const Event& event) {
   CallInFlight& flight = calls.at(event.target);
-  const bool lost = event.kind == EventKind::kCallReply &&
-                    core.processes[flight.process]->IsLinkCut(static_cast<uint32_t>(flight.server));
+  const auto server_index = static_cast<uint32_t>(flight.server);
+  // Over a connection that is given up nothing comes any more, which its caller is told.
+  const bool left = core.HasLeft(flight.peer, server_index);
+  const bool lost = event.kind == EventKind::kCallReply && !left &&
+                    core.processes[flight.process]->IsLinkCut(server_index);
   if (lost) ++core.stats.lost_replies;
   if (flight.call != nullptr && !lost) {
     SimEndpoint* endpoint = Receiver(flight.endpoint, event);
@@ -98,7 +108,9 @@ void SimWorld::Impl::OnCallEnd(const Event& event) {
                            "server ", core.servers[flight.server].id, ": no answer to a call")),
                        "");
     } else {
-      endpoint->Finish(call, std::move(flight.status), std::move(flight.reply));
+      absl::Status gone = ServerGoneError(core.servers[server_index].id);
+      endpoint->Finish(call, left ? std::move(gone) : std::move(flight.status),
+                       left ? "" : std::move(flight.reply));
     }
     DropCallEvent(event.target);
     endpoint->RunThread();
@@ -114,6 +126,16 @@ void SimWorld::Impl::FailCalls(uint32_t server_index) {
     flight.reply.clear();
     ++flight.events_left;
     core.ScheduleAt(core.DeathSeenNs(flight.process, server_index), EventKind::kCallReply, id);
+  }
+}
+
+void SimWorld::Impl::FailCallsOver(uint32_t peer, uint32_t server_index) {
+  for (auto& [id, flight] : calls) {
+    const bool waits = flight.peer == peer && flight.server == static_cast<int>(server_index) &&
+                       flight.call != nullptr;
+    if (!waits) continue;
+    ++flight.events_left;
+    core.Schedule(0, EventKind::kCallReply, id);
   }
 }
 

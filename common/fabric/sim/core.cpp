@@ -105,6 +105,13 @@ int Core::ServerIndex(ServerId id) const {
   return -1;
 }
 
+uint32_t& Core::ChainsOf(uint32_t peer, uint32_t server) {
+  if (peer >= kLaterPeers) return later_peers[peer - kLaterPeers].chains_in_network;
+  std::vector<uint32_t>& counts = processes[peer]->chains_in_network;
+  if (counts.size() <= server) counts.resize(server + 1, 0);
+  return counts[server];
+}
+
 int64_t Core::DeathSeenNs(uint32_t process, uint32_t server) {
   std::vector<int64_t>& seen = processes[process]->death_seen_ns;
   if (seen.size() <= server) seen.resize(server + 1, 0);

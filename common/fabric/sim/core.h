@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -96,6 +98,7 @@ struct Process {
   std::vector<uint32_t> chains_in_network;  // by server index
   std::vector<int64_t> death_seen_ns;       // by server index, 0: not dead
   std::vector<bool> cut;                    // by server index: its queue pairs there are destroyed
+  std::vector<uint32_t> later_peers;        // by server index, 0: none (Core::PeerOf())
   std::vector<bool> link_cut;               // by server index: SimWorld::CutLink
   uint32_t peer_ports = 0;                  // open ones
   double peer_break_probability = 0;        // SimWorld::SetPeerBreakProbability
@@ -107,6 +110,15 @@ struct Process {
 
 class Core final : public Clock {
  public:
+  // What became of a process's connection to a server.
+  struct ConnectionEnd {
+    bool left = false;    // the process has ended it, which the server may not have noticed
+    bool fenced = false;  // the server has destroyed its queue pairs
+    bool seen = false;    // left, and the server has noticed: nothing of it arrives any more
+  };
+  // From here on: peers that have connected to a server again.
+  static constexpr uint32_t kLaterPeers = 1 << 24;
+
   explicit Core(const SimOptions& sim_options);
 
   // Inside a runner later than the event by what the runner's thread has spent.
@@ -149,6 +161,31 @@ class Core final : public Clock {
   int ServerIndex(ServerId id) const;
   // Of the next process or server.
   OwnClock NewClock();
+  // How the server knows a process's present connection: by the process's number, the first time.
+  uint32_t PeerOf(uint32_t process, uint32_t server) const {
+    const std::vector<uint32_t>& later = processes[process]->later_peers;
+    return server < later.size() && later[server] != 0 ? later[server] : process;
+  }
+  uint32_t ProcessOf(uint32_t peer) const {
+    return peer < kLaterPeers ? peer : later_peers[peer - kLaterPeers].process;
+  }
+  // Of a connection to the server, chains that are not done.
+  uint32_t& ChainsOf(uint32_t peer, uint32_t server);
+  ConnectionEnd& EndOf(uint32_t peer, uint32_t server) { return ends_[{peer, server}]; }
+  // Of a connection that is over: whether its server hears of that with its last packet. Who has
+  // left is heard of by the end of its socket.
+  bool LastPacketTells(uint32_t peer, uint32_t server) {
+    const ConnectionEnd& end = EndOf(peer, server);
+    return end.fenced || !end.left;
+  }
+  bool HasLeft(uint32_t peer, uint32_t server) const {
+    const auto end = ends_.find({peer, server});
+    return end != ends_.end() && end->second.left;
+  }
+  bool HasEnded(uint32_t peer, uint32_t server) const {
+    const auto end = ends_.find({peer, server});
+    return end != ends_.end() && end->second.seen;
+  }
   // When `process` notices that the (dead) server is dead.
   int64_t DeathSeenNs(uint32_t process, uint32_t server);
 
@@ -162,12 +199,18 @@ class Core final : public Clock {
   mutable SimStats stats;
   std::vector<Server> servers;
   std::vector<std::unique_ptr<Process>> processes;
+  struct LaterPeer {
+    uint32_t process = 0, server = 0, chains_in_network = 0;
+  };
+  std::vector<LaterPeer> later_peers;
 
  private:
   // Time passes before the look and after it: what is done next is done later than the clock said.
   int64_t LookInTurn() const;
   void PassTime() const;
 
+  // By peer and server index: connections that have ended, or were cut off.
+  std::map<std::pair<uint32_t, uint32_t>, ConnectionEnd> ends_;
   mutable Random turn_random_;
   Random clock_random_;
 };

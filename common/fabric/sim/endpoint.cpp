@@ -24,7 +24,7 @@ absl::Status KilledError() { return absl::UnavailableError("killed: this compute
 SimFabric::SimFabric(SimWorld::Impl* world, uint32_t process) : world_(world), process_(process) {
   for (const Server& server : world->core.servers) {
     const auto latest = static_cast<uint32_t>(world->core.ServerIndex(server.id));
-    if (&world->core.servers[latest] == &server) known_.push_back(latest);
+    if (&world->core.servers[latest] == &server) known_.push_back({latest, process});
   }
   first_count_ = known_.size();
   const SimOptions& options = world->core.options;
@@ -50,7 +50,7 @@ SimFabric::~SimFabric() { world_->CloseFabric(process_); }
 
 std::vector<ServerId> SimFabric::servers() const {
   std::vector<ServerId> ids;
-  for (const uint32_t server : known_) ids.push_back(world_->core.servers[server].id);
+  for (const Known& known : known_) ids.push_back(world_->core.servers[known.server].id);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
@@ -63,7 +63,8 @@ uint64_t SimFabric::SpaceBytes(ServerId server, MemorySpace space) const {
 
 int SimFabric::Find(ServerId server) const {
   for (size_t i = known_.size(); i-- > 0;) {
-    if (world_->core.servers[known_[i]].id == server) return static_cast<int>(known_[i]);
+    const uint32_t index = known_[i].server;
+    if (world_->core.servers[index].id == server) return static_cast<int>(index);
   }
   return -1;
 }
@@ -72,15 +73,18 @@ absl::StatusOr<uint32_t> SimFabric::AddServer(const ServerLocation& location,
                                               const std::function<void()>& about_to_add) {
   const int index = world_->core.ServerIndex(location.id);
   if (world_->core.processes[process_]->killed) return KilledError();
-  if (index < 0 || world_->core.servers[index].dead) {
+  const Core& core = world_->core;
+  const auto server = static_cast<uint32_t>(index);
+  if (index < 0 || core.servers[server].dead || core.servers[server].paused ||
+      core.processes[process_]->IsLinkCut(server)) {
     return absl::UnavailableError(absl::StrCat("server ", location.id, ": nobody answers"));
   }
-  if (index == Find(location.id)) {
-    return absl::UnavailableError(
-        absl::StrCat("server ", location.id, ": it is, or was, connected to this one already"));
+  const bool is_again = index == Find(location.id);
+  if (is_again && !core.HasLeft(core.PeerOf(process_, server), server)) {
+    return absl::UnavailableError(absl::StrCat("server ", location.id, " is connected"));
   }
   about_to_add();
-  known_.push_back(static_cast<uint32_t>(index));
+  known_.push_back({server, is_again ? world_->ConnectAgain(process_, server) : process_});
   return static_cast<uint32_t>(known_.size() - first_count_);
 }
 
@@ -91,7 +95,9 @@ bool SimFabric::IsConnected(ServerId server) const {
 }
 
 void SimFabric::Disconnect(ServerId server) {
-  if (IsConnected(server)) world_->CutOff(process_, static_cast<uint32_t>(Find(server)));
+  const int index = Find(server);
+  if (index < 0 || world_->core.servers[index].dead) return;
+  world_->Disconnect(process_, static_cast<uint32_t>(index));
 }
 
 absl::StatusOr<std::unique_ptr<Endpoint>> SimFabric::Connect(uint16_t /*compute_server*/,
@@ -115,11 +121,12 @@ SimEndpoint::SimEndpoint(SimWorld::Impl* world, const SimFabric* fabric)
 }
 
 void SimEndpoint::LinkTo(size_t count) {
-  for (const uint32_t server : fabric_->known().subspan(links_.size(), count - links_.size())) {
+  const auto added = fabric_->known().subspan(links_.size(), count - links_.size());
+  for (const auto& [server, peer] : added) {
     const uint32_t queue_pair = world_->timed != nullptr
                                     ? world_->timed->AddQueuePair(process_, id_, server)
-                                    : world_->network.AddQueuePair(process_, id_, server);
-    links_.push_back({world_->core.servers[server].id, server, queue_pair});
+                                    : world_->network.AddQueuePair(process_, id_, server, peer);
+    links_.push_back({world_->core.servers[server].id, server, peer, queue_pair});
   }
 }
 
@@ -229,13 +236,15 @@ void SimEndpoint::DoCall(PendingCall* call) {
     Finish(call, KilledError(), "");
   } else if (link == nullptr) {
     Finish(call, UnknownServerError(call->server, "call"), "");
+  } else if (world_->core.HasLeft(link->peer, link->server)) {
+    Finish(call, CutOffError(link->id), "");
   } else if (call->request.size() > sizeof(ControlHeader) + kControlBodyBytesMax) {
     Finish(call,
            absl::InvalidArgumentError(absl::StrCat("server ", call->server, ": call of ",
                                                    call->request.size(), " bytes: too long")),
            "");
   } else {
-    world_->StartCall(id_, process_, link->server, call);
+    world_->StartCall(id_, link->peer, link->server, call);
   }
 }
 

@@ -35,6 +35,7 @@ enum class EventKind : uint8_t {
   kPeerBreak,     // a link breaks
   kPeerPosted,    // a NIC knows of a message (timing model)
   kPeerArrived,   // and another one has it
+  kPeerLeft,      // the end of a connection that its client has given up reaches the server
 };
 
 struct Event {

@@ -60,11 +60,14 @@ void ExecuteAtomic(std::byte* word, Verb* verb) {
   Store64(word, AtomicResult(*verb));
 }
 
-uint32_t Network::AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server) {
+uint32_t Network::AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server,
+                               uint32_t peer) {
   QueuePair& queue_pair = queue_pairs_.emplace_back();
   queue_pair.process = process;
   queue_pair.endpoint = endpoint;
   queue_pair.server = server;
+  queue_pair.peer = peer;
+  queue_pair.replaced = peer != core_->PeerOf(process, server);
   return static_cast<uint32_t>(queue_pairs_.size() - 1);
 }
 
@@ -101,7 +104,7 @@ void Network::Post(uint32_t queue_pair_index, Chain* chain) {
                       EventKind::kComplete, index);
     return;
   }
-  if (core_->processes[queue_pair.process]->IsCut(queue_pair.server)) {
+  if (IsCut(queue_pair)) {
     flight.status = CutOffError(core_->servers[queue_pair.server].id);
     core_->Schedule(core_->options.cut_seen_ns, EventKind::kComplete, index);
     return;
@@ -121,9 +124,7 @@ void Network::Append(uint32_t index) {
   queue_pair.tail = index;
   flight.in_queue = true;
   queue_pair.waiting_verbs += flight.verb_count;
-  std::vector<uint32_t>& counts = core_->processes[queue_pair.process]->chains_in_network;
-  if (counts.size() <= queue_pair.server) counts.resize(queue_pair.server + 1, 0);
-  ++counts[queue_pair.server];
+  ++core_->ChainsOf(queue_pair.peer, queue_pair.server);
 }
 
 void Network::Unlink(uint32_t index) {
@@ -132,11 +133,12 @@ void Network::Unlink(uint32_t index) {
   (flight.previous == kNone ? queue_pair.head : flights_[flight.previous]->next) = flight.next;
   (flight.next == kNone ? queue_pair.tail : flights_[flight.next]->previous) = flight.previous;
   flight.in_queue = false;
-  Process& process = *core_->processes[queue_pair.process];
-  const uint32_t left = --process.chains_in_network[queue_pair.server];
-  const bool is_over = process.killed || process.closed || process.IsCut(queue_pair.server);
-  if (left == 0 && is_over && RuleHolds(Rule::kC2)) {
-    core_->Schedule(core_->NetworkDelay(), EventKind::kPeerGone, queue_pair.process,
+  const Process& process = *core_->processes[queue_pair.process];
+  const uint32_t left = --core_->ChainsOf(queue_pair.peer, queue_pair.server);
+  const bool may_be_over = process.killed || process.closed || IsCut(queue_pair);
+  if (left == 0 && may_be_over && RuleHolds(Rule::kC2) &&
+      core_->LastPacketTells(queue_pair.peer, queue_pair.server)) {
+    core_->Schedule(core_->NetworkDelay(), EventKind::kPeerGone, queue_pair.peer,
                     static_cast<uint8_t>(queue_pair.server));
   }
 }
@@ -288,10 +290,7 @@ void Network::OnUnit(uint32_t index, uint8_t verb) {
   }
   CountOvertakes(index, verb);
   FinishVerb(index, verb, VerbState::kDone);
-  if (core_->processes[queue_pairs_[flight.queue_pair].process]->IsCut(
-          queue_pairs_[flight.queue_pair].server)) {
-    ++core_->stats.verbs_after_cut;
-  }
+  if (IsCut(queue_pairs_[flight.queue_pair])) ++core_->stats.verbs_after_cut;
   const uint32_t queue_pair = flight.queue_pair;
   if (flight.unfinished == 0) FinishFlight(index);
   Pump(queue_pair);

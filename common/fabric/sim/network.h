@@ -50,7 +50,8 @@ class Network {
 
   explicit Network(Core* core) : core_(core) {}
 
-  uint32_t AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server);
+  // Of the process's connection that the server knows as `peer`.
+  uint32_t AddQueuePair(uint32_t process, uint32_t endpoint, uint32_t server, uint32_t peer);
   // Nobody posts to it any more; chains of a killed sender may still be in it.
   void CloseQueuePair(uint32_t queue_pair) {
     queue_pairs_[queue_pair].closed = true;
@@ -111,7 +112,14 @@ class Network {
   bool IsUnderWay(uint32_t process) const;
   // Destroys the queue pairs between the two: what has not started is never executed, what has
   // started ends; the living sender's chains fail with Unavailable.
-  void CutOff(uint32_t process, uint32_t server);
+  void CutOff(uint32_t peer, uint32_t server);
+  // The sender gives the connection up: its chains fail. Of what it had posted a seeded prefix may
+  // still be executed, however late, until the server has destroyed its side, too.
+  void Leave(uint32_t peer, uint32_t server);
+  // The server does. Whether nothing of the connection is under way any more.
+  bool DestroyLeft(uint32_t peer, uint32_t server);
+  // The sender has another connection to the server, and other queue pairs.
+  void Replace(uint32_t peer, uint32_t server);
   // Nothing is executed there any more; chains complete with Unavailable once the sender has
   // noticed.
   void KillServer(uint32_t server);
@@ -149,11 +157,12 @@ class Network {
     std::array<VerbRun, Chain::kMaxVerbs> runs;
   };
   struct QueuePair {
-    uint32_t process = 0, endpoint = 0, server = 0;
+    uint32_t process = 0, endpoint = 0, server = 0, peer = 0;
     uint32_t head = kNone, tail = kNone;
     uint32_t waiting_verbs = 0;
     int64_t last_arrival_ns = 0;
     bool closed = false;
+    bool replaced = false;      // its process has connected to the server again
     bool broken = false;        // from the break until it is opened again
     bool break_seen = false;    // the sender has noticed
     int64_t break_seen_ns = 0;  // when it does
@@ -193,11 +202,18 @@ class Network {
   // broken queue pair has left is delayed, or never starts; a verb whose chain is gone was
   // executed.
   static void HideResults(const Flight& flight);
-  void FailLater(uint32_t queue_pair, Chain* chain);
+  void FailLater(uint32_t queue_pair, Chain* chain, int64_t seen_ns, absl::Status status);
+  void FailBroken(uint32_t queue_pair, Chain* chain) {
+    ++core_->stats.chains_broken;
+    FailLater(queue_pair, chain, queue_pairs_[queue_pair].break_seen_ns, BrokenError(queue_pair));
+  }
   void DelayRemains(uint32_t queue_pair, int64_t late_max_ns);
   void DropRemains(uint32_t queue_pair);
   void CountOrphan(const Flight& flight);
 
+  bool IsCut(const QueuePair& queue_pair) const {
+    return queue_pair.replaced || core_->processes[queue_pair.process]->IsCut(queue_pair.server);
+  }
   std::span<std::byte> Space(const QueuePair& queue_pair, MemorySpace space) const {
     return core_->servers[queue_pair.server].Space(space);
   }

@@ -39,7 +39,7 @@ void Network::BreakAll(uint32_t process, uint32_t server) {
 void Network::Break(uint32_t queue_pair_index) {
   QueuePair& queue_pair = queue_pairs_[queue_pair_index];
   const Process& process = *core_->processes[queue_pair.process];
-  const bool is_over = queue_pair.closed || process.killed || process.IsCut(queue_pair.server) ||
+  const bool is_over = queue_pair.closed || process.killed || IsCut(queue_pair) ||
                        core_->servers[queue_pair.server].dead;
   if (is_over || queue_pair.broken) return;
   ++core_->stats.queue_pairs_broken;
@@ -62,7 +62,7 @@ void Network::Break(uint32_t queue_pair_index) {
     if (!flight->in_queue) flight->chain = nullptr;
   }
   CutQueue(queue_pair, sent);
-  for (Chain* chain : failed) FailLater(queue_pair_index, chain);
+  for (Chain* chain : failed) FailBroken(queue_pair_index, chain);
   core_->ScheduleAt(queue_pair.break_seen_ns, EventKind::kBreakSeen, queue_pair_index);
   if (core_->break_random.Chance(0.75))
     DelayRemains(queue_pair_index, core_->options.break_late_ns);
@@ -77,8 +77,7 @@ void Network::HideResults(const Flight& flight) {
   }
 }
 
-void Network::FailLater(uint32_t queue_pair, Chain* chain) {
-  ++core_->stats.chains_broken;
+void Network::FailLater(uint32_t queue_pair, Chain* chain, int64_t seen_ns, absl::Status status) {
   const uint32_t index = TakeFlight();
   Flight& flight = *flights_[index];
   flight.chain = chain;
@@ -86,8 +85,8 @@ void Network::FailLater(uint32_t queue_pair, Chain* chain) {
   flight.queue_pair = queue_pair;
   flight.verb_count = flight.unfinished = 0;
   flight.arrived = false;
-  flight.status = BrokenError(queue_pair);
-  core_->ScheduleAt(queue_pairs_[queue_pair].break_seen_ns, EventKind::kComplete, index);
+  flight.status = std::move(status);
+  core_->ScheduleAt(seen_ns, EventKind::kComplete, index);
 }
 
 // B3. A packet that is held up holds up those behind it, so one moment does for all.
@@ -123,7 +122,7 @@ void Network::CountOrphan(const Flight& flight) {
 
 bool Network::PostToBroken(uint32_t queue_pair, Chain* chain) {
   if (queue_pairs_[queue_pair].break_seen) return false;
-  FailLater(queue_pair, chain);
+  FailBroken(queue_pair, chain);
   return true;
 }
 
@@ -140,7 +139,7 @@ void Network::OnReopen(uint32_t queue_pair_index) {
   QueuePair& queue_pair = queue_pairs_[queue_pair_index];
   const Process& process = *core_->processes[queue_pair.process];
   if (queue_pair.closed || process.killed) return;
-  if (core_->servers[queue_pair.server].dead || process.IsCut(queue_pair.server)) {
+  if (core_->servers[queue_pair.server].dead || IsCut(queue_pair)) {
     queue_pair.broken = false;  // posts find out why there is none
     return;
   }

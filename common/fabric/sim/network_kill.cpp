@@ -109,9 +109,9 @@ void Network::Orphan(Flight& flight) {
   flight.chain = nullptr;
 }
 
-void Network::CutOff(uint32_t process, uint32_t server) {
+void Network::CutOff(uint32_t peer, uint32_t server) {
   for (const QueuePair& queue_pair : queue_pairs_) {
-    if (queue_pair.process != process || queue_pair.server != server) continue;
+    if (queue_pair.peer != peer || queue_pair.server != server) continue;
     uint32_t next = kNone;
     for (uint32_t index = queue_pair.head; index != kNone; index = next) {
       next = flights_[index]->next;

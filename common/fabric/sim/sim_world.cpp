@@ -267,6 +267,8 @@ void SimWorld::Impl::Dispatch(const Event& event) {
       server.handler->OnPeerGone(event.target + 1);
       return RunServerTimer(event.verb);
     }
+    case EventKind::kPeerLeft:
+      return OnPeerLeft(event);
     case EventKind::kServerTimer:
       return OnServerTimer(event);
     case EventKind::kPeerDue:
@@ -374,39 +376,6 @@ void SimWorld::Impl::BeginDrain(uint32_t process_index) {
   process.draining = true;
   for (uint32_t endpoint : process.endpoints) endpoints[endpoint]->FailAbandoned();
   peers.DrainProcess(process_index);
-}
-
-void SimWorld::Impl::SchedulePeerGone(uint32_t process_index) {
-  const std::vector<uint32_t>& counts = core.processes[process_index]->chains_in_network;
-  for (size_t server = 0; server < core.servers.size(); ++server) {
-    // Its last packet will tell; the variant of the rule does not wait for it.
-    if (server < counts.size() && counts[server] > 0 && RuleHolds(Rule::kC2)) continue;
-    core.Schedule(core.NetworkDelay(), EventKind::kPeerGone, process_index,
-                  static_cast<uint8_t>(server));
-  }
-}
-
-// Of a process that has ended there is a second report, too.
-bool SimFence::CutOff(PeerId peer) {
-  world_->CutOff(static_cast<uint32_t>(peer) - 1, server_);
-  return true;
-}
-
-void SimWorld::Impl::CutOff(uint32_t process_index, uint32_t server) {
-  CheckUntimed();
-  Process& process = *core.processes[process_index];
-  if (process.IsCut(server)) return;
-  // The variant of the rule publishes a death without destroying anything.
-  if (RuleHolds(Rule::kC2)) {
-    const std::vector<uint32_t>& counts = process.chains_in_network;
-    const bool quiet = server >= counts.size() || counts[server] == 0;
-    process.cut.resize(core.servers.size());
-    process.cut[server] = true;
-    network.CutOff(process_index, server);
-    if (!quiet) return;  // its last packet tells
-  }
-  core.Schedule(core.NetworkDelay(), EventKind::kPeerGone, process_index,
-                static_cast<uint8_t>(server));
 }
 
 void SimWorld::Impl::CloseFabric(uint32_t process_index) {

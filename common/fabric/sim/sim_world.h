@@ -42,7 +42,8 @@ class SimWorld {
   SimWorld& operator=(const SimWorld&) = delete;
 
   // Sparse zero memory: a server more, or another life of one that is dead. A fabric knows the
-  // servers that existed when it was made, and those that are added to it (Fabric::AddServer()).
+  // servers that existed when it was made, and those that are added to it (Fabric::AddServer());
+  // also one that it was disconnected from, which takes it for another peer then.
   ServerMemory AddServer(ServerId id, uint64_t main_bytes, uint64_t lock_bytes);
   // Must outlive the world or be replaced by nullptr (calls are then Unavailable).
   void SetHandler(ServerId id, ControlHandler* handler);

@@ -36,6 +36,7 @@ struct CallInFlight {
   PendingCall* call = nullptr;  // nullptr: the caller has its answer, or is dead
   uint32_t endpoint = 0;
   uint32_t process = 0;
+  uint32_t peer = 0;  // which of the process's connections it goes over
   int server = 0;
   int events_left = 0;   // on the agenda
   bool arrived = false;  // it is in the server's socket, at least
@@ -61,12 +62,14 @@ struct SimWorld::Impl {
   void OnPeerEvent(const Event& event);
 
   int64_t CallDelay();  // one way
-  void StartCall(uint32_t endpoint, uint32_t process, uint32_t server, PendingCall* call);
+  void StartCall(uint32_t endpoint, uint32_t peer, uint32_t server, PendingCall* call);
   void OnCallRequest(const Event& event);
   void OnCallEnd(const Event& event);
   void DropCallEvent(uint32_t id);
-  // Tells the callers that wait for a dead server.
+  // Tells the callers that wait for a dead server; for answers over a connection that they have
+  // given up.
   void FailCalls(uint32_t server_index);
+  void FailCallsOver(uint32_t peer, uint32_t server_index);
   // Asks the handler when it wants to be called, and sees to it.
   void RunServerTimer(uint32_t server_index);
   void OnServerTimer(const Event& event);
@@ -74,7 +77,12 @@ struct SimWorld::Impl {
   void Kill(uint32_t process);
   void BeginDrain(uint32_t process);
   void SchedulePeerGone(uint32_t process);
-  void CutOff(uint32_t process, uint32_t server);
+  // connections.cpp: a server cuts a connection off; a process gives its connection up, and has
+  // another, which that server knows as the returned peer.
+  void CutOff(uint32_t peer, uint32_t server);
+  void Disconnect(uint32_t process, uint32_t server);
+  uint32_t ConnectAgain(uint32_t process, uint32_t server);
+  void OnPeerLeft(const Event& event);
   // After a post: the queue pair may break in a moment.
   void MaybeBreak(uint32_t process, uint32_t queue_pair);
   void OnBreakSeen(const Event& event);
@@ -114,8 +122,12 @@ class SimFabric final : public Fabric {
   }
 
   uint32_t process() const { return process_; }
-  // Indices of the servers that it is connected to, in the order in which they were added.
-  std::span<const uint32_t> known() const { return known_; }
+  // A server (its index) that it is, or was, connected to, which knows this connection as `peer`.
+  struct Known {
+    uint32_t server, peer;
+  };
+  // In the order in which they were added.
+  std::span<const Known> known() const { return known_; }
   size_t first_count() const { return first_count_; }
 
  private:
@@ -124,7 +136,7 @@ class SimFabric final : public Fabric {
 
   SimWorld::Impl* const world_;
   const uint32_t process_;
-  std::vector<uint32_t> known_;
+  std::vector<Known> known_;
   size_t first_count_ = 0;  // of known_: those that existed when it was made
   Capabilities capabilities_;
 };
@@ -191,6 +203,7 @@ class SimEndpoint final : public Endpoint, public CpuCosts, public CpuMeter {
   struct Link {
     ServerId id;
     uint32_t server;  // index
+    uint32_t peer;
     uint32_t queue_pair;
   };
   // With a timing model: chains that wait for a doorbell.
