@@ -93,12 +93,13 @@ class LinkClient : private LinkWatcher::Owner {
   }
   // How often a link has gone; changes after the link says so.
   uint32_t gone_count() const { return gone_count_.load(std::memory_order_acquire); }
-  // As if the server had gone: this client does not want it.
+  // As if the server had gone: this client does not want it. What was sent to it is still read.
   void Disconnect(ServerId server) {
     const std::shared_ptr<LinkT> link = LinkTo(server);
     if (link == nullptr) return;
     BeforeDisconnect(link.get());
-    MarkGone(link.get(), absl::CancelledError("this client does not want it"));
+    // A server that cannot send an answer ends the connection, with what it has not read yet.
+    MarkGone(link.get(), absl::CancelledError("this client does not want it"), SHUT_WR);
   }
 
   // Mailboxes that are woken when a link goes.
@@ -260,7 +261,7 @@ class LinkClient : private LinkWatcher::Owner {
     }
   }
 
-  void MarkGone(LinkT* link, const absl::Status& why) {
+  void MarkGone(LinkT* link, const absl::Status& why, int ended = SHUT_RDWR) {
     std::vector<std::pair<uint32_t, std::shared_ptr<Mailbox>>> waiting;
     Mailboxes mailboxes;
     {
@@ -274,7 +275,7 @@ class LinkClient : private LinkWatcher::Owner {
       mailboxes.assign(mailboxes_.begin(), mailboxes_.end());
     }
     // So that the server notices, too, where it was not the one that ended it.
-    shutdown(link->socket.get(), SHUT_RDWR);
+    shutdown(link->socket.get(), ended);
     WatchOthers();
     for (const auto& [sequence, mailbox] : waiting) {
       mailbox->Put({sequence, ReplyKind::kError, link->GoneError(), {}});

@@ -1,6 +1,7 @@
 // Servers that are added to a fabric in use: another life of one that is gone (rule R8).
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 
 #include "common/base/temporary_directory.h"
@@ -78,6 +79,46 @@ TEST_F(AddedServerTest, AServerThatIsGivenUpKeepsNoSlots) {
     // The server has to see that they are free.
     usleep(20'000);
   }
+}
+
+// Answers nothing until it may.
+class StoppedHandler : public ControlHandler {
+ public:
+  std::string Handle(PeerId, std::string_view) override {
+    ++heard;
+    while (!goes_on) usleep(1'000);
+    return "ok";
+  }
+  void OnPeerGone(PeerId) override { ++gone; }
+  std::atomic<int> heard{0}, gone{0};
+  std::atomic<bool> goes_on{false};
+};
+
+// What a client says last, to a server that it has given up as it is stopped, may matter to others.
+TEST_F(AddedServerTest, AServerThatIsGivenUpHearsWhatItWasTold) {
+  ShmServerOptions options = options_;
+  options.server_id = 2;
+  options.socket_path = directory_.path() + "/other";
+  StoppedHandler handler;
+  ShmServerThread other(options, &handler);
+  const auto added = fabric_->AddServer(other.location());
+  ASSERT_TRUE(added.ok()) << added.status();
+  endpoint_->AdoptServers(*added);
+  PendingCall calls[3];
+  for (PendingCall& call : calls) {
+    call = {.server = 2, .request = "hello"};
+    endpoint_->Call(&call);
+  }
+  for (int i = 0; i < 2'000 && handler.heard == 0; ++i) usleep(1'000);
+  fabric_->Disconnect(2);
+  for (PendingCall& call : calls) {
+    while (!call.done) endpoint_->Poll();
+    EXPECT_TRUE(absl::IsUnavailable(call.status)) << call.status;
+  }
+  handler.goes_on = true;
+  for (int i = 0; i < 2'000 && handler.gone == 0; ++i) usleep(1'000);
+  EXPECT_EQ(handler.gone, 1);
+  EXPECT_EQ(handler.heard, 3);
 }
 
 }  // namespace
