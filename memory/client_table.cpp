@@ -26,7 +26,9 @@ absl::StatusOr<uint16_t> ClientTable::FreeComputeServer() {
   for (uint32_t tried = 0; tried < kComputeServerMax; ++tried) {
     last_id_ = last_id_ % kComputeServerMax + 1;
     const auto entry = entries_.find(static_cast<uint16_t>(last_id_));
-    if (entry == entries_.end() || entry->second.state == ClientState::kLeft) break;
+    const bool is_free = entry == entries_.end() || entry->second.state == ClientState::kLeft ||
+                         entry->second.state == ClientState::kWithdrawn;
+    if (is_free) break;
     if (take_dead && entry->second.state == ClientState::kDead) break;
   }
   return static_cast<uint16_t>(last_id_);
@@ -41,6 +43,10 @@ ClientTable::Entry* ClientTable::FindLife(const ClientId& client) {
 absl::Status ClientTable::CheckMayJoin(PeerId peer, const ClientId* client) const {
   if (fenced_.contains(peer)) {
     return absl::FailedPreconditionError("this connection was cut off: connect again");
+  }
+  if (withdrawn_.contains(peer)) {
+    return absl::FailedPreconditionError(
+        "over this connection an introduction was withdrawn: connect again");
   }
   const auto identity = identities_.find(peer);
   if (identity == identities_.end()) return absl::OkStatus();
@@ -70,7 +76,9 @@ absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
   }
   PANDO_RETURN_IF_ERROR(CheckMayJoin(peer, &client));
   Entry& entry = entries_[client.compute_server];
-  if (entry.incarnation == client.incarnation) return Check(peer, client);
+  if (entry.incarnation == client.incarnation && entry.state != ClientState::kWithdrawn) {
+    return Check(peer, client);
+  }
   if (entry.incarnation > client.incarnation) {
     return absl::FailedPreconditionError(absl::StrCat(client.ToString(), " is over: incarnation ",
                                                       entry.incarnation, " has replaced it"));
@@ -87,7 +95,8 @@ absl::Status ClientTable::Attach(PeerId peer, const ClientId& client) {
 
 absl::Status ClientTable::Check(PeerId peer, const ClientId& client) const {
   const auto entry = entries_.find(client.compute_server);
-  if (entry == entries_.end() || entry->second.incarnation != client.incarnation) {
+  if (entry == entries_.end() || entry->second.incarnation != client.incarnation ||
+      entry->second.state == ClientState::kWithdrawn) {
     return absl::FailedPreconditionError(
         absl::StrCat(client.ToString(), " is not known here: connect again"));
   }
@@ -108,6 +117,22 @@ void ClientTable::Leave(const ClientId& client) {
   const auto entry = entries_.find(client.compute_server);
   PANDO_CHECK(entry != entries_.end() && entry->second.incarnation == client.incarnation);
   SetState(&entry->second, ClientState::kLeft);
+}
+
+bool ClientTable::HasWithdrawn(const ClientId& client) const {
+  const Entry* const entry = FindLife(client);
+  return entry != nullptr && entry->state == ClientState::kWithdrawn;
+}
+
+absl::Status ClientTable::Withdraw(PeerId peer, const ClientId& client) {
+  const auto identity = identities_.find(peer);
+  if (identity != identities_.end()) {
+    PANDO_RETURN_IF_ERROR(Check(peer, client));
+    SetState(FindLife(client), ClientState::kWithdrawn);
+    identities_.erase(identity);
+  }
+  withdrawn_.insert(peer);
+  return absl::OkStatus();
 }
 
 void ClientTable::Fence(PeerId peer) {
@@ -147,6 +172,7 @@ bool ClientTable::IsLingering(const ClientId& client) const { return lingering_.
 
 std::optional<ClientId> ClientTable::PeerGone(PeerId peer) {
   std::optional<ClientId> gone;
+  withdrawn_.erase(peer);
   const auto identity = identities_.find(peer);
   if (identity != identities_.end()) {
     const ClientId& client = identity->second;
@@ -178,6 +204,8 @@ ClientLiveness ClientTable::StateOf(const ClientId& client) const {
       return ClientLiveness::kLeft;
     case ClientState::kDead:
       return ClientLiveness::kDead;
+    case ClientState::kWithdrawn:
+      return ClientLiveness::kUnknown;
   }
   return ClientLiveness::kUnknown;
 }

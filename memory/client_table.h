@@ -4,8 +4,12 @@
 //   1. An incarnation is issued once, by the catalog's server, in ascending order (rule C0).
 //   2. At most one life of a compute-server id is joined; leaving in order and death are different
 //      ends.
-//   3. A life that ended never comes back.
+//   3. A life that ended never comes back. One whose introduction was withdrawn has not begun here:
+//      it has posted nothing to this server, and been granted nothing (rule R8), so that its
+//      connection ends without a death, and it is unknown until it is introduced over another one.
 //   4. A connection has one identity, once: what it can fill, and what its end costs, is one entry.
+//      Over one that has withdrawn nobody is introduced, whatever comes late: that a client is
+//      introduced again, and its old connection ends then, harms nobody.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +27,7 @@
 
 namespace pando::memory {
 
-enum class ClientState : uint8_t { kJoined, kLeft, kDead };
+enum class ClientState : uint8_t { kJoined, kLeft, kDead, kWithdrawn };
 
 class ClientTable {
  public:
@@ -61,6 +65,10 @@ class ClientTable {
   bool AnyJoined(PeerId peer) const;
   // Of a joined client.
   void Leave(const ClientId& client);
+  // Who is introduced over this connection never was, and nobody is any more. FailedPrecondition:
+  // that life has ended; PermissionDenied: it belongs to another connection.
+  absl::Status Withdraw(PeerId peer, const ClientId& client);
+  bool HasWithdrawn(const ClientId& client) const;
   // The client of this connection, if it had not left: it is dead now. Superseded or fenced ones
   // are reported here, too.
   std::optional<ClientId> PeerGone(PeerId peer);
@@ -96,6 +104,7 @@ class ClientTable {
   absl::flat_hash_map<PeerId, ClientId> identities_;  // of every connection that has, or had, one
   absl::flat_hash_set<ClientId> lingering_;           // superseded or fenced
   absl::flat_hash_set<PeerId> fenced_;
+  absl::flat_hash_set<PeerId> withdrawn_;  // they have no identity, and get none
   size_t joined_ = 0, dead_ = 0;
 };
 

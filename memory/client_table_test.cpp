@@ -105,6 +105,62 @@ TEST(ClientTableTest, AConnectionHasOneIdentityForItsLife) {
   EXPECT_TRUE(clients.Join(3, &ids).ok());
 }
 
+TEST(ClientTableTest, WhoHasWithdrawnIsUnknownUntilAnotherConnectionIntroducesIt) {
+  const ClientId client = {4, 10};
+  const auto refused = absl::StatusCode::kFailedPrecondition;
+  ClientTable clients;
+  ASSERT_TRUE(clients.Attach(1, client).ok());
+  EXPECT_EQ(clients.Withdraw(1, {4, 11}).code(), refused);
+  EXPECT_EQ(clients.Withdraw(1, {5, 10}).code(), refused);
+  ASSERT_TRUE(clients.Withdraw(1, client).ok());
+  EXPECT_TRUE(clients.HasWithdrawn(client));
+  EXPECT_EQ(clients.joined(), 0u);
+  EXPECT_EQ(clients.StateOf(client), ClientLiveness::kUnknown);
+  EXPECT_FALSE(clients.ConnectionOf(client).has_value());
+  EXPECT_EQ(clients.Check(1, client).code(), refused);
+  EXPECT_EQ(clients.Attach(1, client).code(), refused) << "what comes late";
+  ASSERT_TRUE(clients.Attach(2, client).ok());
+  EXPECT_EQ(clients.Attach(1, client).code(), refused);
+  ASSERT_TRUE(clients.Withdraw(1, client).ok()) << "what comes late";
+  EXPECT_TRUE(clients.Check(2, client).ok());
+  EXPECT_EQ(clients.ConnectionOf(client), 2u);
+  // Nothing that becomes of the old connection is the client's.
+  clients.Fence(1);
+  EXPECT_FALSE(clients.PeerGone(1).has_value());
+  EXPECT_FALSE(clients.PeerGone(1).has_value());
+  EXPECT_TRUE(clients.Check(2, client).ok());
+  EXPECT_EQ(clients.StateOf(client), ClientLiveness::kJoined);
+  EXPECT_EQ(clients.PeerGone(2), client);
+  EXPECT_EQ(clients.StateOf(client), ClientLiveness::kDead);
+  EXPECT_EQ(clients.Attach(3, client).code(), refused) << "that was a death";
+  EXPECT_EQ(clients.dead(), 1u);
+}
+
+TEST(ClientTableTest, WhatHasEndedCannotBeWithdrawnAndWhatComesFirstCounts) {
+  ClientTable clients;
+  // The introduction is late.
+  ASSERT_TRUE(clients.Withdraw(1, {4, 10}).ok());
+  EXPECT_FALSE(clients.Attach(1, {4, 10}).ok());
+  EXPECT_FALSE(clients.Attach(1, {5, 11}).ok());
+  EXPECT_FALSE(clients.PeerGone(1).has_value());
+  // Before it, the client was taken for dead, or left; or there is a later life.
+  ASSERT_TRUE(clients.Attach(2, {4, 10}).ok());
+  clients.Fence(2);
+  EXPECT_FALSE(clients.Withdraw(2, {4, 10}).ok());
+  EXPECT_EQ(clients.PeerGone(2), (ClientId{4, 10}));
+  EXPECT_EQ(clients.StateOf({4, 10}), ClientLiveness::kDead);
+  ASSERT_TRUE(clients.Attach(3, {5, 10}).ok());
+  clients.Leave({5, 10});
+  EXPECT_FALSE(clients.Withdraw(3, {5, 10}).ok());
+  EXPECT_EQ(clients.StateOf({5, 10}), ClientLiveness::kLeft);
+  ASSERT_TRUE(clients.Attach(4, {6, 10}).ok());
+  ASSERT_TRUE(clients.Withdraw(4, {6, 10}).ok());
+  ASSERT_TRUE(clients.Attach(5, {6, 20}).ok());
+  EXPECT_FALSE(clients.Attach(6, {6, 10}).ok());
+  EXPECT_EQ(clients.StateOf({6, 10}), ClientLiveness::kDead);
+  EXPECT_TRUE(clients.Check(5, {6, 20}).ok());
+}
+
 TEST(ClientTableTest, TheFencedIsReportedOnceAndItsConnectionJoinsNothing) {
   ClientTable clients;
   IdSource ids(1);

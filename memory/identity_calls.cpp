@@ -33,7 +33,8 @@ absl::StatusOr<std::string> MemoryServer::OnAttach(const Request& request) {
         absl::StrCat(client.ToString(), " was fenced: others take over from it; connect again"));
   }
   // The catalog's server knows every identity already, but for those of its earlier lives.
-  if (options_.is_catalog && ids_.MayHaveIssued(client.incarnation)) {
+  if (options_.is_catalog && ids_.MayHaveIssued(client.incarnation) &&
+      !clients_.HasWithdrawn(client)) {
     PANDO_RETURN_IF_ERROR(clients_.Check(request.peer, client));
     return std::string();
   }
@@ -61,6 +62,14 @@ absl::StatusOr<std::string> MemoryServer::OnLeave(const Request& request) {
   clients_.Leave(request.sender);
   if (!clients_.AnyJoined(request.peer)) leases_.Forget(request.peer);
   ++counts_.leaves;
+  return std::string();
+}
+
+absl::StatusOr<std::string> MemoryServer::OnWithdraw(const Request& request) {
+  const bool was_joined = clients_.AnyJoined(request.peer);
+  PANDO_RETURN_IF_ERROR(clients_.Withdraw(request.peer, request.sender));
+  leases_.Forget(request.peer);
+  if (was_joined) ReleaseClient(request.sender);
   return std::string();
 }
 

@@ -114,6 +114,38 @@ TEST_F(IdentityTest, AProofIsOneIdentitysAndOneKeys) {
   EXPECT_EQ(code(bert.id, bert.proof), denied) << "another connection has it";
 }
 
+// A client that gave a silent server up in the middle of its introduction, and comes again.
+TEST_F(IdentityTest, AnIntroductionThatIsWithdrawnIsNoDeath) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth(Key('k')));
+  TestClient bert(catalog_.get(), 2), there(other_.get(), 2), again(other_.get(), 3);
+  ASSERT_TRUE(bert.Join().ok());
+  ASSERT_TRUE(there.AttachAs(bert.id, bert.proof).ok());
+  ASSERT_TRUE(there.AttachTree(tree_id_).ok());
+  ASSERT_TRUE(there.Call(ControlOpcode::kWithdraw).ok());
+  EXPECT_EQ(anna_there_->StateOf(bert.id), ClientLiveness::kUnknown);
+  EXPECT_FALSE(other_->IsKnown(2));
+  EXPECT_FALSE(there.AttachTree(tree_id_).ok()) << "what comes late";
+  EXPECT_FALSE(there.AttachAs(bert.id, bert.proof).ok()) << "what comes late";
+  ASSERT_TRUE(again.AttachAs(bert.id, bert.proof).ok());
+  ASSERT_TRUE(again.AttachTree(tree_id_).ok());
+  const auto granted = again.AllocateNodes(tree_id_, 1024);
+  ASSERT_TRUE(granted.ok()) << granted.status();
+  other_->OnPeerGone(2);
+  EXPECT_EQ(CounterOf(*other_, "deaths"), 0u);
+  EXPECT_TRUE(again.Call(ControlOpcode::kPing).ok());
+  EXPECT_EQ(anna_there_->StateOf(bert.id), ClientLiveness::kJoined);
+  EXPECT_EQ(CounterOf(*other_, "nodes_orphan"), 0u);
+  other_->OnPeerGone(3);
+  EXPECT_EQ(CounterOf(*other_, "deaths"), 1u);
+  // Others have taken over from it: it has ended, wherever it has not begun.
+  TestClient carl(catalog_.get(), 4), carl_there(other_.get(), 4), carl_again(other_.get(), 5);
+  ASSERT_TRUE(carl.Join().ok());
+  ASSERT_TRUE(carl_there.AttachAs(carl.id, carl.proof).ok());
+  ASSERT_TRUE(carl_there.Call(ControlOpcode::kWithdraw).ok());
+  ASSERT_TRUE(anna_there_->Fence(carl.id).ok());
+  EXPECT_FALSE(carl_again.AttachAs(carl.id, carl.proof).ok());
+}
+
 // Servers that share no key take a client at his word, but for one word only.
 TEST_F(IdentityTest, WithoutAKeyAConnectionFillsOneEntry) {
   ASSERT_NO_FATAL_FAILURE(StartBoth(nullptr));

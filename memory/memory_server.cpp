@@ -85,11 +85,12 @@ const MemoryServer::Operation* MemoryServer::FindOperation(uint16_t opcode) {
   using Op = ControlOpcode;
   using Self = MemoryServer;
   // opcode, handler, catalog only, joined only, changes state
-  static constexpr std::array<Operation, 28> kOperations = {{
+  static constexpr std::array<Operation, 29> kOperations = {{
       {Op::kServerInfo, &Self::OnServerInfo, false, false, false},
       {Op::kJoin, &Self::OnJoin, true, false, true},
       {Op::kAttach, &Self::OnAttach, false, false, true},
       {Op::kLeave, &Self::OnLeave, false, true, true},
+      {Op::kWithdraw, &Self::OnWithdraw, false, false, true},
       {Op::kClientState, &Self::OnClientState, false, false, false},
       {Op::kPing, &Self::OnPing, false, false, false},
       {Op::kCreateTree, &Self::OnCreateTree, true, true, true},

@@ -136,6 +136,7 @@ class MemoryServer : public ControlHandler {
   absl::StatusOr<std::string> OnJoin(const Request& request);
   absl::StatusOr<std::string> OnAttach(const Request& request);
   absl::StatusOr<std::string> OnLeave(const Request& request);
+  absl::StatusOr<std::string> OnWithdraw(const Request& request);
   absl::StatusOr<std::string> OnClientState(const Request& request);
   absl::StatusOr<std::string> OnPing(const Request& request);
   absl::StatusOr<std::string> OnCreateTree(const Request& request);

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,11 +26,50 @@
 #include "common/fabric/server.h"
 #include "common/registry/id_mark.h"
 #include "common/registry/registry.h"
+#include "common/wire/control.h"
 #include "memory/memory_server.h"
 #include "memory/server_fabric.h"
 #include "pando/client.h"
 
 namespace pando {
+
+// A memory server is stopped (SIGSTOP) at a call, the first of its kind, and goes on.
+class Halt {
+ public:
+  // `done`: once it has executed the call, before it answers.
+  Halt(ControlOpcode opcode, bool done) : opcode_(opcode), done_(done) {}
+  void GoOn() {
+    std::lock_guard lock(mutex_);
+    goes_on_ = true;
+    changed_.notify_all();
+  }
+  // False: nobody has made such a call.
+  bool AwaitReached(std::chrono::seconds time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return reached_; });
+  }
+
+  // --- The server's side.
+  bool IsFor(std::string_view request, bool done) const {
+    ControlHeader header;
+    if (request.size() < sizeof(header)) return false;
+    std::memcpy(&header, request.data(), sizeof(header));
+    return done == done_ && header.opcode == static_cast<uint16_t>(opcode_);
+  }
+  void Reach() {
+    std::unique_lock lock(mutex_);
+    reached_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return goes_on_; });
+  }
+
+ private:
+  const ControlOpcode opcode_;
+  const bool done_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool reached_ = false, goes_on_ = false;
+};
 
 class IntegrationCluster {
  public:
@@ -105,10 +146,10 @@ class IntegrationCluster {
     for (int i = 1; i <= options_.memory_servers; ++i) Start(i);
   }
   // One server, also one more than there were: from 1 on. It begins empty.
-  void Start(int server) {
+  void Start(int server, std::shared_ptr<Halt> halt = nullptr) {
     if (servers_.size() < static_cast<size_t>(server)) servers_.resize(static_cast<size_t>(server));
-    servers_[static_cast<size_t>(server - 1)] =
-        std::make_unique<Server>(options_, server, registry_name_, registry_.get());
+    servers_[static_cast<size_t>(server - 1)] = std::make_unique<Server>(
+        options_, server, registry_name_, registry_.get(), std::move(halt));
   }
   void Stop(int server) { servers_[static_cast<size_t>(server - 1)].reset(); }
   // Until the lock is given up the server answers no call, as one that is stopped (SIGSTOP); its
@@ -121,10 +162,14 @@ class IntegrationCluster {
   // Passes everything on to another handler, while it is open.
   class Gate final : public ControlHandler {
    public:
-    explicit Gate(ControlHandler* behind) : behind_(*behind) {}
+    Gate(ControlHandler* behind, std::shared_ptr<Halt> halt)
+        : behind_(*behind), halt_(std::move(halt)) {}
     std::string Handle(PeerId peer, std::string_view request) override {
       std::lock_guard lock(mutex_);
-      return behind_.Handle(peer, request);
+      if (halt_ != nullptr && halt_->IsFor(request, /*done=*/false)) halt_->Reach();
+      std::string reply = behind_.Handle(peer, request);
+      if (halt_ != nullptr && halt_->IsFor(request, /*done=*/true)) halt_->Reach();
+      return reply;
     }
     bool IsKnown(PeerId peer) const override { return behind_.IsKnown(peer); }
     void OnPeerGone(PeerId peer) override { behind_.OnPeerGone(peer); }
@@ -133,13 +178,14 @@ class IntegrationCluster {
 
    private:
     ControlHandler& behind_;
+    const std::shared_ptr<Halt> halt_;
     std::mutex mutex_;
   };
 
   class Server {
    public:
-    Server(const Options& options, int number, const std::string& registry_name,
-           Registry* registry) {
+    Server(const Options& options, int number, const std::string& registry_name, Registry* registry,
+           std::shared_ptr<Halt> halt) {
       auto mark = OpenIdMark(registry_name);
       PANDO_CHECK_OK(mark.status());
       id_mark_ = *std::move(mark);
@@ -176,7 +222,7 @@ class IntegrationCluster {
                               .identity_key = *key});
       PANDO_CHECK_OK(handler.status());
       handler_ = *std::move(handler);
-      gate_ = std::make_unique<Gate>(handler_.get());
+      gate_ = std::make_unique<Gate>(handler_.get(), std::move(halt));
       thread_ = std::thread([this] { PANDO_CHECK_OK(server_->Serve(gate_.get())); });
       auto announcement = registry->Announce(
           {.id = id, .address = server_->address(), .fabric = options.fabric, .host = ""});

@@ -245,6 +245,44 @@ TEST_F(MembersTest, ACatalogThatComesBackEmptyIsToldByItsTreesAndTakesNewOnes) {
   ASSERT_NO_FATAL_FAILURE(ExpectWhole(**other_session, **other_tree, 5'000));
 }
 
+// Stopped (SIGSTOP) for longer than its client waits: the client gives that up, and comes again.
+TEST_F(MembersTest, AServerThatIsStoppedInTheMiddleOfAnIntroductionIsTakenUpOnceItGoesOn) {
+  session_.reset();
+  client_.reset();
+  ClientOptions options = cluster_.ClientDefaults();
+  options.memory_servers_min = 1;
+  options.connect_timeout_ms = 1'000;
+  auto client = cluster_.NewClient(options);
+  auto tree = client->CreateTree("t", kWide);
+  ASSERT_OK(tree);
+  auto session = client->NewSession();
+  ASSERT_OK(session);
+  int server = 1;
+  for (const ControlOpcode opcode : {ControlOpcode::kAttach, ControlOpcode::kAttachTree}) {
+    for (const bool done : {false, true}) {
+      const auto halt = std::make_shared<Halt>(opcode, done);
+      cluster_.Start(++server, halt);
+      const bool reached = halt->AwaitReached(std::chrono::seconds(30));
+      // It has given up, and been refused at least once since.
+      std::this_thread::sleep_for(std::chrono::milliseconds(3'000));
+      halt->GoOn();
+      ASSERT_TRUE(reached);
+      EXPECT_TRUE(Within(std::chrono::seconds(20), [&] {
+        return client->Servers().size() == static_cast<size_t>(server);
+      })) << server;
+      EXPECT_FALSE(client->fenced());
+      for (const ServerStatus& status : client->Servers()) {
+        for (const auto& [name, value] : status.counters) {
+          EXPECT_FALSE(name == "deaths" && value > 0) << "on server " << status.id;
+        }
+      }
+    }
+  }
+  ASSERT_OK(Fill(**session, **tree, 0, 20'000));
+  ASSERT_NO_FATAL_FAILURE(ExpectWhole(**session, **tree, 20'000));
+  for (int added = 2; added <= server; ++added) EXPECT_GT(NodesOut(*client, added), 0u);
+}
+
 // The one that needs the catalog to be introduced comes first.
 TEST_F(MembersTest, ServersThatComeBackTogetherAreTakenUpInAnyOrder) {
   cluster_.Start(2);

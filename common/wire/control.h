@@ -46,6 +46,7 @@ enum class ControlOpcode : uint16_t {
   // Bodies of these two in owner_messages.h.
   kServe = 6,        // catalog server only: begins or renews the sender's serving lease (rule O5)
   kFence = 7,        // that life of a compute server has ended, for ever (rule D2)
+  kWithdraw = 8,     // the sender was never introduced over this connection, nor will be (rule R8)
   kCreateTree = 10,  // catalog server only: create-if-absent -> CatalogEntry, created or existing
   kOpenTree = 11,    // by name -> CatalogEntry
   kListTrees = 12,

@@ -137,6 +137,11 @@ class ClientImpl {
   absl::Status RunLocked(int64_t deadline_ns, const ControlJob& job);  // under control_mutex_
   // Whether the server can become one of the client's; it hears of nobody by that.
   absl::StatusOr<ServerRecord> Examine(OperationContext& context, ServerId server);
+  // There, with all `trees`. What fails is withdrawn, before the connection ends: nothing has been
+  // posted to the server, and its end is not this client's (rule R8).
+  absl::Status IntroduceTo(OperationContext& context, const ServerRecord& server,
+                           const std::vector<std::shared_ptr<TreeImpl>>& trees,
+                           const std::vector<absl::StatusOr<CatalogEntry>>& entries);
   // The tree's entry as the catalog has it now, as far as it concerns the server. NotFound: it was
   // dropped, and may have had nodes on an earlier life of the server, as the message goes on.
   absl::StatusOr<CatalogEntry> EntryFor(OperationContext& context, const TreeContext& tree,

@@ -17,6 +17,9 @@ namespace {
 // How long dropping a tree waits for servers that the client does not know yet.
 constexpr int64_t kAwaitServersNs = 2 * kSecondNs;
 constexpr int64_t kLookPauseNs = kMillisecondNs;
+// How long a server is waited for that hears that it need not know this client: the end of the
+// connection follows, and what was said before it is read before it.
+constexpr int64_t kWithdrawNs = 10 * kMillisecondNs;
 // Of what a silent server is waited for when trees are closed, one after the other.
 constexpr int kAnswerHalvingsMax = 6;
 
@@ -303,6 +306,21 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
   return absl::OkStatus();
 }
 
+absl::Status ClientImpl::IntroduceTo(OperationContext& context, const ServerRecord& server,
+                                     const std::vector<std::shared_ptr<TreeImpl>>& trees,
+                                     const std::vector<absl::StatusOr<CatalogEntry>>& entries) {
+  absl::Status status =
+      control_channel_.Call(context, server.id, ControlOpcode::kAttach, EncodeJoinReply(identity_))
+          .status();
+  for (size_t i = 0; status.ok() && i < trees.size(); ++i) {
+    status = IntroduceTree(context, trees[i]->context(), entries[i], server);
+  }
+  if (status.ok()) return status;
+  OperationContext withdrawing(control_.get(), control_->NowNs() + kWithdrawNs);
+  (void)control_channel_.Call(withdrawing, server.id, ControlOpcode::kWithdraw, "");
+  return status;
+}
+
 absl::Status ClientImpl::AddMember(const ServerLocation& location) {
   // Closing a tree takes mutexes, and gives nodes back: the last reference goes after all of them.
   std::vector<std::shared_ptr<TreeImpl>> trees;
@@ -321,21 +339,15 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
     for (const auto& [id, weak] : trees_) {
       if (std::shared_ptr<TreeImpl> tree = weak.lock()) trees.push_back(std::move(tree));
     }
-    // Once the server has met this client it takes it for dead when the connection ends: whatever
-    // depends on another server comes before.
+    // Once the server has met this client it may take it for dead when the connection ends, where
+    // that cannot be withdrawn: whatever depends on another server comes before.
     std::vector<absl::StatusOr<CatalogEntry>> entries;
     for (const auto& tree : trees) {
       entries.push_back(EntryFor(context, tree->context(), location.id));
       const absl::Status& found = entries.back().status();
       if (!found.ok() && !absl::IsNotFound(found)) return found;
     }
-    PANDO_RETURN_IF_ERROR(
-        control_channel_
-            .Call(context, location.id, ControlOpcode::kAttach, EncodeJoinReply(identity_))
-            .status());
-    for (size_t i = 0; i < trees.size(); ++i) {
-      PANDO_RETURN_IF_ERROR(IntroduceTree(context, trees[i]->context(), entries[i], record));
-    }
+    PANDO_RETURN_IF_ERROR(IntroduceTo(context, record, trees, entries));
     std::erase_if(servers_, [&](const ServerRecord& old) { return old.id == location.id; });
     servers_.push_back(record);
     std::sort(servers_.begin(), servers_.end(),
