@@ -1,5 +1,5 @@
 // A client meets a memory server that comes, and something goes wrong in the middle of it, at any
-// moment: the server is stopped for a while.
+// moment: the server is stopped for a while, or nothing gets through.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,6 +101,53 @@ TEST(IntroductionTest, AServerThatIsStoppedInTheMiddleIsTakenUpOnceItGoesOn) {
     EXPECT_GT(failed, 10);
     EXPECT_GT(introduced, 5) << "or this shows less than half of it";
     EXPECT_LT(introduced, failed);
+  }
+}
+
+// Nothing gets through for longer than a lease, so that nothing is withdrawn. Whom the server has
+// met is dead there, and learns it when it comes again.
+TEST(IntroductionTest, WhoIsTakenForDeadInTheMiddleIsToldAndLeavesAll) {
+  for (const int64_t lease_ns : {int64_t{0}, kLeaseNs}) {
+    int met = 0, unknown = 0;
+    for (int64_t cut_ns = 0; cut_ns < kIntroductionNs; cut_ns += kStepNs) {
+      SCOPED_TRACE(testing::Message() << "lease " << lease_ns << ", cut after " << cut_ns);
+      Stage stage(static_cast<uint64_t>(1 + cut_ns / kStepNs), lease_ns);
+      sim::SimWorld& world = stage.world();
+      ASSERT_TRUE(stage.Put(0).ok());
+      world.At(world.clock().NowNs() + cut_ns,
+               [&] { world.CutLink(stage.fabric(), stage.late(), true); });
+      if (stage.Add().ok()) continue;
+      EXPECT_TRUE(absl::IsUnavailable(stage.Add())) << "nobody answers";
+      const bool was_met = stage.LateCounter("attaches") > 0;
+      (was_met ? met : unknown) += 1;
+      // Its lease at the other server is renewed meanwhile.
+      stage.RunFor(3 * kLeaseNs);
+      world.CutLink(stage.fabric(), stage.late(), false);
+      EXPECT_EQ(stage.cluster().Counter("deaths"), was_met ? 1u : 0u);
+      const absl::Status again = stage.Add();
+      if (!was_met) {
+        ASSERT_TRUE(again.ok()) << again;
+        ASSERT_NO_FATAL_FAILURE(stage.ExpectIsUsed());
+        continue;
+      }
+      EXPECT_TRUE(absl::IsFailedPrecondition(again)) << again;
+      EXPECT_NE(again.message().find("close the client and connect again"), std::string::npos)
+          << again;
+      EXPECT_EQ(stage.client().fenced(), lease_ns > 0);
+      if (lease_ns == 0) {
+        EXPECT_TRUE(stage.Put(1).ok()) << "nobody else has taken it for dead, nor can";
+        continue;
+      }
+      EXPECT_TRUE(absl::IsFailedPrecondition(stage.Put(1)));
+      // It is not introduced for ever, and is dead everywhere.
+      const uint64_t calls = stage.LateCounter("calls");
+      EXPECT_TRUE(absl::IsFailedPrecondition(stage.Add()));
+      stage.RunFor(3 * kLeaseNs);
+      EXPECT_EQ(stage.LateCounter("calls"), calls);
+      EXPECT_EQ(stage.cluster().Counter("deaths"), 2u);
+    }
+    EXPECT_GT(met, 5);
+    EXPECT_GT(unknown, 5);
   }
 }
 

@@ -142,6 +142,9 @@ class ClientImpl {
   absl::Status IntroduceTo(OperationContext& context, const ServerRecord& server,
                            const std::vector<std::shared_ptr<TreeImpl>>& trees,
                            const std::vector<absl::StatusOr<CatalogEntry>>& entries);
+  // What a server that has refused this client says of it, else why it did. A client that is dead
+  // there leaves all servers, where there are leases (rule C2).
+  absl::Status WhyRefused(OperationContext& context, ServerId server, const absl::Status& refusal);
   // The tree's entry as the catalog has it now, as far as it concerns the server. NotFound: it was
   // dropped, and may have had nodes on an earlier life of the server, as the message goes on.
   absl::StatusOr<CatalogEntry> EntryFor(OperationContext& context, const TreeContext& tree,

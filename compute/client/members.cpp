@@ -306,12 +306,32 @@ absl::Status ClientImpl::IntroduceTree(OperationContext& context, TreeContext& t
   return absl::OkStatus();
 }
 
+absl::Status ClientImpl::WhyRefused(OperationContext& context, ServerId server,
+                                    const absl::Status& refusal) {
+  const auto body =
+      control_channel_.Call(context, server, ControlOpcode::kClientState,
+                            EncodeJoinReply({.compute_server = identity_.compute_server,
+                                             .incarnation = identity_.incarnation}));
+  if (!body.ok()) return refusal;
+  const auto state = ParseClientState(*body);
+  if (!state.ok() || *state != ClientLiveness::kDead) return refusal;
+  if (heartbeat_ != nullptr) {
+    PANDO_LOG(WARNING) << "memory server " << server << " took this compute server for dead while "
+                       << "they were introduced: it leaves";
+    heartbeat_->GiveUp();
+  }
+  return absl::FailedPreconditionError(
+      "it declared this client dead while they were introduced, as it lost the connection or heard "
+      "nothing for a lease: close the client and connect again");
+}
+
 absl::Status ClientImpl::IntroduceTo(OperationContext& context, const ServerRecord& server,
                                      const std::vector<std::shared_ptr<TreeImpl>>& trees,
                                      const std::vector<absl::StatusOr<CatalogEntry>>& entries) {
   absl::Status status =
       control_channel_.Call(context, server.id, ControlOpcode::kAttach, EncodeJoinReply(identity_))
           .status();
+  if (absl::IsFailedPrecondition(status)) return WhyRefused(context, server.id, status);
   for (size_t i = 0; status.ok() && i < trees.size(); ++i) {
     status = IntroduceTree(context, trees[i]->context(), entries[i], server);
   }
@@ -322,6 +342,7 @@ absl::Status ClientImpl::IntroduceTo(OperationContext& context, const ServerReco
 }
 
 absl::Status ClientImpl::AddMember(const ServerLocation& location) {
+  if (fenced()) return FencedError();
   // Closing a tree takes mutexes, and gives nodes back: the last reference goes after all of them.
   std::vector<std::shared_ptr<TreeImpl>> trees;
   // A session that begins meanwhile would reach the server before the trees are introduced. None
