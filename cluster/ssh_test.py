@@ -2,6 +2,7 @@
 """pando-cluster over ssh, with an ssh of its own on the PATH: the commands, and hosts that fail."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -120,6 +121,16 @@ class SshTest(testing.ClusterTest):
         out = self.expect(1, "status")
         self.assertRegex(out, r"m1 +memory-1 +stopped")
         self.assertRegex(out, r"m2 +memory-3 +unknown")
+
+    def test_any_folder_for_temporary_files_will_do(self):
+        self.write_config(HERE)
+        for name in ("x" * 30, "x" * 80, "a b", "100%d"):
+            self.environment["TMPDIR"] = f"{self.folder}/{name}"
+            os.makedirs(self.environment["TMPDIR"])
+            self.expect(3, "status")
+            self.assertEqual(os.listdir(self.environment["TMPDIR"]), [])
+        paths = re.findall("ControlPath=(.*)/%C", "\n".join(self.ssh_calls()))
+        self.assertEqual([path for path in paths if os.path.exists(path)], [], "nothing is left")
 
     def test_a_missing_program_is_said_for_its_host(self):
         self.write_config(HERE)

@@ -11,12 +11,21 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.environ.get("PANDO_PROGRAMS", os.path.join(HERE, "..", "build", "bin"))
 
-# Stands in for ssh: notes each call, has no way to hosts named in `down`, runs the others' here, behind what the user's
-# shell does when it starts.
+# Stands in for ssh: notes each call, takes no ControlPath that ssh does not take, has no way to hosts named in `down`, runs
+# the others' here, behind what the user's shell does when it starts.
 FAKE_SSH = """#!/bin/bash
 printf '%s\\n' "$*" >>"$FAKE_SSH/calls"
 while [[ $1 == -* ]]; do
   [[ $1 != -O ]] || exit 0
+  if [[ $2 == ControlPath=* ]]; then
+    # %C is 40 digits; a new socket has a name that is 17 bytes longer.
+    path=${2#*=} hash=$(printf '%040d' 0)
+    path=${path/\\%C/$hash}
+    if [[ $path == *[[:blank:]%]* || $((${#path} + 17)) -ge 108 ]]; then
+      echo "ssh: no path for a socket: $path" >&2
+      exit 255
+    fi
+  fi
   shift 2
 done
 target=$1

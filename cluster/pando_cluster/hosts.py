@@ -5,6 +5,7 @@ several hosts run at the same time (each()).
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,6 +18,9 @@ CALL_TIMEOUT_S = 60
 SSH_FAILED = 255
 BEGINS = "pando-cluster-begins"  # the line before an output that we have asked for; as in the agent
 PARALLEL_MAX = 32
+# What may precede our part of ControlPath: a socket's path has less than 108 bytes, of which 77 are
+# for our folder, %C, and what ssh adds for a new socket. Blanks, % and $ mean something to ssh.
+CONTROL_PARENT = re.compile(r"/[A-Za-z0-9._/-]{0,29}")
 
 
 class HostError(Exception):
@@ -33,7 +37,7 @@ class Hosts:
     def __init__(self, config):
         self.config = config
         self._contacted = {}  # hosts by target
-        self._control = None if config.local else tempfile.mkdtemp(prefix="pando-ssh-")
+        self._control = None if config.local else self._control_folder()
 
     def __enter__(self):
         return self
@@ -114,9 +118,17 @@ class Hosts:
     def _target(self, host):
         return f"{host.user}@{host.address}" if host.user else host.address
 
+    @staticmethod
+    def _control_folder():
+        """A new one for the sockets of the shared connections."""
+        parent = tempfile.gettempdir()
+        # ssh does not go on without such a socket: it ends with an error.
+        parent = parent if CONTROL_PARENT.fullmatch(parent) else "/tmp"
+        return tempfile.mkdtemp(prefix="pando-ssh-", dir=parent)
+
     def _options(self):
         options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}"]
-        # One connection for all commands to a host; ssh goes on without where that is not possible.
+        # One connection for all commands to a host.
         options += ["-o", "ControlMaster=auto", "-o", "ControlPersist=60"]
         return options + ["-o", f"ControlPath={self._control}/%C", *self.config.cluster.ssh_options]
 
