@@ -243,7 +243,7 @@ std::optional<std::vector<ServerLocation>> ListAnnounced(const std::string& name
   if (servers.ok()) return *std::move(servers);
   const bool absent = absl::IsUnavailable(servers.status());
   report->Fix(absl::StrCat("registry ", name, ": ", servers.status().message()),
-              absl::StrCat(absent ? "on that host: memcached -l ADDRESS -p PORT -d "
+              absl::StrCat(absent ? "on that host: memcached -u nobody -l ADDRESS -p PORT -d "
                                     "(sudo apt-get install memcached); or "
                                   : "",
                            "give another with --registry"));

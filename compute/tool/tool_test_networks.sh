@@ -2,13 +2,14 @@
 # shellcheck disable=SC2154,SC2004  # variables of tool_test; servers are known by name
 # Cases of tool_test: what several hosts need, a memcached and RDMA.
 
-# start_memcached: at $port, on this host only. A port that is taken makes it end at once.
+# start_memcached [COMMAND...]: at $port, on this host only. A port that is taken makes it end at once.
 start_memcached() {
-  local tries user=()
-  [[ $EUID -ne 0 ]] || user=(-u root)
+  local tries command
   for ((tries = 0; tries < 50; ++tries)); do
     [[ -n ${port:-} ]] || port=$((20000 + RANDOM))
-    memcached -l 127.0.0.1 -p "$port" -U 0 -m 16 "${user[@]}" 2>"$work/memcached.log" &
+    command=("$@")
+    [[ $# -gt 0 ]] || command=(memcached -u nobody -l 127.0.0.1 -p "$port" -U 0 -m 16)
+    "${command[@]}" 2>"$work/memcached.log" &
     memcached=$!
     children+=("$memcached")
     while kill -0 "$memcached" 2>/dev/null; do
@@ -23,7 +24,7 @@ start_memcached() {
 
 # Servers and clients find each other by a memcached, and need it only for that.
 test_memcached() {
-  local port="" memcached="" restarting="" code=0 loader
+  local port="" memcached="" restarting="" code=0 loader advice
   start_memcached
   export XDG_RUNTIME_DIR=$work PANDO_REGISTRY=memcached://127.0.0.1:$port/words
   run 69 trees
@@ -54,9 +55,13 @@ test_memcached() {
   says 'is it running?'
   run 1 doctor
   says 'is it running?'
+  advice=$(sed -n 's/.*on that host: \(memcached .*\) -d (.*/\1/p' "$work/out")
+  [[ $advice == memcached* ]] || fail 'doctor does not say how to start one'
+  advice=${advice/ADDRESS/127.0.0.1}
   wait "$loader" || fail "load without memcached: $(cat "$work/load.err")"
   restarting=1
-  start_memcached
+  # shellcheck disable=SC2086  # words of a command line
+  start_memcached ${advice/PORT/$port}
   until "$programs/pando" check >/dev/null 2>&1; do sleep 0.1; done
   expect_all_words puts
   kill -STOP "$memcached"
