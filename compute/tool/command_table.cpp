@@ -31,6 +31,8 @@ std::vector<CommandText> MakeCommandTexts() {
            "line ends\n"
            "  jsonl  an object with \"key\" and \"value\"; 'pando scan --values --json' prints "
            "this\n\n"
+           "A carriage return before a line feed is a byte of the key in lines, which keeps every "
+           "byte, and refused in tsv; csv leaves it out, and a byte order mark at the start.\n\n"
            "An empty tree is filled in one go: other clients see all of it or, after an error, "
            "nothing. With --nobulk, and if the tree has keys, several sessions put the records; an "
            "error says how many they had put.\n\n") +

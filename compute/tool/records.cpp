@@ -13,6 +13,7 @@ namespace pando::tool {
 namespace {
 
 constexpr size_t kKeptBytes = 1 << 20;  // that are allocated at once
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
 
@@ -22,6 +23,10 @@ class RecordParser {
       : rest_(text), name_(std::move(name)), records_(records) {}
 
   absl::Status Parse(TextFormat format) {
+    // What other programs put before a table is no part of its first key.
+    if (format == TextFormat::kCsv && rest_.starts_with(kByteOrderMark)) {
+      rest_.remove_prefix(kByteOrderMark.size());
+    }
     while (!rest_.empty()) {
       ++records_->lines_;
       const absl::Status status = format == TextFormat::kCsv ? ParseCsvLine() : ParseLine(format);
@@ -44,6 +49,11 @@ class RecordParser {
   }
 
   absl::Status ParseTsv(std::string_view line) {
+    if (line.ends_with('\r')) {
+      return absl::InvalidArgumentError(
+          "a carriage return at the end of the line; one that belongs to a value is \\r, and "
+          "\"sed 's/\\r$//'\" takes away those of line ends");
+    }
     const size_t tab = line.find('\t');
     if (tab == std::string_view::npos) {
       return absl::InvalidArgumentError("no tab between a key and a value");

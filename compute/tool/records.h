@@ -1,10 +1,12 @@
 // Records of a text: what `pando load` reads. Four formats, of which tsv and jsonl are those that
 // `pando scan --values` writes:
 //
-//   lines  a key a line; its value is the number of the line
-//   tsv    key, tab, value a line; \t, \n, \r and \\ for what would end a field
+//   lines  a key a line, with every byte up to the line feed; its value is the number of the line
+//   tsv    key, tab, value a line; \t, \n, \r and \\ for what would end a field; no line ends with
+//          a carriage return
 //   csv    key, comma, value a line (RFC 4180): fields in double quotes may have commas, line ends
-//          and doubled quotes in them; lines may end with a carriage return
+//          and doubled quotes in them; a carriage return before the end of a line and a byte order
+//          mark before the first one belong to no field
 //   jsonl  a JSON object a line, with "key" or "key_base64", and "value" or "value_base64"
 //
 // Lines that are empty are left out. Whatever the bytes are, each record has a key of 1 to 255

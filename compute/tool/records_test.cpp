@@ -50,6 +50,11 @@ TEST(RecordsTest, TabSeparated) {
   EXPECT_THAT(Refusal("a\t1\nb\n", TextFormat::kTsv), HasSubstr("file:2: no tab"));
   EXPECT_THAT(Refusal("a\t1\tb", TextFormat::kTsv), HasSubstr("file:1: a second tab"));
   EXPECT_THAT(Refusal("\t1", TextFormat::kTsv), HasSubstr("an empty key"));
+  for (const char* text : {"a\t1\nb\t2\r\n", "a\t1\nb\t2\r", "\na\r\n"}) {
+    EXPECT_THAT(Refusal(text, TextFormat::kTsv), HasSubstr("file:2: a carriage return at the end"));
+  }
+  EXPECT_THAT(Parsed("\xef\xbb\xbf\tb\rc\\r\n", TextFormat::kTsv),
+              ElementsAre(Pair("\xef\xbb\xbf", "b\rc\r")));
   EXPECT_THAT(Refusal("a\t\\x", TextFormat::kTsv), HasSubstr("a backslash"));
   EXPECT_THAT(Refusal("a\t" + std::string(65'537, 'x'), TextFormat::kTsv),
               HasSubstr("a value of 65537"));
@@ -59,6 +64,12 @@ TEST(RecordsTest, CommaSeparated) {
   EXPECT_THAT(Parsed("b,2\r\n\r\n\n\"a,\"\"\n\",\" x \"\nc,\nd,\r\ne,5", TextFormat::kCsv),
               ElementsAre(Pair("a,\"\n", " x "), Pair("b", "2"), Pair("c", ""), Pair("d", ""),
                           Pair("e", "5")));
+  const std::string mark = "\xef\xbb\xbf";
+  EXPECT_THAT(Parsed(mark + "a,1\r\n" + mark + "b,2", TextFormat::kCsv),
+              ElementsAre(Pair("a", "1"), Pair(mark + "b", "2")));
+  EXPECT_THAT(Parsed(mark + "\"a\",1", TextFormat::kCsv), ElementsAre(Pair("a", "1")));
+  EXPECT_THAT(Parsed("\"" + mark + "a\",1", TextFormat::kCsv), ElementsAre(Pair(mark + "a", "1")));
+  EXPECT_THAT(Parsed(mark, TextFormat::kCsv), ElementsAre());
   EXPECT_THAT(Refusal("a", TextFormat::kCsv), HasSubstr("file:1: no comma"));
   EXPECT_THAT(Refusal("a,1\nb,2,3\n", TextFormat::kCsv), HasSubstr("file:2: more than a key"));
   EXPECT_THAT(Refusal("\"a\n\n\",1\nb,\"2", TextFormat::kCsv),
