@@ -96,6 +96,24 @@ class ConfigTest(unittest.TestCase):
         self.refused("cluster = 1\n" + HOST, "cluster", "table")
         self.refused("x = [", "no TOML")
 
+    def test_values_may_be_of_any_length(self):
+        bench = HOST + "[bench]\n"
+        self.refused(f"{bench}records = {'9' * 5000}\n", "too many digits")
+        self.refused(f"{bench}records = 0x{'f' * 5000}\n", "bench.records: is 1 to", "too long")
+        self.refused(f"{bench}tree = 0x{'f' * 5000}\n", "bench.tree: is a string", "too long")
+        self.refused(f"{bench}duration = {'9' * 400}\n", "bench.duration: is too large a number")
+        self.refused(f"{bench}threads{'.x' * 5000} = 1\n", "bench.threads: is a whole number")
+        self.refused(f"x = {'[' * 5000}{']' * 5000}\n", "in one another")
+        for name in (f"m[{'9' * 5000}-1]", f"m[1-{'9' * 5000}]"):
+            self.refused(HOST.replace('"a"', f'"{name}"'), "host[0].name: is a range of 1 to 1024")
+        with self.assertRaises(config.ConfigError) as caught:
+            config.parse(f'{HOST}memory = "{"x" * 100_000}"\n')
+        self.assertLess(len(str(caught.exception)), 300)
+
+    def test_command_lines_have_no_nul(self):
+        self.refused(HOST + 'memory_flags = ["--a\\u0000"]\n', "host[0].memory_flags[0]", "NUL")
+        self.refused('[cluster]\nssh_options = ["\\u0000"]\n' + HOST, "ssh_options[0]", "NUL")
+
     def test_names_are_no_options_of_ssh(self):
         self.refused(HOST.replace('"a"', '"-oProxyCommand=x"'), "host[0].name")
         self.refused(HOST + 'address = "-oProxyCommand=x"\n', "host[0].address")

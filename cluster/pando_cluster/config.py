@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 ROLES = ("memory", "compute")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
+_DIGITS_MAX = 18  # of a number in a range
 HOSTS_MAX = 1024
+SHOWN_MAX = 200  # characters of a value
 SERVERS_MAX = 1024
 
 
@@ -169,22 +171,36 @@ class Config:
 _TYPE_NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
 
+def _shown(value):
+    """A value of a file, in a message."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, tables in tables
+        return "what is there, which is too long to be shown"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
 def _typed(value, wanted, path):
     if typing.get_origin(wanted) is list:
         if not isinstance(value, list):
-            raise ConfigError(path, f"is a list of strings, not {value!r}")
+            raise ConfigError(path, f"is a list of strings, not {_shown(value)}")
         return [_typed(item, str, f"{path}[{i}]") for i, item in enumerate(value)]
     if wanted is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(path, f"is too large a number: {_shown(value)}") from None
     if type(value) is not wanted:  # not isinstance: true is no number
-        raise ConfigError(path, f"is {_TYPE_NAMES[wanted]}, not {value!r}")
+        raise ConfigError(path, f"is {_TYPE_NAMES[wanted]}, not {_shown(value)}")
+    if wanted is str and "\0" in value:  # no command line can have it
+        raise ConfigError(path, f"has no NUL character: {_shown(value)}")
     return value
 
 
 def _fill(kind, table, path, defaults=None):
     """An object of dataclass `kind` from a table: no unknown keys, right types, right values."""
     if not isinstance(table, dict):
-        raise ConfigError(path, f"is a table, not {table!r}")
+        raise ConfigError(path, f"is a table, not {_shown(table)}")
     fields = {f.name: f for f in dataclasses.fields(kind)}
     types = typing.get_type_hints(kind)
     result = kind()
@@ -198,7 +214,7 @@ def _fill(kind, table, path, defaults=None):
         check = fields[name].metadata["check"]
         right = check(value) if check else None
         if right:
-            raise ConfigError(key, f"is {right}, not {value!r}")
+            raise ConfigError(key, f"is {right}, not {_shown(value)}")
         setattr(result, name, value)
     return result
 
@@ -209,15 +225,16 @@ def expand(text, path):
     if not match:
         return [text]
     before, first, last, after = match.groups()
-    if not 0 <= int(last) - int(first) < HOSTS_MAX:
-        raise ConfigError(path, f"'{text}' is a range of 1 to {HOSTS_MAX} hosts")
+    too_long = max(len(first), len(last)) > _DIGITS_MAX
+    if too_long or not 0 <= int(last) - int(first) < HOSTS_MAX:
+        raise ConfigError(path, f"is a range of 1 to {HOSTS_MAX} hosts, not {_shown(text)}")
     return [f"{before}{n:0{len(first)}}{after}" for n in range(int(first), int(last) + 1)]
 
 
 def _expand_host(table, path):
     """A [[host]] table as tables of single hosts."""
     if not isinstance(table, dict):
-        raise ConfigError(path, f"is a table, not {table!r}")
+        raise ConfigError(path, f"is a table, not {_shown(table)}")
     name = table.get("name")
     if not isinstance(name, str):
         raise ConfigError(f"{path}.name", "every host has a name, a string")
@@ -239,7 +256,7 @@ def _check_host(host, table, path):
         raise ConfigError(f"{path}.roles", f"host {host.name} has no role: memory, compute or both")
     for role in host.roles:
         if role not in ROLES:
-            raise ConfigError(f"{path}.roles", f"is of {' and '.join(ROLES)}, not {role!r}")
+            raise ConfigError(f"{path}.roles", f"is of {' and '.join(ROLES)}, not {_shown(role)}")
     if len(set(host.roles)) != len(host.roles):
         raise ConfigError(f"{path}.roles", "names a role twice")
     for role in ROLES:
@@ -289,6 +306,10 @@ def parse(text, local=False):
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("", f"is no TOML: {error}") from None
+    except ValueError:
+        raise ConfigError("", "has a number of too many digits") from None
+    except RecursionError:
+        raise ConfigError("", "has too many lists or tables in one another") from None
     known = ("cluster", "defaults", "host", "bench")
     for key in document:
         if key not in known:
