@@ -305,6 +305,44 @@ class LocalTest(testing.ClusterTest):
             self.assertIn(says, out)
             self.assertFalse(os.path.exists(none))
 
+    def test_programs_that_cannot_be_run_are_named(self):
+        folder = self.write_programs({"pando": "", "pando-memory": "", "pando-ycsb": ""})
+        self.write_config(TWO, programs=folder)
+        os.chmod(f"{folder}/pando", 0o600)
+        says = f"a: '{folder}/pando' cannot be run here: Permission denied"
+        self.assertIn(says, self.expect(1, "bench"))
+        with open(f"{folder}/pando", "w", encoding="utf-8") as file:
+            file.write("no program")
+        os.chmod(f"{folder}/pando", 0o700)
+        self.assertIn("cannot be run here: Exec format error", self.expect(1, "bench"))
+
+    def test_what_cannot_be_written_is_said(self):
+        stats = "echo 'memory server 1 (catalog): 64M'; echo 'memory server 2: 64M'"
+        programs = {"pando": stats, "pando-memory": "", "pando-ycsb": MADE_RESULTS}
+        bench = "load = 'none'\nstart_delay_s = 1"
+        self.write_config(TWO, bench, programs=self.write_programs(programs))
+        _, _, run_name = self.bench_with(0)
+        folder = f"{self.folder}/out/{run_name}"
+        os.unlink(f"{folder}/result.json")
+        os.symlink("/dev/full", f"{folder}/result.json")
+        out = self.expect(1, "collect", f"--output={self.folder}/out")
+        self.assertIn(f"pando-cluster: {folder} cannot be written: No space left on device; ", out)
+        self.assertIn(f"'collect --run={run_name}'", out)
+        for command, more in (("plan", ""), ("plan", "x" * 10_000), ("status", "")):
+            self.write_config(TWO, f"{bench}\nflags = ['--x={more}']")
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run(
+                    [sys.executable, f"{testing.HERE}/pando-cluster", command, self.config, "--local"],
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    check=False,
+                )
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("No space left on device\n", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+            self.assertNotIn("Exception", done.stderr)
+
     def test_ctrl_c_ends_the_run(self):
         self.write_config(TWO, "duration = 600")
         self.expect(0, "up")

@@ -168,7 +168,14 @@ def collect(hosts, output, run_name=None):
     _fail_if(errors)
     runs = {name: run for name, (_, run) in fetched.items()}
     whole = results.merge(runs.values())
-    _write(config, folder, run_name, fetched[config.leader.name][0], runs, whole)
+    try:
+        _write(config, folder, run_name, fetched[config.leader.name][0], runs, whole)
+    except OSError as error:
+        raise Failed(
+            f"{folder} cannot be written: {error.strerror}; make room, or give another --output, and "
+            f"'collect --run={run_name}'"
+        ) from None
+    print(results.table(config, run_name, runs, whole), end="")
     say(f"results are in {folder}")
     for name, run in runs.items():
         for fault in run.faults:
@@ -177,10 +184,8 @@ def collect(hosts, output, run_name=None):
 
 
 def _write(config, folder, run_name, document, runs, whole):
-    table = results.table(config, run_name, runs, whole)
-    print(table, end="")
     with open(f"{folder}/table.txt", "w", encoding="utf-8") as file:
-        file.write(table)
+        file.write(results.table(config, run_name, runs, whole))
     with open(f"{folder}/result.json", "w", encoding="utf-8") as file:
         json.dump(results.result_json(config, run_name, document, runs, whole), file, indent=1)
         file.write("\n")

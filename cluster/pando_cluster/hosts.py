@@ -180,6 +180,9 @@ class Hosts:
                 raise HostError(host.name, f"no answer within {timeout} s") from None
             except FileNotFoundError:
                 raise HostError(host.name, f"there is no program '{command[0]}' here") from None
+            except OSError as error:  # it may not be executed, or is no program
+                why = f"'{command[0]}' cannot be run here: {error.strerror}"
+                raise HostError(host.name, why) from None
             out.seek(0)
             err.seek(0)
             return code, out.read(), err.read().strip()
