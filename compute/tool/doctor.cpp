@@ -299,6 +299,11 @@ std::optional<std::string> CheckRegistry(const Settings& settings, DoctorReport*
 }  // namespace
 
 absl::Status Doctor(const Settings& settings, const Arguments&) {
+  // Other commands hear of it from the library.
+  if (settings.fabric != "shm" && settings.fabric != "verbs") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--fabric is shm or verbs, not '", settings.fabric, "'"));
+  }
   if (settings.litmus) {
 #ifdef PANDO_HAVE_VERBS
     return DoctorLitmus(settings);

@@ -15,6 +15,8 @@ test_usage() {
   says '--port is 1 to 255, not 0'
   run 2 doctor --gid_index=-2
   says '--gid_index is 0 to 255'
+  run 2 doctor --fabric=verb
+  says "--fabric is shm or verbs, not 'verb'"
   run 2 doctor --litmus --mtu=1500
   says '--mtu is 256, 512, 1024, 2048 or 4096 bytes'
   run 2 scan --limit=many
