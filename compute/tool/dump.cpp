@@ -25,6 +25,7 @@ namespace {
 struct DumpTarget {
   std::string name;
   UniqueFd file;  // none: standard output
+  bool is_regular = false;
   bool complete = false;
   uint64_t bytes = 0;  // of whole blocks; 0: nothing, not even a header
   DumpTotals totals;
@@ -65,6 +66,7 @@ absl::StatusOr<DumpTarget> OpenNew(const std::string& path) {
   const int flags = other ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL;
   target.file = UniqueFd(open(path.c_str(), flags | O_CLOEXEC, 0600));
   if (target.file) {
+    target.is_regular = !other;
     if (!other) PANDO_RETURN_IF_ERROR(LockTarget(target));
     return target;
   }
@@ -117,6 +119,7 @@ absl::StatusOr<DumpTarget> OpenToResume(const std::string& path, const DumpOptio
     return absl::InvalidArgumentError(
         absl::StrCat("--resume needs a file, and ", path, " is none"));
   }
+  target.is_regular = true;
   PANDO_RETURN_IF_ERROR(LockTarget(target));
   const absl::Status found = FindEnd(options, &target);
   if (!found.ok()) return Annotate(found, path);
@@ -180,7 +183,8 @@ absl::Status Dump(const Settings& settings, const Arguments& arguments) {
     status = absl::DataLossError(absl::StrCat("writing ", target->name, ": ", strerror(errno)));
   }
   if (!status.ok()) {
-    const std::string how = target->file ? "; --resume goes on after them" : "";
+    const char* const how = target->is_regular ? "; --resume goes on after them"
+                                               : "; begin again, as --resume needs a file";
     return Annotate(status, absl::StrCat(writer.totals().records, " keys are dumped", how));
   }
   const std::string before =

@@ -192,7 +192,12 @@ test_dump_errors() {
   run 2 dump - --resume --tree=numbers
   says '--resume needs a file'
   run 74 dump /dev/full --tree=numbers
+  says 'begin again, as --resume needs a file'
   says 'No space left on device'
+  mkfifo "$work/pipe"
+  head -c 1 <"$work/pipe" >/dev/null &
+  run 74 dump "$work/pipe" --tree=numbers
+  says 'begin again'
   run 0 dump /dev/null --tree=numbers --progress
   grep -q '^dumped 20000 keys' "$work/err" || fail 'no progress is shown'
   run 2 dump "$work/again" --tree=numbers --rate=fast
