@@ -3,28 +3,36 @@
 #include <fcntl.h>
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <sysexits.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 namespace pando {
 namespace {
 
-[[noreturn]] void PrintHelpAndExit(const ProgramInfo& program,
-                                   const std::vector<std::string>& arguments) {
-  if (program.help != nullptr) {
-    std::cout << program.help(arguments);
-    std::exit(0);
-  }
-  std::cout << program.summary << "\n\nFlags:\n";
+[[noreturn]] void PrintAndExit(const ProgramInfo& program, const std::string& text) {
+  const bool printed =
+      fwrite(text.data(), 1, text.size(), stdout) == text.size() && fflush(stdout) == 0;
+  // A reader that is gone has read as much as it wanted.
+  if (printed || errno == EPIPE) std::exit(0);
+  std::cerr << program.name << ": writing the output: " << strerror(errno) << "\n";
+  std::exit(EX_IOERR);
+}
+
+std::string HelpText(const ProgramInfo& program, const std::vector<std::string>& arguments) {
+  if (program.help != nullptr) return program.help(arguments);
+  std::string text = program.summary + "\n\nFlags:\n";
   for (const DefinedFlag& flag : DefinedFlags(program)) {
-    std::cout << "  --" << flag.name << " (" << flag.type;
-    if (!flag.default_value.empty()) std::cout << ", default " << flag.default_value;
-    std::cout << ")\n      " << flag.text << "\n";
+    text += "  --" + flag.name + " (" + flag.type;
+    if (!flag.default_value.empty()) text += ", default " + flag.default_value;
+    text += ")\n      " + flag.text + "\n";
   }
-  std::cout << "  --help, --version\n";
-  std::exit(0);
+  return text + "  --help, --version\n";
 }
 
 // "name" or "noname" of a boolean flag; sets `value` for the latter.
@@ -93,11 +101,8 @@ std::vector<std::string> ParseCommandLine(int argc, char** argv, const ProgramIn
     std::string name = word.substr(word[1] == '-' ? 2 : 1);
     name = name.substr(0, name.find('='));
     std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (name == "help" || name == "h") PrintHelpAndExit(program, arguments);
-    if (name == "version") {
-      std::cout << program.name << " " << PANDO_VERSION << "\n";
-      std::exit(0);
-    }
+    if (name == "help" || name == "h") PrintAndExit(program, HelpText(program, arguments));
+    if (name == "version") PrintAndExit(program, program.name + " " + PANDO_VERSION + "\n");
     gflags::CommandLineFlagInfo info;
     if (!FindFlag(&name, &value, &info)) {
       ExitWithUsageError(program, "there is no flag --" + name + BehindDashes(program, word));

@@ -2,7 +2,8 @@
 // for files named main.cpp, and on their main thread; the library parses no flags and initialises
 // no log.
 //
-// Exit codes: 0 after --help and --version, 2 for anything wrong with the command line.
+// Exit codes: 0 after --help and --version, or 74 where what they print cannot be written; 2 for
+// anything wrong with the command line.
 #pragma once
 
 #include <functional>

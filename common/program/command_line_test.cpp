@@ -4,6 +4,7 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -116,6 +117,26 @@ TEST(CommandLineDeathTest, NoLaterFileGetsAStandardDescriptor) {
 TEST(CommandLineDeathTest, HelpAndVersionSucceed) {
   EXPECT_EXIT(Parse({"--help"}), ExitedWithCode(0), "");
   EXPECT_EXIT(Parse({"--version"}), ExitedWithCode(0), "");
+}
+
+TEST(CommandLineDeathTest, HelpThatCannotBeWrittenFails) {
+  const auto parse_into_full = [](const char* word) {
+    if (freopen("/dev/full", "w", stdout) == nullptr) std::_Exit(43);
+    Parse({word});
+  };
+  for (const char* word : {"--help", "--version"}) {
+    EXPECT_EXIT(parse_into_full(word), ExitedWithCode(74),
+                "test: writing the output: No space left on device");
+  }
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (pipe(ends) != 0 || dup2(ends[1], STDOUT_FILENO) < 0) std::_Exit(43);
+        close(ends[0]);
+        signal(SIGPIPE, SIG_IGN);
+        Parse({"--help"});
+      },
+      ExitedWithCode(0), "");
 }
 
 TEST(RegistryFromFlagTest, TheFlagWinsOverTheEnvironment) {

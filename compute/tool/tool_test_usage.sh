@@ -45,6 +45,10 @@ test_usage() {
     tried=$((tried + 1))
   done < <("$programs/pando" --help | sed -n 's/^  \([a-z]\+\)  *.*  .*/\1/p')
   ((tried > 15)) || fail "only $tried commands were tried"
+  local code=0
+  "$programs/pando" --help >/dev/full 2>"$work/err" || code=$?
+  [[ $code == 74 ]] || fail "exit code $code where the help cannot be written"
+  says 'writing the output: No space left on device'
   run 2 help frobnicate
   says "there is no command 'frobnicate'"
   run 0 --version
@@ -63,7 +67,7 @@ test_usage() {
   export PANDO_REGISTRY=$work/registry
   start_server 1 --memory=64M
   kill -STOP "${servers[1]}"
-  local code=0
+  code=0
   "$programs/pando" trees >/dev/null 2>"$work/err" &
   children=($!)
   until catches_abort "${children[0]}"; do
