@@ -4,6 +4,7 @@
 import json
 import random
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
@@ -146,6 +147,12 @@ class MergeTest(unittest.TestCase):
             lambda d: d["run"].update(by_operation=[]),
             lambda d: d["run"].pop("owned"),
             lambda d: d["run"]["owned"].update(hits=-1),
+            lambda d: d.pop("config"),
+            lambda d: d["run"].update(cpu_ns=10**400),
+            lambda d: d["run"]["by_operation"]["read"]["latency_ns"].update(sum="x"),
+            lambda d: d["run"]["by_operation"]["read"]["latency_ns"].update(sum=10**400),
+            lambda d: d["run"]["by_operation"]["read"]["latency_ns"].update(max=None),
+            lambda d: d["run"]["by_operation"]["read"]["round_trips"].update(buckets=[[1, 10**400]]),
         ):
             bad = json.loads(json.dumps(good))
             spoil(bad)
@@ -153,6 +160,11 @@ class MergeTest(unittest.TestCase):
                 results.read_run(bad)
         with self.assertRaises(results.ResultError):
             results.read_run([])
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            file.write("[" * 100_000)
+            file.flush()
+            with self.assertRaises(results.ResultError):
+                results.read_file(file.name)
 
 
 if __name__ == "__main__":

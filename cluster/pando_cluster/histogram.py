@@ -5,8 +5,10 @@ been; percentiles are taken from the merged one and never averaged.
 """
 
 import math
+from sys import float_info
 
 SUB_BUCKET_BITS = 8
+VALUE_MAX = 2**64 - 1  # of samples and of counts
 
 
 def lowest_of(value):
@@ -19,6 +21,13 @@ def highest_of(lowest):
     """The largest value of the bucket whose smallest is `lowest`."""
     extra = max(0, int(lowest).bit_length() - SUB_BUCKET_BITS)
     return lowest + (1 << extra) - 1
+
+
+def count_of(value):
+    """Itself. ValueError: it is no whole number that a program can have counted."""
+    if type(value) is not int or not 0 <= value <= VALUE_MAX:  # not isinstance: true is none
+        raise ValueError(f"{str(value)[:60]} is no count")
+    return value
 
 
 class Histogram:
@@ -82,12 +91,15 @@ class Histogram:
         """ValueError: these are no buckets of this histogram."""
         histogram = cls()
         for lowest, count in json["buckets"]:
-            if type(lowest) is not int or type(count) is not int or lowest < 0 or count <= 0:
-                raise ValueError(f"bucket [{lowest}, {count}] is no pair of whole numbers")
-            if lowest_of(lowest) != lowest or lowest in histogram.counts:
+            if count_of(count) == 0:
+                raise ValueError(f"bucket {lowest} is empty")
+            if lowest_of(count_of(lowest)) != lowest or lowest in histogram.counts:
                 raise ValueError(f"{lowest} begins no bucket")
             histogram.counts[lowest] = count
             histogram.count += count
         if histogram.count:
-            histogram.sum, histogram.min, histogram.max = json["sum"], json["min"], json["max"]
+            histogram.sum = json["sum"]
+            if type(histogram.sum) not in (int, float) or not 0 <= histogram.sum <= float_info.max:
+                raise ValueError("the sum of the samples is none")
+            histogram.min, histogram.max = count_of(json["min"]), count_of(json["max"])
         return histogram

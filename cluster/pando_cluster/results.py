@@ -6,9 +6,10 @@ merged histogram. The time of the whole run goes from the first host's start to 
 
 import csv
 import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 
-from pando_cluster.histogram import Histogram
+from pando_cluster.histogram import Histogram, count_of
 
 COUNTS = ("count", "errors", "not_found", "verbs", "bytes_read", "bytes_written")
 US = 1000.0  # ns
@@ -151,37 +152,33 @@ class Run:
         }
 
 
-def _whole(value):
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
-    return value
-
-
 def read_run(document):
     """The Run in what `pando-ycsb --histograms` has written. ResultError."""
     try:
         if document["format"] != 1:
             raise ValueError(f"format {document['format']} is not 1")
+        if not isinstance(document["config"], dict):  # is handed on
+            raise ValueError("its config is no table")
         raw = document["run"]
-        run = Run(per_second=[_whole(count) for count in raw["per_second"]])
+        run = Run(per_second=[count_of(count) for count in raw["per_second"]])
         for name, given in raw["by_operation"].items():
-            operation = Operation({field_name: _whole(given[field_name]) for field_name in COUNTS})
+            operation = Operation({field_name: count_of(given[field_name]) for field_name in COUNTS})
             operation.latency_ns = Histogram.from_json(given["latency_ns"])
             operation.round_trips = Histogram.from_json(given["round_trips"])
             if operation.latency_ns.count != operation.count:
                 raise ValueError(f"{name}: as many latencies as operations are expected")
             run.operations[name] = operation
         for name in ("start_unix_ns", "end_unix_ns", "cpu_ns", "backlog"):
-            setattr(run, name, _whole(raw[name]))
+            setattr(run, name, count_of(raw[name]))
         run.gave_up, run.first_error = bool(raw["gave_up"]), str(raw["first_error"])
         # Older files do not have them.
         run.stopped, run.tree_error = bool(raw.get("stopped")), str(raw.get("tree_error", ""))
-        run.fabric = {name: _whole(value) for name, value in raw["fabric"].items()}
-        run.tree = {name: _whole(value) for name, value in raw["tree"].items()}
-        run.owned = {name: _whole(value) for name, value in raw["owned"].items()}
+        run.fabric = {name: count_of(value) for name, value in raw["fabric"].items()}
+        run.tree = {name: count_of(value) for name, value in raw["tree"].items()}
+        run.owned = {name: count_of(value) for name, value in raw["owned"].items()}
         for name in ("cache_bytes", "place_bytes"):
-            run.tree[name] = _whole(raw[name])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+            run.tree[name] = count_of(raw[name])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ResultError(f"is no result of this release's pando-ycsb: {error!r}") from None
     return run
 
@@ -191,7 +188,7 @@ def read_file(path):
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ResultError(f"{path}: {error}") from None
     return document, read_run(document)
 
@@ -224,6 +221,7 @@ def _row(name, summary):
 
 def _owned_line(owned):
     """What the owners did, all together."""
+    owned = defaultdict(int, owned)
     asked = max(1, owned["hits"] + owned["misses"])
     return (
         f"owned     {100 * owned['hits'] / asked:.2f} % hits, {owned['forwarded']} forwarded; log: "
