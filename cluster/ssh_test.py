@@ -11,8 +11,7 @@ from unittest import mock
 
 sys.dont_write_bytecode = True
 import testing
-from pando_cluster import config
-from pando_cluster.hosts import Hosts
+from pando_cluster import config, hosts
 
 RACK = """
 [[host]]
@@ -175,10 +174,10 @@ class SshTest(testing.ClusterTest):
         self.assertIn("2 memory servers are up (2 started)", self.expect(0, "up"))
         self.assertRegex(self.expect(0, "status"), r"^a +memory-1 +up\nb +memory-2 +up\n$")
         with mock.patch.dict(os.environ, self.environment):
-            with Hosts(config.load(self.config)) as hosts:
+            with hosts.Hosts(config.load(self.config)) as asked:
                 start = ("start", "bench-run", "sleep", "60")
-                (first,) = hosts.agent(hosts.config.leader, *start)
-                (second,) = hosts.agent(hosts.config.leader, *start)
+                (first,) = asked.agent(asked.config.leader, *start)
+                (second,) = asked.agent(asked.config.leader, *start)
         self.assertRegex(first, "^started ")
         self.assertEqual(second, first.replace("started", "running"), "not taken for ours")
         out = self.expect(0, "down")
@@ -193,6 +192,35 @@ class SshTest(testing.ClusterTest):
             for command in ("up", "status", "bench", "down"):
                 out = self.expect(1, command)
                 self.assertIn(f"a: its shell prints '{printed}' and does not run", out)
+
+    def answer(self, verb, text):
+        """From now on the hosts answer so when they are asked for `verb`."""
+        printed = shlex.quote(f"\npando-cluster-begins\n{text}\n")
+        self.write_start_file(f'case "$* " in *" {verb} "*) printf %s {printed}; exit 0 ;; esac')
+
+    def test_answers_that_are_none_are_said(self):
+        self.write_config(HERE, "operations = 400\nload = 'none'")
+        refused = "a: '{}' is no answer to '{}'"
+        for text in ("memory-1 running", "memory-1 up 5", "memory-1 dead 5 6", "\x1b[2J"):
+            self.answer("status", text)
+            for command in ("status", "up"):
+                out = self.expect(1, command)
+                self.assertIn(refused.format(text.replace("\x1b", r"\x1b"), "status"), out)
+        self.write_start_file("")
+        self.expect(0, "up")
+        self.answer("stats", f"memory server {'9' * 5000}: here")
+        self.assertIn("memory servers [1, 2] are not up", self.expect(1, "bench"))
+        for text in ("now", f"now {'9' * 5000}", "then 5"):
+            self.answer("hello", text)
+            self.assertIn(refused.format(text[:200], "hello"), self.expect(1, "bench"))
+        for text, why in (("stopped 5", "'stopped 5' is"), ("started 5\nstarted 6", "2 lines are")):
+            self.answer("start", text)
+            self.assertIn(f"a: {why} no answer to 'start'", self.expect(1, "bench"))
+        # A run is a folder in the one for results, and nowhere else.
+        self.answer("runs", "../elsewhere\n/tmp\n..")
+        out = self.expect(1, "collect", f"--output={self.folder}/out")
+        self.assertIn("a: there are no results", out)
+        self.assertFalse(os.path.exists(f"{self.folder}/elsewhere"))
 
     def test_down_ends_what_it_can_reach(self):
         self.write_config(HERE)

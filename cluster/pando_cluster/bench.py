@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import time
 
 from pando_cluster import plot, results, servers
@@ -64,7 +65,7 @@ def _stop(hosts, mine):
 
 def _start(hosts, host, name, command, mine):
     mine.add((host.name, name))  # before: an answer may be lost
-    if hosts.agent(host, "start", name, *command)[0].startswith("running "):
+    if hosts.answer(host, r"(running|started) \d+", "start", name, *command)[1] == "running":
         mine.remove((host.name, name))
         raise HostError(host.name, f"{name} runs already: another bench is on ('down' ends it)")
 
@@ -88,7 +89,7 @@ def _check_clocks(hosts):
 
     def ahead(host):
         before = time.time()
-        theirs = int(hosts.agent(host, "hello")[0].split()[1]) / 1e9
+        theirs = int(hosts.answer(host, r"now (\d{1,20})", "hello")[1]) / 1e9
         after = time.time()
         skew = max(0.0, theirs - after, before - theirs)
         if skew > limit:
@@ -137,7 +138,9 @@ def collect(hosts, output, run_name=None):
     config = hosts.config
     if not config.compute_hosts:
         raise Failed("no host has the role compute: there are no results")
-    run_names = hosts.agent(config.leader, "runs")
+    # What is no name could be a path to somewhere here.
+    named = hosts.agent(config.leader, "runs")
+    run_names = [name for name in named if re.fullmatch(r"\w[\w.-]*", name)]
     if not run_names:
         raise Failed(f"{config.leader.name}: there are no results: 'bench' first")
     if run_name is None:
@@ -172,8 +175,8 @@ def collect(hosts, output, run_name=None):
         _write(config, folder, run_name, fetched[config.leader.name][0], runs, whole)
     except OSError as error:
         raise Failed(
-            f"{folder} cannot be written: {error.strerror}; make room, or give another --output, and "
-            f"'collect --run={run_name}'"
+            f"{folder} cannot be written: {error.strerror}; make room, or give another --output, "
+            f"and 'collect --run={run_name}'"
         ) from None
     print(results.table(config, run_name, runs, whole), end="")
     say(f"results are in {folder}")

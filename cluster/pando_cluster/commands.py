@@ -52,11 +52,8 @@ def _by_host(planned):
 
 def _states(hosts, host):
     """What was started on a host and not stopped: state (running, dead) by name."""
-    states = {}
-    for line in hosts.agent(host, "status"):
-        name, state, _ = line.split()
-        states[name] = state
-    return states
+    lines = hosts.answers(host, r"([\w.-]+) (running|dead) \S+", "status")
+    return {line[1]: line[2] for line in lines}
 
 
 def registered(hosts):
@@ -66,7 +63,7 @@ def registered(hosts):
     """
     config = hosts.config
     _, out, err = hosts.run(config.leader, servers.stats_command(config))
-    ids = re.findall(r"^memory server (\d+)\b.*:", out, re.MULTILINE)
+    ids = re.findall(r"^memory server (\d{1,5})\b.*:", out, re.MULTILINE)
     return {int(number) for number in ids}, err.strip()
 
 

@@ -77,6 +77,23 @@ class Hosts:
             raise HostError(host.name, f"{verb} failed with exit code {code}")
         return lines
 
+    def answers(self, host, pattern, verb, *arguments):
+        """A match of each line that the agent prints. HostError: one is nothing that it prints."""
+        matches = []
+        for line in self.agent(host, verb, *arguments):
+            match = re.fullmatch(pattern, line)
+            if not match:
+                raise HostError(host.name, f"{line[:200]!r} is no answer to '{verb}'")
+            matches.append(match)
+        return matches
+
+    def answer(self, host, pattern, verb, *arguments):
+        """The same where it prints one line."""
+        matches = self.answers(host, pattern, verb, *arguments)
+        if len(matches) != 1:
+            raise HostError(host.name, f"{len(matches)} lines are no answer to '{verb}'")
+        return matches[0]
+
     def run(self, host, command, timeout=CALL_TIMEOUT_S):
         """Exit code and both outputs of a command. HostError: the host was not reached."""
         if self.config.local:
