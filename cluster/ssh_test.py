@@ -222,6 +222,14 @@ class SshTest(testing.ClusterTest):
         self.assertIn("a: there are no results", out)
         self.assertFalse(os.path.exists(f"{self.folder}/elsewhere"))
 
+    def test_an_output_without_end_is_no_answer(self):
+        self.write_config(HERE)
+        self.write_start_file("head -c 2000 /dev/zero; exec sleep 50")
+        with mock.patch.dict(os.environ, self.environment), mock.patch.object(hosts, "OUTPUT_MAX", 1000):
+            with hosts.Hosts(config.load(self.config)) as asked:
+                with self.assertRaisesRegex(hosts.HostError, "a: prints more than 1000 bytes"):
+                    asked.agent(asked.config.leader, "status", timeout=40)
+
     def test_down_ends_what_it_can_reach(self):
         self.write_config(HERE)
         self.expect(0, "up")

@@ -4,17 +4,21 @@ Nothing is asked for (BatchMode): a host that wants a password is an error. Thre
 several hosts run at the same time (each()).
 """
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent")
 CONNECT_TIMEOUT_S = 10
 CALL_TIMEOUT_S = 60
+LOOK_S = 1  # between two looks at what a command has printed
+OUTPUT_MAX = 1 << 28  # bytes; results of long runs have some millions
 SSH_FAILED = 255
 BEGINS = "pando-cluster-begins"  # the line before an output that we have asked for; as in the agent
 PARALLEL_MAX = 32
@@ -184,17 +188,14 @@ class Hosts:
         text = {"mode": "w+", "encoding": "utf-8", "errors": "replace"}
         with tempfile.TemporaryFile(**text) as out, tempfile.TemporaryFile(**text) as err:
             try:
-                code = subprocess.run(
+                with subprocess.Popen(
                     command,
                     stdin=stdin,
                     stdout=out,
                     stderr=err,
-                    timeout=timeout,
-                    check=False,
                     start_new_session=True,  # Ctrl-C is ours: what was begun on a host is ended
-                ).returncode
-            except subprocess.TimeoutExpired:
-                raise HostError(host.name, f"no answer within {timeout} s") from None
+                ) as process:
+                    code = Hosts._await(host, process, (out, err), timeout)
             except FileNotFoundError:
                 raise HostError(host.name, f"there is no program '{command[0]}' here") from None
             except OSError as error:  # it may not be executed, or is no program
@@ -203,3 +204,21 @@ class Hosts:
             out.seek(0)
             err.seek(0)
             return code, out.read(), err.read().strip()
+
+    @staticmethod
+    def _await(host, process, outputs, timeout):
+        """Its exit code. HostError: it takes too long, or prints too much."""
+        deadline = time.monotonic() + timeout
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(LOOK_S)
+                if any(os.fstat(file.fileno()).st_size > OUTPUT_MAX for file in outputs):
+                    raise HostError(host.name, f"prints more than {OUTPUT_MAX} bytes")
+                if process.returncode is not None:
+                    return process.returncode
+                if time.monotonic() > deadline:
+                    raise HostError(host.name, f"no answer within {timeout} s")
+        except BaseException:
+            process.kill()
+            raise
