@@ -77,7 +77,7 @@ class LocalTest(testing.ClusterTest):
         with open(f"{self.folder}/out/{run_name}/result.json", encoding="utf-8") as file:
             result = json.load(file)
         run, owned = result["run"], result["run"]["owned"]
-        self.assertEqual((run["operations"], run["errors"]), (6000, 0))
+        self.assertEqual((run["operations"], run["errors"]), (6000, 0), out)
         self.assertEqual(result["config"]["mode"], "owned")
         # Of each host until it had done its own share: an owner may serve the others for longer.
         self.assertGreater(owned["log_messages"], 0)
