@@ -1,5 +1,6 @@
 """For tests: pando-cluster as a user calls it, on a cluster with a folder of its own."""
 
+import contextlib
 import os
 import re
 import signal
@@ -93,7 +94,8 @@ class ClusterTest(unittest.TestCase):
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+                # Others' command lines have bytes of any kind.
+                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
                     words = file.read().split("\0")
             except OSError:
                 continue
@@ -110,7 +112,8 @@ class ClusterTest(unittest.TestCase):
 
     def end_everything(self):
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(pid, signal.SIGKILL)
 
     def use_fake_ssh(self):
         """From now on ssh is ours; its calls are in self.ssh_calls()."""
