@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +19,9 @@ using Json = nlohmann::json;
 // Shares may be written with a few digits.
 constexpr double kShareSlack = 1e-6;
 constexpr uint64_t kScanLengthLimit = 1'000'000;
+// Of a file: beyond any workload, so that a device does not fill the memory.
+constexpr size_t kFileBytesMax = 1 << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 absl::Status ParseShares(const Json& operations, Workload* workload) {
   double sum = 0;
@@ -40,6 +42,25 @@ absl::Status ParseShares(const Json& operations, Workload* workload) {
     return absl::InvalidArgumentError(absl::StrCat("the shares add up to ", sum, ", not to 1"));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadText(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kFileBytesMax + 1, '\0');
+  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad()) {
+    std::error_code error;
+    return absl::NotFoundError(
+        absl::StrCat("cannot read the workload ", file.string(),
+                     std::filesystem::is_directory(file, error) ? ": it is a directory" : ""));
+  }
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.size() > kFileBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.string(), " is longer than a mebibyte: no workload"));
+  }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
 }
 
 }  // namespace
@@ -129,12 +150,8 @@ absl::StatusOr<WorkloadFile> ReadWorkloadFile(std::string_view name) {
     found = std::filesystem::path(name);
   }
   PANDO_ASSIGN_OR_RETURN(const std::filesystem::path file, std::move(found));
-  std::ifstream stream(file);
-  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file.string()));
-  std::stringstream text;
-  text << stream.rdbuf();
-  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read the workload ", file.string()));
-  return WorkloadFile{file.stem().string(), file.string(), text.str()};
+  PANDO_ASSIGN_OR_RETURN(std::string text, ReadText(file));
+  return WorkloadFile{file.stem().string(), file.string(), std::move(text)};
 }
 
 absl::StatusOr<Workload> ParseWorkload(const WorkloadFile& file) {

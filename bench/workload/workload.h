@@ -48,7 +48,8 @@ struct WorkloadFile {
 };
 // `name` is a file (with a slash or ".json"), or the name of one of the files that come with Pando,
 // in workloads/ next to the program or share/pando/workloads of its prefix; if none has that name,
-// of a file in the current directory. NotFound lists those of Pando.
+// of a file in the current directory. NotFound lists those of Pando, or says that the file cannot
+// be read; InvalidArgument: it is far too long for one. A byte order mark is left out.
 absl::StatusOr<WorkloadFile> ReadWorkloadFile(std::string_view name);
 
 // Of a file that is_json().

@@ -59,6 +59,21 @@ TEST(WorkloadTest, AMissingOneNamesTheOthers) {
   EXPECT_EQ(LoadWorkload("/nowhere/x.json").status().code(), absl::StatusCode::kNotFound);
 }
 
+// A directory opens as a file does, a device has no end, and some editors begin a text with a mark.
+TEST(WorkloadTest, OnlyWhatCanBeReadIsAWorkload) {
+  const TemporaryDirectory folder;
+  EXPECT_EQ(ReadWorkloadFile(folder.path()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadWorkloadFile("/dev/zero").status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string marked = folder.path() + "/e.json";
+  std::ofstream(marked) << "\xEF\xBB\xBF" << ReadWorkloadFile("e")->text;
+  const auto file = ReadWorkloadFile(marked);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(file->is_json());
+  const auto workload = ParseWorkload(*file);
+  ASSERT_TRUE(workload.ok()) << workload.status();
+  EXPECT_EQ(workload->share(OperationKind::kScan), 0.95);
+}
+
 TEST(WorkloadTest, ChoosesByShare) {
   const auto workload = *ParseWorkload(R"({"operations": {"read": 0.7, "scan": 0.2, "rmw": 0.1}})");
   Random random(1);

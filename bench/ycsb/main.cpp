@@ -1,6 +1,7 @@
 // pando-ycsb: the YCSB workloads on Pando.
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -230,6 +231,8 @@ absl::Status ReadWorkload(const PropertyWords& words, Plan* plan) {
     return absl::InvalidArgumentError("--workload and -P are the same: give one of them");
   }
   Properties properties;
+  std::vector<std::string> in_files;  // names of properties
+  std::string first_file;             // of properties
   const auto merge = [&properties](Properties more) {
     for (auto& [name, value] : more) properties.insert_or_assign(name, std::move(value));
   };
@@ -249,9 +252,11 @@ absl::Status ReadWorkload(const PropertyWords& words, Plan* plan) {
       continue;
     }
     PANDO_ASSIGN_OR_RETURN(Properties said, ReadProperties(file));
+    for (const auto& [name, value] : said) in_files.push_back(name);
     if (properties.empty()) {
       properties = CoreWorkloadDefaults();
       plan->workload.name = file.name;
+      first_file = file.path;
     }
     merge(std::move(said));
   }
@@ -260,6 +265,15 @@ absl::Status ReadWorkload(const PropertyWords& words, Plan* plan) {
   }
   PANDO_ASSIGN_OR_RETURN(const std::vector<std::string> unknown,
                          ApplyCoreWorkload(properties, IsGiven, plan));
+  // Any text is a property file to its reader, and what it does not say has a default.
+  const bool none_known = std::all_of(in_files.begin(), in_files.end(), [&](const auto& property) {
+    return std::find(unknown.begin(), unknown.end(), property) != unknown.end();
+  });
+  if (!first_file.empty() && none_known) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        first_file, " is no workload: it does not begin with { as those in JSON do, and has none ",
+        "of the properties of YCSB's CoreWorkload, such as recordcount"));
+  }
   if (!unknown.empty()) {
     std::fprintf(stderr, "pando-ycsb: without a meaning here: %s\n",
                  absl::StrJoin(unknown, ", ").c_str());

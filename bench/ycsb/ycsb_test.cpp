@@ -270,6 +270,22 @@ TEST_F(YcsbTest, BadFlagsAreClear) {
   EXPECT_NE(Fail("--memory=1M --records=1000000").find("RESOURCE_EXHAUSTED"), std::string::npos);
 }
 
+// With YCSB's defaults it would run, and measure something else than what was meant.
+TEST_F(YcsbTest, ATextWithoutAPropertyOfYcsbsIsNoWorkload) {
+  std::ofstream(File("empty"));
+  std::ofstream(File("numbers")) << "1\n2\n3\n";
+  for (const std::string name : {"empty", "numbers"}) {
+    Process process = Start(absl::StrCat("--records=1000 --operations=1000 --workload=", File(name),
+                                         " -p recordcount=1000"));
+    EXPECT_TRUE(process.WaitFor(60'000));
+    EXPECT_EQ(*process.ending(), "exited with 2") << name;
+    EXPECT_NE(Log().find(absl::StrCat(name, " is no workload")), std::string::npos) << Log();
+  }
+  // As one may set what others do not.
+  std::ofstream(File("workloadx")) << "recordcount=1000\noperationcount=1000\n";
+  Run(absl::StrCat("-P ", File("workloadx"), " -P ", File("numbers")));
+}
+
 TEST_F(YcsbTest, AMemoryServerThatDoesNotStartIsNotWaitedFor) {
   const int64_t start_ns = RealClock().NowNs();
   for (const char* const flags : {"--memory=64K", "--memory=64K --in_process"}) {

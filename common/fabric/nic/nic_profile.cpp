@@ -6,7 +6,6 @@
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -228,11 +227,15 @@ absl::StatusOr<NicProfile> NicProfile::Parse(std::string_view text) {
 }
 
 absl::StatusOr<NicProfile> NicProfile::Load(const std::filesystem::path& file) {
+  constexpr size_t kFileBytesMax = 1 << 20;
   std::ifstream stream(file);
-  if (!stream) return absl::NotFoundError(absl::StrCat("cannot read ", file.string()));
-  std::stringstream text;
-  text << stream.rdbuf();
-  absl::StatusOr<NicProfile> profile = Parse(text.str());
+  std::string text(kFileBytesMax, '\0');
+  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad()) {
+    return absl::NotFoundError(absl::StrCat("cannot read ", file.string()));
+  }
+  text.resize(static_cast<size_t>(stream.gcount()));
+  absl::StatusOr<NicProfile> profile = Parse(text);
   if (!profile.ok()) return Annotate(profile.status(), file.string());
   return profile;
 }

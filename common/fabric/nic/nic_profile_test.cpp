@@ -45,6 +45,12 @@ TEST(NicProfileTest, ThoseThatComeWithPandoAreValid) {
   EXPECT_EQ(files, 3);
 }
 
+TEST(NicProfileTest, ADirectoryIsNotRead) {
+  const absl::Status status = NicProfile::Load(Folder()).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot read"));
+}
+
 TEST(NicProfileTest, ValuesArriveWhereTheyBelong) {
   const auto profile = NicProfile::Parse(Valid().dump());
   ASSERT_TRUE(profile.ok());
