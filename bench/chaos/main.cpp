@@ -16,6 +16,7 @@
 #include "bench/chaos/upserts.h"
 #include "bench/history/checker.h"
 #include "bench/history/history_io.h"
+#include "bench/host/json_file.h"
 #include "bench/host/paths.h"
 #include "bench/host/stop_signals.h"
 #include "common/base/status.h"
@@ -137,12 +138,7 @@ absl::Status CheckWritable(const std::string& file) {
 }
 
 absl::Status WriteJson(const nlohmann::json& json) {
-  if (FLAGS_json.empty()) return absl::OkStatus();
-  std::ofstream out(FLAGS_json, std::ios::trunc);
-  out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  out.close();
-  if (out) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", FLAGS_json));
+  return FLAGS_json.empty() ? absl::OkStatus() : bench::WriteJsonFile(FLAGS_json, json, 2);
 }
 
 absl::StatusOr<history::CheckResult> CheckHistoryFile(const std::string& file, bool has_final) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "bench/host/json_file.h"
 #include "bench/workload/values.h"
 #include "bench/ycsb/plan.h"
 #include "common/base/units.h"
@@ -47,6 +48,7 @@ absl::Status CheckPlan(const Plan& plan) {
   if (plan.fabric != "shm" && plan.fabric != "verbs") {
     return Bad(absl::StrCat("--fabric is shm or verbs, not '", plan.fabric, "'"));
   }
+  if (!bench::IsUtf8(plan.rdma.device)) return Bad("--device is not UTF-8");
   if (plan.mode != "shared" && plan.mode != "owned") {
     return Bad(absl::StrCat("--mode is shared or owned, not '", plan.mode, "'"));
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/host/json_file.h"
 
 namespace pando::bench {
 
@@ -63,6 +64,9 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
   const char* base = getenv("TMPDIR");
   std::error_code error;
   if (base == nullptr || !std::filesystem::is_directory(base, error)) base = "/tmp";
+  if (!IsUtf8(base)) {  // plans and results name what lies there
+    return absl::InvalidArgumentError("TMPDIR is not UTF-8: set it to a directory whose name is");
+  }
   RemoveLeftovers(base);
   std::string name = absl::StrCat(base, "/", kPrefix, "XXXXXX");
   if (mkdtemp(name.data()) == nullptr) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/host/json_file.h"
 #include "bench/host/process.h"
 #include "bench/ycsb/tree_data.h"
 #include "common/base/clock.h"
@@ -232,11 +233,7 @@ absl::Status ComputeServer::Start(int64_t at_ns, int repetition, const std::stri
   if (const absl::Status whole = client_->TreeStatus(*tree_); !whole.ok()) {
     sum.tree_error = std::string(whole.message());
   }
-  std::ofstream out(file);
-  out << StatsToRawJson(sum);
-  out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", file));
-  return absl::OkStatus();
+  return WriteJsonFile(file, StatsToRawJson(sum));
 }
 
 void ComputeServer::PinThread(int thread) const {

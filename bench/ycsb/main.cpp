@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "bench/host/json_file.h"
 #include "bench/host/paths.h"
 #include "bench/host/stop_signals.h"
 #include "bench/ycsb/compute_server.h"
@@ -288,6 +291,7 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
   plan.rdma = {path.device,        path.port,          path.gid_index, path.mtu_bytes,
                path.traffic_class, path.service_level, path.pkey_index};
   plan.secret_file = FLAGS_secret_file;
+  plan.registry = FLAGS_registry;
   plan.memory_servers = FLAGS_memory_servers;
   if (!FLAGS_memory.empty()) {
     PANDO_ASSIGN_OR_RETURN(plan.memory_bytes, BytesFromFlag("memory", FLAGS_memory));
@@ -347,6 +351,10 @@ absl::StatusOr<Plan> PlanFromFlags(const PropertyWords& words) {
     return absl::InvalidArgumentError("--plot shows a run, and --load_only has none");
   }
   PANDO_RETURN_IF_ERROR(CheckPlan(&plan));
+  std::error_code error;  // a compute server writes it, and is told where
+  if (plan.history && !IsUtf8(std::filesystem::absolute(FLAGS_history, error))) {
+    return absl::InvalidArgumentError("--history: its path is not UTF-8: give it another one");
+  }
   PANDO_RETURN_IF_ERROR(CheckStart(plan));
   return plan;
 }
@@ -363,11 +371,7 @@ absl::Status CheckWritable(const std::string& file) {
 }
 
 absl::Status WriteJson(const std::string& file, const nlohmann::json& json, int indent) {
-  if (file.empty()) return absl::OkStatus();
-  std::ofstream out(file, std::ios::trunc);
-  out << json.dump(indent) << '\n';
-  out.close();
-  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", file));
+  return file.empty() ? absl::OkStatus() : WriteJsonFile(file, json, indent);
 }
 
 int Coordinate(Plan plan) {
@@ -381,7 +385,7 @@ int Coordinate(Plan plan) {
   const absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Create();
   if (!folder.ok()) return Fail(folder.status());
   plan.folder = folder->path();
-  plan.registry = FLAGS_registry.empty() ? absl::StrCat(plan.folder, "/registry") : FLAGS_registry;
+  if (plan.registry.empty()) plan.registry = absl::StrCat(plan.folder, "/registry");
 
   absl::StatusOr<YcsbResult> result = absl::UnknownError("");
   {

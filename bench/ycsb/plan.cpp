@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bench/host/host_info.h"
+#include "bench/host/json_file.h"
 #include "bench/workload/values.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
@@ -66,6 +68,23 @@ template <typename Number>
 absl::Status CheckRange(const char* flag, Number value, Number low, Number high) {
   if (value >= low && value <= high) return absl::OkStatus();
   return Bad(absl::StrCat("--", flag, " is ", low, " to ", high, ", not ", value));
+}
+
+// They travel to the compute servers as JSON, and into the results.
+absl::Status CheckTexts(const Plan& plan) {
+  const std::pair<const char*, const std::string&> texts[] = {
+      {"--fabric", plan.fabric},
+      {"--device", plan.rdma.device},
+      {"--secret_file", plan.secret_file},
+      {"--registry", plan.registry},
+      {"--metrics_address", plan.metrics_address},
+      {"--tree", plan.tree},
+      {"--words_file", plan.keys.words_file},
+      {"the name of the --workload", plan.workload.name}};
+  for (const auto& [what, text] : texts) {
+    if (!IsUtf8(text)) return Bad(absl::StrCat(what, " is not UTF-8: give it another name"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckNumbers(const Plan& plan) {
@@ -134,6 +153,7 @@ uint64_t Plan::region_bytes() const {
 
 absl::Status CheckPlan(Plan* plan) {
   PANDO_RETURN_IF_ERROR(CheckNumbers(*plan));
+  PANDO_RETURN_IF_ERROR(CheckTexts(*plan));
   if (plan->load != "bulk" && plan->load != "put" && plan->load != "none") {
     return Bad(absl::StrCat("--load is bulk, put or none, not '", plan->load, "'"));
   }

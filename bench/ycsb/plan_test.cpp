@@ -73,6 +73,11 @@ TEST(PlanTest, RefusesNonsense) {
   refused([](Plan& p) { p.load = "some"; }, "--load");
   refused([](Plan& p) { p.tree = ""; }, "--tree");
   refused([](Plan& p) { p.mode = "mine"; }, "--mode");
+  refused([](Plan& p) { p.tree = "\xff"; }, "--tree is not UTF-8");
+  refused([](Plan& p) { p.registry = "/tmp/\xff"; }, "--registry is not UTF-8");
+  refused([](Plan& p) { p.secret_file = "\xff"; }, "--secret_file is not UTF-8");
+  refused([](Plan& p) { p.keys.words_file = "\xff"; }, "--words_file is not UTF-8");
+  refused([](Plan& p) { p.workload.name = "\xff"; }, "--workload is not UTF-8");
   refused([](Plan& p) { p.hot_bytes = 0; }, "hot_bytes");
   refused([](Plan& p) { p.log_bytes = 1024; }, "log_bytes");
   refused([](Plan& p) { p.service_threads = 0; }, "service_threads");

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/host/json_file.h"
 #include "bench/host/process.h"
 #include "bench/ycsb/plot_script.h"
 #include "bench/ycsb/report.h"
 #include "common/base/clock.h"
+#include "common/base/status.h"
 #include "common/base/units.h"
 
 namespace pando::bench {
@@ -81,10 +83,7 @@ absl::Status WritePlot(const std::string& folder, const Plan& plan, const YcsbRe
       {"latency_above", std::move(latencies)}};
   const std::filesystem::path data = std::filesystem::path(folder) / "run.json";
   const std::filesystem::path picture = std::filesystem::path(folder) / "run.png";
-  std::ofstream out(data, std::ios::trunc);
-  out << json.dump() << '\n';
-  out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat("cannot write ", data.string()));
+  PANDO_RETURN_IF_ERROR(WriteJsonFile(data, json));
   std::error_code error;
   std::filesystem::remove(picture, error);  // of an earlier run
   return RunPlotter({data.string(), picture.string()});

@@ -286,6 +286,17 @@ TEST_F(YcsbTest, ATextWithoutAPropertyOfYcsbsIsNoWorkload) {
   Run(absl::StrCat("-P ", File("workloadx"), " -P ", File("numbers")));
 }
 
+// Names of files and trees may be any bytes, those in JSON may not.
+TEST_F(YcsbTest, NamesThatAreNotUtf8AreRefused) {
+  const std::string odd = File("\xff");
+  const std::string flags = "--records=1000 --operations=1000 ";
+  EXPECT_NE(Fail(flags + "--tree=\xff").find("--tree is not UTF-8"), std::string::npos) << Log();
+  EXPECT_NE(Fail(flags + "--history=" + odd).find("--history"), std::string::npos) << Log();
+  std::filesystem::create_directory(odd);
+  setenv("TMPDIR", odd.c_str(), 1);
+  EXPECT_NE(Fail(flags).find("TMPDIR is not UTF-8"), std::string::npos) << Log();
+}
+
 TEST_F(YcsbTest, AMemoryServerThatDoesNotStartIsNotWaitedFor) {
   const int64_t start_ns = RealClock().NowNs();
   for (const char* const flags : {"--memory=64K", "--memory=64K --in_process"}) {
