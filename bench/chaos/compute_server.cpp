@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "bench/chaos/plan.h"
 #include "bench/chaos/upserts.h"
 #include "bench/host/channel.h"
+#include "bench/host/json_file.h"
 #include "bench/host/process.h"
 #include "bench/perform/perform.h"
 #include "bench/workload/distribution.h"
@@ -264,9 +264,8 @@ absl::Status Serve(const Plan& plan, int life, bench::Channel* channel) {
 }  // namespace
 
 int RunComputeServerProcess(const std::string& plan_file, int life) {
-  std::ifstream stream(plan_file);
-  const auto plan =
-      PlanFromJson(nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false));
+  const absl::StatusOr<nlohmann::json> json = bench::ReadJsonFile(plan_file);
+  const absl::StatusOr<Plan> plan = json.ok() ? PlanFromJson(*json) : json.status();
   bench::Channel channel(bench::Process::kChannelFd);
   const absl::Status status = !plan.ok()          ? plan.status()
                               : plan->upserts > 0 ? ServeUpserts(*plan, life)

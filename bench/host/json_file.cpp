@@ -4,6 +4,8 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,6 +28,15 @@ absl::Status WriteJsonFile(const std::string& file, const Json& json, int indent
   out.close();
   if (out) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot write ", file, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<Json> ReadJsonFile(const std::string& file) {
+  std::ifstream stream(file);
+  std::ostringstream text;
+  text << stream.rdbuf();  // reads a directory as nothing; the parser would throw
+  Json json = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_discarded()) return json;
+  return absl::DataLossError(absl::StrCat(file, " cannot be read, or is not JSON"));
 }
 
 }  // namespace pando::bench

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -268,9 +267,8 @@ void ComputeServer::ReportProgress() {
 }
 
 int RunComputeServerProcess(const std::string& plan_file, int index) {
-  std::ifstream stream(plan_file);
-  const Json json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  absl::StatusOr<Plan> plan = PlanFromJson(json);
+  const absl::StatusOr<Json> json = ReadJsonFile(plan_file);
+  absl::StatusOr<Plan> plan = json.ok() ? PlanFromJson(*json) : json.status();
   if (!plan.ok()) {
     std::fprintf(stderr, "compute server %d: %s: %s\n", index, plan_file.c_str(),
                  plan.status().ToString().c_str());

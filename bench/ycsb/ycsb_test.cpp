@@ -266,6 +266,7 @@ TEST_F(YcsbTest, BadFlagsAreClear) {
   EXPECT_NE(Fail("--colour=red").find("colour"), std::string::npos);
   EXPECT_NE(Fail("--memory=lots").find("'lots' is not a size"), std::string::npos);
   EXPECT_NE(Fail("--json=/nowhere/x").find("cannot write /nowhere/x"), std::string::npos);
+  EXPECT_NE(Fail("--plan_file=/tmp").find("/tmp cannot be read"), std::string::npos) << Log();
   EXPECT_NE(Fail("--fabric=pigeon").find("unknown fabric 'pigeon'"), std::string::npos);
   EXPECT_NE(Fail("--memory=1M --records=1000000").find("RESOURCE_EXHAUSTED"), std::string::npos);
 }
