@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/chaos/operation_log.h"
+#include "bench/host/json_file.h"
 #include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/workload/keys.h"
@@ -47,7 +48,7 @@ absl::StatusOr<Outcome> Coordinator::Run() {
   PANDO_RETURN_IF_ERROR(StartMemoryServers(plan_, &memory_servers_, options_.stop_fd));
   PANDO_RETURN_IF_ERROR(Load());
   PANDO_RETURN_IF_ERROR(Dump(".initial"));
-  std::ofstream(plan_.folder + "/plan.json") << PlanToJson(plan_);
+  PANDO_RETURN_IF_ERROR(bench::WriteJsonFile(plan_.folder + "/plan.json", PlanToJson(plan_)));
   servers_.resize(static_cast<size_t>(plan_.compute_servers));
   for (int i = 0; i < plan_.compute_servers; ++i) PANDO_RETURN_IF_ERROR(StartLife(i));
   for (int i = 0; i < plan_.compute_servers; ++i) PANDO_RETURN_IF_ERROR(AwaitReady(i));
@@ -334,8 +335,8 @@ absl::Status Coordinator::LookAtProcesses() {
   for (Server& server : servers_) {
     if (!server.process.has_value() || !server.process->HasEnded()) continue;
     if (server.process->ended_well()) continue;
-    return absl::UnavailableError(absl::StrCat("a compute server ", *server.process->ending(), "\n",
-                                               bench::Tail(server.process->log_file())));
+    return absl::UnavailableError(
+        absl::StrCat("a compute server ", bench::WhyEnded(*server.process)));
   }
   return bench::CheckMemoryServers(&memory_servers_);
 }

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -22,6 +21,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/chaos/coordinator.h"
 #include "bench/chaos/report.h"
+#include "bench/host/json_file.h"
 #include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/host/process.h"
@@ -150,7 +150,7 @@ class UpsertsRun {
  private:
   absl::Status StartComputeServers() {
     const std::string plan_file = plan_.folder + "/plan.json";
-    std::ofstream(plan_file) << PlanToJson(plan_);
+    PANDO_RETURN_IF_ERROR(bench::WriteJsonFile(plan_file, PlanToJson(plan_)));
     for (int life = 0; life < plan_.compute_servers; ++life) {
       PANDO_ASSIGN_OR_RETURN(Tally* const tally, MapTally(plan_, life));
       tallies_.push_back(tally);

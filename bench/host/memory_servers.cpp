@@ -20,8 +20,7 @@ constexpr int64_t kStepMs = 100;
 absl::Status CheckMemoryServers(std::vector<Process>* servers) {
   for (Process& server : *servers) {
     if (!server.HasEnded()) continue;
-    return absl::UnavailableError(
-        absl::StrCat("a memory server ", *server.ending(), "\n", Tail(server.log_file())));
+    return absl::UnavailableError(absl::StrCat("a memory server ", WhyEnded(server)));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +28,9 @@ namespace {
 
 constexpr char kPrefix[] = "pando-run-";
 constexpr char kLockFile[] = "owner.lock";
+// The longest below a folder, and what a Unix socket takes.
+constexpr size_t kSocketNameBytes = sizeof("/registry/server-1024.sock") - 1;
+constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 
 // A descriptor that holds the lock of a file; -1: another process does, or there is no such file.
 int OpenLocked(const std::filesystem::path& file, int more_flags = 0) {
@@ -67,11 +71,18 @@ absl::StatusOr<TemporaryFolder> TemporaryFolder::Create() {
   if (!IsUtf8(base)) {  // plans and results name what lies there
     return absl::InvalidArgumentError("TMPDIR is not UTF-8: set it to a directory whose name is");
   }
-  RemoveLeftovers(base);
   std::string name = absl::StrCat(base, "/", kPrefix, "XXXXXX");
+  const size_t path_bytes = std::filesystem::absolute(name, error).string().size();
+  if (path_bytes + kSocketNameBytes > kSocketPathBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("TMPDIR=", base, " is too long for the sockets of memory servers by ",
+                     path_bytes + kSocketNameBytes - kSocketPathBytesMax,
+                     " bytes: set it to a directory with a shorter path"));
+  }
+  RemoveLeftovers(base);
   if (mkdtemp(name.data()) == nullptr) {
     return absl::UnavailableError(
-        absl::StrCat("cannot make a folder ", name, ": ", std::strerror(errno)));
+        absl::StrCat("cannot make a folder ", name, " (TMPDIR): ", std::strerror(errno)));
   }
   TemporaryFolder folder;
   folder.path_ = name;

@@ -14,7 +14,7 @@ std::filesystem::path ProgramFolder();
 
 // A folder of its own, readable by the owner only, removed with everything in it. Move-only. The
 // path is short, because sockets go into it. Create() also removes what killed processes left
-// behind.
+// behind. InvalidArgument: TMPDIR is too long for that, or not UTF-8.
 class TemporaryFolder {
  public:
   static absl::StatusOr<TemporaryFolder> Create();

@@ -144,6 +144,17 @@ void Stop(std::vector<Process>* processes, int grace_ms) {
   processes->clear();  // kills what is left
 }
 
+std::string WhyEnded(const Process& process) {
+  std::string said = Tail(process.log_file());
+  // Programs that exit with a failure say why.
+  if (said.empty() && !process.log_file().empty() && !process.ended_well() &&
+      process.ending()->starts_with("exited")) {
+    said = absl::StrCat("It could not say why: is there room where ", process.log_file(),
+                        " is? TMPDIR=DIRECTORY puts it elsewhere.");
+  }
+  return absl::StrCat(*process.ending(), "\n", said);
+}
+
 std::string Tail(const std::string& file, size_t bytes) {
   std::ifstream stream(file, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());

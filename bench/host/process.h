@@ -59,6 +59,9 @@ class Process {
 // Asks with SIGTERM, waits `grace_ms` for all of them together, then insists with SIGKILL.
 void Stop(std::vector<Process>* processes, int grace_ms);
 
+// Of one that has ended: how, and what it said last; where that is nothing, what may have kept it.
+std::string WhyEnded(const Process& process);
+
 // The last lines of a file, for error messages; empty if there are none.
 std::string Tail(const std::string& file, size_t bytes = 2'000);
 

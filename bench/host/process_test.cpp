@@ -17,6 +17,7 @@
 
 #include "bench/host/channel.h"
 #include "bench/host/host_info.h"
+#include "bench/host/json_file.h"
 #include "bench/host/paths.h"
 #include "common/base/clock.h"
 #include "gtest/gtest.h"
@@ -56,6 +57,26 @@ TEST(ProcessTest, DestructionKills) {
     EXPECT_FALSE(sleeper.WaitFor(20));
   }
   EXPECT_FALSE(Runs(pid));
+}
+
+// As on a full disk.
+TEST(ProcessTest, WhoSaysNothingMayNotHaveBeenAbleTo) {
+  const TemporaryFolder folder = *TemporaryFolder::Create();
+  const auto why = [&](const std::string& script) {
+    const std::string log = folder.path() / "log";
+    std::filesystem::remove(log);
+    Process process = Shell(script, {.log_file = log});
+    EXPECT_TRUE(process.WaitFor(10'000));
+    return WhyEnded(process);
+  };
+  EXPECT_EQ(why("echo reason; exit 3"), "exited with 3\nreason\n");
+  EXPECT_NE(why("exit 1").find("TMPDIR"), std::string::npos);
+  EXPECT_EQ(why("kill -9 $$").find("TMPDIR"), std::string::npos);
+}
+
+TEST(JsonFileTest, WhatCannotBeWrittenIsSaid) {
+  const absl::Status full = WriteJsonFile("/dev/full", {{"text", "\xff"}});
+  EXPECT_EQ(full.message(), "cannot write /dev/full: No space left on device");
 }
 
 TEST(ProcessTest, StopAsksFirst) {
@@ -164,6 +185,20 @@ TEST_F(PathsTest, TheFolderGoesWithItsContent) {
   }
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_TRUE(std::filesystem::exists(ProgramFolder() / ProgramFile().filename()));
+}
+
+// Else a memory server would find it out, of a registry that the user has not named.
+TEST_F(PathsTest, APathTooLongForSocketsIsRefused) {
+  const std::string base = getenv("TMPDIR");
+  // A socket takes 107 bytes.
+  const size_t most = 107 - std::string("/pando-run-XXXXXX/registry/server-1024.sock").size();
+  for (const size_t bytes : {most, most + 1}) {
+    const std::string longer = base + "/" + std::string(bytes - base.size() - 1, 'x');
+    std::filesystem::create_directory(longer);
+    setenv("TMPDIR", longer.c_str(), 1);
+    const std::string said(TemporaryFolder::Create().status().message());
+    EXPECT_EQ(said.find("TMPDIR=" + longer), bytes > most ? 0 : std::string::npos) << said;
+  }
 }
 
 TEST_F(PathsTest, WhatAKilledOwnerLeftIsRemovedByTheNext) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "bench/host/json_file.h"
 #include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/ycsb/compute_server.h"
@@ -98,7 +99,7 @@ absl::Status Coordinator::StartMemoryServers() {
 
 absl::Status Coordinator::StartComputeServers() {
   const std::string plan_file = absl::StrCat(plan_.folder, "/plan.json");
-  std::ofstream(plan_file) << PlanToJson(plan_);
+  PANDO_RETURN_IF_ERROR(WriteJsonFile(plan_file, PlanToJson(plan_)));
   for (int i = 0; i < plan_.compute_servers; ++i) {
     const int index = plan_.compute_server_first + i;
     PANDO_ASSIGN_OR_RETURN(auto ends, Channel::CreatePair());
@@ -219,8 +220,9 @@ absl::Status Coordinator::TakeMessages() {
 absl::Status Coordinator::WhyGone(ComputeServerHandle* server, int index) const {
   std::string why = "its thread has ended";
   if (server->process.has_value()) {
-    why = server->process->WaitFor(1'000) ? *server->process->ending() : "closed its channel";
-    absl::StrAppend(&why, "\n", Tail(server->process->log_file()));
+    why = server->process->WaitFor(1'000)
+              ? WhyEnded(*server->process)
+              : absl::StrCat("closed its channel\n", Tail(server->process->log_file()));
   }
   return absl::UnavailableError(absl::StrCat("compute server ", index, " ", why));
 }
