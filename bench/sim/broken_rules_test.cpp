@@ -95,6 +95,24 @@ TEST(BrokenRules, EachVariantHasARunOrATest) {
   }
 }
 
+// A command line that is wrong is no run that broke, and the one that repeats a run is not.
+TEST(BrokenRules, AreNotWhatAWrongCommandLineShows) {
+  for (const std::string flags :
+       {"--timeout_ms=0", "--tree=300/8", "--tree=8/70000", "--exhaustive_crashes --tree=300/8",
+        "--packet_bytes=0", "--combine_max=0", "--node_bytes=100", "--lock_words=0",
+        "--history=/nowhere/h", "--read=nan", "--hot_share=nan", "--call_loss=2"}) {
+    std::string output;
+    const int status = Execute(std::string(PANDO_SIM) + " --operations=10 " + flags, &output);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2) << flags << "\n" << output;
+    EXPECT_EQ(output.find("BROKE"), std::string::npos) << flags << "\n" << output;
+  }
+  std::string output;
+  Execute(std::string(PANDO_SIM) + " --operations=10 --seeds 1:2 --call_loss=1", &output);
+  EXPECT_NE(output.find("repeat: pando-sim --operations=10 --call_loss=1 --seed=2\n"),
+            std::string::npos)
+      << output;
+}
+
 // One line each, in columns: for people who look for a rule's run.
 TEST(BrokenRules, AreListed) {
   std::string list;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "bench/sim/coverage.h"
 #include "bench/sim/cruel_main.h"
@@ -123,6 +125,8 @@ namespace pando {
 namespace {
 
 constexpr int kExitOk = 0, kExitBroke = 1;
+// What the client says of options that it does not take.
+constexpr std::string_view kNotTaken = "set-up: INVALID_ARGUMENT: ";
 
 const ProgramInfo kProgram = {
     .name = "pando-sim",
@@ -145,6 +149,8 @@ void ParseTree(SimRunOptions* options) {
       !absl::SimpleAtoi(parts[1], &options->tree.value_bytes_max)) {
     BadFlag("--tree=" + FLAGS_tree + ": must be KEY_BYTES/VALUE_BYTES");
   }
+  if (options->tree.key_bytes_max > 255 || options->tree.value_bytes_max > 65'536)
+    BadFlag("--tree=" + FLAGS_tree + ": at most 255/65536");
   if (options->tree.value_bytes_max < 4)
     BadFlag("--tree: values of at least 4 bytes are needed to be unique");
   if (FLAGS_key_prefix >= options->tree.key_bytes_max)
@@ -198,17 +204,21 @@ void CheckRanges() {
     BadFlag("servers, threads, coroutines and keys must be at least 1 (and servers at most 64)");
   for (const double share :
        {FLAGS_read, FLAGS_put, FLAGS_update, FLAGS_insert, FLAGS_delete, FLAGS_scan}) {
-    if (share < 0) BadFlag("shares of operations must not be negative");
+    if (!(share >= 0 && share <= 1e9)) BadFlag("shares of operations must be 0 or more");
   }
-  if (FLAGS_lease_us < 0 || FLAGS_lease_us > 60'000'000) {
+  for (const double part : {FLAGS_grow, FLAGS_hot_share, FLAGS_conditional, FLAGS_runs, FLAGS_many,
+                            FLAGS_stretches, FLAGS_erases, FLAGS_cursor, FLAGS_stall_probability,
+                            FLAGS_call_loss, FLAGS_break_probability}) {
+    if (!(part >= 0 && part <= 1)) BadFlag("shares of other things, and probabilities, are 0 to 1");
+  }
+  if (FLAGS_lock_words < 1 || FLAGS_lock_words > 1 << 28) BadFlag("--lock_words must be 1 to 2^28");
+  if (!FLAGS_history.empty() && !std::ofstream(FLAGS_history, std::ios::app))
+    BadFlag("--history: cannot write " + FLAGS_history);
+  if (FLAGS_lease_us < 0 || FLAGS_lease_us > 60'000'000)
     BadFlag("--lease_us must be 0 to a minute");
-  }
-  if (FLAGS_break_probability < 0 || FLAGS_break_probability > 1) {
-    BadFlag("--break_probability must be 0 to 1");
-  }
   if (!FLAGS_without.empty() && FLAGS_preset.empty()) BadFlag("--without needs --preset");
   (void)ParseWithout();
-  if (FLAGS_pauses < 0) BadFlag("--pauses must not be negative");
+  if (FLAGS_pauses < 0 || FLAGS_stall_us < 0) BadFlag("--pauses, --stall_us: not negative");
   if (FLAGS_crashes < 0 || (FLAGS_crashes > 0 && FLAGS_compute_servers <= FLAGS_crashes)) {
     BadFlag("--crashes must leave one compute server");
   }
@@ -298,8 +308,13 @@ SimRunOptions OptionsOf(uint64_t seed) {
 // The command that repeats a seed: the flags as given, but for the seeds.
 std::string Repeat(const std::vector<std::string>& arguments, uint64_t seed) {
   std::string command = "pando-sim";
-  for (const std::string& argument : arguments) {
-    if (argument.rfind("--seed", 0) != 0) command += " " + argument;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string flag = arguments[i].substr(0, arguments[i].find('='));
+    if (flag.ends_with("-seed") || flag.ends_with("-seeds")) {
+      if (flag == arguments[i]) ++i;  // its value is the next word
+    } else {
+      command += " " + arguments[i];
+    }
   }
   return command + " --seed=" + std::to_string(seed);
 }
@@ -373,6 +388,9 @@ int Run(const std::vector<std::string>& arguments) {
     const bool is_scenario = !FLAGS_scenario.empty();
     const SimRunResult result =
         is_scenario ? FindScenario(FLAGS_scenario)->run(seed) : RunSim(options);
+    const std::string problem = result.ok() ? "" : result.problems.front();
+    if (FLAGS_preset.empty() && !is_scenario && problem.starts_with(kNotTaken))
+      BadFlag(problem.substr(kNotTaken.size()));
     coverage.Add(result);
     if (FLAGS_trace_hash && count == 1) {
       std::printf("trace hash %016llx\n", static_cast<unsigned long long>(result.trace_hash));
