@@ -18,6 +18,7 @@
 #include "bench/history/history_io.h"
 #include "bench/host/json_file.h"
 #include "bench/host/paths.h"
+#include "bench/host/print.h"
 #include "bench/host/stop_signals.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
@@ -178,10 +179,9 @@ int Main(Plan plan) {
     const absl::StatusOr<UpsertsReport> report = RunUpserts(plan, stop_fd);
     if (absl::IsCancelled(report.status())) return 128 + bench::StopSignal();
     if (!report.ok()) return Fail(report.status());
-    std::fputs(report->Text(plan).c_str(), stdout);
-    if (const absl::Status status = WriteJson(report->Json(plan)); !status.ok()) {
-      return Fail(status);
-    }
+    absl::Status written = bench::Print(report->Text(plan));
+    written.Update(WriteJson(report->Json(plan)));
+    if (!written.ok()) return Fail(written);
     return report->ok(plan) ? 0 : kFailed;
   }
   const std::string history_file = FLAGS_history.empty() ? plan.folder + "/history" : FLAGS_history;
@@ -189,10 +189,9 @@ int Main(Plan plan) {
   const absl::StatusOr<Report> report = Run(plan, stop_fd, history_file);
   if (absl::IsCancelled(report.status())) return 128 + bench::StopSignal();
   if (!report.ok()) return Fail(report.status());
-  std::fputs(ReportText(*report).c_str(), stdout);
-  if (const absl::Status status = WriteJson(ReportJson(plan, *report)); !status.ok()) {
-    return Fail(status);
-  }
+  absl::Status written = bench::Print(ReportText(*report));
+  written.Update(WriteJson(ReportJson(plan, *report)));
+  if (!written.ok()) return Fail(written);
   return report->ok() ? 0 : kFailed;
 }
 

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "bench/host/json_file.h"
 #include "bench/host/paths.h"
+#include "bench/host/print.h"
 #include "bench/host/stop_signals.h"
 #include "bench/ycsb/compute_server.h"
 #include "bench/ycsb/coordinator.h"
@@ -398,8 +399,8 @@ int Coordinate(Plan plan) {
   }
   if (absl::IsCancelled(result.status())) return 128 + StopSignal();
   if (!result.ok()) return Fail(result.status());
-  std::fputs(ResultTable(plan, *result).c_str(), stdout);
-  absl::Status written = WriteJson(FLAGS_json, ResultJson(plan, *result), 2);
+  absl::Status written = Print(ResultTable(plan, *result));
+  written.Update(WriteJson(FLAGS_json, ResultJson(plan, *result), 2));
   written.Update(WriteJson(FLAGS_histograms, HistogramJson(plan, *result), -1));
   if (!FLAGS_plot.empty() && !result->runs.empty()) {
     written.Update(WritePlot(FLAGS_plot, plan, *result));

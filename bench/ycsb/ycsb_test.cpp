@@ -287,6 +287,17 @@ TEST_F(YcsbTest, ATextWithoutAPropertyOfYcsbsIsNoWorkload) {
   Run(absl::StrCat("-P ", File("workloadx"), " -P ", File("numbers")));
 }
 
+// The results in files are there.
+TEST_F(YcsbTest, ATableThatIsLostIsNoSuccess) {
+  Process process =
+      *Process::Spawn({.arguments = {ProgramFolder() / "pando-ycsb", "--records=1000",
+                                     "--operations=1000", absl::StrCat("--json=", File("json"))},
+                       .log_file = "/dev/full"});
+  EXPECT_TRUE(process.WaitFor(60'000));
+  EXPECT_EQ(*process.ending(), "exited with 1");
+  EXPECT_EQ(Json("json")["run"]["operations"], 1'000);
+}
+
 // Names of files and trees may be any bytes, those in JSON may not.
 TEST_F(YcsbTest, NamesThatAreNotUtf8AreRefused) {
   const std::string odd = File("\xff");
