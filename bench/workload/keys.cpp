@@ -149,7 +149,12 @@ absl::StatusOr<std::unique_ptr<Keys>> Keys::Create(const KeyOptions& options,
   }
   PANDO_RETURN_IF_ERROR(keys.status());
   const uint32_t longest = (*keys)->key_bytes_max();
-  if (longest > kKeyBytesLimit || (options.key_bytes != 0 && longest > options.key_bytes)) {
+  if (longest > kKeyBytesLimit) {
+    return absl::InvalidArgumentError(absl::StrCat("keys of kind '", options.kind, "' have up to ",
+                                                   longest, " bytes: keys have at most ",
+                                                   kKeyBytesLimit));
+  }
+  if (options.key_bytes != 0 && longest > options.key_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("keys of kind '", options.kind, "' have up to ", longest,
                      " bytes; --key_bytes=", options.key_bytes, " is too small for them"));

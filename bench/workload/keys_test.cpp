@@ -69,6 +69,13 @@ TEST_F(WordsTest, InsertsBeyondTheFileAreNumbered) {
   EXPECT_FALSE(Keys::Create({.kind = "words", .key_bytes = 10, .words_file = file_}, 1).ok());
 }
 
+// Nobody has said anything of --key_bytes.
+TEST_F(WordsTest, AWordTooLongForAKeyIsNamedAsThat) {
+  std::ofstream(file_, std::ios::app) << "\n" << std::string(302, 'x') << "\n";
+  const std::string why(Keys::Create({.kind = "words", .words_file = file_}, 1).status().message());
+  EXPECT_EQ(why, "keys of kind 'words' have up to 302 bytes: keys have at most 255");
+}
+
 TEST(KeysTest, BadOptionsAreClear) {
   EXPECT_FALSE(Keys::Create({.kind = "uuid"}, 1).ok());
   EXPECT_EQ(Keys::Create({.kind = "words", .words_file = "/nowhere/words"}, 1).status().code(),
