@@ -195,10 +195,7 @@ std::array<LockTechnique, 4> LockLadder() {
 absl::StatusOr<LockBenchResult> RunLockBench(const LockBenchOptions& options,
                                              const Techniques& techniques,
                                              const LockBenchHost& host) {
-  Holders holders(options.locks);
   std::vector<std::unique_ptr<Client>> clients;
-  std::vector<std::unique_ptr<LockSession>> sessions;
-  std::vector<ClientStats> before;
   for (int c = 0; c < options.compute_servers; ++c) {
     ClientOptions client_options;
     client_options.techniques = techniques;
@@ -209,6 +206,9 @@ absl::StatusOr<LockBenchResult> RunLockBench(const LockBenchOptions& options,
     PANDO_RETURN_IF_ERROR(CheckOptions(options, client.get()));
     clients.push_back(std::move(client));
   }
+  Holders holders(options.locks);  // as many as there are words for
+  std::vector<std::unique_ptr<LockSession>> sessions;
+  std::vector<ClientStats> before;
   absl::Status opened;
   OneWorld world = {.left = options.operations};
   std::vector<std::function<void()>> jobs;

@@ -103,6 +103,8 @@ TEST_F(LockBenchTest, RefusesMoreLocksThanWords) {
   LockBenchOptions options = Options();
   options.locks = 2 * (1'024 - 256) + 1;
   EXPECT_EQ(Run(options, Techniques()).status().code(), absl::StatusCode::kInvalidArgument);
+  options.locks = uint64_t{1} << 50;  // there is no memory either to note who holds them
+  EXPECT_EQ(Run(options, Techniques()).status().code(), absl::StatusCode::kInvalidArgument);
   options.locks = 0;
   EXPECT_EQ(Run(options, Techniques()).status().code(), absl::StatusCode::kInvalidArgument);
   options = Options();

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/cost/sim_cluster.h"
 #include "bench/host/host_info.h"
+#include "bench/host/memory_servers.h"
 #include "bench/host/paths.h"
 #include "bench/host/process.h"
 #include "bench/locks/lock_bench.h"
@@ -119,6 +120,7 @@ absl::StatusOr<LockBenchResult> RunOnShm(const LockBenchOptions& options,
              .death_signal = SIGTERM}));
     servers.push_back(std::move(server));
   }
+  PANDO_RETURN_IF_ERROR(AwaitMemoryServers(&servers, registry, /*stop_fd=*/-1));
   const auto connect = [&](ClientOptions client) {
     client.registry = registry;
     client.memory_servers_min = FLAGS_memory_servers;
