@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "bench/host/host_info.h"
 #include "bench/node_loop/node_loop.h"
 #include "common/base/units.h"
 #include "common/program/command_line.h"
+#include "common/program/host_memory.h"
 
 DEFINE_uint64(records, 1'000'000, "records in the nodes");
 DEFINE_double(duration, 2, "seconds");
@@ -37,6 +39,14 @@ int main(int argc, char** argv) {
   }
   if (!(FLAGS_duration > 0 && FLAGS_duration <= 1e6)) {
     pando::ExitWithUsageError(kProgram, "--duration is above 0");
+  }
+  const absl::Status fits =
+      pando::CheckMemory(NodeArray::NodesOf(FLAGS_records) * NodeArray::kNodeBytes,
+                         pando::ReadHostMemory(/*numa_node=*/-1));
+  if (!fits.ok()) {
+    const std::string why(fits.message());
+    std::fprintf(stderr, "pando-node-loop: %s: use fewer --records\n", why.c_str());
+    return 1;
   }
   NodeArray nodes(FLAGS_records);
   RunNodeLoop(&nodes, 0.1, FLAGS_seed + 1);  // every page has been touched

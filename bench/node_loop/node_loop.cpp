@@ -23,9 +23,12 @@ uint32_t NodeArray::SlotOffset(uint32_t slot) {
          (slot % kSlotsPerLine) * kSlotBytes;
 }
 
+uint64_t NodeArray::NodesOf(uint64_t records) {
+  return std::max<uint64_t>(1, (records + kUsedSlots - 1) / kUsedSlots);
+}
+
 NodeArray::NodeArray(uint64_t records)
-    : node_count_(std::max<uint64_t>(1, (records + kUsedSlots - 1) / kUsedSlots)),
-      nodes_(node_count_ * kNodeBytes) {
+    : node_count_(NodesOf(records)), nodes_(node_count_ * kNodeBytes) {
   for (uint64_t record = 0; record < this->records(); ++record) {
     unsigned char* const node = &nodes_[record / kUsedSlots * kNodeBytes];
     // Slots are taken in no particular order, and the free ones lie between them.

@@ -19,6 +19,7 @@ class NodeArray {
 
   explicit NodeArray(uint64_t records);
 
+  static uint64_t NodesOf(uint64_t records);
   uint64_t node_count() const { return node_count_; }
   uint64_t records() const { return node_count_ * kUsedSlots; }
   // Copies the record's node and searches the copy for it, slot by slot. The value found, or 0.

@@ -243,5 +243,8 @@ int main(int argc, char** argv) {
   if (FLAGS_rounds < 1 || FLAGS_rounds > 1'000) {
     pando::ExitWithUsageError(pando::bench::kProgram, "--rounds is 1 to 1000");
   }
+  if (!(FLAGS_duration > 0 && FLAGS_duration <= 1e6)) {
+    pando::ExitWithUsageError(pando::bench::kProgram, "--duration is above 0");
+  }
   return pando::bench::Main();
 }
