@@ -50,7 +50,7 @@ absl::Status NodeLedger::CheckNodeBytes(NodePoolId pool, uint32_t node_bytes) co
 }
 
 uint64_t NodeLedger::KeptBackFrom(uint32_t tree_id) const {
-  if (tree_id != 0 && tree_id == kept_back_for_) return 0;
+  if ((tree_id != 0 && tree_id == kept_back_for_) || !RuleHolds(Rule::kO2Reserve)) return 0;
   const auto its = trees_.find(NodePoolId(kept_back_for_));
   const uint64_t has = its == trees_.end() ? 0 : its->second.chunks.size();
   return kept_back_max_ - std::min<uint64_t>(kept_back_max_, has);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "memory/memory_server.h"
 
@@ -17,7 +18,8 @@ constexpr size_t kFencedRangesMax = 1 << 20;
 }  // namespace
 
 absl::Status MemoryServer::CheckServes() const {
-  if (options_.fence == nullptr || serving_.lease_ns() > 0) return absl::OkStatus();
+  const bool lacks_leases = options_.fence != nullptr && serving_.lease_ns() == 0;
+  if (!lacks_leases || !RuleHolds(Rule::kO1Leases)) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "owned trees need leases on this fabric: an owner that is silent could not be told from one "
       "that serves on; start memory servers with --lease_ms and --serving_lease_ms above 0");

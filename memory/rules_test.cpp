@@ -2,10 +2,15 @@
 // Built with PANDO_BROKEN_VARIANTS, apart from the room's other tests.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "common/base/rule.h"
 #include "memory/chunk_nodes.h"
 #include "memory/client_table.h"
 #include "memory/lease_table.h"
+#include "memory/server_test_util.h"
 #include "memory/tree_table.h"
 
 #ifndef PANDO_BROKEN_VARIANTS
@@ -87,6 +92,56 @@ TEST(MemoryRulesTest, R7) {
   EXPECT_FALSE(TheLostAreWelcome());
   BrokenRule r7(Rule::kR7);
   EXPECT_TRUE(TheLostAreWelcome());
+}
+
+// Of a server of a fabric that can cut clients off, without leases.
+class LeaselessServer : public TwoClientsTest {
+ public:
+  LeaselessServer() { Start({.fence = &fence_}); }
+  // Whether somebody is told that it may serve for ever, and then cut off, which it hears nothing
+  // of.
+  bool CutsOffWhoServes() {
+    if (!anna_->Serve().ok() || !bert_->Fence(anna_->id).ok()) return false;
+    server_->OnTimer(clock_.now_ns);
+    return !fence_.peers.empty();
+  }
+
+ private:
+  void TestBody() override {}
+
+  RecordingFence fence_;
+};
+
+TEST(MemoryRulesTest, O1Leases) {
+  EXPECT_FALSE(LeaselessServer().CutsOffWhoServes());
+  BrokenRule o1(Rule::kO1Leases);
+  EXPECT_TRUE(LeaselessServer().CutsOffWhoServes());
+}
+
+// A server that others have filled with nodes.
+class FullServer : public TwoClientsTest {
+ public:
+  FullServer() {
+    memory_ = PlainMemory(8 << 20);
+    Start({});
+    const auto tree = anna_->CreateTree("a");
+    (void)anna_->AttachTree(tree->tree_id);
+    while (anna_->AllocateNodes(tree->tree_id, tree->shape.node_bytes).ok()) {
+    }
+  }
+  // Whether the owners' tree has no room there.
+  bool OwnersAreRefused() {
+    return !anna_->CreateTree(std::string(kClusterTreeName), Shape(246, 128)).ok();
+  }
+
+ private:
+  void TestBody() override {}
+};
+
+TEST(MemoryRulesTest, O2Reserve) {
+  EXPECT_FALSE(FullServer().OwnersAreRefused());
+  BrokenRule o2(Rule::kO2Reserve);
+  EXPECT_TRUE(FullServer().OwnersAreRefused());
 }
 
 }  // namespace

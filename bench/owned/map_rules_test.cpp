@@ -36,6 +36,13 @@ TEST_F(MapRulesTest, O3) {
   EXPECT_GT(SeedsWithProblems(kSeeds), kSeeds / 4);
 }
 
+// Keys are asked for that are borders.
+TEST_F(MapRulesTest, O2) {
+  constexpr uint64_t kSeeds = 60;
+  BreakRule(Rule::kO2);
+  EXPECT_GT(SeedsWithProblems(kSeeds), kSeeds / 4);
+}
+
 // The low of a range that was listed while its owner divided it and gave it up: below it the list
 // is older than at its own entry.
 std::string LowOfClaimWithOldLow() {

@@ -57,7 +57,9 @@ absl::StatusOr<MappedRange> FindRange(OperationContext& context, MapStore& store
                                       std::string_view key) {
   // No key of the tree is longer; what is behind the longest border of its kind is the same range.
   const std::string_view border = key.substr(0, kBorderBytesMax);
-  const KeyCut at = border.empty() ? BeginOf(tree_id) : KeyCut{RangeKey(tree_id, border), true};
+  // A border is the first key of the range above it.
+  const KeyCut at =
+      border.empty() ? BeginOf(tree_id) : KeyCut{RangeKey(tree_id, border), RuleHolds(Rule::kO2)};
   // The lower border first: a split in between makes the range seen too big, not one that does not
   // cover the key.
   PANDO_ASSIGN_OR_RETURN(std::string low, ReadBorderBelow(context, store, tree_id, at));

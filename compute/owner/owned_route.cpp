@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/owner/member.h"
 #include "compute/owner/owned_tree.h"
@@ -83,7 +84,7 @@ absl::Status OwnedTree::Route(OperationContext& context, std::string_view key,
     }
     absl::Status asked = member_.Ask(context, owner->id, owner->address, request, answer);
     if (asked.ok() && !answer->not_owner) return answer->status;
-    Forget(key);
+    if (RuleHolds(Rule::kO6)) Forget(key);
     if (!asked.ok() && !absl::IsUnavailable(asked)) return asked;
     // It was the owner, perhaps, and the map says who is; or a range changes hands just now.
     if (asked.ok() && strayed++ == 0) continue;

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/wire/control.h"
 #include "compute/check/session_check.h"
@@ -89,7 +90,7 @@ class RoutedTree {
     if (shared_.entry.shape.has_cells) {
       large_ = std::make_unique<LargeValues>(&shared_, owned_.get());
     }
-    is_plain_ = owned_ == nullptr && large_ == nullptr;
+    is_plain_ = (owned_ == nullptr || !RuleHolds(Rule::kO1)) && large_ == nullptr;
   }
 
   // The tree in remote memory: its name and shape, its servers, and what became of them.
