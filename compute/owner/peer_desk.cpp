@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "common/fabric/recoverable.h"
 #include "compute/owner/member.h"
@@ -98,7 +99,9 @@ void PeerDesk::ExecuteOn(OwnedTree* tree, OperationContext& context, const PeerR
   }
   std::optional<absl::Status> done;
   if (request.operation == PeerRequest::Operation::kGet) {
-    done = tree->GetHere(context, request.key, &answer->value);
+    // The variant asks on.
+    done = RuleHolds(Rule::kP4) ? tree->GetHere(context, request.key, &answer->value)
+                                : std::optional(tree->Get(context, request.key, &answer->value));
   } else {
     WriteOperation operation;
     answer->status = Prepare(*tree, request, &operation);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 
 namespace pando {
@@ -108,7 +109,7 @@ int64_t PeerChannel::Watch(PeerCall* call, int64_t began_ns, int64_t now_ns) {
     return call->state == PeerCall::State::kUnsent && has_turn && may_go;
   };
   const int64_t patience_ns = call == first_ ? PatienceNs() : kPatienceNsMax;
-  if (may_watch() && now_ns - began_ns >= patience_ns) Send(call);
+  if (may_watch() && now_ns - began_ns >= patience_ns && RuleHolds(Rule::kP2Patience)) Send(call);
   call->watches = may_watch() && call == first_;
   return may_watch() ? now_ns + patience_ns : kNeverNs;
 }
@@ -158,7 +159,8 @@ int64_t PeerChannel::PatienceNs() const {
 bool PeerChannel::MaySend() const {
   if (link_ == nullptr) return true;
   if (!writable_ || free_.empty()) return false;
-  return unanswered_.size() < thrift_.unanswered_max() || unsent_bytes_ >= kPeerMessageBytesMax;
+  const size_t unanswered_max = RuleHolds(Rule::kP2) ? thrift_.unanswered_max() : SIZE_MAX;
+  return unanswered_.size() < unanswered_max || unsent_bytes_ >= kPeerMessageBytesMax;
 }
 
 void PeerChannel::Send(const PeerCall* impatient) {

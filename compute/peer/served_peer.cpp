@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 #include "common/base/status.h"
 #include "compute/peer/peer_service.h"
 
@@ -57,7 +58,8 @@ absl::Status ServedPeer::Take(std::string_view message) {
   if (header.from != other_) return absl::DataLossError("requests in somebody else's name");
   const size_t count = batch->requests.size();
   PeerCounters::Add(&service_.counters_.requests, count);
-  if (under_way_.load() + count > service_.options_.requests_max_of_link) {
+  if (under_way_.load() + count > service_.options_.requests_max_of_link &&
+      RuleHolds(Rule::kP4Most)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(under_way_.load(), " requests are under way, and ", count, " more have come; ",
                      service_.options_.requests_max_of_link, " is the most"));
