@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/rule.h"
 #include "common/wire/owner_messages.h"
 #include "compute/owner/collect.h"
 #include "compute/owner/member.h"
@@ -46,7 +47,8 @@ void Member::NoteTime() {
 }
 
 void Member::FlushOverdue(OperationContext& context) {
-  if (log_->is_in_place()) NoteTime();
+  const bool is_in_place = log_->is_in_place() || !RuleHolds(Rule::kB5Age);
+  if (is_in_place) NoteTime();
   // The other half of the time is for all that is not overdue.
   const int64_t now_ns = NowNs();
   OperationContext half(context, now_ns + (context.deadline_ns() - now_ns) / 2);
@@ -65,8 +67,8 @@ void Member::FlushOverdue(OperationContext& context) {
     };
     // From half of the deadline on, so that what takes its time is in time; and then all that have
     // waited for a quarter, so that many go at once.
-    const bool is_due =
-        deadline_ns > 0 && lowest != kNoLsn && lowest < before(NowNs() - deadline_ns / 2);
+    const bool is_due = deadline_ns > 0 && lowest != kNoLsn &&
+                        lowest < before(NowNs() - deadline_ns / 2) && RuleHolds(Rule::kB5);
     if (is_due && NowNs() >= range->overdue_again_ns &&
         !FlushTombstones(half, tree, range, before(NowNs() - deadline_ns / 4))) {
       // Somebody holds a leaf, or it is out of reach: what is dirty elsewhere has its turn.
@@ -79,7 +81,7 @@ void Member::FlushOverdue(OperationContext& context) {
   }
   context.cost += half.cost;
   // While the log moves, whatever is appended again is as old as any (rule W6).
-  if (!log_->is_in_place()) appended_.NoteAppendedAgain();
+  if (!is_in_place) appended_.NoteAppendedAgain();
   tombstones_.store(tombstones, std::memory_order_relaxed);
   oldest_tombstone_ns_.store(tombstones > 0 ? appended_.After(lowest_of_all) : kNoTombstone,
                              std::memory_order_relaxed);

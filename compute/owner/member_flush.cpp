@@ -106,7 +106,7 @@ bool Member::FlushUntilLow(OperationContext& context) {
     if (gone == 0 || !AdvanceBase(context, /*exactly=*/appends_again).ok()) break;
     WakeWriters();
     // Where writers never stop this does not end by itself.
-    is_wanted = flushing_->is_wanted();
+    is_wanted = flushing_->is_wanted() && RuleHolds(Rule::kB2Turn);
     if (is_wanted) break;
   }
   // Whoever passes the turnstile next finds no flush under way.

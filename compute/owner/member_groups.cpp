@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/rule.h"
 #include "compute/index/write_run.h"
 #include "compute/owner/collect.h"
 #include "compute/owner/group_list.h"
@@ -43,6 +44,7 @@ std::vector<DirtyGroup> Member::FullestGroups(OperationContext& context) {
   for (const Place& place : places) {
     if (!AddGroups(context, place, &descents, &groups)) return {};
   }
+  if (!RuleHolds(Rule::kB2)) return groups;  // the variant has no fullest ones
   std::stable_sort(groups.begin(), groups.end(),
                    [](const DirtyGroup& a, const DirtyGroup& b) { return a.records < b.records; });
   return groups;
