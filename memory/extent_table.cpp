@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/rule.h"
 
 namespace pando::memory {
 
@@ -63,7 +64,7 @@ absl::StatusOr<ExtentGrant> ExtentTable::Allocate(const ClientId& holder, uint64
   if (spares_.size() > SparesWanted(extents_.size() + 1)) grant = TakeSpare(holder, count);
   if (!grant.has_value()) grant = TakeFree(holder, count);
   const bool one_has_ended = std::any_of(extents_.begin(), extents_.end(), [&](const auto& entry) {
-    return is_over(entry.second.holder);
+    return is_over(entry.second.holder) || !RuleHolds(Rule::kW7Ended);
   });
   if (!grant.has_value() && one_has_ended) grant = TakeSpare(holder, count);
   if (!grant.has_value()) return Exhausted(bytes);
@@ -72,7 +73,7 @@ absl::StatusOr<ExtentGrant> ExtentTable::Allocate(const ClientId& holder, uint64
 
 std::optional<ExtentGrant> ExtentTable::TakeFree(const ClientId& holder, uint32_t chunks) {
   ChunkPool& pool = nodes_->pool();
-  const bool needs_spare = spares_max_ > 0 && !HasSpareFor(chunks);
+  const bool needs_spare = spares_max_ > 0 && !HasSpareFor(chunks) && RuleHolds(Rule::kW7);
   const uint32_t spare_chunks = needs_spare ? std::max(chunks, LongestExtent()) : 0;
   const ChunkPool::Run run = pool.FindRun(chunks, nodes_->kept_back() + spare_chunks);
   if (run.rested_ns == kNeverNs) return std::nullopt;
@@ -131,7 +132,7 @@ bool ExtentTable::HasSpareFor(uint32_t chunks) const {
 }
 
 void ExtentTable::MendSpares() {
-  if (spares_max_ == 0) return;
+  if (spares_max_ == 0 || !RuleHolds(Rule::kW7)) return;
   ChunkPool& pool = nodes_->pool();
   // With no extents they are as long as they are.
   const uint32_t chunks = LongestExtent();

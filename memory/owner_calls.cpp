@@ -114,7 +114,7 @@ absl::StatusOr<std::string> MemoryServer::OnFreeExtent(const Request& request) {
     return EncodeExtentFreed(false);
   }
   // Something of a holder that has not ended may be in flight to it (rules R6, C2).
-  if (*holder != request.sender && !IsOver(*holder)) {
+  if (*holder != request.sender && !IsOver(*holder) && RuleHolds(Rule::kW1)) {
     return absl::FailedPreconditionError(
         absl::StrCat("extent ", freed.id, " is that of ", holder->ToString(),
                      ", which has not ended here: fence it first"));

@@ -9,6 +9,7 @@
 #include "common/base/rule.h"
 #include "memory/chunk_nodes.h"
 #include "memory/client_table.h"
+#include "memory/extent_table.h"
 #include "memory/lease_table.h"
 #include "memory/server_test_util.h"
 #include "memory/tree_table.h"
@@ -142,6 +143,76 @@ TEST(MemoryRulesTest, O2Reserve) {
   EXPECT_FALSE(FullServer().OwnersAreRefused());
   BrokenRule o2(Rule::kO2Reserve);
   EXPECT_TRUE(FullServer().OwnersAreRefused());
+}
+
+// A log whose holder is at work.
+class LogsServer : public TwoClientsTest {
+ public:
+  LogsServer() { Start({}); }
+  // Whether somebody else frees it.
+  bool LogIsTaken() {
+    const auto log = anna_->AllocateExtent(1);
+    return bert_->FreeExtent(*log, anna_->id.incarnation).ok();
+  }
+
+ private:
+  void TestBody() override {}
+};
+
+TEST(MemoryRulesTest, W1) {
+  EXPECT_FALSE(LogsServer().LogIsTaken());
+  BrokenRule w1(Rule::kW1);
+  EXPECT_TRUE(LogsServer().LogIsTaken());
+}
+
+// A memory server that nodes have filled since one had its log there.
+class FullOfNodes {
+ public:
+  FullOfNodes() {
+    (void)Ask(kAnna);
+    clock_.now_ns += kSecondNs;
+    while (nodes_.Allocate(kBert, {/*tree_id=*/100, /*node_bytes=*/1024, 1000}).ok()) {
+    }
+  }
+  // Whether somebody else gets room for a log.
+  bool TakesBert() { return Ask(kBert); }
+  void AnnaEnds() { anna_has_ended_ = true; }
+
+ private:
+  static constexpr ClientId kAnna = {1, 1}, kBert = {2, 2};
+
+  bool Ask(const ClientId& holder) {
+    const auto grant = extents_.Allocate(
+        holder, 1, [&](const ClientId& client) { return client == kAnna && anna_has_ended_; });
+    return grant.ok() && grant->id != 0;
+  }
+
+  PlainMemory memory_{4 << 20};
+  ManualClock clock_;
+  Region region_ = *Region::Format(memory_.memory(), {});
+  NodeLedger nodes_{&region_, &clock_, {}};
+  ExtentTable extents_{&region_, &nodes_, &clock_, {}, /*life=*/77};
+  bool anna_has_ended_ = false;
+};
+
+// Whether nobody can take over from who has ended.
+bool NobodyFollows() {
+  FullOfNodes server;
+  server.AnnaEnds();
+  return !server.TakesBert();
+}
+
+TEST(MemoryRulesTest, W7) {
+  EXPECT_FALSE(NobodyFollows());
+  BrokenRule w7(Rule::kW7);
+  EXPECT_TRUE(NobodyFollows());
+}
+
+// Whether what is kept for who takes over is given to somebody who does not.
+TEST(MemoryRulesTest, W7Ended) {
+  EXPECT_FALSE(FullOfNodes().TakesBert());
+  BrokenRule w7(Rule::kW7Ended);
+  EXPECT_TRUE(FullOfNodes().TakesBert());
 }
 
 }  // namespace
