@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "bench/owned/log_moves.h"
 #include "bench/owned/owned_rules.h"
 #include "common/base/rule.h"
+#include "pando/losses.h"
 
 namespace pando {
 namespace {
@@ -76,6 +78,64 @@ TEST_F(OwnedRulesTest, D5) {
     stage.Do(last, 0, 1, OwnedStage::Make(history::OperationKind::kGet, KeyOf(1)));
     stage.LookAtTheEnd();
     return stage.what();
+  });
+}
+
+// An operator says that a loss would be accepted, of a log that is not lost; and that its memory
+// server is dead, which answers.
+std::string AcceptNoLoss(uint64_t seed, bool says_dead) {
+  LogMoves stage(LogMoves::Options(seed));
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  const ServerId log = stage.Begin(owner);
+  if (log == 0 || !stage.Open(next, 0)) return "";
+  stage.Kill(owner);
+  stage.Leave(owner);
+  AcceptLossOptions options;
+  if (says_dead) options.servers_dead = {log};
+  std::vector<LossInfo> losses;
+  (void)AcceptLoss(*next->client, options, &losses);
+  for (uint64_t key = 1; key <= LogMoves::kKeys; ++key) stage.Get(next, key);
+  stage.LookAtTheEnd();
+  return stage.what();
+}
+
+TEST_F(OwnedRulesTest, D6) {
+  ExpectShown(Rule::kD6, [](uint64_t seed) { return AcceptNoLoss(seed, /*says_dead=*/false); });
+}
+TEST_F(OwnedRulesTest, D6Alive) {
+  ExpectShown(Rule::kD6Alive, [](uint64_t seed) { return AcceptNoLoss(seed, /*says_dead=*/true); });
+}
+
+// An owner and its log are lost, which is accepted; the catalog's server says nothing from some
+// moment of that on, for as long as the call goes on. What the operator is told, in this call and
+// the next one. Returns how long it took.
+int64_t AcceptALoss(int64_t after_ns, size_t* told) {
+  LogMoves stage(LogMoves::Options(/*seed=*/3));
+  OwnedActor* const owner = stage.Join(OwnedStage::SmallOwner());
+  const ServerId log = stage.Begin(owner);
+  stage.Kill(owner);
+  stage.Leave(owner);
+  stage.cluster().StartAgain(log);
+  OwnedActor* const next = stage.Join(OwnedStage::SmallOwner());
+  (void)stage.Open(next, 0);
+  const int64_t begin_ns = stage.NowNs();
+  stage.world().At(begin_ns + after_ns, [&] { stage.world().PauseCalls(1, true); });
+  std::vector<LossInfo> losses, more;
+  (void)AcceptLoss(*next->client, {.timeout_ms = 300}, &losses);
+  const int64_t took_ns = stage.NowNs() - begin_ns;
+  stage.world().PauseCalls(1, false);
+  (void)AcceptLoss(*next->client, {}, &more);
+  *told = losses.size() + more.size();
+  return took_ns;
+}
+
+TEST_F(OwnedRulesTest, D6Note) {
+  ExpectShown(Rule::kD6Note, [](uint64_t seed) -> std::string {
+    size_t told = 0;
+    const int64_t took_ns = AcceptALoss(kSecondNs, &told);
+    AcceptALoss(took_ns - static_cast<int64_t>(seed) * 4 * kMicrosecondNs, &told);
+    return told == 1 ? "" : "a range was taken over without its log, and nobody is told";
   });
 }
 

@@ -1,5 +1,4 @@
-// What a member changes in the cluster tree: one job at a time, at the turnstile (rules O2 to O4,
-// O8, O9).
+// What a member changes in the cluster tree, one job at a time (rules O2 to O4, O8, O9).
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -201,10 +200,10 @@ absl::Status Member::AcceptLoss(LossAcceptance* acceptance, int64_t timeout_ns) 
   const auto accept = [&](OperationContext& context) -> absl::Status {
     for (const ServerId server : acceptance->servers_dead) {
       OperationContext asking(session_, std::min(context.deadline_ns(), NowNs() + kJobNsMin));
-      if (control_.Call(asking, server, ControlOpcode::kServerInfo, "").ok()) {
+      if (control_.Call(asking, server, ControlOpcode::kServerInfo, "").ok() &&
+          RuleHolds(Rule::kD6Alive))
         return absl::FailedPreconditionError(
             absl::StrCat("memory server ", server, " answers: it is not dead"));
-      }
     }
     const auto recover_all = [&]() -> absl::Status {
       Turnstile::Pass pass(turnstile_.get(), context.deadline_ns());
@@ -371,7 +370,8 @@ absl::Status Member::RecoverRange(OperationContext& context, int64_t until_ns, R
                        .why = why.ToString()};
     one->loss->Note(loss);
     const absl::StatusOr<bool> changed = change_hands();
-    if (!changed.value_or(false) && !pending_.has_value()) one->loss->TakeBack(loss);
+    const bool may_come_true = pending_.has_value() && RuleHolds(Rule::kD6Note);
+    if (!changed.value_or(false) && !may_come_true) one->loss->TakeBack(loss);
     return changed.status();
   };
   if (tree != nullptr && !RuleHolds(Rule::kD4)) PANDO_RETURN_IF_ERROR(adopt());

@@ -205,6 +205,8 @@ absl::Status Recovery::ReadMessages(OperationContext& context) {
     messages_.Add(lsn, message);
     return absl::OkStatus();
   };
+  if (parts_.loss != nullptr && !RuleHolds(Rule::kD6))
+    return Accept(context, absl::DataLossError("the variant reads no log whose loss is accepted"));
   absl::Status read;
   while (true) {
     if (IsDeclaredDead(log_->extent.server)) {
