@@ -124,5 +124,49 @@ TEST(OwnedLeave, WhoHasNotJoinedYetLeavesNothing) {
   }
 }
 
+// One has a job that waits for the catalog, and leaves; before, perhaps, it is asked to take a
+// range. How often it asks another one for something meanwhile.
+uint64_t AskedByWhoLeaves(bool is_asked_itself) {
+  OwnedStage stage({.trees = 2, .circumstances = {.breaks = true}});
+  ClientOptions client = OwnedStage::SmallOwner();
+  client.owner = true;
+  client.spread_ranges = false;
+  OwnedActor* const giver = stage.Join(client);
+  OwnedActor* const leaver = stage.Join(client);
+  for (OwnedActor* const actor : {giver, leaver}) {
+    EXPECT_TRUE(stage.Open(actor, 0) && stage.Open(actor, 1));
+  }
+  const auto put = [&] {
+    return OwnedStage::Make(history::OperationKind::kPut, KeyOf(1), stage.NewValue());
+  };
+  EXPECT_TRUE(stage.Do(giver, 0, 0, put()));
+  stage.world().PauseCalls(1, true);
+  stage.Spawn(leaver, 0, [&] { stage.Do(leaver, 0, 1, put()); });
+  stage.Quiet(kMillisecondNs);
+  if (is_asked_itself) {
+    const absl::Status given = stage.Give(giver, 0, 0, KeyOf(1), leaver);
+    EXPECT_TRUE(given.ok()) << given;
+  }
+  const uint64_t before = giver->client->Stats().owned.served;
+  stage.world().At(stage.NowNs() + 50 * kMillisecondNs,
+                   [&] { stage.world().PauseCalls(1, false); });
+  const absl::Status left = stage.Retire(leaver, 10'000);
+  EXPECT_TRUE(left.ok()) << left;
+  const uint64_t asked = giver->client->Stats().owned.served - before;
+  leaver->sessions[0]->Run();
+  EXPECT_TRUE(stage.Do(giver, 0, 0, put()));
+  EXPECT_EQ(giver->client->Stats().owned.ranges, 2u);
+  stage.LookAtTheEnd();
+  EXPECT_EQ(stage.what(), "");
+  return asked;
+}
+
+// Others claim the range when they need it (rules O14, P4).
+TEST(OwnedLeave, WhoLeavesBeforeItTakesARangeAsksNobodyForIt) {
+  const uint64_t otherwise = AskedByWhoLeaves(/*is_asked_itself=*/false);
+  EXPECT_GT(otherwise, 0u) << "it gives what it has";
+  EXPECT_EQ(AskedByWhoLeaves(/*is_asked_itself=*/true), otherwise);
+}
+
 }  // namespace
 }  // namespace pando

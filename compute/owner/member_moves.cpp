@@ -242,6 +242,8 @@ bool Member::TakeFor(OperationContext& context, OwnedTree* tree, std::string_vie
       RunForCaller(context, [this, tree, key = std::string(key)](OperationContext& job) {
         const Turnstile::Pass pass(turnstile_.get());
         if (!IsOpen(tree)) return absl::FailedPreconditionError("the tree is being closed");
+        // Since it was asked. Who asks looks for another one, and no peer is asked for a peer.
+        if (retired_.load(std::memory_order_acquire)) return absl::AbortedError("it has left");
         std::erase_if(wishes_, [&](const RangeWish& wish) {
           return wish.range.tree_id == tree->id() && wish.range.Covers(key);
         });
