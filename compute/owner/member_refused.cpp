@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "compute/owner/collect.h"
 #include "compute/owner/flush.h"
 #include "compute/owner/member.h"
 
@@ -156,11 +157,11 @@ void Member::TryRefused(OperationContext& context) {
           range->NoteAllTried();
           break;
         }
-        // Where others go, it may fit: round and round.
-        range->try_from =
-            range->partition.CollectDirty(std::max(range->try_from, range->low), "",
-                                          log_->durable(), /*refused=*/true, kTryMax, &items);
       }
+      // Where others go, it may fit: round and round.
+      range->try_from =
+          CollectDirty(context, range, log_->durable(), std::max(range->try_from, range->low), "",
+                       {.refused = true, .records_max = kTryMax}, &items);
       all_taken = FlushItems(context, tree, range, items).ok() && !items.empty();
       if (range->try_from.empty()) range->NoteAllTried();
       FlushOverdue(context);
