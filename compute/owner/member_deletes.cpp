@@ -47,8 +47,7 @@ void Member::NoteTime() {
 }
 
 void Member::FlushOverdue(OperationContext& context) {
-  const bool is_in_place = log_->is_in_place() || !RuleHolds(Rule::kB5Age);
-  if (is_in_place) NoteTime();
+  if (log_->is_in_place() || !RuleHolds(Rule::kB5Age)) NoteTime();
   // The other half of the time is for all that is not overdue.
   const int64_t now_ns = NowNs();
   OperationContext half(context, now_ns + (context.deadline_ns() - now_ns) / 2);
@@ -81,7 +80,7 @@ void Member::FlushOverdue(OperationContext& context) {
   }
   context.cost += half.cost;
   // While the log moves, whatever is appended again is as old as any (rule W6).
-  if (!is_in_place) appended_.NoteAppendedAgain();
+  if (!log_->is_in_place() && RuleHolds(Rule::kB5Age)) appended_.NoteAppendedAgain();
   tombstones_.store(tombstones, std::memory_order_relaxed);
   oldest_tombstone_ns_.store(tombstones > 0 ? appended_.After(lowest_of_all) : kNoTombstone,
                              std::memory_order_relaxed);
