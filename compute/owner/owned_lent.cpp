@@ -94,8 +94,9 @@ ReadLease* OwnedTree::Borrow(OperationContext& context, std::string_view key) {
   return held();
 }
 
-void OwnedTree::NoteUnreadable(OperationContext& context, ReadLease* lease) {
-  if (context.expired() || context.session.fenced()) return;
+void OwnedTree::NoteUnreadable(OperationContext& context, int64_t began_ns, ReadLease* lease) {
+  const bool had_time = context.deadline_ns() - began_ns >= member_.read_lease_ns();
+  if ((context.expired() && !had_time) || context.session.fenced()) return;
   read_leases_.NoteUnreadable(lease, member_.read_lease_ns());
 }
 
@@ -103,9 +104,10 @@ std::optional<absl::Status> OwnedTree::GetLent(OperationContext& context, std::s
                                                std::string* value) {
   ReadLease* const lease = Borrow(context, key);
   if (lease == nullptr) return std::nullopt;
+  const int64_t began_ns = context.session.NowNs();
   absl::Status status = GetKey(context, leaves_, key, value);
   if (!status.ok() && !absl::IsNotFound(status)) {
-    NoteUnreadable(context, lease);
+    NoteUnreadable(context, began_ns, lease);
     return std::nullopt;
   }
   context.session.counters().owned_lent.Add();

@@ -78,9 +78,10 @@ std::optional<absl::Status> OwnedReader::ReadLent(OperationContext& context, siz
   ReadLease* const lease = tree_.Borrow(context, key);
   if (lease == nullptr) return std::nullopt;
   const KeyCut border = BorderWithin(lease->low, lease->high);
+  const int64_t began_ns = context.session.NowNs();
   const absl::StatusOr<KeyCut> read = ReadRows(context, leaves_max, border);
   if (!read.ok()) {
-    tree_.NoteUnreadable(context, lease);
+    tree_.NoteUnreadable(context, began_ns, lease);
     return std::nullopt;
   }
   context.session.counters().owned_lent.Add();

@@ -163,9 +163,10 @@ class OwnedTree final : public OwnedSlots {
   // The key's range, if it is lent to this client, which asks for that now and then. What is READ
   // from here on counts, however long that takes: at this moment leaves had all of the range.
   ReadLease* Borrow(OperationContext& context, std::string_view key);
-  // Some leaf of it could not be READ. Its owner may have in memory what is there. Where the
-  // caller's own time is over that says nothing about the leaf.
-  void NoteUnreadable(OperationContext& context, ReadLease* lease);
+  // Some leaf of it could not be READ. Its owner may have in memory what is there. The
+  // READ began then: where the caller had less time than a read lease has, and it is over, that
+  // says nothing about the leaf.
+  void NoteUnreadable(OperationContext& context, int64_t began_ns, ReadLease* lease);
   // Nothing: it is not lent.
   std::optional<absl::Status> GetLent(OperationContext& context, std::string_view key,
                                       std::string* value);
