@@ -54,10 +54,7 @@ absl::Status Member::SettlePending(OperationContext& context) {
   // Who flushes a record finds it where it was. Not before: flushes do not wait for the cluster
   // tree.
   std::optional<Turnstile::Pass> flush;
-  if (pending_->is_split()) {
-    flush.emplace(flushing_.get(), context.deadline_ns());
-    if (!flush->ok()) return context.DeadlineError("waiting for flushes before a division");
-  }
+  if (pending_->is_split()) flush.emplace(flushing_.get());
   const RangeChange settled = *std::exchange(pending_, std::nullopt);
   OwnedTree* const tree = FindOpen(settled.range().tree_id);
   const bool is_ours = settled.won() && settled.range().entry.owner == self();
@@ -298,11 +295,12 @@ absl::Status Member::Recover(OperationContext& context, MemberId ended, LossAcce
     left.pop_front();
     const auto brought = [&] { return recovery.replayed() + one.replayed.refused.size(); };
     const uint64_t before = brought();
+    one.is_unanswered = false;
     const absl::Status recovered = RecoverRange(bringing, until_ns, &recovery, &one);
+    const bool comes_forward = brought() > before;
+    is_unanswered = one.is_unanswered && !comes_forward;
     if (!recovered.ok() && NowNs() >= until_ns) {
       late = recovered;
-      is_unanswered = one.is_unanswered;
-      const bool comes_forward = brought() > before;
       left.insert(comes_forward ? left.begin() : left.end(), std::move(one));
       in_vain = comes_forward ? 0 : in_vain + 1;
       if (comes_forward) forward_ns = NowNs();

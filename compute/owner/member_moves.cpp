@@ -57,6 +57,12 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
     std::lock_guard lock(range->partition.mutex());
     if (range->state != OwnRange::State::kServing) return NotNow();
   }
+  {
+    // What is inserted has to be divided then, and other jobs wait for that: a turn at the flushes
+    // now says that there will be another one soon.
+    const Turnstile::Pass turn(flushing_.get(), context.deadline_ns());
+    if (!turn.ok()) return NotNow();
+  }
   // Meanwhile it serves: both entries are of the same term.
   RangeChange split = RangeChange::Split(range->mapped, border, stamps_.Next());
   const absl::Status settled = split.Settle(context, map_);
@@ -67,11 +73,7 @@ absl::Status Member::SplitRange(OperationContext& context, OwnedTree* tree,
   if (!split.won()) return absl::InternalError("the entry of a range of this member has changed");
   // Who flushes a record finds it where it was. Not before: flushes do not wait for the cluster
   // tree.
-  const Turnstile::Pass flush(flushing_.get(), context.deadline_ns());
-  if (!flush.ok()) {
-    pending_ = std::move(split);  // the next job divides it
-    return NotNow();
-  }
+  const Turnstile::Pass flush(flushing_.get());
   Divide(tree, range, split);
   // FollowRecords() comes. Where a division comes true later nobody sees to it.
   OwnRange* const part = tree->FindOwn(split.lower().low);
