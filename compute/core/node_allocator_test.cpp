@@ -296,6 +296,23 @@ TEST_F(RestartTest, NoTreeGrowsOntoALifeThatIsOver) {
   EXPECT_FALSE(growing_.TryTake(kTree, 1).has_value());
 }
 
+// The next life knows nothing of the tree, and would say that its client has not opened it.
+TEST_F(RestartTest, ALostTreeAsksNobodyForNodes) {
+  TreeFate fate;
+  int asked = 0;
+  servers_[0]->on_request = [&] { ++asked; };
+  absl::Status status;
+  Spawn([&](OperationContext& context) {
+    context.fate = &fate;
+    StartAgain();
+    fate.Lose(absl::DataLossError("its nodes are gone"));
+    status = growing_.Refill(context, kTree, kNodeBytes, 1);
+  });
+  session_->scheduler().Drain();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(asked, 0);
+}
+
 // Nobody adds a life again that was taken for dead.
 TEST_F(RestartTest, WhatWasSentToAnEndedLifeSaysNothingOfTheNextOne) {
   world_.PauseCalls(1, true);

@@ -122,6 +122,8 @@ absl::Status NodeAllocator::RequestNodes(OperationContext& context, NodePoolId i
   bool is_late = false;
   for (const ServerId server : servers) {
     context.session.AdoptServers();
+    // The life that has come does not know a tree that was lost with the one before.
+    PANDO_RETURN_IF_ERROR(context.CheckFate());
     const uint64_t life = context.session.LifeOf(server);
     const int64_t begun_ns = context.session.NowNs();
     const int64_t until_ns =

@@ -120,16 +120,22 @@ absl::Status OperationContext::AwaitOnLife(Chain* chain, uint64_t life) {
   return chain->status();
 }
 
+absl::Status OperationContext::CheckFate() const {
+  if (fate == nullptr || !fate->lost()) return absl::OkStatus();
+  return absl::UnavailableError(fate->status().message());
+}
+
 absl::Status OperationContext::CatchUp(ServerId server) {
-  if (fate == nullptr || !fate->lost()) {
+  const absl::Status lost = CheckFate();
+  if (lost.ok()) {
     generation_ = session.generation();
-    return absl::OkStatus();
+    return lost;
   }
   // Elsewhere the operation may still give back what it holds.
   if (!session.WasAdoptedSince(server, generation_) || !RuleHolds(Rule::kR8)) {
     return absl::OkStatus();
   }
-  return absl::UnavailableError(fate->status().message());
+  return lost;
 }
 
 bool OperationContext::AwaitServer(ServerId server) {

@@ -176,6 +176,10 @@ struct OperationContext {
   // Unavailable, and nothing has happened, where the session knows another one.
   absl::Status AwaitOnLife(Chain* chain, uint64_t life);
 
+  // Unavailable: the tree is lost, as a server that it had nodes on has started again. For who asks
+  // a server for the tree and posts nothing; the session has taken up that life before.
+  absl::Status CheckFate() const;
+
   // To which life of the server the last chain went that this operation had for it. 0: that life is
   // over for the session, which has taken up another one since; or nothing was there to post to.
   uint64_t LifeOf(ServerId server) const {
