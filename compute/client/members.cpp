@@ -360,6 +360,9 @@ absl::Status ClientImpl::AddMember(const ServerLocation& location) {
     for (const auto& [id, weak] : trees_) {
       if (std::shared_ptr<TreeImpl> tree = weak.lock()) trees.push_back(std::move(tree));
     }
+    // In an order that is the same in every process: a simulated run is one of its seed alone.
+    std::sort(trees.begin(), trees.end(),
+              [](const auto& a, const auto& b) { return a->context().id() < b->context().id(); });
     // Once the server has met this client it may take it for dead when the connection ends, where
     // that cannot be withdrawn: whatever depends on another server comes before.
     std::vector<absl::StatusOr<CatalogEntry>> entries;
