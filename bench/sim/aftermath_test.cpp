@@ -76,5 +76,39 @@ TEST(Aftermath, ThreadsThatAreStoppedForLongerThanALease) {
   EXPECT_GT(stopped, 20u);
 }
 
+// Memory servers that start again, empty: trees that had nothing there go on, and are whole in the
+// end; the others are made again.
+TEST(Aftermath, MemoryServersThatComeBack) {
+  SimRunResult all;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    SimRunOptions options;
+    options.sim.seed = seed;
+    options.sim.death_seen_ns = 200 * kMicrosecondNs;
+    options.memory_servers = 3;
+    options.compute_servers = 3;
+    options.trees = 3;
+    options.tree.mode = seed % 2 == 0 ? TreeOptions::Mode::kOwned : TreeOptions::Mode::kShared;
+    options.bulk_loads = true;
+    options.client.log_bytes = 128 << 10;
+    options.server_deaths = 2;
+    options.server_restarts = 1;
+    options.server_restart_max_ns = seed % 3 == 0 ? 400 * kMicrosecondNs : 20 * kMicrosecondNs;
+    options.take_up_max_ns = 100 * kMicrosecondNs;
+    const SimRunResult result = RunSim(options);
+    EXPECT_THAT(result.problems, IsEmpty()) << "seed " << seed;
+    if (seed <= 4) {
+      EXPECT_EQ(RunSim(options).trace_hash, result.trace_hash) << "seed " << seed;
+    }
+    all.servers_restarted += result.servers_restarted;
+    all.servers_taken_up += result.servers_taken_up;
+    all.died_while_taken_up += result.died_while_taken_up;
+    all.lost_trees_dropped += result.lost_trees_dropped;
+  }
+  EXPECT_GT(all.servers_restarted, 30u);
+  EXPECT_GT(all.servers_taken_up, 40u);
+  EXPECT_GT(all.died_while_taken_up, 0u);
+  EXPECT_GT(all.lost_trees_dropped, 5u);
+}
+
 }  // namespace
 }  // namespace pando

@@ -21,6 +21,11 @@ DEFINE_double(reopen_refused, 0,
 DEFINE_int32(drops, 0, "times that a tree is dropped and created again");
 DEFINE_bool(bulk_loads, false, "--drops: the new tree is loaded in bulk");
 DEFINE_int32(server_deaths, 0, "memory servers that die on the way, but not the first");
+DEFINE_double(server_restarts, 0,
+              "--server_deaths: share of them that start again, empty, as another life");
+DEFINE_int64(server_restart_us, 2'000, "how much later at most, virtual microseconds");
+DEFINE_int64(take_up_us, 1'000,
+             "within which clients take up a server that has started again, virtual microseconds");
 DEFINE_int32(server_pauses, 0,
              "times that a memory server's process is stopped: calls wait, and are executed then");
 DEFINE_int64(server_pause_us, 2'000, "for how long at most, virtual microseconds");
@@ -35,11 +40,14 @@ std::string ApplyCruelFlags(SimRunOptions* options) {
        {FLAGS_pause_us, FLAGS_break_late_us, FLAGS_reopen_us, FLAGS_kill_late_us,
         FLAGS_partition_us, int64_t{FLAGS_sweeps}, int64_t{FLAGS_reopens}, int64_t{FLAGS_drops},
         int64_t{FLAGS_server_deaths}, FLAGS_server_pause_us, int64_t{FLAGS_server_pauses},
-        int64_t{FLAGS_partitions}}) {
+        FLAGS_server_restart_us, FLAGS_take_up_us, int64_t{FLAGS_partitions}}) {
     if (number < 0 || number > 1'000'000'000) return "a count or time is negative, or too large";
   }
   if (FLAGS_divide_times < 1 || FLAGS_divide_times > 10'000) {
     return "--divide_times must be 1 to 10000";
+  }
+  if (FLAGS_server_restarts < 0 || FLAGS_server_restarts > 1) {
+    return "--server_restarts must be 0 to 1";
   }
   if (FLAGS_trees < 1 || FLAGS_trees > 100) return "--trees must be 1 to 100";
   if (FLAGS_partitions > 0 && options->lease_ns == 0) return "--partitions needs --lease_us";
@@ -56,6 +64,9 @@ std::string ApplyCruelFlags(SimRunOptions* options) {
   options->drops = FLAGS_drops;
   options->bulk_loads = FLAGS_bulk_loads;
   options->server_deaths = FLAGS_server_deaths;
+  options->server_restarts = FLAGS_server_restarts;
+  options->server_restart_max_ns = FLAGS_server_restart_us * kMicrosecondNs;
+  options->take_up_max_ns = FLAGS_take_up_us * kMicrosecondNs;
   options->server_pauses = FLAGS_server_pauses;
   options->server_pause_max_ns = FLAGS_server_pause_us * kMicrosecondNs;
   options->partitions = FLAGS_partitions;

@@ -32,8 +32,10 @@ std::string DescribeCruelty(const SimRunOptions& o) {
       " us, open again in ", o.sim.reopen_ns / kMicrosecondNs, " us, sweeps ", o.sweeps,
       ", reopens ", o.reopens, " and after ", o.reopen_refused, " of the refusals", ", drops ",
       o.drops, o.bulk_loads ? " and bulk loads" : "", ", server deaths ", o.server_deaths,
-      ", and stopped ", o.server_pauses, " times up to ", o.server_pause_max_ns / kMicrosecondNs,
-      " us", ", short deadlines ", o.short_deadlines, ", threads stopped ", o.thread_pauses,
+      " (back ", o.server_restarts, " within ", o.server_restart_max_ns / kMicrosecondNs,
+      " us, taken up within ", o.take_up_max_ns / kMicrosecondNs, " us)", ", and stopped ",
+      o.server_pauses, " times up to ", o.server_pause_max_ns / kMicrosecondNs, " us",
+      ", short deadlines ", o.short_deadlines, ", threads stopped ", o.thread_pauses,
       " times up to ", o.thread_pause_max_ns / kMicrosecondNs, " us", ", partitions ", o.partitions,
       " up to ", o.partition_max_ns / kMicrosecondNs, " us");
 }

@@ -44,7 +44,8 @@ Ending Explain(const absl::Status& status, const Circumstances& circumstances,
   }
   // A memory server's death is told before anything is written there; what it makes uncertain ends
   // unknown.
-  const bool on_the_dead = circumstances.server_death && absl::IsUnavailable(status);
+  const bool on_the_dead = (circumstances.server_death && absl::IsUnavailable(status)) ||
+                           (circumstances.lost && absl::IsDataLoss(status));
   const bool full = circumstances.little_memory && absl::IsResourceExhausted(status);
   if (on_the_dead || full || (circumstances.dropped && absl::IsFailedPrecondition(status))) {
     ForgetAll(o);

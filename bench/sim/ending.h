@@ -26,6 +26,7 @@ struct Circumstances {
   bool leases = false;        // clients are fenced
   bool breaks = false;        // queue pairs break
   bool server_death = false;  // a memory server has died
+  bool lost = false;          // or has come back without what the tree had there
   bool dropped = false;       // the tree was dropped: it may not grow
   bool little_memory = false;
   bool owners_end = false;  // those who execute what others ask them, or their links

@@ -58,7 +58,7 @@ DEFINE_string(
     "trees; \"owned_cruel\": and they are dropped, and movers stopped, while ranges move");
 DEFINE_string(without, "",
               "with --preset: kinds of unkindness that no run has, of server_pauses, late_packets, "
-              "shapes, turns, clocks, log_deaths, threads, deadlines");
+              "shapes, turns, clocks, log_deaths, threads, deadlines, restarts");
 DEFINE_string(scenario, "",
               "plays that instead of a workload: recycled_leaf, slow_read, ... (see README.md)");
 DEFINE_int32(memory_servers, 2, "memory servers");
@@ -184,7 +184,8 @@ MixOptions ParseWithout() {
                                                       {"clocks", &mix.clocks},
                                                       {"log_deaths", &mix.log_deaths},
                                                       {"threads", &mix.threads},
-                                                      {"deadlines", &mix.deadlines}};
+                                                      {"deadlines", &mix.deadlines},
+                                                      {"restarts", &mix.restarts}};
   const std::vector<std::string> names = absl::StrSplit(FLAGS_without, ',', absl::SkipEmpty());
   for (const std::string& name : names) {
     const auto kind = std::find_if(std::begin(kinds), std::end(kinds),

@@ -11,7 +11,8 @@ namespace {
 // Each has a random stream of its own: the other choices stay what they were.
 constexpr uint64_t kMixServerPauseSeed = 0x6d69787370, kMixLateSeed = 0x6d69786c61,
                    kMixTurnsSeed = 0x6d697874, kMixClocksSeed = 0x6d6978636c,
-                   kMixThreadsSeed = 0x6d69787468, kMixDeadlinesSeed = 0x6d69786465;
+                   kMixThreadsSeed = 0x6d69787468, kMixDeadlinesSeed = 0x6d69786465,
+                   kMixRestartsSeed = 0x6d69787265;
 
 // Memory servers that are stopped, for about as long as calls, or clients, wait for them.
 void MixServerPauses(uint64_t seed, SimRunOptions* options) {
@@ -96,6 +97,23 @@ void MixInterruptions(uint64_t seed, const MixOptions& mix, SimRunOptions* optio
   if (mix.late_packets) MixLatePackets(seed, options);
   if (mix.threads) MixThreadPauses(seed, options);
   if (mix.deadlines) MixDeadlines(seed, options);
+}
+
+// Before anybody has noticed, about when they do, or long after that; taken up at once, or by some
+// much later than by others.
+void MixRestarts(uint64_t seed, SimRunOptions* options) {
+  if (options->server_deaths == 0 && options->owner_faults.log_deaths == 0) return;
+  Random random(DeriveSeed(seed, kMixRestartsSeed));
+  if (!random.Chance(0.7)) return;
+  options->server_restarts = 0.9;
+  if (options->server_deaths > 0) options->server_deaths += static_cast<int>(random.Uniform(3));
+  if (random.Chance(0.5)) options->bulk_loads = true;
+  const int64_t seen_ns = options->sim.death_seen_ns;
+  const std::array<int64_t, 4> longest_ns = {20 * kMicrosecondNs, seen_ns / 10, 2 * seen_ns,
+                                             4 * seen_ns};
+  options->server_restart_max_ns = longest_ns[random.Uniform(longest_ns.size())];
+  const std::array<int64_t, 4> take_up_ns = {1, 50 * kMicrosecondNs, seen_ns / 2, 2 * seen_ns};
+  options->take_up_max_ns = take_up_ns[random.Uniform(take_up_ns.size())];
 }
 
 }  // namespace pando

@@ -392,6 +392,7 @@ SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix) {
   if (mix.shapes) MixShapes(seed, &options);
   MixInterruptions(seed, mix, &options);
   MixOwnerFaults(seed, mix, &options);
+  if (mix.restarts) MixRestarts(seed, &options);
   return options;
 }
 

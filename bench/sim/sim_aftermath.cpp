@@ -97,7 +97,7 @@ void SimRun::ReadAll(ComputeServer& server, Session& session, const TreeHandle& 
     get.call_ns = Stamp();
     const absl::Status status = Perform(session, *handle.tree, &get);
     CheckWait(status, get, /*waits=*/1);
-    Circumstances circumstances = CircumstancesOf(handle.life->dropped);
+    Circumstances circumstances = CircumstancesOf(*handle.life, get.call_ns, handle.life->dropped);
     // The others' logs may have more for the dead server's leaves than one client may keep.
     circumstances.little_memory |= options_.tree.mode == TreeOptions::Mode::kOwned;
     const Ending ending = Explain(status, circumstances, &get);
@@ -169,7 +169,7 @@ void SimRun::CheckLife(const TreeLife& life) {
     for (const std::string& key : checked.undecided) Problem(absl::StrCat("undecided: ", key));
   };
   // Of what was dropped, or lay on a server that died, only the history is left.
-  if (life.dropped || !CanConnect()) return check(nullptr);
+  if (life.dropped || !IsWhole()) return check(nullptr);
   const TreeCheckResult tree =
       CheckTree(life.entry, {.crc = crc_, .keep_entries = true},
                 [this](RemoteAddress from, std::span<std::byte> into) {

@@ -137,12 +137,14 @@ void SimRun::ClientLoop(ComputeServer& server, const SimSession& place, Session&
   }
 }
 
-Circumstances SimRun::CircumstancesOf(bool dropped) const {
+Circumstances SimRun::CircumstancesOf(const TreeLife& life, int64_t call_ns, bool dropped) const {
+  const int64_t settled_ns = SettledNs();
   return {
       .leases = options_.lease_ns > 0,
       .breaks = options_.break_probability > 0 || options_.partitions > 0 ||
                 options_.owner_faults.member_cuts > 0,
-      .server_death = result_.server_deaths > 0,
+      .server_death = result_.server_deaths > 0 && call_ns <= settled_ns,
+      .lost = result_.servers_restarted > 0 && life.opened_ns <= settled_ns,
       .dropped = dropped,
       .little_memory = options_.main_bytes < SimRunOptions::kLittleBytes,
       .owners_end = options_.tree.mode == TreeOptions::Mode::kOwned &&
@@ -202,8 +204,9 @@ Ending SimRun::Settle(ComputeServer& server, Session& session, const TreeHandle&
                       const absl::Status& status, Operation* o, int waits) {
   CheckWait(status, *o, waits);
   const Circumstances circumstances =
-      CircumstancesOf(handle.life->dropped && !server.client->fenced());
+      CircumstancesOf(*handle.life, o->call_ns, handle.life->dropped && !server.client->fenced());
   const Ending ending = Explain(status, circumstances, o);
+  if (absl::IsDataLoss(status) && ending == Ending::kRefused) server.lost_slot = handle.life->slot;
   if (ending == Ending::kConcluded) {
     o->return_ns = Stamp();
     if (result_.server_deaths > 0) ++result_.after_server_death;
@@ -325,10 +328,12 @@ bool SimRun::BulkLoad(ComputeServer& server, Session& session, const TreeHandle&
   if (!status.ok()) {
     // Somebody has put something before; or the tree was dropped, which may not grow then.
     const bool may_refuse = absl::IsFailedPrecondition(status) && !server.client->fenced();
-    const Circumstances circumstances = CircumstancesOf(may_refuse);
+    const Circumstances circumstances = CircumstancesOf(*handle.life, call_ns, may_refuse);
     Operation whole = loads.front();
-    // Of a tree that was dropped nobody can say where it has nodes.
-    const bool cannot_say = handle.life->dropped && IsOutcomeUnknown(status);
+    // Of a tree that was dropped nobody can say where it has nodes; one that has lost some may have
+    // had all that was loaded before.
+    const bool cannot_say = (handle.life->dropped && IsOutcomeUnknown(status)) ||
+                            (circumstances.lost && absl::IsDataLoss(status));
     ending = cannot_say ? Ending::kUnknown : Explain(status, circumstances, &whole);
     if (ending == Ending::kProblem) Fail(status, &whole);
     const bool may_have_loaded = ending == Ending::kUnknown || IsOutcomeUnknown(status);

@@ -78,10 +78,12 @@ void SimRun::MaybeKillServer() {
 
 void SimRun::KillServer(size_t place) {
   server_dead_[place] = true;
+  ++dead_servers_;
   ++result_.server_deaths;
   world_.KillServer(static_cast<ServerId>(place + 1));
   NoteTrouble(NowNs() + options_.sim.death_seen_ns);
   for (const auto& server : servers_) server->cutter_died |= server->gave_up;
+  RestartLater(place);
 }
 
 void SimRun::MaybePauseServer() {

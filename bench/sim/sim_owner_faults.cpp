@@ -127,7 +127,12 @@ void SimRun::MaybeReplace() {
   const AskedClient dead = due->dead;
   replacements_.erase(due);
   if (workload_.is_over() || !CanConnect()) return;
+  const uint64_t lives = Lives();
   const absl::Status joined = AddComputeServer();
+  if (JoinsLater(joined, lives)) {
+    ++connects_owed_;
+    return;
+  }
   if (!joined.ok()) {
     return Problem(absl::StrCat("in the place of one that was killed: ", joined.ToString()));
   }

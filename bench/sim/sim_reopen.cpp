@@ -28,6 +28,7 @@ TreeLife* SimRun::LifeOf(size_t slot, const CatalogEntry& entry) {
   life->slot = slot;
   life->entry = entry;
   life->load_pending = options_.bulk_loads && !is_first;
+  life->opened_ns = NowNs();
   return life.get();
 }
 
@@ -37,8 +38,11 @@ absl::StatusOr<TreeHandle> SimRun::OpenSlot(ComputeServer& server, size_t slot) 
   for (int attempt = 1;; ++attempt) {
     tree = server.client->CreateTree(name, ShapeOf(slot));
     // Somebody's drop has been to some servers only, and is done again.
-    if (!absl::IsNotFound(tree.status()) || options_.drops == 0 || attempt == kOpensMax) break;
-    (void)server.client->DropTree(name);
+    const bool is_half_dropped = absl::IsNotFound(tree.status()) && TreesAreDropped();
+    const bool is_lost = absl::IsDataLoss(tree.status()) && result_.servers_restarted > 0;
+    if ((!is_half_dropped && !is_lost) || attempt == kOpensMax) break;
+    for (const auto& life : lives_) life->dropped |= is_lost && life->slot == slot;
+    if (server.client->DropTree(name).ok() && is_lost) ++result_.lost_trees_dropped;
   }
   PANDO_RETURN_IF_ERROR(tree.status());
   TreeHandle handle;
@@ -80,7 +84,7 @@ void SimRun::MaybeDrop() {
   ComputeServer* const server = Choose(&drops_.random());
   if (server == nullptr) return;
   const TreeHandle& handle = server->handles[drops_.random().Uniform(server->handles.size())];
-  if (handle.life->dropped) return;
+  if (handle.life == nullptr || handle.life->dropped) return;
   handle.life->dropped = true;
   const std::string name = handle.tree->name();
   // Of a drop that fails nobody knows how far it has come: OpenSlot() ends it.
@@ -102,7 +106,7 @@ void SimRun::StepReopenings() {
       continue;
     }
     // A client with a handle to a dropped tree changes to its successor, some time later.
-    if (options_.drops == 0 || server.gave_up || !CanConnect()) continue;
+    if (!TreesAreDropped() || server.gave_up || !CanConnect()) continue;
     for (size_t slot = 0; slot < server.handles.size(); ++slot) {
       const TreeLife* const life = server.handles[slot].life;
       if (life == nullptr || !life->dropped || !drops_.random().Chance(0.001)) continue;
@@ -146,11 +150,15 @@ void SimRun::StepReopening(ComputeServer& server) {
 
 void SimRun::Reopen(ComputeServer& server) {
   if (server.closed) {
-    if (workload_.is_over() || !CanConnect()) return;
+    if (workload_.is_over()) return;
+    if (!CanConnect()) {
+      connects_owed_ += options_.server_restarts > 0 ? 1 : 0;
+      return;
+    }
     ++result_.clients_replaced;
+    const uint64_t lives = Lives();
     const absl::Status joined = AddComputeServer();
-    if (!CanConnect()) return;
-    if (FindsNoRoomYet(joined)) {
+    if (JoinsLater(joined, lives) || FindsNoRoomYet(joined)) {
       ++connects_owed_;  // Reconnect() sees to it
       return;
     }
@@ -183,9 +191,9 @@ void SimRun::Reopen(ComputeServer& server) {
   // Fenced meanwhile, or calls were lost; where nobody gets in any more its clients go without.
   reopening.not_before = NowNs() + kOpenAgainNs;
   reopening.is_full = absl::IsResourceExhausted(opened);
-  const bool may_fail = options_.lease_ns > 0 || options_.drops > 0 || !CanConnect();
+  const bool may_fail = options_.lease_ns > 0 || TreesAreDropped() || !CanConnect();
   if (!may_fail) return Problem(absl::StrCat("opening again: ", opened.ToString()));
-  if (!server.client->fenced() && CanConnect()) return;
+  if (!server.client->fenced() && (CanConnect() || restarts_due_ > 0)) return;
   server.gave_up = server.gave_up || server.client->fenced();
   server.Halt();
   server.reopening.reset();

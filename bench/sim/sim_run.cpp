@@ -22,7 +22,7 @@ constexpr uint64_t kEraseSeed = 0x6572617365, kDeadlineSeed = 0x64656164;
 constexpr uint64_t kSweepSeed = 0x7377656570, kReopenSeed = 0x72656f70656e, kDropSeed = 0x64726f70;
 constexpr uint64_t kDeathSeed = 0x6465617468, kPartitionSeed = 0x70617274;
 constexpr uint64_t kServerPauseSeed = 0x73746f70;
-constexpr uint64_t kThreadPauseSeed = 0x746872656164;
+constexpr uint64_t kThreadPauseSeed = 0x746872656164, kRestartSeed = 0x72657374617274;
 constexpr uint64_t kPeerCutSeed = 0x70637574, kMemberCutSeed = 0x6d637574;
 constexpr uint64_t kReplaceSeed = 0x7265706c, kLogDeathSeed = 0x6c6f6764;
 // Where dozens of one call's coroutines want a lock at once, without local locks.
@@ -72,6 +72,7 @@ SimRun::SimRun(const SimRunOptions& options)
       move_random_(DeriveSeed(options.sim.seed, kMoveSeed)),
       erase_random_(DeriveSeed(options.sim.seed, kEraseSeed)),
       deadline_random_(DeriveSeed(options.sim.seed, kDeadlineSeed)),
+      restart_random_(DeriveSeed(options.sim.seed, kRestartSeed)),
       pauses_left_(options.pauses),
       tree_random_(DeriveSeed(options.sim.seed, kTreeSeed)),
       sweeps_(options.sim.seed, kSweepSeed, options.sweeps, options.operations),
@@ -99,6 +100,13 @@ absl::Status SimRun::SetUp() {
 }
 
 absl::Status SimRun::AddMemoryServer(ServerId id) {
+  PANDO_ASSIGN_OR_RETURN(auto memory_server, StartMemoryServer(id));
+  memory_servers_.push_back(std::move(memory_server));
+  server_dead_.push_back(false);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<memory::MemoryServer>> SimRun::StartMemoryServer(ServerId id) {
   const ServerMemory memory = world_.AddServer(id, options_.main_bytes, options_.lock_words * 8);
   memory::MemoryServerOptions server;
   server.server_id = id;
@@ -115,11 +123,10 @@ absl::Status SimRun::AddMemoryServer(ServerId id) {
   // Without leases only a process's end is its death.
   if (options_.lease_ns > 0) server.fence = world_.Fence(id);
   server.identity_key = memory::SimIdentityKey();
+  server.life = 1 + ended_lives_.size();
   PANDO_ASSIGN_OR_RETURN(auto memory_server, memory::MemoryServer::Create(memory, server));
   world_.SetHandler(id, memory_server.get());
-  memory_servers_.push_back(std::move(memory_server));
-  server_dead_.push_back(false);
-  return absl::OkStatus();
+  return memory_server;
 }
 
 absl::Status SimRun::AddComputeServer() {
@@ -185,15 +192,23 @@ void SimRun::Reconnect() {
     NoteTrouble(NowNs());  // others see to what it has left
     ++connects_owed_;
   }
-  while (connects_owed_ > 0 && CanConnect() && NowNs() >= connect_not_before_ns_) {
+  while (connects_owed_ > 0 && CanConnect() && NowNs() >= connect_not_before_ns_ &&
+         NowNs() >= join_not_before_ns_) {
+    const uint64_t lives = Lives();
     const absl::Status joined = AddComputeServer();
-    if (!CanConnect()) return;  // one died meanwhile
-    if (FindsNoRoomYet(joined)) return;
+    if (JoinsLater(joined, lives) || FindsNoRoomYet(joined)) return;
     if (!joined.ok()) return Problem(absl::StrCat("reconnect: ", joined.ToString()));
     --connects_owed_;
     ++result_.reconnects;
     SpawnClients(*servers_.back());
   }
+}
+
+bool SimRun::JoinsLater(const absl::Status& joined, uint64_t lives_before) {
+  if (joined.ok() || Lives() == lives_before) return false;
+  servers_.back()->Close();
+  join_not_before_ns_ = NowNs() + kConnectAgainNs;
+  return true;
 }
 
 // Its tree had been dropped, or all clients have gone, and there is no room for a root yet.
@@ -212,7 +227,7 @@ bool SimRun::SomebodyWorks() const {
 }
 
 bool SimRun::SomebodyComes() const {
-  if (workload_.is_over() || !CanConnect()) return false;
+  if (workload_.is_over() || (!CanConnect() && restarts_due_ == 0)) return false;
   if (connects_owed_ > 0) return true;
   return std::any_of(open_.begin(), open_.end(), [this](const ComputeServer* server) {
     return IsAlive(*server) && (server->gave_up || server->reopening.has_value());
@@ -227,7 +242,8 @@ bool SimRun::Unfinished() {
   if (!SomebodyComes()) return false;
   const int64_t cut_max_ns = options_.owner_faults.member_cuts > 0 ? 4 * options_.lease_ns : 0;
   if (NowNs() - worked_ns_ <= options_.pause_max_ns + options_.partition_max_ns +
-                                  options_.server_pause_max_ns + cut_max_ns + kComesByNs) {
+                                  options_.server_pause_max_ns + options_.server_restart_max_ns +
+                                  options_.take_up_max_ns + cut_max_ns + kComesByNs) {
     return true;
   }
   if (IsFullForGood()) return false;
@@ -265,6 +281,8 @@ void SimRun::Drive() {
     LookAtDying();
     MaybePause();
     MaybeKillServer();
+    MaybeTakeUp();
+    MaybeDropLost();
     MaybePauseServer();
     MaybePauseThread();
     MaybePartition();
@@ -284,6 +302,7 @@ void SimRun::Drive() {
       std::any_of(open_.begin(), open_.end(), [this](const auto* one) { return IsAlive(*one); })) {
     Problem(absl::StrCat("the run ended after ", begun_, " operations had begun"));
   }
+  EndRestarts();
   if (result_.problems.empty()) return;
   // Something broke: the coroutines are run to their end as those of dead processes.
   for (auto& server : servers_) {
@@ -296,9 +315,11 @@ void SimRun::CollectStats() {
     if (server->client == nullptr) continue;  // its set-up failed, or it was counted
     AddStats(server->client->Stats(), &result_.stats);
   }
-  for (const auto& server : memory_servers_) {
-    for (const auto& [name, value] : server->Counters()) {
-      if (name == "chunks_again") result_.chunks_again += value;
+  for (const auto* const servers : {&memory_servers_, &ended_lives_}) {
+    for (const auto& server : *servers) {
+      for (const auto& [name, value] : server->Counters()) {
+        if (name == "chunks_again") result_.chunks_again += value;
+      }
     }
   }
 }
@@ -313,9 +334,10 @@ SimRunResult SimRun::Run() {
   CollectStats();
   const bool has_dead = options_.crashes > 0 || options_.lease_ns > 0 ||
                         options_.break_probability > 0 || options_.reopens > 0 ||
-                        options_.drops > 0 || result_.owner_and_log_deaths > 0;
+                        options_.drops > 0 || result_.owner_and_log_deaths > 0 ||
+                        result_.server_deaths > 0;
   if (set_up.ok() && result_.problems.empty()) {
-    if (!CanConnect()) {
+    if (!IsWhole()) {
       ReadAfterServerDeath();
     } else if (has_dead) {
       SweepAfterDeaths();

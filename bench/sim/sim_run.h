@@ -95,8 +95,14 @@ struct SimRunOptions {
   int drops = 0;
   bool bulk_loads = false;
   // Memory servers that die on the way, never the catalog's. What was on them is Unavailable from
-  // then on; the rest goes on, but nobody connects any more.
+  // then on; the rest goes on, but nobody connects while one is dead.
   int server_deaths = 0;
+  // This share of them starts again up to `server_restart_max_ns` later: empty, as another life,
+  // which each client takes up within `take_up_max_ns`. Trees that had nodes there are lost then,
+  // and are dropped and created again. Some of the new lives die while they are taken up.
+  double server_restarts = 0;
+  int64_t server_restart_max_ns = 0;
+  int64_t take_up_max_ns = 0;
   // Times that a memory server's process is stopped, and goes on up to `server_pause_max_ns` later;
   // half of them last two milliseconds at most.
   int server_pauses = 0;
@@ -155,6 +161,8 @@ struct MixOptions {
   bool deadlines = true;
   // In some, single threads are stopped while their process goes on.
   bool threads = true;
+  // Memory servers that have died start again, in some.
+  bool restarts = true;
 };
 SimRunOptions MixedRun(uint64_t seed, const MixOptions& mix = {});
 
@@ -176,6 +184,10 @@ struct SimRunResult {
   uint64_t sweeps = 0, sessions_reopened = 0, trees_reopened = 0, clients_replaced = 0;
   uint64_t trees_dropped = 0, bulk_loads = 0, server_deaths = 0, partitions = 0;
   uint64_t server_pauses = 0, thread_pauses = 0;
+  // Of memory servers that had died; by clients; that died again before all had taken them up; of
+  // trees that were lost with them.
+  uint64_t servers_restarted = 0, servers_taken_up = 0, died_while_taken_up = 0;
+  uint64_t lost_trees_dropped = 0;
   // Of operations with short deadlines: without effect, and of unknown outcome.
   uint64_t too_late = 0, perhaps_too_late = 0;
   uint64_t splits = 0, moves = 0;        // of ranges

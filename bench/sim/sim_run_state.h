@@ -1,7 +1,8 @@
 // The inside of RunSim(), by job: sim_run.cpp (set-up, the loop), sim_clients.cpp (what clients
 // do), sim_reopen.cpp (what is closed and opened again under load), sim_latest.cpp (by when what
 // the dead had under way has happened), sim_faults.cpp (what is done to the run),
-// sim_owner_faults.cpp (and to owners alone), sim_waits.cpp (how long operations may wait),
+// sim_restarts.cpp (memory servers that come back), sim_owner_faults.cpp (what is done to owners
+// alone), sim_waits.cpp (how long operations may wait),
 // sim_aftermath.cpp (what must hold afterwards).
 //
 // Everything here happens outside coroutines, between two events, but for ClientLoop() and what it
@@ -39,6 +40,7 @@ struct TreeLife {
   CatalogEntry entry;
   bool dropped = false;       // a drop was begun at least
   bool load_pending = false;  // it is new, and somebody is to load it in bulk
+  int64_t opened_ns = 0;      // when somebody first had it
   std::vector<history::Operation> operations;
   // Where in these there are ranges that were erased, and loads in bulk: others may end them.
   std::vector<std::pair<size_t, size_t>> shared_ends;  // the first, and behind the last; ascending
@@ -79,6 +81,7 @@ struct ComputeServer {
   std::vector<int32_t> clients;  // of the history
   std::optional<Reopening> reopening;
   size_t refused_slot = SIZE_MAX;  // its tree is to be reopened
+  size_t lost_slot = SIZE_MAX;     // its tree is lost with an ended life of a memory server
   bool gave_up = false;            // a client of the workload stopped: it was cut off
   absl::Status refusal;            // what it was told then
   bool closed = false;             // and has come back as another compute server
@@ -122,6 +125,7 @@ class SimRun {
   // --- sim_run.cpp
   absl::Status SetUp();
   absl::Status AddMemoryServer(ServerId id);
+  absl::StatusOr<std::unique_ptr<memory::MemoryServer>> StartMemoryServer(ServerId id);
   absl::Status AddComputeServer();
   absl::Status TryAddComputeServer();
   // Whether the one that is being set up was cut off on the way.
@@ -137,6 +141,8 @@ class SimRun {
   // Compute servers that were fenced close, and come back under new incarnations.
   void Reconnect();
   bool FindsNoRoomYet(const absl::Status& joined);
+  // As above; another one is tried later where this is true.
+  bool JoinsLater(const absl::Status& joined, uint64_t lives_before);
   void CollectStats();
 
   // --- sim_clients.cpp
@@ -144,7 +150,7 @@ class SimRun {
   void SpawnClients(ComputeServer& server, SimSession& place);
   void ClientLoop(ComputeServer& server, const SimSession& place, Session& session, int32_t client);
   size_t ChooseSlot();
-  Circumstances CircumstancesOf(bool dropped) const;
+  Circumstances CircumstancesOf(const TreeLife& life, int64_t call_ns, bool dropped) const;
   // The operation's outcome goes into its place in the history; false: the client stops.
   bool Execute(ComputeServer& server, Session& session, const TreeHandle& handle,
                history::Operation* operation);
@@ -178,11 +184,12 @@ class SimRun {
   void MaybeReopen();
   void MaybeDrop();
   void BeginTree(ComputeServer& server, size_t slot);
+  bool TreesAreDropped() const { return options_.drops > 0 || result_.servers_restarted > 0; }
   void StepReopenings();
   void StepReopening(ComputeServer& server);
   void Reopen(ComputeServer& server);
   // Whether new clients and handles get in: not while a memory server is dead.
-  bool CanConnect() const { return result_.server_deaths == 0; }
+  bool CanConnect() const { return dead_servers_ == 0; }
 
   // --- sim_moves.cpp
   void MoveSomething(ComputeServer& server, Session& session, const TreeHandle& handle);
@@ -200,6 +207,26 @@ class SimRun {
   void MaybePauseThread();
   void KillServer(size_t place);
   void MaybePartition();
+
+  // --- sim_restarts.cpp
+  void RestartLater(size_t place);
+  void Restart(size_t place);
+  void MaybeTakeUp();
+  void TakeUp(ComputeServer& server, ServerId id);
+  void TakeUpLater(ComputeServer& server, ServerId id);
+  // Of trees that were lost, as whoever owns them is told to.
+  void MaybeDropLost();
+  // What has not come back by now comes now, or not at all.
+  void EndRestarts();
+  // From then on nothing can be explained by a death any more: all servers are there, and every
+  // client has taken them up. kNeverNs: that is not so.
+  int64_t SettledNs() const;
+  // Changes when a memory server dies or comes back.
+  uint64_t Lives() const { return result_.server_deaths + result_.servers_restarted; }
+  // Trees can be looked at as a whole: nothing is missing of those that are not lost.
+  bool IsWhole() const {
+    return CanConnect() && (result_.owner_and_log_deaths == 0 || result_.server_deaths == 0);
+  }
 
   // --- sim_owner_faults.cpp
   void MaybeCutPeers();
@@ -268,6 +295,19 @@ class SimRun {
   sim::SimWorld world_;
   std::vector<std::unique_ptr<memory::MemoryServer>> memory_servers_;
   std::vector<bool> server_dead_;  // by place in memory_servers_
+  size_t dead_servers_ = 0;
+  std::vector<std::unique_ptr<memory::MemoryServer>> ended_lives_;
+  // A client that has not taken up a server's new life yet.
+  struct NotTakenUp {
+    ComputeServer* server = nullptr;
+    ServerId id = 0;
+    int64_t at_ns = 0;
+  };
+  std::vector<NotTakenUp> not_taken_up_;
+  bool is_taking_up_ = false;
+  int64_t taken_up_ns_ = 0;  // last
+  int restarts_due_ = 0;
+  bool no_more_restarts_ = false;
   std::vector<std::unique_ptr<ComputeServer>> servers_;
   // Those that may not be closed yet, in the same order: the loop looks at them after each event,
   // and where leases are short thousands have come and gone.
@@ -284,12 +324,13 @@ class SimRun {
   // Each kind of unkindness has a stream of its own: with one of them, the others stay what they
   // were.
   Random crash_random_, pause_random_, walk_random_, run_random_, many_random_, stretch_random_;
-  Random move_random_, erase_random_, deadline_random_;
+  Random move_random_, erase_random_, deadline_random_, restart_random_;
   std::vector<Crash> crashes_;  // the next one last
   int pauses_left_ = 0;
   int connects_owed_ = 0;  // of those that were fenced, or found no room
   int64_t worked_ns_ = 0;  // when somebody did last
   int64_t connect_not_before_ns_ = 0;
+  int64_t join_not_before_ns_ = 0;
   size_t next_pause_ = 0;
   Random tree_random_;
   Occasions sweeps_, reopens_, drops_, server_deaths_, server_pauses_, partitions_;

@@ -79,9 +79,10 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
                       .clocks = false,
                       .log_deaths = false,
                       .deadlines = false,
-                      .threads = false};
+                      .threads = false,
+                      .restarts = false};
   const std::string without =
-      "server_pauses,late_packets,shapes,turns,clocks,log_deaths,deadlines,threads";
+      "server_pauses,late_packets,shapes,turns,clocks,log_deaths,deadlines,threads,restarts";
   MixOptions owned_cruel = owned;
   owned_cruel.cruel_moves = true;
   // An owner that did not know yet that it was fenced passed on what a memory server had refused
@@ -91,6 +92,9 @@ TEST(SimSeeds, SeedsThatHaveBroken) {
   // quarters of the log, and then all of it, behind one erase.
   RunSeed(6'100'597, &coverage, "owned --without=" + without, owned);
   RunSeed(6'100'717, &coverage, "owned --without=" + without, owned);
+  // A put on a tree that was lost asked the next life of a memory server for nodes.
+  RunSeed(10'261'228, &coverage, "cruel", {.cruel_share = 1});
+  RunSeed(10'261'741, &coverage, "owned", {.owned = true});
 }
 
 TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {
@@ -101,12 +105,26 @@ TEST(SimSeeds, OwnedTreesThatAreDroppedAndMoversThatAreStopped) {
   std::cout << coverage.Describe();
   std::map<std::string, uint64_t> totals;
   for (const auto& [name, total] : coverage.Counters()) totals[name] = total;
-  for (const char* const name :
-       {"ranges_divided", "ranges_given", "moves_stopped", "trees_dropped", "flushed_on_request",
-        "ranges_erased", "fenced_and_back", "peers_cut_off", "peer_links_cut_in_one_way",
-        "peers_connected_in_vain", "members_cut_off", "members_cut_off_from_logs",
-        "members_cut_off_and_back", "members_dead_for_one_alone", "killed_replaced",
-        "killed_replaced_unrecovered", "owners_dead_with_logs"}) {
+  for (const char* const name : {"ranges_divided",
+                                 "ranges_given",
+                                 "moves_stopped",
+                                 "trees_dropped",
+                                 "flushed_on_request",
+                                 "ranges_erased",
+                                 "fenced_and_back",
+                                 "peers_cut_off",
+                                 "peer_links_cut_in_one_way",
+                                 "peers_connected_in_vain",
+                                 "members_cut_off",
+                                 "members_cut_off_from_logs",
+                                 "members_cut_off_and_back",
+                                 "members_dead_for_one_alone",
+                                 "killed_replaced",
+                                 "killed_replaced_unrecovered",
+                                 "owners_dead_with_logs",
+                                 "memory_servers_back",
+                                 "memory_servers_taken_up",
+                                 "lost_trees_dropped"}) {
     EXPECT_GT(totals[name], 0u) << name;
   }
 }
