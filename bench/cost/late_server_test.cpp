@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -196,6 +197,34 @@ TEST_F(LateServerTest, ARootThatGrows) {
   ExpectWaitsWithout(context().RootLock(), [&](auto& operation) { return Link(operation); });
   EXPECT_EQ(client_->Stats().tree.root_splits, before + 1);
   ExpectKeys(kKeys);
+}
+
+// Nobody would ever tell it: it is not the server's client yet, and renews no lease there.
+TEST(LateServerLeaseTest, WhoIsTakenForDeadWhileItTakesAServerUpLeaves) {
+  constexpr int64_t kLeaseNs = 20 * kMillisecondNs, kLookNs = kMicrosecondNs;
+  SimCluster cluster(
+      {.sim = {.mode = sim::DeliveryMode::kWhole}, .memory_servers = 1, .lease_ns = kLeaseNs});
+  sim::SimWorld& world = cluster.world();
+  const auto client = cluster.NewClient();
+  const auto tree = *client->CreateTree("t", {});
+  const ServerId late = cluster.StartOneMore();
+  const auto attaches = [&] {
+    for (const auto& [name, value] : cluster.server(late - 1).Counters()) {
+      if (name == "attaches") return value;
+    }
+    return uint64_t{0};
+  };
+  // It has met the client, and hears of it no more for three leases.
+  std::function<void()> watch = [&] {
+    const int64_t now_ns = world.clock().NowNs();
+    if (attaches() == 0) return world.At(now_ns + kLookNs, watch);
+    world.PauseCalls(late, true);
+    world.At(now_ns + 3 * kLeaseNs, [&] { world.PauseCalls(late, false); });
+  };
+  watch();
+  const absl::Status added = ImplOf(*client).AddMember({.id = late});
+  EXPECT_TRUE(absl::IsFailedPrecondition(added)) << added;
+  EXPECT_TRUE(client->fenced()) << "the server will never be its client's again";
 }
 
 }  // namespace
