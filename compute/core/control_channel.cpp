@@ -50,7 +50,7 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
     context.session.counters().calls.Add();
     result = scheduler.Call(server, EncodeMessage(header, body), attempt_until_ns);
     const bool lost = absl::IsDeadlineExceeded(result.status()) && !context.expired();
-    if (!lost) break;
+    if (!lost || (unanswered != nullptr && !MayRepeat(kept))) break;
   }
   const bool is_kept = unanswered != nullptr && absl::IsDeadlineExceeded(result.status());
   if (unanswered != nullptr) *unanswered = is_kept ? header.sequence : 0;
@@ -66,6 +66,12 @@ absl::StatusOr<std::string> ControlChannel::Call(OperationContext& context, Serv
     result = reply.status();
   }
   return Annotate(result.status(), absl::StrCat("memory server ", server));
+}
+
+// A thread that stood still may come back to its call when the others have made many.
+bool ControlChannel::MayRepeat(const Kept& call) {
+  std::lock_guard lock(mutex_);
+  return calls_[call.server] - call.calls <= kRepeatWithin;
 }
 
 void ControlChannel::Forget(uint32_t unanswered) {

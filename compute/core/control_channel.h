@@ -25,7 +25,8 @@ class ControlChannel {
   // for those that begin while this one is repeated.
   static constexpr uint32_t kRepeatWithin = kRepliesKept / 2;
 
-  // A request without an answer is sent again after this.
+  // A request without an answer is sent again after this. One with an `unanswered` is not, once
+  // more than kRepeatWithin others have begun (DeadlineExceeded).
   explicit ControlChannel(int64_t attempt_ns = TimeConstants().call_attempt_ns)
       : attempt_ns_(attempt_ns) {}
 
@@ -57,6 +58,8 @@ class ControlChannel {
   };
 
   void ForgetOld(ServerId server);  // under mutex_
+  // Whether the server still knows what it has answered.
+  bool MayRepeat(const Kept& call);
 
   const int64_t attempt_ns_;
   uint16_t compute_server_ = 0;

@@ -73,6 +73,37 @@ TEST_F(NodeAllocatorTest, WhatIsGrantedTooLateIsNotGrantedTwice) {
   EXPECT_TRUE(DoubtsAtClose().Has(1)) << "nobody knows of the first ones";
 }
 
+// A thread that stood still while the others went on sends its request again: servers keep some
+// replies only, and what has been granted twice nobody would know of.
+TEST_F(NodeAllocatorTest, ARequestIsNotRepeatedOnceItsReplyMayBeForgotten) {
+  Start({10});
+  for (const uint32_t others : {10u, ControlChannel::kRepeatWithin + 10}) {
+    world_.PauseCalls(1, true);
+    world_.At(session_->NowNs() + 100 * kMillisecondNs, [this] { world_.PauseCalls(1, false); });
+    const std::string request =
+        EncodeNodeRequest({.tree_id = kTree, .node_bytes = kNodeBytes, .nodes_max = 1});
+    absl::Status answered = absl::UnknownError("not yet");
+    Spawn([&](OperationContext& context) {
+      uint32_t number = 0;
+      answered =
+          control_.Call(context, 1, ControlOpcode::kAllocateNodes, request, &number).status();
+    });
+    Spawn([&](OperationContext& context) {
+      for (uint32_t i = 0; i < others; ++i) {
+        OperationContext brief(context, context.session.NowNs() + kMicrosecondNs);
+        (void)control_.Call(brief, 1, ControlOpcode::kFreeNodes, "");
+      }
+    });
+    session_->scheduler().Drain();
+    if (others < ControlChannel::kRepeatWithin) {
+      EXPECT_TRUE(answered.ok()) << answered;
+    } else {
+      EXPECT_TRUE(absl::IsDeadlineExceeded(answered)) << answered;
+    }
+    EXPECT_EQ(servers_[0]->requests, 1) << "that of the first round";
+  }
+}
+
 TEST_F(NodeAllocatorTest, NoReplyOfAServerThatIsGoneIsWaitedFor) {
   Start({10, 2});
   world_.CutLink(*fabric_, 1, true);
