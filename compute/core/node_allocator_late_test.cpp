@@ -155,5 +155,21 @@ TEST_F(NodeAllocatorTest, AServerThatDoesNotAnswerIsAloneInDoubtWhenATreeIsClose
   EXPECT_LT(session_->NowNs() - start_ns, 6 * kSecondNs) << "the tree is to be detached as well";
 }
 
+// What was returned twice would be taken from who was granted it in between.
+TEST_F(NodeAllocatorTest, AReturnIsNotRepeatedOnceItsReplyMayBeForgotten) {
+  Start({1});
+  ASSERT_TRUE(Refill(1).ok());
+  world_.PauseCalls(1, true);
+  world_.At(session_->NowNs() + 100 * kMillisecondNs, [this] { world_.PauseCalls(1, false); });
+  Spawn([&](OperationContext& context) {
+    for (uint32_t i = 0; i < ControlChannel::kRepeatWithin + 10; ++i) {
+      OperationContext brief(context, context.session.NowNs() + kMicrosecondNs);
+      (void)control_.Call(brief, 1, ControlOpcode::kFreeNodes, "");
+    }
+  });
+  EXPECT_TRUE(DoubtsAtClose().Has(1));
+  EXPECT_EQ(servers_[0]->returned.size(), 0u);
+}
+
 }  // namespace
 }  // namespace pando

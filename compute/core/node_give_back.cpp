@@ -170,7 +170,12 @@ absl::StatusOr<std::string> NodeAllocator::Tell(OperationContext& context, Serve
   OperationContext asking(context, until_ns);
   context.session.AdoptServers();
   const uint64_t life = context.session.LifeOf(server);
-  absl::StatusOr<std::string> answer = control_->Call(asking, server, opcode, body);
+  // A return that is executed twice takes back what was granted in between.
+  const bool is_return = opcode == ControlOpcode::kReturnNodes;
+  uint32_t unanswered = 0;
+  absl::StatusOr<std::string> answer =
+      control_->Call(asking, server, opcode, body, is_return ? &unanswered : nullptr);
+  if (unanswered != 0) control_->Forget(unanswered);
   NoteAnswer(context, {server, life}, answer.status(), begun_ns, until_ns);
   NoteFailure(server, life, answer.status());
   return answer;
