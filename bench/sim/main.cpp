@@ -26,10 +26,9 @@
 DEFINE_int64(lease_us, 0,
              "who is not heard of for so many virtual microseconds is fenced, and comes back as "
              "another compute server; 0: nobody");
-DEFINE_int64(
-    serving_lease_us, 0,
-    "where there are leases: for so many virtual microseconds an owner may serve keys of an "
-    "owned tree without a word of the catalog's server; 0: half a lease");
+DEFINE_int64(serving_lease_us, 0,
+             "where there are leases: an owner may serve keys of an owned tree for so long "
+             "(virtual) without a word of the catalog's server; 0: half a lease");
 DEFINE_double(break_probability, 0, "share of the chains that break their queue pair");
 DEFINE_int32(pauses, 0, "times that a compute server is stopped, and goes on up to 20 ms later");
 DEFINE_bool(exhaustive_crashes, false,
