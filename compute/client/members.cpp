@@ -336,6 +336,9 @@ absl::Status ClientImpl::IntroduceTo(OperationContext& context, const ServerReco
     status = IntroduceTree(context, trees[i]->context(), entries[i], server);
   }
   if (status.ok()) return status;
+  // It has met this client, and then taken it for dead.
+  if (absl::IsFailedPrecondition(status)) status = WhyRefused(context, server.id, status);
+  if (fenced()) return status;
   OperationContext withdrawing(control_.get(), control_->NowNs() + kWithdrawNs);
   (void)control_channel_.Call(withdrawing, server.id, ControlOpcode::kWithdraw, "");
   return status;
